@@ -1,0 +1,119 @@
+"""Every setting: its default, its unit, one sentence. Read once, at the edge, and passed in from there."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
+
+
+def _setting(default: Any, help_text: str, least: float | None = None, kind: type = float) -> Any:
+    return field(default=default, metadata={"help": help_text, "least": least, "kind": kind})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The ``STATOR`` dictionary of the Django settings, checked. Seconds unless the sentence says otherwise."""
+
+    LEASE: float = _setting(60.0, "How long a claim holds without a heartbeat.", 0.5)
+    REAP_INTERVAL: float = _setting(5.0, "How often leases that ran out are looked for.", 0.05)
+    POLL_INTERVAL: float = _setting(1.0, "How often an idle worker looks for ready and due objects.", 0.01)
+    SCHEDULE_INTERVAL: float = _setting(30.0, "How often timeouts, deletions and statistics are done.", 0.05)
+    SHUTDOWN_TIMEOUT: float = _setting(25.0, "How long a stopping worker waits for what runs.", 0.0)
+    MAX_RUNTIME: float = _setting(3600.0, "How long one attempt may take where the state does not say.", 0.05)
+    CONCURRENCY: int = _setting(100, "How many attempts one process runs at once.", 1, int)
+    CONCURRENCY_PER_MODEL: int = _setting(0, "The same for each model; 0 for no limit of its own.", 0, int)
+    THREADS: int = _setting(10, "How many synchronous handlers one process runs at once.", 1, int)
+    BATCH_SIZE: int = _setting(500, "The most objects that one statement claims or records.", 1, int)
+    MAX_CRASHES: int = _setting(3, "After so many lost leases in a row an object is quarantined.", 1, int)
+    WATCHDOG: float = _setting(60.0, "A worker whose loop stands still for so long is ended.", 0.5)
+    ERROR_RETENTION: float = _setting(30 * 86400.0, "How long the latest error of an object is kept.", 0.0)
+    STATS_RETENTION: float = _setting(400 * 86400.0, "How long statistics are kept.", 0.0)
+    NOTIFY: bool = _setting(True, "Whether workers are woken by NOTIFY where the database has it.", kind=bool)
+    LISTEN_DSN: str = _setting("", "Connection string for LISTEN when the database is behind a pooler.", kind=str)
+    TOKEN: str | list[str] = _setting("", "Token(s) of at least 32 bytes for the HTTP runner.", kind=str)
+    ALLOW_QUERY_TOKEN: bool = _setting(False, "Whether the HTTP runner accepts ?token= as well.", kind=bool)
+    HTTP_RUN_FOR: float = _setting(2.0, "How long one request to the HTTP runner works.", 0.0)
+
+    def problems(self) -> Iterator[str]:
+        """One sentence for every value that cannot work."""
+        for option in fields(self):
+            yield from _wrong_value(option.name, getattr(self, option.name), option.metadata)
+
+    def conflicts(self) -> Iterator[str]:
+        """One sentence for every pair of values that do not go together."""
+        if self.LEASE <= 3 * self.POLL_INTERVAL and self.LEASE < 3:
+            yield f"LEASE={self.LEASE} is too close to POLL_INTERVAL={self.POLL_INTERVAL}; raise it to at least 3 times"
+        if self.LEASE <= self.REAP_INTERVAL:
+            yield f"LEASE={self.LEASE} must be longer than REAP_INTERVAL={self.REAP_INTERVAL}"
+        if self.SHUTDOWN_TIMEOUT > self.LEASE:
+            yield f"SHUTDOWN_TIMEOUT={self.SHUTDOWN_TIMEOUT} must not be longer than LEASE={self.LEASE}"
+
+
+def load_settings() -> Settings:
+    """The settings in force; ``ImproperlyConfigured`` with one line when any of them cannot work."""
+    settings, problems = read_settings()
+    if problems:
+        raise ImproperlyConfigured(f"STATOR setting: {problems[0]}")
+    return settings
+
+
+def read_settings() -> tuple[Settings, list[str]]:
+    """The settings and one sentence for everything wrong with them."""
+    given = getattr(django_settings, "STATOR", None) or {}
+    if not isinstance(given, dict):
+        return Settings(), [f"STATOR must be a dictionary, not {type(given).__name__}"]
+    known = {option.name for option in fields(Settings)}
+    problems = [_unknown_key(name, known) for name in given if name not in known]
+    settings = Settings(**_legacy(), **{name: value for name, value in given.items() if name in known})
+    problems += settings.problems()
+    return settings, problems or list(settings.conflicts())
+
+
+def _legacy() -> dict[str, Any]:
+    """Settings by the names that Takahe's Stator reads, where ``STATOR`` does not give them."""
+    given = getattr(django_settings, "STATOR", None) or {}
+    names = {name: f"STATOR_{name}" for name in ("TOKEN", "CONCURRENCY", "CONCURRENCY_PER_MODEL")}
+    return {
+        name: getattr(django_settings, legacy)
+        for name, legacy in names.items()
+        if name not in given and getattr(django_settings, legacy, None) is not None
+    }
+
+
+def _wrong_value(name: str, value: Any, metadata: Any) -> Iterator[str]:
+    kind, least = metadata["kind"], metadata["least"]
+    if kind is bool and not isinstance(value, bool):
+        yield f"{name}={value!r} must be True or False"
+    elif kind is str:
+        yield from _wrong_text(name, value)
+    elif kind in (int, float) and not _is_number(kind, value):
+        yield f"{name}={value!r} must be {'a whole number' if kind is int else 'a number'}"
+    elif least is not None and value < least:
+        yield f"{name}={value!r} must be at least {least}"
+
+
+def _wrong_text(name: str, value: Any) -> Iterator[str]:
+    if name != "TOKEN":
+        if not isinstance(value, str):
+            yield f"{name} must be a string, not {type(value).__name__}"
+        return
+    tokens = value if isinstance(value, list | tuple) else [value] if value != "" else []
+    if any(not isinstance(token, str) or len(token.encode(errors="replace")) < 32 for token in tokens):
+        # The value itself is a secret and stays out of the message.
+        yield "TOKEN must be a string of at least 32 bytes, or a list of them; make one with secrets.token_urlsafe(32)"
+
+
+def _is_number(kind: type, value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) if kind is int else isinstance(value, int | float) and math.isfinite(value)
+
+
+def _unknown_key(name: Any, known: set[str]) -> str:
+    close = get_close_matches(str(name).upper(), known, 1)
+    remedy = f"did you mean {close[0]}?" if close else f"known settings are {', '.join(sorted(known))}"
+    return f"{name!r} is not a setting; {remedy}"

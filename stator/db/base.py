@@ -1,0 +1,335 @@
+"""Claim, record and reap rows of one model in one database, through the ORM: complete, and right on every database.
+
+Every write after a claim carries the claim's token and the state it was made in; a write that hits nothing is a
+lost lease. Every statement passes over rows that somebody else has locked, so none ever waits for a row.
+"""
+
+import time
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from django.db import connections, transaction
+from django.db.models import Case, DateTimeField, F, Q, QuerySet, Value, When
+from django.db.models.functions import Now
+
+from stator import columns
+from stator.conf import Settings
+from stator.db.claim import Claim, new_token, worker_of
+from stator.db.retry import retrying
+from stator.graph import State, StateGraph
+from stator.indexes import place_in_line
+from stator.outcomes import Moved, Outcome, Released, Waiting
+from stator.reports import Report, failure_report, keep_reports, reason_report
+from stator.signals import Move
+from stator.statistics import Stats
+
+Ended = tuple[Claim, Outcome]
+
+# Stands for the target of an outcome that is no attempt; no state can have this name.
+RELEASED = "<released>"
+
+
+@dataclass(slots=True)
+class Written:
+    """What became of a batch of outcomes: accepted ones, those whose claim had ended, those to write again later."""
+
+    moves: list[Move] = field(default_factory=list)
+    failures: list[Any] = field(default_factory=list)
+    lost: list[Claim] = field(default_factory=list)
+    deferred: list[Ended] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a model has to do: rows to claim, rows to claim alone, rows to mark ready, leases that ran out."""
+
+    ready: bool = False
+    suspect: bool = False
+    due: bool = False
+    expired: bool = False
+
+
+class Operations:
+    """The statements on one managed model in one database. A vendor overrides what it can do better."""
+
+    # Whether a thread of its own for each kind of statement helps; SQLite has one writer at a time.
+    concurrent_writers = True
+
+    def __init__(self, model: Any, alias: str, settings: Settings, worker_id: str) -> None:
+        self.model = model
+        self.alias = alias
+        self.settings = settings
+        self.worker_id = worker_id
+        self.label: str = model._meta.label_lower
+        self.graph: type[StateGraph] = model.state_graph
+        self.shard = int(worker_id[:2], 16)
+
+    # Reading and transactions
+
+    @property
+    def connection(self) -> Any:
+        """The connection of the calling thread."""
+        return connections[self.alias]
+
+    @property
+    def rows(self) -> QuerySet[Any]:
+        """All rows of the model, by none of the project's managers."""
+        return QuerySet(self.model, using=self.alias)
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """A short transaction in which the framework writes."""
+        return transaction.atomic(using=self.alias)
+
+    def lease_of(self, state: State) -> float:
+        """Seconds for which a claim in a state holds without a heartbeat."""
+        return state.lease or self.settings.LEASE
+
+    def work(self, states: Iterable[State]) -> Work:
+        """What there is to do at this moment, in one statement that reads at most four index entries."""
+        return poll([self], {self: list(states)})[self]
+
+    def probes(self, states: list[State]) -> list[QuerySet[Any]]:
+        """For each field of :class:`Work` a queryset that is not empty where there is such work."""
+        claimable = self.claimable(states)
+        return [
+            claimable.filter(state_crashes=0),
+            claimable.filter(state_crashes__gt=0),
+            self.waiting().filter(columns.come_due()),
+            self.rows.filter(self._expired()),
+        ]
+
+    # Claiming
+
+    @retrying
+    def claim(self, states: list[State], limit: int, *, token: UUID | None = None, alone: bool = False) -> list[Claim]:
+        """Take up to ``limit`` ready rows in the order of their turn; ``alone``: one that lost a lease before."""
+        token = token or new_token(self.worker_id)
+        claimed = time.monotonic()
+        instances = self._claim_rows(states, 1 if alone else limit, token, alone)
+        states_by_name = self.graph.states
+        return [Claim(self, instance, states_by_name[instance.state], token, claimed) for instance in instances]
+
+    def _claim_rows(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
+        crashed = {"state_crashes__gt": 0} if alone else {"state_crashes": 0}
+        with self.transaction():
+            picked = self.lock(self.claimable(states).filter(**crashed).order_by(place_in_line(), "pk"), limit)
+            if not picked:
+                return []
+            self.rows.filter(pk__in=picked).update(**columns.claiming(token, self._lease_end()))
+            found = {instance.pk: instance for instance in self.rows.filter(pk__in=picked, state_claim=token)}
+        return [found[pk] for pk in picked if pk in found]
+
+    def claimable(self, states: list[State]) -> QuerySet[Any]:
+        """Ready rows in states this code knows; index ``st_ready``."""
+        return self.rows.filter(
+            state_ready=True,
+            state_claim=None,
+            state__in=sorted(state.name for state in states),
+            state_crashes__lt=self.settings.MAX_CRASHES,
+        )
+
+    def waiting(self) -> QuerySet[Any]:
+        """Rows that workers will attempt once they are due; index ``st_rest``."""
+        return self.rows.filter(
+            state_ready=False,
+            state_claim=None,
+            state__in=self._automatic,
+            state_crashes__lt=self.settings.MAX_CRASHES,
+        )
+
+    @cached_property
+    def _automatic(self) -> list[str]:
+        return sorted(state.name for state in self.graph.automatic_states)
+
+    def _lease_end(self) -> Any:
+        own = [When(state=state.name, then=columns.after(state.lease)) for state in self._with_own_lease]
+        end = columns.after(self.settings.LEASE)
+        return Case(*own, default=end, output_field=DateTimeField()) if own else end
+
+    @cached_property
+    def _with_own_lease(self) -> list[State]:
+        return [state for state in self.graph.automatic_states if state.lease]
+
+    def lock(self, rows: QuerySet[Any], limit: int) -> list[Any]:
+        """Primary keys of up to ``limit`` rows, locked, passing over those locked by others."""
+        features = self.connection.features
+        options: dict[str, Any] = {
+            "skip_locked": features.has_select_for_update_skip_locked,
+            "no_key": features.has_select_for_no_key_update,
+        }
+        if self.model._meta.parents and features.has_select_for_update_of:
+            options["of"] = ("self",)
+        return list(rows.select_for_update(**options).values_list("pk", flat=True)[:limit])
+
+    # Recording
+
+    @retrying
+    def record(self, ended: list[Ended]) -> Written:
+        """Write outcomes whose claims stand, with their reports and statistics, in one transaction for each kind."""
+        written = Written()
+        for (state, to), group in groupby(sorted(ended, key=_kind), key=_kind):
+            self._record_kind(self.graph.states[state], to, list(group), written)
+        return written
+
+    def _record_kind(self, state: State, to: str, group: list[Ended], written: Written) -> None:
+        with self.transaction():
+            accepted = self._write(state, group)
+            kept = [(claim, outcome) for claim, outcome in group if claim.pk in accepted]
+            self._count(state, to, kept)
+            self._keep_reports(kept)
+        self._sort_out(group, accepted, written)
+
+    def _write(self, state: State, group: list[Ended]) -> set[Any]:
+        """Write outcomes of one kind; return the primary keys of those accepted."""
+        accepted: set[Any] = set()
+        for (token, _), same in groupby(sorted(group, key=_write_key), key=_write_key):
+            ended = list(same)
+            fenced = self.rows.filter(
+                pk__in=[claim.pk for claim, _ in ended], state_claim=UUID(int=token), state=state.name
+            )
+            mine = self.lock(fenced.order_by("pk"), len(ended))
+            if mine:
+                self.rows.filter(pk__in=mine).update(**_changes(ended[0][1]))
+            accepted.update(mine)
+        return accepted
+
+    def _count(self, state: State, to: str, kept: list[Ended]) -> None:
+        if not kept or to == RELEASED:
+            return
+        failed = sum(1 for _, outcome in kept if outcome.failure)  # type: ignore[union-attr]
+        Stats.add(self.alias, self.label, state.name, to, shard=self.shard, handled=len(kept), failed=failed)
+
+    def _keep_reports(self, kept: list[Ended]) -> None:
+        reports = [report for ended in kept if (report := self._report(*ended))]
+        keep_reports(self.alias, self.label, reports)
+
+    def _report(self, claim: Claim, outcome: Outcome) -> Report | None:
+        failure = getattr(outcome, "failure", None)
+        if failure:
+            return failure_report(self.label, claim.pk, claim.state.name, failure, self.worker_id)
+        reason = getattr(outcome, "reason", "")
+        return reason_report(self.label, claim.pk, claim.state.name, reason, self.worker_id) if reason else None
+
+    def _sort_out(self, group: list[Ended], accepted: set[Any], written: Written) -> None:
+        refused = [ended for ended in group if ended[0].pk not in accepted]
+        still_mine = self._still_claimed([claim for claim, _ in refused]) if refused else set()
+        for claim, outcome in refused:
+            if claim.pk in still_mine:
+                written.deferred.append((claim, outcome))
+            else:
+                written.lost.append(claim)
+        for claim, outcome in group:
+            if claim.pk not in accepted:
+                continue
+            if isinstance(outcome, Moved):
+                written.moves.append(Move(claim.pk, claim.state.name, outcome.to.name))
+            if failure := getattr(outcome, "failure", None):
+                written.failures.append((claim.pk, failure))
+
+    def _still_claimed(self, claims: list[Claim]) -> set[Any]:
+        """Which of these rows are mine but were passed over, because an application's transaction has them locked."""
+        if not self.connection.features.has_select_for_update_skip_locked:
+            return set()
+        tokens = {claim.pk: claim.token for claim in claims}
+        found = self.rows.filter(pk__in=list(tokens)).values_list("pk", "state_claim")
+        return {pk for pk, token in found if token == tokens[pk]}
+
+    # Leases
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether a claim stands and its lease has not run out."""
+        return self._fenced(claim).filter(state_locked_until__gt=Now()).exists()
+
+    def extend(self, claim: Claim, seconds: float) -> bool:
+        """Set the lease of one claim to end ``seconds`` from now; False when the claim has ended."""
+        return bool(self._fenced(claim).update(state_locked_until=columns.after(seconds)))
+
+    def _fenced(self, claim: Claim) -> QuerySet[Any]:
+        return self.rows.filter(pk=claim.pk, state_claim=claim.token, state=claim.state.name)
+
+    @retrying
+    def renew(self, claims: list[Claim]) -> set[int]:
+        """Extend the leases of claims that stand; return the ``id()`` of those whose claim has ended."""
+        ended: set[int] = set()
+        for (token, lease), same in groupby(sorted(claims, key=_lease_key), key=_lease_key):
+            group = list(same)
+            fenced = self.rows.filter(pk__in=[claim.pk for claim in group], state_claim=UUID(int=token))
+            with self.transaction():
+                mine = set(self.lock(fenced.order_by("pk"), len(group)))
+                self.rows.filter(pk__in=mine).update(state_locked_until=columns.after(lease))
+            others = [claim for claim in group if claim.pk not in mine]
+            locked_by_others = self._still_claimed(others) if others else set()
+            ended.update(id(claim) for claim in others if claim.pk not in locked_by_others)
+        return ended
+
+    @retrying
+    def release_token(self, token: UUID) -> int:
+        """Hand back whatever a claim statement took whose answer never arrived; return how many rows."""
+        with self.transaction():
+            return self.rows.filter(state_claim=token).update(**columns.releasing())
+
+    @retrying
+    def reap(self, limit: int) -> list[tuple[Any, str]]:
+        """End the leases that ran out, counting a crash for each; return ``(pk, worker id)`` of the rows."""
+        with self.transaction():
+            expired = self.lock(self.rows.filter(self._expired()).order_by("state_locked_until"), limit)
+            rows = self.rows.filter(self._expired(), pk__in=expired)
+            held = [(pk, worker_of(token)) for pk, token in rows.values_list("pk", "state_claim")]
+            if held:
+                rows.update(**columns.reaping(self.settings.MAX_CRASHES))
+        return held
+
+    def _expired(self) -> Q:
+        """Leases past their end, or further away than any lease can be: then the clock was set back. Index ``st_lease``."""
+        longest = max([self.settings.LEASE, self.settings.MAX_RUNTIME, *(s.lease or 0 for s in self._with_own_lease)])
+        run_out = Q(state_locked_until__lte=Now()) | Q(state_locked_until__gt=columns.after(2 * longest + 3600))
+        return Q(state_claim__isnull=False) & run_out
+
+
+def poll(group: list[Operations], states: dict[Operations, list[State]]) -> dict[Operations, Work]:
+    """What each model has to do, in one statement; all operations are of one database."""
+    connection = group[0].connection
+    parts, params = [], []
+    for operations in group:
+        for probe in operations.probes(states[operations]):
+            sql, arguments = probe.order_by().values("pk")[:1].query.get_compiler(using=operations.alias).as_sql()
+            parts.append(f"EXISTS ({sql})")
+            params.extend(arguments)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {', '.join(parts)}", params)
+        found = iter(cursor.fetchone())
+    return {operations: Work(*(bool(next(found)) for _ in range(4))) for operations in group}
+
+
+def _kind(ended: Ended) -> tuple[str, str]:
+    """Outcomes of one kind are written together: the state they leave, and the one they go to."""
+    claim, outcome = ended
+    if isinstance(outcome, Moved):
+        return claim.state.name, outcome.to.name
+    return claim.state.name, RELEASED if isinstance(outcome, Released) else ""
+
+
+def _write_key(ended: Ended) -> tuple[int, Any]:
+    claim, outcome = ended
+    if isinstance(outcome, Waiting):
+        return claim.token.int, (outcome.delay, outcome.failure is not None)
+    return claim.token.int, (0.0, False)
+
+
+def _lease_key(claim: Claim) -> tuple[int, float]:
+    return claim.token.int, claim.lease
+
+
+def _changes(outcome: Outcome) -> columns.Changes:
+    if isinstance(outcome, Moved):
+        return columns.entering(outcome.to)
+    if isinstance(outcome, Released):
+        return columns.releasing()
+    failures: Any = F("state_failures") + 1 if outcome.failure else Value(0)
+    return columns.staying(columns.after(outcome.delay), failures)
+

@@ -1,0 +1,109 @@
+"""What is done to many rows without a handler: marking ready, timeouts, renames, deletions, samples of the queue.
+
+Each takes the operations of one model and a limit, works in one short transaction, and is safe to run twice,
+anywhere, at once.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import DurationField, ExpressionWrapper, Min, QuerySet
+from django.db.models.functions import Now
+
+from stator import columns
+from stator.db.base import Operations
+from stator.db.retry import retrying
+from stator.graph import State
+from stator.indexes import place_in_line
+from stator.reports import Report
+from stator.signals import Move
+from stator.statistics import Depth, Stats
+
+
+@retrying
+def mark_ready(operations: Operations, limit: int) -> int:
+    """Mark rows ready whose time has come; return how many. Index ``st_rest``."""
+    with operations.transaction():
+        picked = operations.lock(operations.waiting().filter(columns.come_due()), limit)
+        return operations.rows.filter(pk__in=picked).update(state_ready=True) if picked else 0
+
+
+@retrying
+def time_out(operations: Operations, limit: int) -> list[Move]:
+    """Move resting rows that are past the timeout of their state; return the moves. Index ``st_rest``."""
+    moves: list[Move] = []
+    for state in operations.graph.states.values():
+        if state.timeout_state and state.timeout_value:
+            past = _resting(operations, state).filter(state_changed__lte=columns.after(-state.timeout_value))
+            moves += _move(operations, past, state.name, state.timeout_state, limit)
+    return moves
+
+
+@retrying
+def rename(operations: Operations, limit: int) -> list[Move]:
+    """Move rows that bear the former name of a state to the state; return the moves."""
+    moves: list[Move] = []
+    for former, state in operations.graph.renames.items():
+        # Apart, because ready and resting rows are in different indexes.
+        for ready in (True, False):
+            rows = operations.rows.filter(state=former, state_claim=None, state_ready=ready)
+            moves += _move(operations, rows, former, state, limit)
+    return moves
+
+
+@retrying
+def delete_due(operations: Operations, limit: int) -> int:
+    """Delete rows that stayed in their state for ``delete_after``, never one that is claimed; return how many."""
+    deleted = 0
+    for state in operations.graph.states.values():
+        if not state.delete_after:
+            continue
+        old = _resting(operations, state).filter(state_changed__lte=columns.after(-state.delete_after))
+        with operations.transaction():
+            picked = operations.lock(old, limit)
+            _delete(operations, picked)
+        deleted += len(picked)
+    return deleted
+
+
+def sample_depth(operations: Operations, limit: int) -> None:
+    """Keep how many rows are ready or due, counted up to ``limit`` of each, and how long the oldest has waited."""
+    ready = operations.claimable(list(operations.graph.automatic_states))
+    due = operations.waiting().filter(state_next_attempt__lte=Now())
+    waited = ExpressionWrapper(Now() - Min(place_in_line()), output_field=DurationField())
+    oldest = ready.aggregate(waited=waited)["waited"] or timedelta()
+    queued = sum(rows.order_by().values("pk")[:limit].count() for rows in (ready, due))
+    Depth.sample(operations.alias, operations.label, queued, max(0.0, oldest.total_seconds()))
+
+
+def prune(alias: str, limit: int, *, errors: float, stats: float) -> int:
+    """Delete reports and statistics older than so many seconds, up to ``limit`` of each; return how many."""
+    deleted = 0
+    for model, column, age in ((Report, "at", errors), (Stats, "hour", stats), (Depth, "minute", stats)):
+        rows = model.objects.using(alias)
+        old = list(rows.filter(**{f"{column}__lt": columns.after(-age)}).values_list("pk", flat=True)[:limit])
+        deleted += rows.filter(pk__in=old).delete()[0] if old else 0
+    return deleted
+
+
+def _resting(operations: Operations, state: State) -> QuerySet[Any]:
+    return operations.rows.filter(state_ready=False, state_claim=None, state=state.name)
+
+
+def _move(operations: Operations, rows: QuerySet[Any], source: str, to: State, limit: int) -> list[Move]:
+    with operations.transaction():
+        picked = operations.lock(rows, limit)
+        if not picked:
+            return []
+        operations.rows.filter(pk__in=picked).update(**columns.entering(to))
+        count = {"handled": len(picked), "failed": 0}
+        Stats.add(operations.alias, operations.label, source, to.name, shard=operations.shard, **count)
+    return [Move(pk, source, to.name) for pk in picked]
+
+
+def _delete(operations: Operations, pks: list[Any]) -> None:
+    if not pks:
+        return
+    operations.rows.filter(pk__in=pks).delete()
+    reports = Report.objects.using(operations.alias).filter(model_label=operations.label)
+    reports.filter(object_pk__in=[str(pk) for pk in pks]).delete()

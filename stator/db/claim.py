@@ -1,0 +1,86 @@
+"""A claim on one row: proof that an attempt may write, and what its handler sees as ``instance.stator``."""
+
+import os
+import time
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+
+from stator.graph import State
+
+
+class Claim:
+    """One row held by one worker for one attempt.
+
+    Times are monotonic seconds of this process. ``deadline``: when the worker must have stopped unless the lease was
+    extended; it is reckoned from before the claim was sent, so it is never later than the lease in the database.
+    """
+
+    __slots__ = (
+        "age", "attempt", "cancelled_for", "claimed", "deadline", "failures", "instance", "lease", "max_runtime", "operations",
+        "pk", "started", "state", "token", "version",
+    )  # fmt: skip
+
+    def __init__(self, operations: Any, instance: Any, state: State, token: UUID, claimed: float) -> None:
+        row = instance.__dict__
+        self.operations = operations
+        self.instance = instance
+        self.pk = instance.pk
+        self.state = state
+        self.token = token
+        self.version: int = row["state_version"]
+        self.attempt: int = row["state_attempts"]
+        self.failures: int = row["state_failures"]
+        self.age: float = (row["state_attempted"] - row["state_changed"]).total_seconds()
+        self.lease = operations.lease_of(state)
+        self.max_runtime = state.max_runtime or operations.settings.MAX_RUNTIME
+        self.claimed = claimed
+        self.deadline = claimed + 0.8 * self.lease
+        self.started = 0.0
+        self.cancelled_for: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Claim {self.operations.label} {self.pk} in {self.state.name}, attempt {self.attempt}>"
+
+    @property
+    def idempotency_key(self) -> str:
+        """Equal for every attempt in this stay in the state, new on re-entry: hand it to services outside."""
+        return f"{self.operations.label}:{self.pk}:{self.version}:{self.state.name}"
+
+    def still_mine(self) -> bool:
+        """Ask the database whether the claim stands and its lease has not run out."""
+        return self.operations.holds(self)
+
+    async def astill_mine(self) -> bool:
+        """As :meth:`still_mine`, for async handlers."""
+        return await sync_to_async(self.still_mine)()
+
+    def extend(self, seconds: float) -> bool:
+        """Hold the row, and let the attempt run, for ``seconds`` from now; False when the claim has ended."""
+        now = time.monotonic()
+        if not self.operations.extend(self, seconds):
+            return False
+        self.max_runtime = max(self.max_runtime, now - (self.started or now) + seconds)
+        self.deadline = now + 0.8 * seconds
+        return True
+
+    async def aextend(self, seconds: float) -> bool:
+        """As :meth:`extend`, for async handlers."""
+        return await sync_to_async(self.extend)(seconds)
+
+
+def new_worker_id() -> str:
+    """Twelve random hexadecimal digits that name a worker process."""
+    return os.urandom(6).hex()
+
+
+def new_token(worker_id: str) -> UUID:
+    """A token that was never used before and tells its worker: a UUID of version 8 (RFC 9562) that starts with its id."""
+    random = int.from_bytes(os.urandom(10), "big")
+    return UUID(int=(int(worker_id, 16) << 80) | (random & ~(0xF << 76) & ~(0x3 << 62)) | (0x8 << 76) | (0x2 << 62))
+
+
+def worker_of(token: UUID) -> str:
+    """The id of the worker that made a token."""
+    return f"{token.int >> 80:012x}"

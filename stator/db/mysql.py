@@ -1,0 +1,18 @@
+"""MySQL and MariaDB: READ COMMITTED, so that locks are taken on the rows found and not on the gaps between them."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from stator.db import base
+
+
+class Operations(base.Operations):
+    """MySQL and MariaDB: the portable statements, lock then update in one transaction."""
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """A transaction at READ COMMITTED."""
+        connection = self.connection
+        if not connection.in_atomic_block:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        return super().transaction()

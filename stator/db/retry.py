@@ -1,0 +1,49 @@
+"""Which database errors are worth another try at once, and which mean that the connection is gone."""
+
+import functools
+import random
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from django.db import DatabaseError, InterfaceError, InternalError, OperationalError, connections
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# serialization_failure, deadlock_detected, lock_not_available: the transaction did nothing and may be repeated.
+RETRYABLE = frozenset({"40001", "40P01", "55P03"})
+ATTEMPTS = 5
+
+
+def retrying(method: Function) -> Function:
+    """Repeat a function up to five times when the database asks for it; not inside an open transaction.
+
+    Its first argument has the database's ``alias``: operations, or a method of them.
+    """
+
+    @functools.wraps(method)
+    def repeat(operations: Any, *args: Any, **kwargs: Any) -> Any:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return method(operations, *args, **kwargs)
+            except DatabaseError as error:
+                if attempt == ATTEMPTS or not is_retryable(error) or connections[operations.alias].in_atomic_block:
+                    raise
+                _pause(attempt)
+
+    return repeat  # type: ignore[return-value]
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether the statement lost to another transaction and may be repeated at once."""
+    return getattr(error.__cause__, "sqlstate", None) in RETRYABLE or "database is locked" in str(error)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the database cannot be used at this moment, so that waiting is the answer."""
+    # A server that turned into a read replica answers with an InternalError.
+    return isinstance(error, OperationalError | InterfaceError | InternalError)
+
+
+def _pause(attempt: int) -> None:
+    threading.Event().wait(random.uniform(0, 0.01 * 2**attempt))

@@ -1,0 +1,42 @@
+"""What users of the framework raise or catch. The docstring of each says what happened."""
+
+
+class StatorError(Exception):
+    """Something in Stator refused to go on."""
+
+
+class GraphError(StatorError, ValueError):
+    """A state graph is declared wrongly; the message names the graph, the state and the remedy."""
+
+
+class InvalidTransition(StatorError):
+    """A handler returned something that is not a declared transition from its state."""
+
+
+class AttemptTimedOut(StatorError):
+    """An attempt ran longer than the ``max_runtime`` of its state and was ended."""
+
+
+class LeaseLost(StatorError):
+    """The claim on this object has ended, so the attempt that held it may write nothing more."""
+
+
+class ProtectedColumn(StatorError, ValueError):
+    """A column that belongs to the framework was written directly instead of by a transition."""
+
+
+class Fail(StatorError):
+    """The attempt can never succeed: take the ``fails_to`` edge now instead of trying again."""
+
+
+class TryAgainLater(BaseException):
+    """Not yet, and not an error: try again after ``after`` seconds, or after the state's ``try_interval``.
+
+    Derives from ``BaseException`` so that ``except Exception`` in a handler lets it through.
+    ``reason`` is kept with the object and shown to operators.
+    """
+
+    def __init__(self, after: float | None = None, reason: str = "") -> None:
+        super().__init__(reason)
+        self.after = after
+        self.reason = reason

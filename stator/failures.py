@@ -1,0 +1,71 @@
+"""What is kept of an exception: bounded text without local variables, NULs or credentials, and a fingerprint."""
+
+import hashlib
+import re
+import traceback
+from dataclasses import dataclass
+from types import TracebackType
+
+MESSAGE_LENGTH = 1000
+TRACEBACK_LENGTH = 8000
+
+# NUL and lone surrogates cannot be stored; the other control characters would forge log and terminal lines.
+_UNSTORABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CREDENTIALS = re.compile(r"(://[^:/\s@]*:)[^@\s/]+@|((?:password|passwd|secret|token|api_?key)\s*[=:]\s*)\S+", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as it is stored. ``fingerprint`` is equal for errors of one type raised at one place."""
+
+    kind: str
+    message: str
+    traceback: str
+    fingerprint: str
+
+
+def describe(error: BaseException) -> Failure:
+    """The failure for an exception; never raises, whatever its ``__str__`` does."""
+    kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+    frames = _frames(error.__traceback__)
+    return Failure(
+        kind=kind[:200],
+        message=bounded(_text(error), MESSAGE_LENGTH),
+        traceback=bounded(_chain(error, kind), TRACEBACK_LENGTH),
+        fingerprint=hashlib.sha256("\n".join([kind, *frames]).encode(errors="replace")).hexdigest()[:16],
+    )
+
+
+def bounded(text: str, length: int) -> str:
+    """Storable text of at most ``length`` characters: cleaned, credentials masked, the middle left out."""
+    # Cut first, so that a message of megabytes costs no more than a short one.
+    if len(text) > length:
+        tail = length // 2
+        text = f"{text[: length - tail - 5]} ... {text[-tail:]}"
+    text = _CREDENTIALS.sub(lambda match: f"{match[1]}***@" if match[1] else f"{match[2]}***", text)
+    return _UNSTORABLE.sub("\ufffd", text)[:length]
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # a user's __str__ may raise anything; the failure must still be recorded
+        return f"<{type(error).__name__}.__str__ raised {type(broken).__name__}>"
+
+
+def _frames(trace: TracebackType | None) -> list[str]:
+    return [f"{frame.filename}:{frame.name}" for frame in traceback.extract_tb(trace, limit=-20)]
+
+
+def _chain(error: BaseException, kind: str) -> str:
+    """The traceback and those of up to four causes, innermost cause first; cycles end it."""
+    parts: list[str] = []
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen and len(parts) < 5:
+        seen.add(id(current))
+        lines = "".join(traceback.format_tb(current.__traceback__, limit=-20))
+        name = kind if current is error else type(current).__qualname__
+        parts.append(f"{lines}{name}: {bounded(_text(current), MESSAGE_LENGTH)}\n")
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return "\n".join(reversed(parts))

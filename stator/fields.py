@@ -1,0 +1,116 @@
+"""The columns of a managed table. In migrations they are plain Django fields, so migrations do not know the graph."""
+
+from typing import Any
+
+from django.db import models
+from django.db.models.functions import Now
+
+from stator import columns
+from stator.graph import State, StateGraph
+
+
+class _Plain(models.Field):
+    """A field that migrations see as the Django field it derives from."""
+
+    plain_path = ""
+
+    def deconstruct(self) -> Any:
+        name, _, args, kwargs = super().deconstruct()
+        return name, self.plain_path, args, kwargs
+
+
+class StateField(_Plain, models.CharField):
+    """The name of a state of ``graph``; takes a ``State`` or its name wherever a value is taken."""
+
+    plain_path = "django.db.models.CharField"
+
+    def __init__(self, graph: type[StateGraph], **kwargs: Any) -> None:
+        if not (isinstance(graph, type) and issubclass(graph, StateGraph) and graph.states):
+            raise TypeError(f"StateField() takes a StateGraph subclass, not {graph!r}")
+        self.graph = graph
+        kwargs.setdefault("max_length", 100)
+        kwargs.setdefault("editable", False)
+        kwargs["choices"] = graph.choices
+        kwargs["default"] = graph.initial_state.name
+        super().__init__(**kwargs)
+
+    def deconstruct(self) -> Any:
+        name, path, args, kwargs = super().deconstruct()
+        kwargs.pop("choices", None)
+        return name, path, args, kwargs
+
+    def clone(self) -> "StateField":
+        """A copy for another model; the plain form of migrations would lose the graph."""
+        return StateField(self.graph, max_length=self.max_length, db_column=self.db_column, editable=self.editable)
+
+    def to_python(self, value: Any) -> Any:
+        return value.name if isinstance(value, State) else super().to_python(value)
+
+    def get_prep_value(self, value: Any) -> Any:
+        return value.name if isinstance(value, State) else super().get_prep_value(value)
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+        value = super().pre_save(model_instance, add)
+        if isinstance(value, State):
+            value = value.name
+            setattr(model_instance, self.attname, value)
+        if add and isinstance(value, str) and value not in self.graph.states:
+            raise ValueError(
+                f"{value!r} is not a state of {self.graph.__name__}; its states are {', '.join(self.graph.states)}"
+            )
+        return value
+
+
+class ReadyField(_Plain, models.BooleanField):
+    """Whether the row may be attempted now; set from the state when the row is inserted."""
+
+    plain_path = "django.db.models.BooleanField"
+
+    def pre_save(self, model_instance: Any, add: bool) -> Any:
+        value = super().pre_save(model_instance, add)
+        if not add:
+            return value
+        state = model_instance.state_graph.states.get(str(model_instance.state))
+        value = bool(value) and state is not None and columns.ready_at_once(state)
+        setattr(model_instance, self.attname, value)
+        return value
+
+
+class NextAttemptField(_Plain, models.DateTimeField):
+    """When the row is due; null is now. Set on insert where a state's first attempt waits one interval."""
+
+    plain_path = "django.db.models.DateTimeField"
+
+    def pre_save(self, model_instance: Any, add: bool) -> Any:
+        value = super().pre_save(model_instance, add)
+        if not add or value is not None:
+            return value
+        state = model_instance.state_graph.states.get(str(model_instance.state))
+        return None if state is None else columns.first_attempt(state)
+
+
+class ClaimField(_Plain, models.UUIDField):
+    """The claim that holds the row; a new row, even a copy of a claimed one, is never claimed."""
+
+    plain_path = "django.db.models.UUIDField"
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+        return _cleared(self, model_instance) if add else super().pre_save(model_instance, add)
+
+
+class LockedUntilField(_Plain, models.DateTimeField):
+    """Until when the claim holds the row; null with the claim."""
+
+    plain_path = "django.db.models.DateTimeField"
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+        return _cleared(self, model_instance) if add else super().pre_save(model_instance, add)
+
+
+def changed_field() -> models.DateTimeField:
+    """When the row entered its state, by the clock of the database."""
+    return models.DateTimeField(db_default=Now(), editable=False)
+
+
+def _cleared(field: models.Field, model_instance: models.Model) -> None:
+    setattr(model_instance, field.attname, None)

@@ -1,0 +1,46 @@
+"""The indexes that come with the mixin. Each names the statement it serves; all are partial, so settled rows are few."""
+
+import hashlib
+import re
+from typing import Any
+
+from django.db.models import F, Index, Q
+from django.db.models.functions import Coalesce
+
+
+def place_in_line() -> Coalesce:
+    """The order in which rows are claimed: since when they are due, or else since when they are in their state."""
+    return Coalesce(F("state_next_attempt"), F("state_changed"))
+
+
+def add_indexes(model: Any) -> None:
+    """Give the model its indexes, under names of their own, beside those it declares itself."""
+    table = model._meta.db_table
+    readable = re.sub(r"[^a-z0-9]+", "_", table.lower())[:12].strip("_")
+    suffix = f"{readable}_{hashlib.sha256(table.encode()).hexdigest()[:6]}"
+    indexes = [*model._meta.indexes, _ready(model, suffix), _resting(suffix), _leased(suffix)]
+    model._meta.indexes = indexes
+    # Migrations look at the declared options only.
+    model._meta.original_attrs["indexes"] = indexes
+
+
+def _ready(model: Any, suffix: str) -> Index:
+    """CLAIM: the ready rows in the order of their turn; rows leave it when they are claimed."""
+    return Index(place_in_line(), F(model._meta.pk.name), condition=Q(state_ready=True), name=f"st_ready_{suffix}")
+
+
+def _resting(suffix: str) -> Index:
+    """MARK READY, TIME OUT, DELETE: rows that nobody holds and that are not ready, by state and due time.
+
+    Where nothing is due (external and terminal states) the due time is null, and rows are in the order in which
+    they entered the state.
+    """
+    unheld = Q(state_ready=False, state_claim__isnull=True)
+    return Index(
+        fields=["state", "state_next_attempt", "state_changed"], condition=unheld, name=f"st_rest_{suffix}"
+    )
+
+
+def _leased(suffix: str) -> Index:
+    """REAP: the rows that are held, by the end of their lease."""
+    return Index(fields=["state_locked_until"], condition=Q(state_claim__isnull=False), name=f"st_lease_{suffix}")

@@ -1,0 +1,146 @@
+"""StatorModel, the base of every managed model. What rows mean is in ``graph``, how they are claimed in ``db``."""
+
+from typing import Any, ClassVar
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.db import models, transaction
+from django.db.models import DEFERRED, QuerySet
+from django.db.models.signals import class_prepared
+from django.utils import timezone
+from django.utils.functional import classproperty
+
+from stator.columns import FRAMEWORK_COLUMNS
+from stator.exceptions import LeaseLost
+from stator.fields import ClaimField, LockedUntilField, NextAttemptField, ReadyField, StateField, changed_field
+from stator.graph import State, StateGraph
+from stator.indexes import add_indexes
+from stator.moves import announce, move_by_hand, owner_of
+from stator.querysets import OperatorAccess, guard_managers
+from stator.reports import History, Report
+from stator.statistics import Depth, Stats
+
+__all__ = ["Depth", "History", "Report", "State", "StateField", "StateGraph", "StatorModel", "Stats"]
+
+
+class StatorModel(models.Model):
+    """A model whose objects workers move from state to state.
+
+    A subclass adds ``state = StateField(Graph)``. Ordinary saves never write the framework's columns; assigning
+    ``state`` and saving moves the object by hand. While a worker attempts the object, ``instance.stator`` is its
+    claim and ``save()`` raises :class:`~stator.exceptions.LeaseLost` once that has ended.
+    """
+
+    state_ready = ReadyField(default=True, db_default=True, editable=False)
+    state_changed = changed_field()
+    state_attempted = models.DateTimeField(null=True, blank=True, editable=False)
+    state_locked_until = LockedUntilField(null=True, blank=True, editable=False)
+    state_next_attempt = NextAttemptField(null=True, blank=True, editable=False)
+    state_attempts = models.IntegerField(default=0, db_default=0, editable=False)
+    state_failures = models.IntegerField(default=0, db_default=0, editable=False)
+    state_crashes = models.IntegerField(default=0, db_default=0, editable=False)
+    state_version = models.BigIntegerField(default=0, db_default=0, editable=False)
+    state_claim = ClaimField(null=True, blank=True, editable=False)
+
+    subclasses: ClassVar[list[type["StatorModel"]]] = []
+    stator = OperatorAccess()
+    state: Any
+
+    class Meta:
+        abstract = True
+
+    @classproperty
+    def state_graph(cls) -> type[StateGraph]:  # noqa: N805
+        """The graph of the model."""
+        return cls._meta.get_field("state").graph
+
+    @property
+    def state_age(self) -> float:
+        """Seconds since the object entered its state."""
+        if not hasattr(self.state_changed, "timestamp"):
+            self.refresh_from_db(fields=["state_changed"])
+        return (timezone.now() - self.state_changed).total_seconds()
+
+    def transition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
+        """Move the object to ``state`` by hand, ending any claim on it; the instance shows the new state."""
+        rows = QuerySet(type(self), using=self._state.db).filter(pk=self.pk)
+        self.__dict__.pop("stator", None)
+        if move_by_hand(rows, state, actor=actor, reason=reason):
+            self.refresh_from_db(fields=["state", *sorted(FRAMEWORK_COLUMNS)])
+
+    async def atransition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
+        """As :meth:`transition_perform`, for async code."""
+        await sync_to_async(self.transition_perform)(state, actor=actor, reason=reason)
+
+    @classmethod
+    def transition_perform_queryset(
+        cls, queryset: Any, state: State | str, *, actor: str = "", reason: str = ""
+    ) -> int:
+        """Move every object of a queryset, or of a manager, to ``state`` by hand; return how many."""
+        rows = queryset if isinstance(queryset, QuerySet) else queryset.all()
+        return move_by_hand(rows, state, actor=actor, reason=reason)
+
+    @classmethod
+    async def atransition_perform_queryset(
+        cls, queryset: Any, state: State | str, *, actor: str = "", reason: str = ""
+    ) -> int:
+        """As :meth:`transition_perform_queryset`, for async code."""
+        return await sync_to_async(cls.transition_perform_queryset)(queryset, state, actor=actor, reason=reason)
+
+    @classmethod
+    def from_db(cls, db: str | None, field_names: Any, values: Any) -> "StatorModel":
+        instance = super().from_db(db, field_names, values)
+        instance._loaded_state = instance.__dict__.get("state", DEFERRED)
+        return instance
+
+    def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
+        super().refresh_from_db(*args, **kwargs)
+        self._loaded_state = self.__dict__.get("state", DEFERRED)
+
+    def _do_insert(self, manager: Any, using: str, *args: Any, **kwargs: Any) -> Any:
+        inserted = super()._do_insert(manager, using, *args, **kwargs)
+        self._loaded_state = str(self.state)
+        if self.state_ready:
+            announce(owner_of(type(self)), using)
+        return inserted
+
+    def _do_update(self, base_qs: Any, using: str, pk_val: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
+        """Write the project's own columns only; a changed ``state`` is a move by hand in the same transaction."""
+        names = {value[0].name for value in values}
+        own = [value for value in values if value[0].name not in FRAMEWORK_COLUMNS and value[0].name != "state"]
+        claim: UUID | None = getattr(self.__dict__.get("stator"), "token", None)
+        rows = base_qs if claim is None else base_qs.filter(state_claim=claim)
+        with transaction.atomic(using=using, savepoint=False):
+            written = super()._do_update(rows if own else base_qs, using, pk_val, own, *args, **kwargs)
+            if claim is not None and own and not written:
+                raise LeaseLost(f"{self._meta.label} {pk_val}: the claim on it has ended; this save changed nothing")
+            if "state" in names and written:
+                self._move_on_save(rows.using(using).filter(pk=pk_val))
+        return written
+
+    def _move_on_save(self, row: QuerySet[Any]) -> None:
+        state = str(self.state)
+        if self.__dict__.get("_loaded_state") in (None, state):
+            return
+        claimed = self.__dict__.pop("stator", None)
+        if not move_by_hand(row, state) and claimed is not None:
+            raise LeaseLost(f"{self._meta.label} {self.pk}: the claim on it has ended; it was not moved")
+        self._loaded_state = state
+
+
+def _prepare(sender: Any, **kwargs: Any) -> None:
+    """Guard, index and register a managed model once its class is made; abstract classes never come here."""
+    if not (isinstance(sender, type) and issubclass(sender, StatorModel)):
+        return
+    if not any(field.name == "state" for field in sender._meta.concrete_fields):
+        return
+    guard_managers(sender)
+    if owner_of(sender) is not sender:
+        return
+    add_indexes(sender)
+    if sender._meta.apps is apps:
+        StatorModel.subclasses.append(sender)
+
+
+class_prepared.connect(_prepare)

@@ -1,0 +1,132 @@
+"""Moves by hand: the other way, beside an accepted attempt, in which an object changes its state."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db import models, router, transaction
+from django.db.models import QuerySet
+
+from stator import columns, signals
+from stator.graph import State
+from stator.reports import REASON_LENGTH, History
+
+# Rows per transaction: small enough that no lock is held for long, large enough that a million rows take seconds.
+BATCH = 1000
+
+
+def named_state(model: Any, state: State | str) -> State:
+    """The state of the model's graph with that name; ``ValueError`` with the names there are."""
+    found: State | None = model.state_graph.states.get(str(state))
+    if found is None:
+        raise ValueError(
+            f"{str(state)!r} is not a state of {model.state_graph.__name__}; "
+            f"its states are {', '.join(model.state_graph.states)}"
+        )
+    return found
+
+
+def owner_of(model: type[models.Model]) -> Any:
+    """The model whose own table holds the framework's columns: a parent, under multi-table inheritance."""
+    return model._meta.get_field("state").model._meta.concrete_model
+
+
+def move_by_hand(
+    queryset: QuerySet[Any], state: State | str, *, actor: str = "", reason: str = "", also: dict[str, Any] | None = None
+) -> int:
+    """Move every row of ``queryset`` to ``state``, ending any claim; return how many.
+
+    Rows are locked in the order of their primary keys, in batches of which each is a transaction of its own
+    unless the caller has one open. ``also``: further columns to write with the move.
+    """
+    target = named_state(queryset.model, state)
+    owner = owner_of(queryset.model)
+
+    def move(using: str, rows: QuerySet[Any], before: list[Any]) -> int:
+        moved = rows.update(**columns.entering(target), **(also or {}))
+        _keep_history(owner, using, before, target, actor, reason)
+        _tell(owner, using, before, target)
+        return moved
+
+    return _in_batches(queryset, move)
+
+
+def write_by_hand(queryset: QuerySet[Any], changes: columns.Changes) -> int:
+    """Write framework columns of every row of ``queryset`` without a move, and wake workers; return how many."""
+    owner = owner_of(queryset.model)
+
+    def write(using: str, rows: QuerySet[Any], before: list[Any]) -> int:
+        announce(owner, using)
+        return rows.update(**changes)
+
+    return _in_batches(queryset, write)
+
+
+def _in_batches(queryset: QuerySet[Any], write: Callable[[str, QuerySet[Any], list[Any]], int]) -> int:
+    owner = owner_of(queryset.model)
+    using = queryset._db or router.db_for_write(owner)
+    queryset = _narrowable(queryset.using(using), owner)
+    written, last = 0, None
+    while pks := _next_pks(queryset, owner._meta.pk.name, last):
+        with transaction.atomic(using=using):
+            before = _lock(queryset, owner, using, pks)
+            rows: QuerySet[Any] = QuerySet(owner, using=using)
+            written += write(using, rows.filter(pk__in=[pk for pk, *_ in before]), before) if before else 0
+        last = pks[-1]
+    return written
+
+
+def _narrowable(queryset: QuerySet[Any], owner: Any) -> QuerySet[Any]:
+    """A slice or a union cannot be filtered further; such a queryset only says which rows."""
+    query = queryset.query
+    if not (query.is_sliced or query.distinct or query.combinator):
+        return queryset
+    rows: QuerySet[Any] = QuerySet(owner, using=queryset.db)
+    return rows.filter(pk__in=list(queryset.values_list(owner._meta.pk.name, flat=True)))
+
+
+def _next_pks(queryset: QuerySet[Any], pk: str, last: Any) -> list[Any]:
+    rest = queryset if last is None else queryset.filter(**{f"{pk}__gt": last})
+    return list(rest.order_by(pk).values_list(pk, flat=True).distinct()[:BATCH])
+
+
+def _lock(queryset: QuerySet[Any], owner: Any, using: str, pks: list[Any]) -> list[Any]:
+    """Lock the rows, then keep those that the queryset still means: they may have changed before the lock was ours."""
+    rows: QuerySet[Any] = QuerySet(owner, using=using)
+    locked = rows.filter(pk__in=pks).order_by("pk").select_for_update(**_lock_options(owner, using))
+    found = list(locked.values_list("pk", "state", "state_version"))
+    meant = set(queryset.filter(pk__in=pks).values_list(owner._meta.pk.name, flat=True))
+    return [row for row in found if row[0] in meant]
+
+
+def _lock_options(owner: Any, using: str) -> dict[str, Any]:
+    from_parents = {"of": ("self",)} if owner._meta.parents and _features(using).has_select_for_update_of else {}
+    return {"no_key": _features(using).has_select_for_no_key_update, **from_parents}
+
+
+def _features(using: str) -> Any:
+    return transaction.get_connection(using).features
+
+
+def _keep_history(owner: Any, using: str, before: list[Any], target: State, actor: str, reason: str) -> None:
+    label = owner._meta.label_lower
+    History.objects.using(using).bulk_create(
+        History(
+            model_label=label, object_pk=str(pk), version=version + 1, source=source, to=target.name,
+            actor=actor[:150], reason=reason[:REASON_LENGTH],
+        )
+        for pk, source, version in before
+    )  # fmt: skip
+
+
+def _tell(owner: Any, using: str, before: list[Any], target: State) -> None:
+    if not before:
+        return
+    moves = [signals.Move(pk, source, target.name) for pk, source, _ in before]
+    transaction.on_commit(lambda: signals.transitioned.send(owner, moves=moves, using=using), using=using)
+    if columns.ready_at_once(target):
+        announce(owner, using)
+
+
+def announce(model: Any, using: str) -> None:
+    """Wake workers once the present transaction commits: rows of ``model`` became ready."""
+    transaction.on_commit(lambda: signals.became_ready.send(model, using=using), using=using, robust=True)

@@ -1,0 +1,106 @@
+"""What an attempt means: the one place that turns what a handler returned or raised into an outcome. Pure."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stator.backoff import delay_after, jittered
+from stator.exceptions import Fail, InvalidTransition, TryAgainLater
+from stator.failures import Failure, describe
+from stator.graph import State
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The object goes to another state. ``failure`` is set when an error took it there."""
+
+    to: State
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The object stays and is due again after ``delay`` seconds; with a failure it counts as an error."""
+
+    delay: float
+    failure: Failure | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The attempt did not take place: the object is ready again and the attempt is not counted."""
+
+
+Outcome = Moved | Waiting | Released
+
+
+def resolve(state: State, result: Any, *, failures: int = 0, age: float = 0.0) -> Outcome:
+    """The outcome of an attempt that returned ``result`` or raised it.
+
+    ``failures``: consecutive errors before this attempt. ``age``: seconds the object has been in ``state``; past
+    the state's timeout everything but a move becomes the move to the timeout state.
+    """
+    if isinstance(result, BaseException):
+        return _raised(state, result, failures, age)
+    if result is None:
+        return _waiting(state, _interval(state), age)
+    to = _target(state, result)
+    if to is not None:
+        return Moved(to)
+    return _raised(state, _not_a_transition(state, result), failures, age)
+
+
+def _target(state: State, result: Any) -> State | None:
+    if isinstance(result, State):
+        if result in state.children:
+            return result
+        # A handler inherited from a parent graph may name that graph's state.
+        if result.graph is None or state.graph is None or not issubclass(state.graph, result.graph):
+            return None
+        result = result.name
+    if not isinstance(result, str) or state.graph is None:
+        return None
+    named = state.graph.states.get(result)
+    return named if named in state.children else None
+
+
+def _raised(state: State, error: BaseException, failures: int, age: float) -> Outcome:
+    if isinstance(error, TryAgainLater):
+        delay = _interval(state) if error.after is None else max(0.0, error.after)
+        return _waiting(state, delay, age, reason=error.reason)
+    failure = describe(error)
+    if state.failure_state is not None and _is_final(state, error, failures + 1):
+        return Moved(state.failure_state, failure)
+    delay = delay_after(state.backoff, failures + 1, state.try_interval or 1.0)
+    return _waiting(state, delay, age, failure=failure)
+
+
+def _is_final(state: State, error: BaseException, failures: int) -> bool:
+    return isinstance(error, Fail) or (state.max_failures is not None and failures >= state.max_failures)
+
+
+def _waiting(
+    state: State, delay: float, age: float, *, failure: Failure | None = None, reason: str = ""
+) -> Moved | Waiting:
+    if state.timeout_state is not None and state.timeout_value is not None:
+        left = state.timeout_value - age
+        if left <= 0:
+            return Moved(state.timeout_state, failure)
+        # Due no later than the timeout, so that it fires when it should and not a whole interval afterwards.
+        delay = min(delay, left)
+    return Waiting(delay, failure, reason)
+
+
+def _interval(state: State) -> float:
+    return jittered(state.try_interval or 1.0, state.jitter)
+
+
+def _not_a_transition(state: State, result: Any) -> InvalidTransition:
+    allowed = ", ".join(sorted(child.name for child in state.children))
+    kind = repr(result[:100]) if isinstance(result, str) else f"an object of type {type(result).__name__}"
+    if isinstance(result, State):
+        kind = f"the state {result.name!r}"
+    return InvalidTransition(
+        f"{state.graph.__name__ if state.graph else '?'}.{state.name}: the handler returned {kind}; "
+        f"declared transitions lead to {allowed}; return one of these, its name, or None"
+    )

@@ -1,0 +1,172 @@
+"""Querysets of managed models: what operators ask and do, and the guard on the framework's columns."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db import models
+from django.db.models import Count, Exists, Manager, OuterRef, Q, QuerySet
+from django.db.models.functions import Cast, Now
+
+from stator import columns
+from stator.conf import load_settings
+from stator.exceptions import ProtectedColumn
+from stator.graph import State
+from stator.moves import announce, move_by_hand, owner_of, write_by_hand
+from stator.reports import Report
+
+
+class OperatorQuerySet(QuerySet[Any]):
+    """Rows of a managed model as operators see them: ``Model.stator``. Never the project's own managers."""
+
+    def in_state(self, *states: State | str) -> "OperatorQuerySet":
+        """Rows in any of the given states."""
+        return self.filter(state__in=[str(state) for state in states])
+
+    def ready(self) -> "OperatorQuerySet":
+        """Rows that workers may claim now."""
+        return self.filter(state_ready=True, state_claim=None, state__in=self._automatic)
+
+    def due(self) -> "OperatorQuerySet":
+        """Rows whose time has come, marked ready or not."""
+        come = Q(state_ready=True) | Q(state_next_attempt=None) | Q(state_next_attempt__lte=Now())
+        return self.filter(come, state_claim=None, state__in=self._automatic).exclude(self._quarantine)
+
+    def leased(self) -> "OperatorQuerySet":
+        """Rows that a worker holds."""
+        return self.filter(state_claim__isnull=False)
+
+    def failed(self) -> "OperatorQuerySet":
+        """Rows whose latest attempt ended in an error, and quarantined ones."""
+        return self.filter(Q(state_failures__gt=0) | self._quarantine)
+
+    def quarantined(self) -> "OperatorQuerySet":
+        """Rows that lost so many leases in a row that they are left alone until ``retry()``."""
+        return self.filter(self._quarantine)
+
+    def stuck(self) -> "OperatorQuerySet":
+        """Rows that have been in their state for longer than its ``expect_within``."""
+        late = Q(pk__in=[])
+        for state in self.model.state_graph.states.values():
+            if state.expect_within:
+                late |= Q(state=state.name, state_changed__lte=columns.after(-state.expect_within))
+        return self.filter(late)
+
+    def with_report(self, **lookups: Any) -> "OperatorQuerySet":
+        """Rows whose latest report matches, for instance ``with_report(fingerprint="...")``."""
+        reports = Report.objects.filter(
+            model_label=owner_of(self.model)._meta.label_lower,
+            object_pk=Cast(OuterRef("pk"), models.CharField(max_length=255)),
+            **lookups,
+        )
+        return self.filter(Exists(reports))
+
+    def retry(self) -> int:
+        """Have the rows attempted now, releasing quarantine and forgetting errors; claimed rows are left alone."""
+        rows = self.filter(state_claim=None, state__in=self._automatic)
+        return write_by_hand(rows, columns.retrying())
+
+    def unlock(self) -> int:
+        """End the claims on the rows; whoever held them can write nothing more."""
+        return write_by_hand(self.leased(), columns.unlocking())
+
+    def move(self, state: State | str, *, actor: str = "", reason: str = "") -> int:
+        """Move the rows to ``state`` by hand, recording who did it and why."""
+        return move_by_hand(self, state, actor=actor, reason=reason)
+
+    def counts(self) -> dict[str, int]:
+        """How many rows are in each state; states of the graph without rows count 0."""
+        counted = dict(self.order_by().values_list("state").annotate(Count("pk")))
+        return {**dict.fromkeys(self.model.state_graph.states, 0), **counted}
+
+    @property
+    def _automatic(self) -> list[str]:
+        return [state.name for state in self.model.state_graph.automatic_states]
+
+    @property
+    def _quarantine(self) -> Q:
+        return Q(state_crashes__gte=load_settings().MAX_CRASHES)
+
+
+class OperatorAccess:
+    """``Model.stator``: an :class:`OperatorQuerySet`; on an instance: its claim during an attempt, else None."""
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is not None:
+            return None
+        return OperatorQuerySet(owner)
+
+
+class GuardedQuerySet(QuerySet[Any]):
+    """Mixed into the querysets of a managed model: only transitions write the framework's columns."""
+
+    def update(self, **values: Any) -> int:
+        """As Django's, but a ``state`` moves the rows by hand and the framework's other columns are refused."""
+        if not values.keys() & _GUARDED or not hasattr(self.model, "state_graph"):
+            return super().update(**values)
+        _refuse(self.model, values.keys() & columns.FRAMEWORK_COLUMNS)
+        state = values.pop("state")
+        if hasattr(state, "resolve_expression"):
+            _refuse(self.model, ["state"])
+        return move_by_hand(self, state, also=values)
+
+    update.alters_data = True  # type: ignore[attr-defined]
+
+    def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:
+        """As Django's; conflicts may not overwrite the framework's columns. Workers are woken after the commit."""
+        if not hasattr(self.model, "state_graph"):
+            return super().bulk_create(objs, *args, **kwargs)
+        _refuse(self.model, set(kwargs.get("update_fields") or ()) & _GUARDED)
+        created = super().bulk_create(objs, *args, **kwargs)
+        announce(owner_of(self.model), self.db)
+        return created
+
+
+_GUARDED = columns.FRAMEWORK_COLUMNS | {"state"}
+_guarded_classes: dict[type, type] = {}
+
+
+def guard_managers(model: type[models.Model]) -> None:
+    """Have every manager of the model, related managers included, give guarded querysets."""
+    for base in model.__mro__:
+        for manager in getattr(getattr(base, "_meta", None), "local_managers", ()):
+            manager.__class__ = _guarded_manager(type(manager))
+    model._meta._expire_cache()
+
+
+def _guarded_manager(cls: type[Manager[Any]]) -> type[Manager[Any]]:
+    if issubclass(getattr(cls, "_queryset_class", object), GuardedQuerySet):
+        return cls
+    if cls not in _guarded_classes:
+        _guarded_classes[cls] = _subclass_manager(cls)
+    return _guarded_classes[cls]
+
+
+def _subclass_manager(cls: type[Manager[Any]]) -> type[Manager[Any]]:
+    def get_queryset(self: Any) -> QuerySet[Any]:
+        queryset = super(guarded, self).get_queryset()
+        if not isinstance(queryset, GuardedQuerySet):
+            # The manager builds its queryset by hand instead of from its class.
+            queryset.__class__ = _guarded_queryset(type(queryset))
+        return queryset
+
+    # Under the name of the class it stands for, so that migrations and pickles find the original.
+    body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "get_queryset": get_queryset}
+    guarded = type(cls.__name__, (cls,), {**body, "_queryset_class": _guarded_queryset(cls._queryset_class)})
+    return guarded
+
+
+def _guarded_queryset(cls: type) -> type:
+    if issubclass(cls, GuardedQuerySet):
+        return cls
+    if cls not in _guarded_classes:
+        body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
+        _guarded_classes[cls] = type(cls.__name__, (GuardedQuerySet, cls), body)
+    return _guarded_classes[cls]
+
+
+def _refuse(model: Any, names: Iterable[str]) -> None:
+    if names := sorted(names):
+        raise ProtectedColumn(
+            f"{model.__name__}: {', '.join(names)} can be written only by a transition; "
+            f"use {model.__name__}.transition_perform_queryset(queryset, state)"
+        )

@@ -1,0 +1,86 @@
+"""What is kept beside the rows: the latest error or reason of each object, and the acts of people."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db import models
+from django.db.models.functions import Now
+
+from stator.failures import Failure, bounded
+
+REASON_LENGTH = 500
+
+
+class Report(models.Model):
+    """What the latest attempt that had something to say said about one object: an error, or why it waits."""
+
+    model_label = models.CharField(max_length=200)
+    object_pk = models.CharField(max_length=255)
+    state = models.CharField(max_length=100)
+    at = models.DateTimeField(db_default=Now())
+    error = models.CharField(max_length=200, blank=True, help_text="Type of the exception; empty for a reason to wait.")
+    message = models.TextField(blank=True)
+    traceback = models.TextField(blank=True)
+    fingerprint = models.CharField(max_length=16, blank=True)
+    times = models.PositiveIntegerField(default=1, help_text="How often in a row the same was said.")
+    worker = models.CharField(max_length=32, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["model_label", "object_pk"], name="stator_report_one_per_object")]
+        indexes = [models.Index(fields=["at"], name="stator_report_at")]
+
+    def __str__(self) -> str:
+        return f"{self.model_label} {self.object_pk}: {self.error or 'waits'}: {self.message[:80]}"
+
+
+class History(models.Model):
+    """One act on one object that was not an attempt of a worker: who moved it by hand, when, from where and why."""
+
+    model_label = models.CharField(max_length=200)
+    object_pk = models.CharField(max_length=255)
+    at = models.DateTimeField(db_default=Now())
+    version = models.BigIntegerField()
+    source = models.CharField(max_length=100)
+    to = models.CharField(max_length=100)
+    actor = models.CharField(max_length=150, blank=True)
+    reason = models.CharField(max_length=REASON_LENGTH, blank=True)
+
+    class Meta:
+        verbose_name_plural = "history"
+        indexes = [models.Index(fields=["model_label", "object_pk", "at"], name="stator_history_object")]
+
+    def __str__(self) -> str:
+        return f"{self.model_label} {self.object_pk}: {self.source} -> {self.to}"
+
+
+def failure_report(label: str, pk: Any, state: str, failure: Failure, worker: str) -> Report:
+    """The report of an error, ready to be kept."""
+    return Report(
+        model_label=label, object_pk=str(pk), state=state, error=failure.kind, message=failure.message,
+        traceback=failure.traceback, fingerprint=failure.fingerprint, worker=worker,
+    )  # fmt: skip
+
+
+def reason_report(label: str, pk: Any, state: str, reason: str, worker: str) -> Report:
+    """The report of a reason to wait, ready to be kept."""
+    return Report(
+        model_label=label, object_pk=str(pk), state=state, message=bounded(str(reason), REASON_LENGTH), worker=worker
+    )
+
+
+def keep_reports(using: str, label: str, reports: Iterable[Report]) -> None:
+    """Keep the latest report of each object, counting repetitions; call it while the claims on them stand."""
+    latest = {report.object_pk: report for report in reports}
+    if not latest:
+        return
+    kept = Report.objects.using(using).filter(model_label=label, object_pk__in=latest)
+    for object_pk, state, error, message, times in kept.values_list("object_pk", "state", "error", "message", "times"):
+        report = latest[object_pk]
+        if (state, error, message) == (report.state, report.error, report.message):
+            report.times = times + 1
+    Report.objects.using(using).bulk_create(
+        latest.values(),
+        update_conflicts=True,
+        unique_fields=["model_label", "object_pk"],
+        update_fields=["state", "at", "error", "message", "traceback", "fingerprint", "times", "worker"],
+    )

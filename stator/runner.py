@@ -1,0 +1,147 @@
+"""StatorRunner: a worker for programs and tests."""
+
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.core.exceptions import ImproperlyConfigured
+
+from stator.conf import Settings, load_settings
+from stator.db import Operations, chores, operations_for
+from stator.db.claim import Claim, new_worker_id
+from stator.models import StatorModel, Stats
+from stator.outcomes import Outcome
+from stator.signals import worker_scheduled
+from stator.worker.executor import attempt_async, attempt_sync
+from stator.worker.recorder import record, send_moves
+from stator.worker.worker import Summary, Worker
+
+__all__ = ["StatorModel", "StatorRunner", "Stats", "Summary"]
+
+
+class StatorRunner:
+    """Runs the handlers of the given models: until stopped with :meth:`run`, or once with :meth:`run_single_cycle`.
+
+    ``lock_expiry`` is the lease; ``run_for`` and the intervals are seconds. What is None comes from the settings.
+    """
+
+    def __init__(
+        self,
+        models: list[type[StatorModel]] | None = None,
+        concurrency: int | None = None,
+        concurrency_per_model: int | None = None,
+        liveness_file: str | None = None,
+        schedule_interval: float | None = None,
+        delete_interval: float | None = None,
+        lock_expiry: float | None = None,
+        run_for: float = 0,
+        *,
+        until_idle: bool = False,
+        database: str | None = None,
+        shutdown_timeout: float | None = None,
+        watch: bool = False,
+        progress: Any = None,
+    ) -> None:
+        self.models = managed(StatorModel.subclasses if models is None else models)
+        self.concurrency = concurrency
+        self.concurrency_per_model = concurrency_per_model
+        self.liveness_file = liveness_file
+        self.schedule_interval = schedule_interval
+        self.delete_interval = delete_interval
+        self.lock_expiry = lock_expiry
+        self.run_for = run_for
+        self.until_idle = until_idle
+        self.database = database
+        self.shutdown_timeout = shutdown_timeout
+        self.watch = watch
+        self.progress = progress
+        self.handled: dict[str, int] = {}
+
+    def run(self) -> Summary:
+        """Work until a signal comes, ``run_for`` is over or, with ``until_idle``, nothing is left to do now."""
+        summary = self.worker().run()
+        self.handled = summary.handled
+        return summary
+
+    def worker(self) -> Worker:
+        """The worker that :meth:`run` runs, not yet started."""
+        return Worker(
+            self.models,
+            self.settings(),
+            alias=self.database,
+            run_for=self.run_for,
+            until_idle=self.until_idle,
+            liveness_file=self.liveness_file,
+            watch=self.watch,
+            progress=self.progress,
+        )
+
+    def settings(self) -> Settings:
+        """The project's settings with those given to this runner."""
+        given = {
+            "CONCURRENCY": self.concurrency,
+            "CONCURRENCY_PER_MODEL": self.concurrency_per_model,
+            "SCHEDULE_INTERVAL": self.schedule_interval,
+            "LEASE": self.lock_expiry,
+            "SHUTDOWN_TIMEOUT": self.shutdown_timeout,
+        }
+        return override(load_settings(), **{name: value for name, value in given.items() if value is not None})
+
+    def run_single_cycle(self) -> int:
+        """Deletions, timeouts and one step of every row that is ready or due; return how many were attempted.
+
+        In the calling thread and on its connection, so inside a test's transaction too. Errors of handlers are
+        recorded, not raised; nothing sleeps.
+        """
+        worker_id, settings = new_worker_id(), self.settings()
+        worker_scheduled.send(self)
+        claims: list[Claim] = []
+        for model in self.models:
+            operations = operations_for(model, settings, worker_id, self.database)
+            _do_chores(operations)
+            claims += _claim_all(operations)
+        for claim in claims:
+            record(claim.operations, [(claim, _attempt(claim))])
+            self.handled[claim.operations.label] = self.handled.get(claim.operations.label, 0) + 1
+        return len(claims)
+
+
+def managed(models: list[Any]) -> list[Any]:
+    """The models whose own tables hold the state, each once: a child under multi-table inheritance is its parent's."""
+    owners = [model._meta.get_field("state").model._meta.concrete_model for model in models]
+    return list(dict.fromkeys(owners))
+
+
+def override(settings: Settings, **given: Any) -> Settings:
+    """The settings with some replaced; ``ImproperlyConfigured`` with one line when a value cannot work."""
+    changed = Settings(**{**{name: getattr(settings, name) for name in settings.__dataclass_fields__}, **given})
+    if problem := next(iter([*changed.problems(), *changed.conflicts()]), None):
+        raise ImproperlyConfigured(f"STATOR setting: {problem}")
+    return changed
+
+
+def _do_chores(operations: Operations) -> None:
+    limit = operations.settings.BATCH_SIZE
+    operations.reap(limit)
+    moves = [*chores.rename(operations, limit), *chores.time_out(operations, limit)]
+    if moves:
+        send_moves(operations, moves)
+    while chores.delete_due(operations, limit) >= limit:
+        pass
+    while chores.mark_ready(operations, limit) == limit:
+        pass
+
+
+def _claim_all(operations: Operations) -> list[Claim]:
+    """Everything that is ready now, claimed before anything is attempted, so that no row takes two steps."""
+    states = list(operations.graph.automatic_states)
+    claims: list[Claim] = []
+    for alone in (False, True):
+        while states and (came := operations.claim(states, operations.settings.BATCH_SIZE, alone=alone)):
+            claims += came
+    return claims
+
+
+def _attempt(claim: Claim) -> Outcome:
+    outcome = async_to_sync(attempt_async)(claim) if claim.state.is_async else attempt_sync(claim)
+    claim.instance = None
+    return outcome

@@ -1,0 +1,31 @@
+"""Signals of the framework, sent after the commit of what they tell.
+
+``transitioned``: ``sender`` the model, ``moves`` a list of :class:`Move`, ``using`` the database alias.
+``failed``: ``sender`` the model, ``failures`` a list of ``(pk, Failure)``, ``using``.
+``lease_lost``: ``sender`` the model, ``pks`` of the objects whose outcome was refused, ``using``.
+``became_ready``: objects of ``sender`` may be claimed on ``using``; workers are woken by it.
+``worker_started`` and ``worker_scheduled``: ``sender`` the worker; at its start and at each scheduling pass, in
+a thread with a database connection of its own, for a project to refresh its own configuration.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.dispatch import Signal
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One object that went from one state to another."""
+
+    pk: Any
+    source: str
+    to: str
+
+
+transitioned = Signal()
+failed = Signal()
+lease_lost = Signal()
+became_ready = Signal()
+worker_started = Signal()
+worker_scheduled = Signal()

@@ -1,0 +1,108 @@
+"""Statistics per model over time: attempts handled per hour and edge, and samples of how many rows were queued."""
+
+import datetime
+from typing import Any
+
+from django.db import models
+from django.db.models import F, Q, Sum
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+
+
+class Stats(models.Model):
+    """Attempts of one model in one hour that ended in one way.
+
+    ``to`` is empty where the object stayed. Each worker adds to rows of its own ``shard``, in the transaction that
+    records the attempts: workers do not wait for each other, and no count is lost or written twice.
+    """
+
+    model_label = models.CharField(max_length=200)
+    hour = models.DateTimeField()
+    source = models.CharField(max_length=100)
+    to = models.CharField(max_length=100, blank=True)
+    shard = models.PositiveSmallIntegerField(default=0)
+    handled = models.BigIntegerField(default=0)
+    failed = models.BigIntegerField(default=0)
+
+    class Meta:
+        verbose_name_plural = "stats"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["model_label", "hour", "source", "to", "shard"], name="stator_stats_one_per_edge"
+            )
+        ]
+        indexes = [models.Index(fields=["hour"], name="stator_stats_hour")]
+
+    def __str__(self) -> str:
+        return f"{self.model_label} {self.source} -> {self.to or 'stayed'} at {self.hour:%Y-%m-%d %H:00}"
+
+    @classmethod
+    def get_for_model(cls, model: type[models.Model], using: str | None = None) -> "ModelStats":
+        """The statistics of one model."""
+        return ModelStats(model._meta.label_lower, using)
+
+    @classmethod
+    def add(cls, using: str, model_label: str, source: str, to: str, *, shard: int, handled: int, failed: int) -> None:
+        """Count attempts; call it in the transaction that records them."""
+        hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+        key = {"model_label": model_label, "hour": hour, "source": source, "to": to, "shard": shard}
+        rows = cls.objects.using(using)
+        counted = {"handled": F("handled") + handled, "failed": F("failed") + failed}
+        if rows.filter(**key).update(**counted):
+            return
+        rows.bulk_create([cls(**key)], ignore_conflicts=True)
+        rows.filter(**key).update(**counted)
+
+
+class Depth(models.Model):
+    """How many rows of a model were ready or due at one minute, and how long the oldest had waited."""
+
+    model_label = models.CharField(max_length=200)
+    minute = models.DateTimeField()
+    queued = models.BigIntegerField()
+    oldest = models.FloatField(default=0.0, help_text="Seconds that the oldest of them had waited.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["model_label", "minute"], name="stator_depth_one_per_minute")]
+        indexes = [models.Index(fields=["minute"], name="stator_depth_minute")]
+
+    def __str__(self) -> str:
+        return f"{self.model_label}: {self.queued} at {self.minute:%Y-%m-%d %H:%M}"
+
+    @classmethod
+    def sample(cls, using: str, model_label: str, queued: int, oldest: float) -> None:
+        """Keep the depth of this minute; the latest sample of a minute stands."""
+        minute = timezone.now().replace(second=0, microsecond=0)
+        cls.objects.using(using).update_or_create(
+            model_label=model_label, minute=minute, defaults={"queued": queued, "oldest": oldest}
+        )
+
+
+class ModelStats:
+    """Figures of one model: how many were queued last, and how many attempts were handled lately."""
+
+    def __init__(self, model_label: str, using: str | None = None) -> None:
+        self.model_label = model_label
+        self.using = using
+
+    def most_recent_queued(self) -> int:
+        """How many rows were queued at the latest sample; 0 before the first."""
+        depths = Depth.objects.using(self.using).filter(model_label=self.model_label)
+        return depths.order_by("-minute").values_list("queued", flat=True).first() or 0
+
+    def most_recent_handled(self) -> tuple[int, int, int]:
+        """How many attempts were handled in this hour, this day and this month, by the current time zone."""
+        hour, day, month = _period_starts(timezone.localtime() if timezone.is_aware(timezone.now()) else timezone.now())
+        rows = Stats.objects.using(self.using).filter(model_label=self.model_label, hour__gte=month)
+        sums = rows.aggregate(
+            hour=Coalesce(Sum("handled", filter=Q(hour__gte=hour)), 0),
+            day=Coalesce(Sum("handled", filter=Q(hour__gte=day)), 0),
+            month=Coalesce(Sum("handled"), 0),
+        )
+        return sums["hour"], sums["day"], sums["month"]
+
+
+def _period_starts(now: datetime.datetime) -> tuple[Any, Any, Any]:
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    day = hour.replace(hour=0)
+    return hour, day, day.replace(day=1)

@@ -1,0 +1,1 @@
+"""When things happen: claiming, executing, recording, and the chores."""

@@ -1,0 +1,150 @@
+"""How much room there is, which model is next, and the claim itself."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from stator.db import Operations
+from stator.db.claim import Claim, new_token
+from stator.graph import State
+from stator.worker.slots import Slots
+
+# How long claims may pause for the process to become empty, so that a row that lost a lease can be run alone.
+EMPTYING = 10.0
+
+
+class Lane:
+    """The states of one model whose handlers run in one manner, on the loop or in threads."""
+
+    def __init__(self, operations: Operations, states: list[State], is_async: bool) -> None:
+        self.operations = operations
+        self.states = states
+        self.is_async = is_async
+        self.hungry = True
+        self.suspect = False
+
+    @property
+    def names(self) -> set[str]:
+        """Names of the states."""
+        return {state.name for state in self.states}
+
+
+def lanes_of(operations: Operations) -> Iterable[Lane]:
+    """The lanes of a model: asynchronous and synchronous handlers are claimed apart, for they have room apart."""
+    for is_async in (True, False):
+        states = [state for state in operations.graph.automatic_states if state.is_async is is_async]
+        if states:
+            yield Lane(operations, states, is_async)
+
+
+class Dispatcher:
+    """Claims rows for the lanes in turn, never more than there is room to start.
+
+    A lane is hungry while it may have ready rows: until a claim brings less than was asked for, and again when a
+    poll, a notification or a recorded move says so.
+    """
+
+    def __init__(
+        self, lanes: list[Lane], slots: Slots, run: Callable[..., Awaitable[Any]], empty: Callable[[], bool]
+    ) -> None:
+        self.lanes = lanes
+        self.woken = asyncio.Event()
+        self.claimed = 0
+        self.last_claim = time.monotonic()
+        self.doubtful: list[tuple[Operations, Any]] = []
+        self._slots = slots
+        self._run = run
+        self._empty = empty
+        self._next = 0
+        self._emptying_since: float | None = None
+        self._alone: Claim | None = None
+        self._crowded_until = 0.0
+
+    def wake(self, label: str | None = None, names: set[str] | None = None) -> None:
+        """Look for ready rows again: of one model, of some of its states, or of all."""
+        for lane in self.lanes:
+            if (label is None or lane.operations.label == label) and (names is None or names & lane.names):
+                lane.hungry = True
+        self.woken.set()
+
+    @property
+    def hungry(self) -> bool:
+        """Whether any lane may have ready rows."""
+        return any(lane.hungry or lane.suspect for lane in self.lanes)
+
+    async def claim(self) -> int:
+        """One turn: claim for each hungry lane what there is room for; return how many rows came."""
+        self.woken.clear()
+        if self._waits_for_alone():
+            return 0
+        if self._wants_alone():
+            return await self._claim_alone()
+        came = 0
+        self._next += 1
+        for offset in range(len(self.lanes)):
+            lane = self.lanes[(self._next + offset) % len(self.lanes)]
+            if lane.hungry:
+                came += await self._claim_for(lane)
+        return came
+
+    async def _claim_for(self, lane: Lane) -> int:
+        room = self._slots.room(lane.operations.label, lane.is_async)
+        if not room:
+            return 0
+        lane.hungry = False
+        try:
+            claims = await self._take(lane, room)
+        except BaseException:
+            lane.hungry = True
+            raise
+        lane.hungry = lane.hungry or len(claims) == room
+        self._slots.begin(claims)
+        return len(claims)
+
+    async def _take(self, lane: Lane, limit: int, alone: bool = False) -> list[Claim]:
+        token = new_token(lane.operations.worker_id)
+        try:
+            claims = await self._run(lane.operations.claim, lane.states, limit, token=token, alone=alone)
+        except BaseException:
+            # The answer may have been lost after the commit: whatever carries this token is given back.
+            self.doubtful.append((lane.operations, token))
+            raise
+        self.last_claim = time.monotonic()
+        self.claimed += len(claims)
+        return claims
+
+    async def settle_doubts(self) -> None:
+        """Hand back rows of claim statements whose answer never came."""
+        while self.doubtful:
+            operations, token = self.doubtful[-1]
+            await self._run(operations.release_token, token)
+            self.doubtful.pop()
+
+    # A row that lost a lease may be what killed its worker: it runs in an otherwise empty process.
+
+    def _waits_for_alone(self) -> bool:
+        return self._alone is not None and not self._empty()
+
+    def _wants_alone(self) -> bool:
+        self._alone = None
+        if not any(lane.suspect for lane in self.lanes) or time.monotonic() < self._crowded_until:
+            return False
+        self._emptying_since = self._emptying_since or time.monotonic()
+        if time.monotonic() - self._emptying_since < EMPTYING:
+            return True
+        # Something runs for long: go on with the others and try again later.
+        self._emptying_since = None
+        self._crowded_until = time.monotonic() + EMPTYING
+        return False
+
+    async def _claim_alone(self) -> int:
+        if not self._empty():
+            return 0
+        self._emptying_since = None
+        lane = next(lane for lane in self.lanes if lane.suspect)
+        claims = await self._take(lane, 1, alone=True)
+        lane.suspect = bool(claims)
+        self._alone = claims[0] if claims else None
+        self._slots.begin(claims)
+        return len(claims)

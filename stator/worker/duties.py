@@ -1,0 +1,101 @@
+"""The chores for all rows of a model, each with the interval at which it is done."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stator.db import Operations, chores
+from stator.worker.recorder import send_moves
+
+logger = logging.getLogger("stator.worker")
+
+# Rows per statement; a duty that finds more goes on with the next statement.
+LIMIT = 1000
+
+# The queue is counted up to this depth: counting millions of rows every half minute would cost more than it tells.
+COUNTED = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """A chore: ``call(operations)`` does a bounded piece of it and returns whether there may be more."""
+
+    name: str
+    call: Callable[[Operations], bool]
+
+
+def mark_ready(operations: Operations) -> bool:
+    """Make due rows ready."""
+    return chores.mark_ready(operations, 5 * LIMIT) == 5 * LIMIT
+
+
+def reap(operations: Operations) -> bool:
+    """End leases that ran out."""
+    reaped = operations.reap(LIMIT)
+    if reaped:
+        workers = sorted({worker for _, worker in reaped})
+        logger.warning(
+            "stator.leases_expired",
+            extra={"model": operations.label, "count": len(reaped), "held_by": workers[:10]},
+        )
+    return len(reaped) == LIMIT
+
+
+def time_out(operations: Operations) -> bool:
+    """Take the timeouts of rows at rest."""
+    moves = chores.time_out(operations, LIMIT)
+    send_moves_if_any(operations, moves)
+    return len(moves) >= LIMIT
+
+
+def rename(operations: Operations) -> bool:
+    """Move rows that bear former names of states."""
+    moves = chores.rename(operations, LIMIT)
+    send_moves_if_any(operations, moves)
+    return len(moves) >= LIMIT
+
+
+def delete_due(operations: Operations) -> bool:
+    """Delete rows past their ``delete_after``."""
+    return chores.delete_due(operations, LIMIT) >= LIMIT
+
+
+def sample_depth(operations: Operations) -> bool:
+    """Note how much is queued."""
+    chores.sample_depth(operations, COUNTED)
+    return False
+
+
+def prune(operations: Operations) -> bool:
+    """Delete old reports and statistics."""
+    settings = operations.settings
+    deleted = chores.prune(
+        operations.alias, LIMIT, errors=settings.ERROR_RETENTION, stats=settings.STATS_RETENTION
+    )
+    return deleted >= LIMIT
+
+
+MARK_READY = Duty("mark_ready", mark_ready)
+REAP = Duty("reap", reap)
+
+# Done for each model at every scheduling pass, in this order.
+PASS = (
+    Duty("rename", rename),
+    Duty("time_out", time_out),
+    Duty("delete_due", delete_due),
+    Duty("sample_depth", sample_depth),
+    Duty("prune", prune),
+)
+
+
+def perform(duty: Duty, operations: Operations, stopped: Callable[[], bool]) -> None:
+    """Do a duty until nothing is left of it, or the worker stops."""
+    while duty.call(operations) and not stopped():
+        pass
+
+
+def send_moves_if_any(operations: Operations, moves: list[Any]) -> None:
+    """Tell receivers of moves that a duty made."""
+    if moves:
+        send_moves(operations, moves)

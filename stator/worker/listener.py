@@ -1,0 +1,91 @@
+"""Hears NOTIFY on a connection of its own, and knows when it does not: polling goes on whatever happens here."""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from django.db import connections
+
+from stator.wakeup import CHANNEL
+
+logger = logging.getLogger("stator.worker")
+
+# A listener behind a pooler hears nothing and gets no error, so it calls itself now and then.
+PING_INTERVAL = 30.0
+PING_TIMEOUT = 5.0
+
+
+class Listener:
+    """Calls ``heard(label)`` for each notification, from its own thread.
+
+    ``alive`` is false while notifications do not arrive: behind a pooler in transaction mode, or in an outage.
+    """
+
+    def __init__(self, alias: str, dsn: str, heard: Callable[[str], None]) -> None:
+        self.alive = False
+        self._alias = alias
+        self._dsn = dsn
+        self._heard = heard
+        self._stopped = threading.Event()
+        self._ping = f"ping:{random.getrandbits(48):012x}"
+        self._pinged = self._answered = 0.0
+        self._thread = threading.Thread(target=self._work, name=f"stator-listen-{alias}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """End the thread within about a second."""
+        self._stopped.set()
+        self._thread.join(timeout)
+
+    def _work(self) -> None:
+        pause = 0.1
+        while not self._stopped.is_set():
+            try:
+                with self._connect() as connection:
+                    pause = 0.1
+                    self._listen(connection)
+            except psycopg.Error as error:
+                logger.warning("stator.listen_failed", extra={"alias": self._alias, "error": type(error).__name__})
+            self.alive = False
+            self._stopped.wait(pause * random.uniform(0.8, 1.2))
+            pause = min(5.0, 2 * pause)
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        if self._dsn:
+            return psycopg.connect(self._dsn, autocommit=True)
+        wrapper = connections[self._alias]
+        params = {name: value for name, value in wrapper.get_connection_params().items() if name != "pool"}
+        params.pop("cursor_factory", None)
+        return psycopg.connect(**params, autocommit=True)
+
+    def _listen(self, connection: psycopg.Connection[Any]) -> None:
+        connection.execute(f"LISTEN {CHANNEL}")
+        self._pinged = 0.0
+        while not self._stopped.is_set():
+            self._check(connection)
+            for notification in connection.notifies(timeout=0.5, stop_after=1):
+                self._take(notification.payload)
+
+    def _check(self, connection: psycopg.Connection[Any]) -> None:
+        now = time.monotonic()
+        if now - self._pinged > PING_INTERVAL:
+            self._pinged = now
+            connection.execute("SELECT pg_notify(%s, %s)", [CHANNEL, self._ping])
+        elif self._answered < self._pinged < now - PING_TIMEOUT:
+            if self.alive or not self._answered:
+                logger.warning("stator.listen_unheard", extra={"alias": self._alias})
+            self.alive = False
+            self._answered = self._pinged
+
+    def _take(self, payload: str) -> None:
+        if payload == self._ping:
+            self.alive, self._answered = True, time.monotonic()
+        elif not payload.startswith("ping:"):
+            self._heard(payload)

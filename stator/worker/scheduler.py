@@ -1,0 +1,99 @@
+"""Looks for work and does the duties when they are due."""
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from stator import signals
+from stator.conf import Settings
+from stator.db import Operations
+from stator.db.base import Work, poll
+from stator.worker.dispatcher import Lane
+from stator.worker.duties import MARK_READY, PASS, REAP, perform
+
+# After activity the first look is taken so soon; each further one after twice the time, up to POLL_INTERVAL.
+FIRST_LOOK = 0.02
+
+
+class Scheduler:
+    """The scheduling loop of one process: one statement per database tells which models have anything to do."""
+
+    def __init__(
+        self, operations: list[Operations], lanes: list[Lane], settings: Settings, run: Callable[..., Awaitable[Any]]
+    ) -> None:
+        self.stopped = False
+        self.passes = 0
+        self.found_nothing = False
+        self._settings = settings
+        self._run = run
+        self._lanes = lanes
+        self._operations = operations
+        self._reaped: dict[Operations, float] = {}
+        self._passed = float("-inf")
+        self._delay = FIRST_LOOK
+
+    def soon(self) -> None:
+        """Look again shortly: something has just been done, so more may have come in its shadow."""
+        self._delay = FIRST_LOOK
+
+    def delay(self) -> float:
+        """Seconds until the next look, 20 % more or less so that workers do not look in step."""
+        delay, self._delay = self._delay, min(self._settings.POLL_INTERVAL, 2 * self._delay)
+        return min(delay, self._settings.POLL_INTERVAL) * random.uniform(0.8, 1.2)
+
+    async def tick(self, wake: Callable[[], None]) -> None:
+        """One look, and the duties that it shows to be due; ``wake`` is called when lanes became hungry."""
+        if time.monotonic() - self._passed >= self._settings.SCHEDULE_INTERVAL:
+            await self.perform_pass()
+        work = await self._run(self.look)
+        self.found_nothing = not any(
+            found.ready or found.suspect or found.due for found in work.values()
+        )  # fmt: skip
+        for operations, found in work.items():
+            await self._do(operations, found)
+        if any(lane.hungry or lane.suspect for lane in self._lanes):
+            wake()
+
+    def look(self) -> dict[Operations, Work]:
+        """What every model has to do; one statement per database."""
+        by_alias: dict[str, list[Operations]] = defaultdict(list)
+        for operations in self._operations:
+            by_alias[operations.alias].append(operations)
+        found: dict[Operations, Work] = {}
+        for group in by_alias.values():
+            found |= poll(group, {operations: list(operations.graph.automatic_states) for operations in group})
+        return found
+
+    async def perform_pass(self) -> None:
+        """The duties of a scheduling pass, for every model."""
+        self._passed = time.monotonic()
+        self.passes += 1
+        await self._run(send_scheduled, self)
+        for operations in self._operations:
+            for duty in PASS:
+                await self._run(perform, duty, operations, lambda: self.stopped)
+
+    async def _do(self, operations: Operations, found: Work) -> None:
+        if found.due:
+            await self._run(perform, MARK_READY, operations, lambda: self.stopped)
+        reaped = found.expired and self._may_reap(operations)
+        if reaped:
+            await self._run(perform, REAP, operations, lambda: self.stopped)
+        for lane in self._lanes:
+            if lane.operations is operations:
+                lane.hungry = lane.hungry or found.ready or found.due
+                lane.suspect = lane.suspect or found.suspect or reaped
+
+    def _may_reap(self, operations: Operations) -> bool:
+        now = time.monotonic()
+        if now < self._reaped.get(operations, 0.0):
+            return False
+        self._reaped[operations] = now + self._settings.REAP_INTERVAL * random.uniform(0.8, 1.2)
+        return True
+
+
+def send_scheduled(scheduler: Scheduler) -> None:
+    """Let the project refresh what it keeps in memory; an error in a receiver is not ours to survive silently."""
+    signals.worker_scheduled.send(scheduler)

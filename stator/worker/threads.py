@@ -1,0 +1,199 @@
+"""The only module that starts threads. Threads are daemons: a handler that never returns must not keep a process."""
+
+import asyncio
+import re
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from django.db import connections
+
+STOP = None
+
+# libpq's PQTRANS_IDLE; written out because psycopg is optional.
+IDLE = 0
+
+SESSION_STATEMENT = re.compile(
+    r"\s*(SET\b|RESET\b|LISTEN\b|PREPARE\b|DECLARE\b|PRAGMA\b|CREATE\s+TEMP"
+    r"|SELECT\s+(pg_catalog\.)?(set_config|pg_advisory_lock))",
+    re.IGNORECASE,
+)
+
+
+class DatabaseThread:
+    """One thread with database connections of its own, for statements that must not block the event loop."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What ``function`` returns or raises, called in this thread."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._queue.put((loop, future, function, args, kwargs))
+        return await future
+
+    def stop(self, timeout: float) -> None:
+        """End the thread after what it does at the moment, closing its connections."""
+        self._queue.put(STOP)
+        self._thread.join(timeout)
+
+    def _work(self) -> None:
+        while (call := self._queue.get()) is not STOP:
+            loop, future, function, args, kwargs = call
+            result, error = run_in_thread(function, *args, **kwargs)
+            _resolve_soon(loop, future, result, error)
+            del call, future, result, error
+        connections.close_all()
+
+
+def run_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, BaseException | None]:
+    """``(result, error)`` of a call; afterwards the thread's connections are usable or closed."""
+    try:
+        return function(*args, **kwargs), None
+    except BaseException as error:  # handed to whoever awaits the call
+        return None, error
+    finally:
+        tidy_connections()
+
+
+def tidy_connections() -> None:
+    """Close connections that an error broke, and forget the queries that DEBUG collects."""
+    for connection in connections.all(initialized_only=True):
+        connection.queries_log.clear()
+        if connection.errors_occurred:
+            connection.close_if_unusable_or_obsolete()
+
+
+class HandlerThreads:
+    """Threads that run synchronous handlers; a free thread takes the next claim, so a slow one holds up no other.
+
+    ``run`` is called in a thread with each claim; what it gives goes to ``done`` on the event loop, in batches.
+    """
+
+    def __init__(self, count: int, run: Callable[[Any], Any], done: Callable[[Any, Any], None]) -> None:
+        self.count = count
+        self._run = run
+        self._done = done
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._finished: deque[tuple[Any, Any]] = deque()
+        self._waking = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start the threads; call it on the event loop."""
+        self._loop = asyncio.get_running_loop()
+        for number in range(self.count):
+            thread = threading.Thread(target=self._work, name=f"stator-handler-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def submit(self, claims: list[Any]) -> None:
+        """Hand over claims; each is run as soon as a thread is free."""
+        for claim in claims:
+            self._queue.put(claim)
+
+    def take_back(self) -> list[Any]:
+        """The claims that no thread has begun; they will not be run."""
+        claims = []
+        while not self._queue.empty():
+            claims.append(self._queue.get())
+        return claims
+
+    def stop(self) -> None:
+        """Have each thread end after what it runs."""
+        for _ in self._threads:
+            self._queue.put(STOP)
+
+    def join(self, timeout: float) -> None:
+        """Wait for the threads to end, each for at most ``timeout`` seconds."""
+        for thread in self._threads:
+            thread.join(timeout)
+
+    def _work(self) -> None:
+        for connection in connections.all():
+            watch_session(connection)
+        while (claim := self._queue.get()) is not STOP:
+            self._finished.append((claim, self._run(claim)))
+            clean_connections()
+            if not self._waking:
+                self._waking = True
+                _call_soon(self._loop, self._deliver)
+        connections.close_all()
+
+    def _deliver(self) -> None:
+        # Lowered before the queue is read: what comes in later wakes the loop again.
+        self._waking = False
+        while self._finished:
+            self._done(*self._finished.popleft())
+
+
+def clean_connections() -> None:
+    """Leave no open transaction, no failed one and no changed session behind for the next handler in this thread."""
+    for connection in connections.all(initialized_only=True):
+        connection.queries_log.clear()
+        if connection.connection is None:
+            continue
+        dirty = connection.in_atomic_block or connection.errors_occurred or not connection.get_autocommit()
+        if dirty or session_changed(connection):
+            discard(connection)
+
+
+def watch_session(connection: Any) -> None:
+    """Note when a handler changes its session, for instance ``SET search_path``; the connection is then not reused."""
+    if _note_session_change not in connection.execute_wrappers:
+        connection.execute_wrappers.append(_note_session_change)
+
+
+def session_changed(connection: Any) -> bool:
+    """Whether something was set on the session, or a transaction was begun behind Django's back."""
+    return _in_transaction(connection) or getattr(connection, "_stator_session_changed", False)
+
+
+def discard(connection: Any) -> None:
+    """Close a connection whatever state its transaction is in; the next use opens another."""
+    connection.in_atomic_block = False
+    connection.savepoint_ids = []
+    connection.needs_rollback = False
+    connection.run_on_commit = []
+    connection._stator_session_changed = False
+    connection.close()
+
+
+def _in_transaction(connection: Any) -> bool:
+    if connection.vendor == "postgresql":
+        return connection.connection.info.transaction_status != IDLE
+    return bool(getattr(connection.connection, "in_transaction", False))
+
+
+def _note_session_change(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+    if isinstance(sql, str) and SESSION_STATEMENT.match(sql):
+        context["connection"]._stator_session_changed = True
+    return execute(sql, params, many, context)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop | None, function: Callable[..., Any], *args: Any) -> None:
+    try:
+        if loop is not None:
+            loop.call_soon_threadsafe(function, *args)
+    except RuntimeError:
+        # The loop is closed: the worker has ended, and nobody waits for the answer.
+        return
+
+
+def _resolve_soon(loop: Any, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    _call_soon(loop, _resolve, future, result, error)
+
+
+def _resolve(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.cancelled():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

@@ -1,0 +1,82 @@
+"""Ends a worker that stands still, with a dump of all stacks; and tells the outside that one lives."""
+
+import faulthandler
+import logging
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+logger = logging.getLogger("stator.worker")
+
+FROZEN = 70
+
+
+class Watchdog:
+    """A thread that expects ``tick()`` at least every ``limit`` seconds, and ends the process when it fails to come.
+
+    A handler that never lets go of the interpreter stops this thread too; the C-level timer of ``faulthandler``
+    then dumps the stacks and ends the process, with exit code 1.
+    """
+
+    def __init__(self, limit: float, liveness_file: str | None, healthy: Callable[[], str]) -> None:
+        self._limit = limit
+        self._liveness_file = Path(liveness_file) if liveness_file else None
+        self._healthy = healthy
+        self._ticked = time.monotonic()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="stator-watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Start watching."""
+        self.tick()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._stopped.set()
+        self._thread.join(1.0)
+        faulthandler.cancel_dump_traceback_later()
+
+    def tick(self) -> None:
+        """The loop turns."""
+        self._ticked = time.monotonic()
+
+    def _work(self) -> None:
+        interval = min(5.0, self._limit / 4)
+        while True:
+            faulthandler.dump_traceback_later(2 * self._limit, exit=True, file=sys.__stderr__)
+            if trouble := self._trouble():
+                self._end(trouble)
+            self._show_life()
+            if self._stopped.wait(interval):
+                return
+
+    def _trouble(self) -> str:
+        still = time.monotonic() - self._ticked
+        return f"the event loop stood still for {still:.0f} s" if still > self._limit else self._healthy()
+
+    def _end(self, trouble: str) -> None:
+        logger.critical("stator.frozen", extra={"trouble": trouble})
+        sys.__stderr__.write(f"stator: {trouble}; stacks follow, then the worker exits with {FROZEN}\n")
+        faulthandler.dump_traceback(file=sys.__stderr__, all_threads=True)
+        os._exit(FROZEN)
+
+    def _show_life(self) -> None:
+        if self._liveness_file is not None and time.monotonic() - self._ticked < self._limit / 2:
+            write_liveness(self._liveness_file)
+
+
+def write_liveness(path: Path) -> None:
+    """Replace the file with one that says when the worker was last alive, in Unix seconds; links are not followed."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{int(time.time())}\n")
+        os.replace(name, path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,297 @@
+"""Owns the event loop: start, work, drain, stop."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from django.db import connections
+
+from stator import signals
+from stator.conf import Settings
+from stator.db import Operations, operations_for
+from stator.db.claim import Claim, new_worker_id
+from stator.db.retry import is_outage, is_retryable
+from stator.outcomes import Outcome
+from stator.worker.dispatcher import Dispatcher, Lane, lanes_of
+from stator.worker.ending import close, stop_on_signals
+from stator.worker.heartbeat import Heartbeat, interval_for
+from stator.worker.recorder import Recorder
+from stator.worker.scheduler import Scheduler
+from stator.worker.slots import GRACE, Slots
+from stator.worker.threads import DatabaseThread
+from stator.worker.watchdog import Watchdog
+
+logger = logging.getLogger("stator.worker")
+
+# Waits between attempts to reach a database that is gone; short, so that work resumes soon after it is back.
+OUTAGE_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
+
+
+@dataclass
+class Summary:
+    """What a worker did: attempts per model, moves per ``(model, state)``, errors and refused writes.
+
+    ``forced``: it was told twice to stop. ``unfinished``: attempts that did not end in time and were given up.
+    """
+
+    handled: dict[str, int] = field(default_factory=dict)
+    moved: dict[tuple[str, str], int] = field(default_factory=dict)
+    failed: int = 0
+    lost: int = 0
+    forced: bool = False
+    unfinished: int = 0
+
+
+class Worker:
+    """One worker process: claims rows of the given models, attempts them, records what came of it.
+
+    ``run_for``: stop after so many seconds, 0 for never. ``until_idle``: stop once nothing is ready or running.
+    ``watch``: end the process when the loop freezes. Runs in whichever thread calls :meth:`run`.
+    """
+
+    def __init__(
+        self,
+        models: list[Any],
+        settings: Settings,
+        *,
+        alias: str | None = None,
+        run_for: float = 0.0,
+        until_idle: bool = False,
+        liveness_file: str | None = None,
+        watch: bool = False,
+        progress: Callable[["Worker"], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.id = new_worker_id()
+        self.run_for = run_for
+        self.until_idle = until_idle
+        self.operations = [operations_for(model, settings, self.id, alias) for model in models]
+        self.started = time.monotonic()
+        self._liveness_file = liveness_file
+        self._watch = watch
+        self._progress = progress
+        self._stopping: asyncio.Event | None = None
+        self._forced = False
+        self._unfinished = 0
+
+    # Life
+
+    def run(self) -> Summary:
+        """Work until told to stop, or as long as asked for; return what was done."""
+        loop = asyncio.new_event_loop()
+        try:
+            asyncio.set_event_loop(loop)
+            return loop.run_until_complete(self._main())
+        finally:
+            asyncio.set_event_loop(None)
+            close(loop)
+
+    def stop(self) -> None:
+        """Stop gracefully; a second call stops at once. Call it on the event loop, as signal handlers do."""
+        self._forced = self._forced or self._is_stopping
+        if self._stopping is not None:
+            self._stopping.set()
+            self.dispatcher.woken.set()
+
+    async def _main(self) -> Summary:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._build()
+        self._start_threads()
+        with stop_on_signals(self._loop, self.stop):
+            try:
+                loops = [asyncio.create_task(loop) for loop in self._loops()]
+                await self._wait(loops)
+                await self._shut_down(loops)
+            finally:
+                self._stop_threads()
+        return self.summary()
+
+    def _build(self) -> None:
+        lanes = [lane for operations in self.operations for lane in lanes_of(operations)]
+        claims, records, duties = self._database_threads()
+        self.recorder = Recorder(records.run, self.settings.BATCH_SIZE, self._moved_on)
+        self.slots = Slots(self.settings, self._ended)
+        self.dispatcher = Dispatcher(lanes, self.slots, claims.run, self._is_empty)
+        self.scheduler = Scheduler(self.operations, lanes, self.settings, duties.run)
+        leases = [operations.lease_of(state) for operations in self.operations for state in operations.graph.automatic_states]
+        self.heartbeat = Heartbeat(self._held, self._claims_ended, interval_for(leases))
+        self.watchdog = Watchdog(self.settings.WATCHDOG, self._liveness_file, self._trouble)
+        self.listeners = self._listeners()
+
+    def _database_threads(self) -> list[DatabaseThread]:
+        if all(operations.concurrent_writers for operations in self.operations):
+            self._threads = [DatabaseThread(f"stator-{name}") for name in ("claim", "record", "schedule")]
+            return self._threads
+        self._threads = [DatabaseThread("stator-database")]
+        return self._threads * 3
+
+    def _listeners(self) -> list[Any]:
+        if not self.settings.NOTIFY:
+            return []
+        aliases = {operations.alias for operations in self.operations}
+        wanted = sorted(alias for alias in aliases if connections[alias].vendor == "postgresql")
+        if not wanted:
+            return []
+        # Here and not above: it needs psycopg, which a project on another database may not have.
+        listener = import_module("stator.worker.listener").Listener
+        return [listener(alias, self.settings.LISTEN_DSN, self._heard) for alias in wanted]
+
+    def _start_threads(self) -> None:
+        self.slots.start()
+        self.heartbeat.start()
+        for listener in self.listeners:
+            listener.start()
+        if self._watch:
+            self.watchdog.start()
+
+    def _stop_threads(self) -> None:
+        if self._watch:
+            self.watchdog.stop()
+        self.slots.stop()
+        for part in (*self._threads, self.heartbeat, *self.listeners):
+            part.stop(2.0)
+        self.slots.join(1.0)
+
+    # The loops
+
+    def _loops(self) -> list[Awaitable[None]]:
+        return [self._fast_loop(), self._record_loop(), self._schedule_loop(), self._tick_loop()]
+
+    async def _fast_loop(self) -> None:
+        while not self._is_stopping:
+            if not await self._reach(self._claim_once):
+                await self.dispatcher.woken.wait()
+
+    async def _claim_once(self) -> bool:
+        await self.dispatcher.settle_doubts()
+        came = await self.dispatcher.claim()
+        if came:
+            self.scheduler.soon()
+        return bool(came)
+
+    async def _record_loop(self) -> None:
+        while True:
+            await self.recorder.came.wait()
+            if await self._reach(self.recorder.flush):
+                self.dispatcher.woken.set()
+
+    async def _schedule_loop(self) -> None:
+        await self._threads[-1].run(signals.worker_started.send, self)
+        while not self._is_stopping:
+            await self._reach(self._tick)
+            await self._sleep(self.scheduler.delay())
+
+    async def _tick(self) -> None:
+        await self.scheduler.tick(self.dispatcher.woken.set)
+        if self.until_idle and self._is_idle():
+            self.stop()
+
+    async def _tick_loop(self) -> None:
+        while True:
+            self.watchdog.tick()
+            self.slots.sweep()
+            if self._progress:
+                self._progress(self)
+            if self.run_for and time.monotonic() - self.started > self.run_for and not self._is_stopping:
+                self.stop()
+            await asyncio.sleep(0.1)
+
+    async def _reach(self, step: Callable[[], Awaitable[Any]]) -> Any:
+        """Take a step that needs the database, again and again until the database can be reached."""
+        pauses = iter(OUTAGE_PAUSES)
+        while True:
+            try:
+                result = await step()
+            except Exception as error:
+                if not (is_outage(error) or is_retryable(error)):
+                    raise
+                if self._is_stopping and self._forced:
+                    return None
+                pause = next(pauses, OUTAGE_PAUSES[-1]) * random.uniform(0.5, 1.0)
+                logger.warning("stator.database_unreachable", extra={"error": type(error).__name__, "retry_in": pause})
+                await asyncio.sleep(pause)
+            else:
+                return result
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)  # type: ignore[union-attr]
+        except TimeoutError:
+            return
+
+    async def _wait(self, loops: list[asyncio.Task[None]]) -> None:
+        """Until the worker is told to stop; an error in a loop is a fault of ours and ends the worker."""
+        stopping = asyncio.create_task(self._stopping.wait())  # type: ignore[union-attr]
+        done, _ = await asyncio.wait([*loops, stopping], return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {stopping}:
+            task.result()
+
+    # Stopping, step by step
+
+    async def _shut_down(self, loops: list[asyncio.Task[None]]) -> None:
+        deadline = time.monotonic() + self.settings.SHUTDOWN_TIMEOUT
+        self.scheduler.stopped = True
+        await self._finish(loops[0], deadline)
+        self.slots.hand_back()
+        await self._until(lambda: not self.slots.running, deadline - GRACE)
+        self.slots.cancel_all()
+        await self._until(lambda: not self.slots.running, deadline)
+        self._unfinished = len(self.slots.running)
+        self.slots.release_all()
+        await self._until(lambda: not self.recorder.held, max(deadline, time.monotonic() + 1))
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _finish(self, fast_loop: asyncio.Task[None], deadline: float) -> None:
+        """Let a claim that is on its way arrive, so that what it brings is handed back."""
+        self.dispatcher.woken.set()
+        await asyncio.wait([fast_loop], timeout=max(0.1, deadline - time.monotonic()))
+
+    async def _until(self, holds: Callable[[], bool], deadline: float) -> None:
+        while not holds() and time.monotonic() < deadline and not self._forced:
+            await asyncio.sleep(0.01)
+
+    # What the parts tell each other
+
+    def _ended(self, claim: Claim, outcome: Outcome) -> None:
+        self.recorder.add(claim, outcome)
+        self.dispatcher.woken.set()
+
+    def _moved_on(self, operations: Operations, names: set[str]) -> None:
+        self.dispatcher.wake(operations.label, names)
+
+    def _heard(self, label: str) -> None:
+        self._loop.call_soon_threadsafe(self.dispatcher.wake, label)
+
+    def _held(self) -> list[Claim]:
+        return [*list(self.slots.running.values()), *list(self.recorder.held.values())]
+
+    def _claims_ended(self, keys: set[int]) -> None:
+        self._loop.call_soon_threadsafe(self.slots.cancel_ended, keys)
+
+    def _is_empty(self) -> bool:
+        return not self.slots.running and not self.recorder.held
+
+    def _is_idle(self) -> bool:
+        return self.scheduler.found_nothing and self._is_empty() and not self.dispatcher.hungry
+
+    def _trouble(self) -> str:
+        return "every handler thread is held by a handler that does not return" if self.slots.all_stuck else ""
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._stopping is not None and self._stopping.is_set()
+
+    def summary(self) -> Summary:
+        """What was done so far."""
+        recorder = self.recorder
+        return Summary(
+            dict(recorder.handled), dict(recorder.moved), recorder.failed, recorder.lost, self._forced, self._unfinished
+        )
