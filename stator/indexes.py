@@ -18,7 +18,7 @@ def add_indexes(model: Any) -> None:
     table = model._meta.db_table
     readable = re.sub(r"[^a-z0-9]+", "_", table.lower())[:12].strip("_")
     suffix = f"{readable}_{hashlib.sha256(table.encode()).hexdigest()[:6]}"
-    indexes = [*model._meta.indexes, _ready(model, suffix), _resting(suffix), _leased(suffix)]
+    indexes = [*model._meta.indexes, _ready(model, suffix), _resting(suffix), _leased(suffix), _crashed(suffix)]
     model._meta.indexes = indexes
     # Migrations look at the declared options only.
     model._meta.original_attrs["indexes"] = indexes
@@ -44,3 +44,8 @@ def _resting(suffix: str) -> Index:
 def _leased(suffix: str) -> Index:
     """REAP: the rows that are held, by the end of their lease."""
     return Index(fields=["state_locked_until"], condition=Q(state_claim__isnull=False), name=f"st_lease_{suffix}")
+
+
+def _crashed(suffix: str) -> Index:
+    """CLAIM of rows that lost a lease, which are claimed alone, and the quarantine: nearly always empty."""
+    return Index(fields=["state_crashes"], condition=Q(state_crashes__gt=0), name=f"st_crash_{suffix}")

@@ -177,14 +177,18 @@ class Operations:
         return written
 
     def _record_kind(self, state: State, to: str, group: list[Ended], written: Written) -> None:
-        with self.transaction():
-            accepted = self._write(state, group)
+        with self._recording(group):
+            accepted = self._write(state, to, group)
             kept = [(claim, outcome) for claim, outcome in group if claim.pk in accepted]
             self._count(state, to, kept)
             self._keep_reports(kept)
         self._sort_out(group, accepted, written)
 
-    def _write(self, state: State, group: list[Ended]) -> set[Any]:
+    def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
+        """The transaction in which outcomes of one kind are written."""
+        return self.transaction()
+
+    def _write(self, state: State, to: str, group: list[Ended]) -> set[Any]:
         """Write outcomes of one kind; return the primary keys of those accepted."""
         accepted: set[Any] = set()
         for (token, _), same in groupby(sorted(group, key=_write_key), key=_write_key):

@@ -1,23 +1,32 @@
 """PostgreSQL: rows are claimed and outcomes recorded each in one statement, which is also its transaction."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from django.db import connections
-from django.db.models import DurationField, F, QuerySet, sql
+from django.db.models import DurationField, sql
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
-from psycopg import IsolationLevel
+from psycopg import ClientCursor, IsolationLevel
 
 from stator import columns
 from stator.db import base
-from stator.db.base import Ended
+from stator.db.base import RELEASED, Ended
 from stator.graph import State
 from stator.outcomes import Moved, Released, Waiting
-from stator.statistics import Stats
+
+# Sent ahead of a statement and in force for that statement only. Every statement here reaches its rows through an
+# index; in a small or churned table the planner would rather read all of it, dead rows included.
+PLANNER = "SET LOCAL enable_seqscan = off; "
+
+COUNT = (
+    'INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed)'
+    " SELECT %s, date_trunc('hour', statement_timestamp(), 'UTC'), %s, %s, %s, count(*), count(*) FILTER (WHERE failed)"
+    " FROM done HAVING count(*) > 0"
+)
 
 
 class Operations(base.Operations):
@@ -27,16 +36,20 @@ class Operations(base.Operations):
         """A transaction at READ COMMITTED, whatever the default of the database is."""
         return _read_committed(self.alias, super().transaction)
 
-    @contextmanager
-    def _statement(self) -> Any:
-        """A cursor for one statement that commits by itself; within a transaction where the default is stricter."""
+    def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
+        """A transaction only where reports are kept as well; else the statement is one by itself."""
+        return self.transaction() if any(self._report(*ended) for ended in group) else nullcontext()
+
+    def _fetch(self, statement: str, params: list[Any]) -> list[Any]:
+        """The rows of one statement, which outside of a transaction is one by itself and takes one round trip."""
         connection = self.connection
-        if connection.in_atomic_block or self._default_isolation == "read committed":
-            with connection.cursor() as cursor:
-                yield cursor
-            return
-        with self.transaction(), connection.cursor() as cursor:
-            yield cursor
+        if connection.in_atomic_block:
+            ours = getattr(connection, "stator_transaction", False)
+            return _rows(connection, PLANNER + statement if ours else statement, params)
+        if self._default_isolation == "read committed":
+            return _rows(connection, PLANNER + statement, params)
+        with self.transaction():
+            return _rows(connection, PLANNER + statement, params)
 
     @cached_property
     def _default_isolation(self) -> str:
@@ -49,13 +62,9 @@ class Operations(base.Operations):
             # The columns of a row are in several tables: claim first, then load.
             return super()._claim_rows(states, limit, token, alone)
         crashed = "state_crashes > 0 AND state_crashes < %s" if alone else "state_crashes = 0 AND 0 < %s"
-        with self._statement() as cursor:
-            cursor.execute(
-                self._claim_sql.replace("{crashed}", crashed),
-                [[state.name for state in states], self.settings.MAX_CRASHES, limit, *self._claim_params(token)],
-            )
-            rows = cursor.fetchall()
-        return self._instances(rows)
+        names = [state.name for state in states]
+        params = [names, self.settings.MAX_CRASHES, limit, *self._claim_params(token)]
+        return self._instances(self._fetch(self._claim_sql.replace("{crashed}", crashed), params))
 
     @cached_property
     def _claim_sql(self) -> str:
@@ -85,35 +94,46 @@ class Operations(base.Operations):
         from_db, alias = self.model.from_db, self.alias
         return sorted((from_db(alias, names, row) for row in rows), key=_turn)
 
-    def _write(self, state: State, group: list[Ended]) -> set[Any]:
-        """RECORD. Outcomes of one kind in one statement; a row is written only while its own claim stands."""
+    def _write(self, state: State, to: str, group: list[Ended]) -> set[Any]:
+        """RECORD. Outcomes of one kind and their statistics; a row is written only while its own claim stands."""
         statement, params = self._record_statement(group[0][1])
-        arrays = self._arrays(group)
-        with self._statement() as cursor:
-            cursor.execute(statement, [*arrays, state.name, *params, state.name])
-            return {self._pk_field.to_python(pk) for (pk,) in cursor.fetchall()}
+        counted = [self.label, state.name, "" if to == RELEASED else to, self.shard]
+        rows = self._fetch(statement, [*self._arrays(group), state.name, *params, state.name, *counted])
+        return {self._pk_field.to_python(pk) for (pk,) in rows}
+
+    def _count(self, state: State, to: str, kept: list[Ended]) -> None:
+        """Nothing: the statement that records counts as well."""
 
     def _record_statement(self, outcome: Any) -> tuple[str, Any]:
         key = (type(outcome), outcome.to if isinstance(outcome, Moved) else None)
         if key not in self._statements:
             assignments, params = self._assignments(_changes(outcome))
-            self._statements[key] = self._fenced_update(assignments), params
+            self._statements[key] = self._fenced_update(assignments, isinstance(outcome, Released)), params
         return self._statements[key]
 
     @cached_property
     def _statements(self) -> dict[Any, tuple[str, Any]]:
         return {}
 
-    def _fenced_update(self, assignments: str) -> str:
+    def _fenced_update(self, assignments: str, released: bool) -> str:
+        """The statement that records, around the SET list of an outcome.
+
+        The claims are compared by IS NOT DISTINCT FROM: an equality would let the planner walk the index of leases,
+        with all its dead entries, instead of the primary key.
+        """
         return (
             f"WITH v AS (SELECT * FROM unnest(%s::{self._pk_type}[], %s::uuid[], %s::float8[], %s::bool[])"
             f" AS v(pk, claim, delay, failed)),"
             f" mine AS MATERIALIZED (SELECT t.{self._pk} AS pk FROM {self._table} t JOIN v ON t.{self._pk} = v.pk"
-            f" WHERE t.state_claim = v.claim AND t.state = %s FOR NO KEY UPDATE OF t SKIP LOCKED)"
-            f" UPDATE {self._table} SET {assignments} FROM mine JOIN v ON v.pk = mine.pk"
+            f" WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s FOR NO KEY UPDATE OF t SKIP LOCKED),"
+            f" done AS (UPDATE {self._table} SET {assignments} FROM mine JOIN v ON v.pk = mine.pk"
             f" WHERE {self._table}.{self._pk} = mine.pk"
-            f" AND {self._table}.state_claim = v.claim AND {self._table}.state = %s"
-            f" RETURNING {self._table}.{self._pk}"
+            f" AND {self._table}.state_claim IS NOT DISTINCT FROM v.claim AND {self._table}.state = %s"
+            f" RETURNING {self._table}.{self._pk} AS pk, v.failed),"
+            f" counted AS ({COUNT}{' AND false' if released else ''} ON CONFLICT (model_label, hour, source, \"to\", shard)"
+            f" DO UPDATE SET handled = stator_stats.handled + excluded.handled,"
+            f" failed = stator_stats.failed + excluded.failed)"
+            f" SELECT pk FROM done"
         )
 
     def _arrays(self, group: list[Ended]) -> list[list[Any]]:
@@ -122,7 +142,7 @@ class Operations(base.Operations):
             [prepare(claim.pk, connection, prepared=False) for claim, _ in group],
             [claim.token for claim, _ in group],
             [outcome.delay if isinstance(outcome, Waiting) else 0.0 for _, outcome in group],
-            [isinstance(outcome, Waiting) and outcome.failure is not None for _, outcome in group],
+            [getattr(outcome, "failure", None) is not None for _, outcome in group],
         ]
 
     # How the model's columns are spelled
@@ -169,6 +189,15 @@ class Operations(base.Operations):
         return statement.split(" SET ", 1)[1], params
 
 
+def _rows(connection: Any, statement: str, params: list[Any]) -> list[Any]:
+    connection.ensure_connection()
+    with connection.wrap_database_errors, ClientCursor(connection.connection) as cursor:
+        cursor.execute(statement, params)
+        while cursor.nextset():
+            pass
+        return cursor.fetchall()
+
+
 def _changes(outcome: Any) -> columns.Changes:
     if isinstance(outcome, Moved):
         return columns.entering(outcome.to)
@@ -197,9 +226,11 @@ def _read_committed(alias: str, begin: Callable[[], AbstractContextManager[Any]]
     connection.ensure_connection()
     before = connection.connection.isolation_level
     connection.connection.isolation_level = IsolationLevel.READ_COMMITTED
+    connection.stator_transaction = True
     try:
         with begin():
             yield
     finally:
+        connection.stator_transaction = False
         if connection.connection is not None and not connection.connection.closed:
             connection.connection.isolation_level = before

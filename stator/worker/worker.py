@@ -171,7 +171,7 @@ class Worker:
     async def _claim_once(self) -> bool:
         await self.dispatcher.settle_doubts()
         came = await self.dispatcher.claim()
-        if came:
+        if came and not self.dispatcher.hungry:
             self.scheduler.soon()
         return bool(came)
 

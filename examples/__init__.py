@@ -1,0 +1,1 @@
+"""Small projects that show Stator at work."""

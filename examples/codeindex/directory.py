@@ -1,0 +1,38 @@
+"""The directory that is named on the command line."""
+
+import os
+import stat
+from pathlib import Path
+
+import django
+from django.core.management import CommandError
+
+from examples.codeindex.scan import LONGEST_ROOT
+from examples.codeindex.text import nameable, printable
+
+REMEDY = "give a directory that holds Python files, or no PATH for the installed Django"
+
+
+def checked_directory(path: str | None) -> str:
+    """The absolute path of a directory that can be listed; raises CommandError that says what to give instead."""
+    if path is None:
+        return str(Path(django.__file__).resolve().parent)
+    if not path.strip() or "\0" in path:
+        raise refusal(path, "names no directory")
+    real = os.path.realpath(path)
+    try:
+        mode = Path(real).stat().st_mode
+    except OSError as error:
+        raise refusal(path, str(error.strerror).lower()) from None
+    if not stat.S_ISDIR(mode):
+        raise refusal(path, "not a directory")
+    if not os.access(real, os.R_OK | os.X_OK):
+        raise refusal(path, "permission denied")
+    if not nameable(real) or len(real) > LONGEST_ROOT:
+        raise refusal(path, f"can not be stored: not text, or longer than {LONGEST_ROOT} characters")
+    return real
+
+
+def refusal(path: str, reason: str) -> CommandError:
+    """The error for a PATH that can not be indexed, on one line."""
+    return CommandError(f"PATH '{printable(path)}': {reason}; {REMEDY}", returncode=2)

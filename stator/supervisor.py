@@ -1,0 +1,120 @@
+"""Several worker processes under one parent: it starts them, passes signals on, and replaces those that die."""
+
+import logging
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+logger = logging.getLogger("stator.supervisor")
+
+# A worker that ends with one of these would do so again: bad settings, an unusable database.
+FINAL_CODES = (2, 75)
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
+
+# A worker that lived for so long does not count as failing to start.
+SETTLED = 10.0
+
+
+class Supervisor:
+    """Runs ``work(number)`` in each of ``count`` forked processes until told to stop; what it returns is their exit code."""
+
+    def __init__(self, count: int, work: Callable[[int], int], grace: float) -> None:
+        self._count = count
+        self._work = work
+        self._grace = grace
+        self._children: dict[int, tuple[int, float]] = {}
+        self._starts: dict[int, float] = {}
+        self._failures: dict[int, int] = {}
+        self._signals = 0
+        self._stopped_at = 0.0
+        self._code = 0
+
+    def run(self) -> int:
+        """Supervise until all workers have ended; 0 after a clean stop, 130 after a forced one, else a worker's code."""
+        handlers: dict[int, Any] = {}
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handlers[number] = signal.signal(number, self._pass_on)
+        # Without a handler SIGCHLD would not interrupt the wait below.
+        handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._starts = dict.fromkeys(range(self._count), 0.0)
+        try:
+            while self._children or self._starts:
+                self._start_due()
+                self._wait()
+                self._reap()
+                self._kill_late()
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        return 130 if self._signals > 1 else self._code
+
+    def _start_due(self) -> None:
+        for number, when in list(self._starts.items()):
+            if self._stopped_at:
+                del self._starts[number]
+            elif time.monotonic() >= when:
+                del self._starts[number]
+                self._fork(number)
+
+    def _fork(self, number: int) -> None:
+        pid = os.fork()
+        if pid:
+            self._children[pid] = (number, time.monotonic())
+            return
+        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(name, signal.SIG_DFL)
+        code = 1
+        try:
+            code = self._work(number)
+        finally:
+            # Not sys.exit: the child has a copy of everything the parent would clean up at its own end.
+            os._exit(code)
+
+    def _wait(self) -> None:
+        """Sleep until a signal, a due start, or half a second."""
+        pause = min([0.5, *(max(0.0, when - time.monotonic()) for when in self._starts.values())])
+        signal.sigtimedwait([], pause) if hasattr(signal, "sigtimedwait") else time.sleep(pause)
+
+    def _reap(self) -> None:
+        """Take note of every process that has ended; as PID 1 also of those that were left to us."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if pid in self._children:
+                number, started = self._children.pop(pid)
+                self._ended(number, os.waitstatus_to_exitcode(status), time.monotonic() - started)
+
+    def _ended(self, number: int, code: int, lived: float) -> None:
+        if self._stopped_at or code == 0:
+            self._code = self._code or max(code, 0)
+            return
+        if code in FINAL_CODES:
+            self._code = code
+            self._stop(signal.SIGTERM)
+            return
+        failures = self._failures[number] = 0 if lived > SETTLED else self._failures.get(number, 0) + 1
+        pause = min(LONGEST_PAUSE, SHORTEST_PAUSE * 2**failures) * random.uniform(0.5, 1.0)
+        logger.warning("stator.worker_died", extra={"number": number, "exit_code": code, "restart_in": round(pause, 2)})
+        self._starts[number] = time.monotonic() + pause
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+        self._stop(number)
+
+    def _stop(self, number: int) -> None:
+        self._stopped_at = self._stopped_at or time.monotonic()
+        for pid in self._children:
+            os.kill(pid, number)
+
+    def _kill_late(self) -> None:
+        if self._stopped_at and time.monotonic() - self._stopped_at > self._grace:
+            for pid in self._children:
+                os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,1 @@
+"""The suite; bin/test runs it on every database."""

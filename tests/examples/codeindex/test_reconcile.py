@@ -1,0 +1,205 @@
+"""The index follows the disk: what changed moves, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+
+from examples.codeindex import content
+from examples.codeindex.models import SourceFile
+from examples.codeindex.reconcile import reconcile
+from examples.codeindex.rows import rows_of
+from examples.codeindex.scan import scan
+from stator.models import History
+
+from .conftest import Tree
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def indexed(tree: Tree) -> Tree:
+    """Ten files, one of them broken, at rest."""
+    for number in range(9):
+        tree.write(f"package/m{number}.py", f"VALUE_{number} = 1\n")
+    tree.write("broken.py", "def f(:\n")
+    tree.update()
+    return tree
+
+
+def test_new_files_are_indexed(tree: Tree) -> None:
+    tree.write("a.py", "A = 1\n")
+    tree.write("b/c.py", "class C: ...\n")
+    outcome = tree.update()
+    assert (outcome.files, outcome.moved, outcome.failed, outcome.unfinished) == (2, 2, 0, 0)
+    assert tree.states() == {"a.py": "indexed", "b/c.py": "indexed"}
+    assert (tree.symbols("a.py"), tree.symbols("b/c.py")) == (["A"], ["C"])
+
+
+def test_broken_files_come_to_rest_with_the_reason(indexed: Tree) -> None:
+    assert indexed.states()["broken.py"] == "broken"
+    assert indexed.row("broken.py").error.startswith("line 1: ")
+
+
+def test_nothing_moves_twice(indexed: Tree) -> None:
+    outcome = indexed.update()
+    assert (outcome.files, outcome.moved, outcome.failed) == (10, 0, 0)
+    assert outcome.states == {"indexed": 9, "broken": 1}
+
+
+def test_three_touched_files_are_three_that_move(indexed: Tree) -> None:
+    indexed.touch("package/m1.py", "package/m2.py", "package/m3.py")
+    before = rows_of(indexed.root)
+    assert indexed.update().moved == 3
+    after = rows_of(indexed.root)
+    moved = {path for path in after if before[path] != after[path]}
+    assert moved == {"package/m1.py", "package/m2.py", "package/m3.py"}
+    assert indexed.update().moved == 0
+
+
+def test_a_touched_file_keeps_its_symbols_untouched(indexed: Tree) -> None:
+    file = indexed.row("package/m1.py")
+    symbol = file.symbols.get()
+    indexed.touch("package/m1.py")
+    indexed.update()
+    assert file.symbols.get() == symbol
+
+
+def test_changed_content_gets_new_symbols(indexed: Tree) -> None:
+    indexed.write("package/m1.py", "def renamed(): ...\n")
+    assert indexed.update().moved == 1
+    assert indexed.symbols("package/m1.py") == ["renamed"]
+
+
+def test_a_touched_broken_file_moves_and_fails_again(indexed: Tree) -> None:
+    indexed.touch("broken.py")
+    outcome = indexed.update()
+    assert (outcome.moved, outcome.failed) == (1, 1)
+    assert indexed.states()["broken.py"] == "broken"
+
+
+def test_a_repaired_file_is_indexed(indexed: Tree) -> None:
+    indexed.write("broken.py", "def f(): ...\n")
+    outcome = indexed.update()
+    assert (outcome.moved, outcome.failed) == (1, 0)
+    assert indexed.states()["broken.py"] == "indexed"
+    assert indexed.row("broken.py").error == ""
+    assert indexed.symbols("broken.py") == ["f"]
+
+
+def test_a_file_that_broke_fails_and_loses_its_symbols(indexed: Tree) -> None:
+    indexed.write("package/m1.py", "VALUE = \n")
+    outcome = indexed.update()
+    assert (outcome.moved, outcome.failed) == (1, 1)
+    assert indexed.symbols("package/m1.py") == []
+
+
+def test_a_removed_file_vanishes_with_its_symbols_once(indexed: Tree) -> None:
+    indexed.remove("package/m1.py")
+    outcome = indexed.update()
+    assert (outcome.files, outcome.moved, outcome.failed) == (9, 1, 0)
+    assert indexed.states()["package/m1.py"] == "forgotten"
+    assert indexed.symbols("package/m1.py") == []
+    assert indexed.update().moved == 0
+
+
+def test_the_row_of_a_removed_file_disappears_without_counting_as_moved(indexed: Tree) -> None:
+    indexed.remove("package/m1.py")
+    indexed.update()
+    before = rows_of(indexed.root)
+    SourceFile.objects.filter(path="package/m1.py").delete()
+    assert indexed.update().moved == 0
+    assert "package/m1.py" in before
+
+
+def test_a_file_that_comes_back_is_indexed_again(indexed: Tree) -> None:
+    indexed.remove("package/m1.py")
+    indexed.update()
+    indexed.write("package/m1.py", "BACK = 1\n")
+    assert indexed.update().moved == 1
+    assert indexed.symbols("package/m1.py") == ["BACK"]
+
+
+def test_a_broken_file_that_is_removed_vanishes(indexed: Tree) -> None:
+    indexed.remove("broken.py")
+    assert indexed.update().moved == 1
+    assert indexed.states()["broken.py"] == "forgotten"
+
+
+def test_files_below_a_directory_that_cannot_be_listed_stay(indexed: Tree) -> None:
+    result = scan(indexed.root)
+    for path in [path for path in result.files if path.startswith("package/")]:
+        del result.files[path]
+    result.unlisted.append("package")
+    reconcile(indexed.root, result)
+    assert set(indexed.states().values()) == {"indexed", "broken"}
+
+
+def test_a_file_that_may_be_read_at_last_is_indexed(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.write("a.py", "A = 1\n")
+    with monkeypatch.context() as patched:
+        patched.setattr("os.access", lambda path, mode: False)
+        patched.setattr(content, "MAX_BYTES", 1)  # stands for a file that refuses to be read, which root never meets
+        assert tree.update().failed == 1
+        assert tree.update().moved == 0
+    assert tree.update().moved == 1
+    assert tree.states() == {"a.py": "indexed"}
+
+
+def test_directories_are_indexed_apart_from_each_other(tree: Tree) -> None:
+    tree.write("a.py", "A = 1\n")
+    tree.write("below/a.py", "B = 1\n")
+    below = Tree(tree.path / "below")
+    assert (tree.update().files, below.update().files) == (2, 1)
+    below.remove("a.py")
+    below.update()
+    assert tree.states() == {"a.py": "indexed", "below/a.py": "indexed"}
+
+
+def test_rows_that_were_left_on_their_way_move_in_the_next_run(tree: Tree) -> None:
+    tree.write("a.py", "A = 1\n")
+    reconcile(tree.root, scan(tree.root))
+    outcome = tree.update()
+    assert (outcome.moved, outcome.unfinished) == (1, 0)
+
+
+def test_a_file_that_is_removed_between_scan_and_attempt_vanishes(tree: Tree) -> None:
+    tree.write("a.py", "A = 1\n")
+    reconcile(tree.root, scan(tree.root))
+    tree.remove("a.py")
+    tree.update()
+    assert tree.states() == {"a.py": "forgotten"}
+
+
+def test_two_scans_at_once_register_each_file_once(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.write("a.py", "A = 1\n")
+    reconcile(tree.root, scan(tree.root))
+    monkeypatch.setattr("examples.codeindex.reconcile.rows_of", lambda root: {})
+    reconcile(tree.root, scan(tree.root))
+    assert SourceFile.objects.count() == 1
+
+
+def test_who_moved_a_file_by_hand_and_why_is_kept(indexed: Tree) -> None:
+    indexed.touch("package/m1.py")
+    indexed.update()
+    act = History.objects.get()
+    assert (act.source, act.to, act.actor, act.reason) == ("indexed", "found", "codeindex", "the file changed")
+
+
+def test_a_scan_without_changes_takes_one_query(
+    indexed: Tree, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    result = scan(indexed.root)
+    with django_assert_num_queries(1):
+        reconcile(indexed.root, result)
+
+
+def test_registering_takes_a_few_queries_for_hundreds_of_files(
+    tree: Tree, tmp_path: Path, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    for number in range(700):
+        (tree.path / f"m{number}.py").touch()
+    result = scan(tree.root)
+    with django_assert_max_num_queries(25):
+        reconcile(tree.root, result)
+    assert SourceFile.objects.count() == 700

@@ -1,0 +1,102 @@
+"""Real workers in processes of their own, for the tests that harm them; they see committed rows alone."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import connections
+
+
+def environment_for_subprocess(**variables: str) -> dict[str, str]:
+    """The variables with which a process finds the settings and the databases of the test that is running now."""
+    databases = {
+        f"TEST_DATABASE_{alias.upper()}": str(connections[alias].settings_dict["NAME"]) for alias in connections
+    }
+    fixed = {
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(settings.BASE_DIR), os.environ.get("PYTHONPATH")])),
+        "PYTHONUNBUFFERED": "1",
+    }
+    return {**os.environ, **databases, **fixed, **variables}
+
+
+class WorkerProcess:
+    """``manage.py runstator`` as a process group of its own; leaving the context ends whatever is left of it."""
+
+    def __init__(self, *arguments: str, command: str = "runstator", **variables: str) -> None:
+        self.command = [sys.executable, "-m", "django", command, *arguments]
+        self.variables = variables
+
+    def __enter__(self) -> Self:
+        self._output = tempfile.NamedTemporaryFile(prefix="stator-worker-")
+        self._process = subprocess.Popen(
+            self.command,
+            env=environment_for_subprocess(**self.variables),
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+        self._process.wait()
+        self._output.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    def output(self) -> str:
+        """What it has written so far, errors included."""
+        return Path(self._output.name).read_text(errors="replace")
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the first process alone, as an operator or a container runtime does."""
+        self._process.send_signal(number)
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to every process of the group, by default as if the machine had gone."""
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            # Gone; macOS says "not permitted" of a group in which all are.
+            return
+
+    def stop(self, timeout: float = 30) -> int:
+        """Ask it to stop, as a deployment does, and wait; the exit code."""
+        self.send(signal.SIGTERM)
+        return self.wait(timeout)
+
+    def wait(self, timeout: float = 30) -> int:
+        """Wait until it is gone; the exit code. Fails with the output when it stays."""
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"worker {self.pid} still runs after {timeout} s; it wrote:\n{self.output()}"
+            ) from None
+
+
+def wait_until(condition: Callable[[], Any], timeout: float = 30, message: str | Callable[[], str] = "") -> Any:
+    """The first true value of the condition; fails with the message (or what it returns) when none comes in time."""
+    pause, end = Event(), monotonic() + timeout
+    while not (value := condition()):
+        if monotonic() > end:
+            raise AssertionError((message() if callable(message) else message) or f"nothing came true in {timeout} s")
+        pause.wait(0.02)
+    return value

@@ -1,0 +1,32 @@
+"""The site's settings with the test app and two databases, both real files or both on one PostgreSQL.
+
+A process that a test starts reads the same settings; ``TEST_DATABASE_<ALIAS>`` sends it to the databases of the test.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+from project.settings import *  # noqa: F403
+from project.settings import DATABASES, INSTALLED_APPS
+
+SECRET_KEY = "for tests"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.testapp"]
+STATOR = {}
+
+
+def _other() -> dict[str, object]:
+    name = DATABASES["default"]["NAME"]
+    return {**DATABASES["default"], "NAME": f"{name}_other", "OPTIONS": {**DATABASES["default"]["OPTIONS"]}}
+
+
+# Of this run alone; the processes of pytest-xdist inherit it. Made and removed by conftest.py.
+TEST_DIRECTORY = Path(os.environ.setdefault("TEST_DIRECTORY", f"{tempfile.gettempdir()}/stator-tests-{os.getpid()}"))
+DATABASES = {"default": DATABASES["default"], "other": _other()}
+for alias, config in DATABASES.items():
+    if name := os.environ.get(f"TEST_DATABASE_{alias.upper()}"):
+        config["NAME"] = name
+    elif config["ENGINE"].endswith("sqlite3"):
+        # In memory, a database would be out of reach of the processes and threads that tests start.
+        config["TEST"] = {"NAME": str(TEST_DIRECTORY / f"{alias}.sqlite3")}
