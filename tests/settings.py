@@ -8,12 +8,13 @@ import tempfile
 from pathlib import Path
 
 from project.settings import *  # noqa: F403
-from project.settings import DATABASES, INSTALLED_APPS
+from project.settings import DATABASES, INSTALLED_APPS, stator_settings
 
 SECRET_KEY = "for tests"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.testapp"]
-STATOR = {}
+# The workers that tests start are given theirs in the environment.
+STATOR = stator_settings(dict(os.environ))
 
 
 def _other() -> dict[str, object]:

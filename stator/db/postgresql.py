@@ -6,11 +6,13 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connections
 from django.db.models import DurationField, sql
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
 from psycopg import ClientCursor, IsolationLevel
+from psycopg.types.datetime import TimestamptzLoader
 
 from stator import columns
 from stator.db import base
@@ -192,6 +194,9 @@ class Operations(base.Operations):
 def _rows(connection: Any, statement: str, params: list[Any]) -> list[Any]:
     connection.ensure_connection()
     with connection.wrap_database_errors, ClientCursor(connection.connection) as cursor:
+        if settings.USE_TZ:
+            # Django registers a loader written in Python; psycopg's own takes a tenth of the time.
+            cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
         cursor.execute(statement, params)
         while cursor.nextset():
             pass

@@ -2,6 +2,8 @@
 
 import logging
 import random
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -31,6 +33,8 @@ class Listener:
         self._dsn = dsn
         self._heard = heard
         self._stopped = threading.Event()
+        # Readable once the listener is to stop: waiting for notifications ends at once.
+        self._ear, self._mouth = socket.socketpair()
         self._ping = f"ping:{random.getrandbits(48):012x}"
         self._pinged = self._answered = 0.0
         self._thread = threading.Thread(target=self._work, name=f"stator-listen-{alias}", daemon=True)
@@ -40,9 +44,11 @@ class Listener:
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """End the thread within about a second."""
+        """End the thread."""
         self._stopped.set()
+        self._mouth.close()
         self._thread.join(timeout)
+        self._ear.close()
 
     def _work(self) -> None:
         pause = 0.1
@@ -70,7 +76,8 @@ class Listener:
         self._pinged = 0.0
         while not self._stopped.is_set():
             self._check(connection)
-            for notification in connection.notifies(timeout=0.5, stop_after=1):
+            select.select([connection.fileno(), self._ear], [], [], PING_TIMEOUT)
+            for notification in connection.notifies(timeout=0):
                 self._take(notification.payload)
 
     def _check(self, connection: psycopg.Connection[Any]) -> None:

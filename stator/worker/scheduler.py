@@ -1,5 +1,6 @@
 """Looks for work and does the duties when they are due."""
 
+import asyncio
 import random
 import time
 from collections import defaultdict
@@ -33,15 +34,29 @@ class Scheduler:
         self._reaped: dict[Operations, float] = {}
         self._passed = float("-inf")
         self._delay = FIRST_LOOK
+        self._cut_short = asyncio.Event()
 
     def soon(self) -> None:
         """Look again shortly: something has just been done, so more may have come in its shadow."""
         self._delay = FIRST_LOOK
+        self._cut_short.set()
 
-    def delay(self) -> float:
-        """Seconds until the next look, 20 % more or less so that workers do not look in step."""
+    async def rest(self) -> None:
+        """Sleep until the next look is due, 20 % more or less so that workers do not look in step."""
+        self._cut_short.clear()
         delay, self._delay = self._delay, min(self._settings.POLL_INTERVAL, 2 * self._delay)
-        return min(delay, self._settings.POLL_INTERVAL) * random.uniform(0.8, 1.2)
+        try:
+            await asyncio.wait_for(self._cut_short.wait(), delay * random.uniform(0.8, 1.2))
+        except TimeoutError:
+            return
+        if not self.stopped:
+            await asyncio.sleep(FIRST_LOOK)
+            self._delay = 2 * FIRST_LOOK
+
+    def stop(self) -> None:
+        """Begin no further look, and no further piece of a duty."""
+        self.stopped = True
+        self._cut_short.set()
 
     async def tick(self, wake: Callable[[], None]) -> None:
         """One look, and the duties that it shows to be due; ``wake`` is called when lanes became hungry."""

@@ -96,6 +96,7 @@ class Worker:
         self._forced = self._forced or self._is_stopping
         if self._stopping is not None:
             self._stopping.set()
+            self.scheduler.stop()
             self.dispatcher.woken.set()
 
     async def _main(self) -> Summary:
@@ -180,12 +181,14 @@ class Worker:
             await self.recorder.came.wait()
             if await self._reach(self.recorder.flush):
                 self.dispatcher.woken.set()
+            if self.until_idle and self._is_empty():
+                self.scheduler.soon()
 
     async def _schedule_loop(self) -> None:
         await self._threads[-1].run(signals.worker_started.send, self)
         while not self._is_stopping:
             await self._reach(self._tick)
-            await self._sleep(self.scheduler.delay())
+            await self.scheduler.rest()
 
     async def _tick(self) -> None:
         await self.scheduler.tick(self.dispatcher.woken.set)
@@ -200,7 +203,7 @@ class Worker:
                 self._progress(self)
             if self.run_for and time.monotonic() - self.started > self.run_for and not self._is_stopping:
                 self.stop()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1 if self.slots.running else 0.5)
 
     async def _reach(self, step: Callable[[], Awaitable[Any]]) -> Any:
         """Take a step that needs the database, again and again until the database can be reached."""
@@ -219,12 +222,6 @@ class Worker:
             else:
                 return result
 
-    async def _sleep(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)  # type: ignore[union-attr]
-        except TimeoutError:
-            return
-
     async def _wait(self, loops: list[asyncio.Task[None]]) -> None:
         """Until the worker is told to stop; an error in a loop is a fault of ours and ends the worker."""
         stopping = asyncio.create_task(self._stopping.wait())  # type: ignore[union-attr]
@@ -236,7 +233,6 @@ class Worker:
 
     async def _shut_down(self, loops: list[asyncio.Task[None]]) -> None:
         deadline = time.monotonic() + self.settings.SHUTDOWN_TIMEOUT
-        self.scheduler.stopped = True
         await self._finish(loops[0], deadline)
         self.slots.hand_back()
         await self._until(lambda: not self.slots.running, deadline - GRACE)

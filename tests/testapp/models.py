@@ -4,6 +4,7 @@ from django.db import models
 
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
+from tests.testapp import basic, keys, takahe  # noqa: F401
 
 
 class LineGraph(StateGraph):
@@ -45,3 +46,6 @@ class Line(StatorModel):
 
 class SyncLine(StatorModel):
     state = StateField(SyncGraph)
+
+
+from tests.testapp import faults  # noqa: E402, F401

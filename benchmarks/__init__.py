@@ -1,0 +1,1 @@
+"""Benchmarks: each module prints one table; see README.rst for the last numbers."""

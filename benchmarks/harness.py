@@ -1,0 +1,125 @@
+"""What every benchmark needs: a database, tables, processor time of worker and server, and a table on the terminal."""
+
+import argparse
+import contextlib
+import os
+import platform
+import resource
+import statistics
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import django
+from django.db import connection
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.settings")
+
+
+@contextlib.contextmanager
+def database() -> Iterator[None]:
+    """The database of ``DATABASE_URL``, or a PostgreSQL with default durability that lasts as long as the benchmark."""
+    with contextlib.ExitStack() as stack:
+        if not os.environ.get("DATABASE_URL"):
+            from project.postgres import Server
+
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stator-bench-"))
+            server = stack.enter_context(Server(Path(folder) / "data"))
+            server.create_database("stator")
+            os.environ["DATABASE_URL"] = server.url("stator")
+        django.setup()
+        yield
+        connection.close()
+
+
+def make_tables(*models: Any) -> None:
+    """Empty tables for the models, and those of the framework."""
+    from django.core.management import call_command
+
+    call_command("migrate", verbosity=0)
+    existing = set(connection.introspection.table_names())
+    with connection.schema_editor() as editor:
+        for model in models:
+            if model._meta.db_table in existing:
+                editor.delete_model(model)
+            editor.create_model(model)
+
+
+def fill(model: Any, rows: int) -> None:
+    """Put so many new rows into the table of a model, and nothing else, as fast as the database can."""
+    columns = {"postgresql": "INSERT INTO {0} (state, state_ready{1}) SELECT 'new', true{2} FROM generate_series(1, %s)"}
+    has_payload = any(field.name == "payload" for field in model._meta.fields)
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            extra = (", payload", ", 'x'") if has_payload else ("", "")
+            cursor.execute(f"TRUNCATE {model._meta.db_table} RESTART IDENTITY")
+            cursor.execute(columns["postgresql"].format(model._meta.db_table, *extra), [rows])
+            cursor.execute(f"VACUUM (ANALYZE) {model._meta.db_table}")
+            return
+    model.objects.all().delete()
+    for start in range(0, rows, 5000):
+        model.objects.bulk_create(model() for _ in range(min(5000, rows - start)))
+
+
+def own_cpu() -> float:
+    """Processor seconds of this process so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def server_cpu() -> float:
+    """Processor seconds of all PostgreSQL processes of the connected server so far; 0 where they cannot be seen."""
+    if connection.vendor != "postgresql" or not Path("/proc/self/stat").exists():
+        return 0.0
+    ticks = os.sysconf("SC_CLK_TCK")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        postmaster = _stat(cursor.fetchone()[0])[1]
+    # Ended backends are counted with their parent (fields 16 and 17 of proc(5)'s stat).
+    own = _stat(postmaster)
+    total = sum(own[11:15])
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _stat(int(entry.name))) and fields[1] == postmaster:
+            total += sum(fields[11:13])
+    return total / ticks
+
+
+def _stat(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return []
+    fields = text.rpartition(")")[2].split()
+    return [0, *(int(field) for field in fields[1:])]
+
+
+def arguments(description: str, **defaults: int) -> argparse.Namespace:
+    """Command-line options with whole-number defaults, and ``--repeat``."""
+    parser = argparse.ArgumentParser(description=description)
+    for name, value in ({"repeat": 3} | defaults).items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
+    return parser.parse_args()
+
+
+def spread(values: list[float], digits: int = 0) -> str:
+    """``median (least-most)``."""
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return f"{middle:,.{digits}f} ({low:,.{digits}f}-{high:,.{digits}f})"
+
+
+def print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
+    """One table, with the versions it was measured with."""
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+    print(f"\n{title}\n{versions()}")
+    for row in [head, ["-" * width for width in widths], *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def versions() -> str:
+    """Python, Django and database in one line."""
+    database_version = ".".join(str(part) for part in connection.get_database_version())
+    return (
+        f"Python {platform.python_version()}, Django {django.get_version()}, "
+        f"{connection.vendor} {database_version}, {os.cpu_count()} processors"
+    )
