@@ -11,6 +11,7 @@ from stator import columns
 from stator.conf import load_settings
 from stator.exceptions import ProtectedColumn
 from stator.graph import State
+from stator.indexes import place_in_line
 from stator.moves import announce, move_by_hand, owner_of, write_by_hand
 from stator.reports import Report
 
@@ -50,6 +51,14 @@ class OperatorQuerySet(QuerySet[Any]):
             if state.expect_within:
                 late |= Q(state=state.name, state_changed__lte=columns.after(-state.expect_within))
         return self.filter(late)
+
+    def overdue(self, seconds: float = 60.0) -> "OperatorQuerySet":
+        """Rows that have been ready or due for longer than ``seconds`` and are not attempted: workers are missing."""
+        return self.due().annotate(stator_since=place_in_line()).filter(stator_since__lte=columns.after(-seconds))
+
+    def unknown(self) -> "OperatorQuerySet":
+        """Rows whose state this code does not know; workers leave them alone."""
+        return self.exclude(state__in=list(self.model.state_graph.states))
 
     def with_report(self, **lookups: Any) -> "OperatorQuerySet":
         """Rows whose latest report matches, for instance ``with_report(fingerprint="...")``."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any
 from uuid import UUID
@@ -80,6 +80,12 @@ class Operations:
     def rows(self) -> QuerySet[Any]:
         """All rows of the model, by none of the project's managers."""
         return QuerySet(self.model, using=self.alias)
+
+    def fetch(self, statement: str, params: list[Any]) -> list[Any]:
+        """The rows of one statement."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(statement, params)
+            return list(cursor.fetchall())
 
     def transaction(self) -> AbstractContextManager[Any]:
         """A short transaction in which the framework writes."""
@@ -297,17 +303,22 @@ class Operations:
 
 def poll(group: list[Operations], states: dict[Operations, list[State]]) -> dict[Operations, Work]:
     """What each model has to do, in one statement; all operations are of one database."""
-    connection = group[0].connection
-    parts, params = [], []
-    for operations in group:
-        for probe in operations.probes(states[operations]):
+    statement, params = _look(tuple((operations, tuple(states[operations])) for operations in group))
+    found = iter(group[0].fetch(statement, list(params))[0])
+    return {operations: Work(*(bool(next(found)) for _ in range(4))) for operations in group}
+
+
+@lru_cache(maxsize=64)
+def _look(group: tuple[tuple[Operations, tuple[State, ...]], ...]) -> tuple[str, tuple[Any, ...]]:
+    """The statement and its parameters; it asks for no moment but the database's own, so it stays the same."""
+    parts: list[str] = []
+    params: list[Any] = []
+    for operations, states in group:
+        for probe in operations.probes(list(states)):
             sql, arguments = probe.order_by().values("pk")[:1].query.get_compiler(using=operations.alias).as_sql()
             parts.append(f"EXISTS ({sql})")
             params.extend(arguments)
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(parts)}", params)
-        found = iter(cursor.fetchone())
-    return {operations: Work(*(bool(next(found)) for _ in range(4))) for operations in group}
+    return f"SELECT {', '.join(parts)}", tuple(params)
 
 
 def _kind(ended: Ended) -> tuple[str, str]:

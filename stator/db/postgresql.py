@@ -42,7 +42,7 @@ class Operations(base.Operations):
         """A transaction only where reports are kept as well; else the statement is one by itself."""
         return self.transaction() if any(self._report(*ended) for ended in group) else nullcontext()
 
-    def _fetch(self, statement: str, params: list[Any]) -> list[Any]:
+    def fetch(self, statement: str, params: list[Any]) -> list[Any]:
         """The rows of one statement, which outside of a transaction is one by itself and takes one round trip."""
         connection = self.connection
         if connection.in_atomic_block:
@@ -66,7 +66,7 @@ class Operations(base.Operations):
         crashed = "state_crashes > 0 AND state_crashes < %s" if alone else "state_crashes = 0 AND 0 < %s"
         names = [state.name for state in states]
         params = [names, self.settings.MAX_CRASHES, limit, *self._claim_params(token)]
-        return self._instances(self._fetch(self._claim_sql.replace("{crashed}", crashed), params))
+        return self._instances(self.fetch(self._claim_sql.replace("{crashed}", crashed), params))
 
     @cached_property
     def _claim_sql(self) -> str:
@@ -100,7 +100,7 @@ class Operations(base.Operations):
         """RECORD. Outcomes of one kind and their statistics; a row is written only while its own claim stands."""
         statement, params = self._record_statement(group[0][1])
         counted = [self.label, state.name, "" if to == RELEASED else to, self.shard]
-        rows = self._fetch(statement, [*self._arrays(group), state.name, *params, state.name, *counted])
+        rows = self.fetch(statement, [*self._arrays(group), state.name, *params, state.name, *counted])
         return {self._pk_field.to_python(pk) for (pk,) in rows}
 
     def _count(self, state: State, to: str, kept: list[Ended]) -> None:

@@ -1,0 +1,22 @@
+"""Managed models in the Django admin: what keeps a row where it is, and what an operator may do about it."""
+
+from django.contrib import admin
+
+from stator.admin.kept import DepthAdmin, HistoryAdmin, ReportAdmin, StatsAdmin
+from stator.admin.managed import StatorAdmin
+from stator.models import Depth, History, Report, StatorModel, Stats
+
+__all__ = ["StatorAdmin", "register_managed"]
+
+
+def register_managed(site: admin.AdminSite = admin.site) -> None:
+    """Register every managed model that the project has not registered itself; call it after all that have been."""
+    for model in StatorModel.subclasses:
+        if not site.is_registered(model):
+            site.register(model, StatorAdmin)
+
+
+for _model, _model_admin in (
+    (Stats, StatsAdmin), (Depth, DepthAdmin), (Report, ReportAdmin), (History, HistoryAdmin),
+):  # fmt: skip
+    admin.site.register(_model, _model_admin)
