@@ -1,8 +1,7 @@
-"""The site's settings with the models that are measured."""
+"""The site's settings, with nothing installed but what is measured."""
 
 from project.settings import *  # noqa: F403
-from project.settings import INSTALLED_APPS
 
-INSTALLED_APPS = [*INSTALLED_APPS, "benchmarks"]
+INSTALLED_APPS = ["stator", "benchmarks"]
 SECRET_KEY = "for benchmarks"
 STATOR: dict[str, object] = {}

@@ -64,6 +64,8 @@ def plain_loop(model: Any, options: Any, batch: int | None = None) -> float:
     connection.ensure_connection()
     started = time.perf_counter()
     with connection.connection.cursor() as cursor:
+        # As the worker does; without it the planner reads the whole table for each batch and the limit would be too low.
+        cursor.execute("SET enable_seqscan = off")
         while rows := cursor.execute(claim, [batch or options.concurrency, uuid.uuid4()], prepare=True).fetchall():
             cursor.execute(record, [[row[0] for row in rows]], prepare=True)
     return time.perf_counter() - started

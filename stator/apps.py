@@ -1,6 +1,10 @@
 """The Django app."""
 
-from django.apps import AppConfig
+from importlib import import_module
+
+from django.apps import AppConfig, apps
+
+from stator.conf import read_settings
 
 
 class StatorConfig(AppConfig):
@@ -10,8 +14,18 @@ class StatorConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks and the wake-up of workers."""
-        from stator import checks, wakeup
+        """Register the system checks, the wake-up of workers, the permissions and the admin."""
+        for module in ("wakeup", "permissions"):
+            import_module(f"stator.{module}").connect()
+        import_module("stator.checks").register()
+        if _has_admin() and read_settings()[0].ADMIN:
+            # After all that the project registers itself: importing its admin modules twice does nothing.
+            import_module("django.contrib.admin").autodiscover()
+            import_module("stator.admin").register_managed()
 
-        checks.register()
-        wakeup.connect()
+
+def _has_admin() -> bool:
+    """Whether the project has an admin that finds its own registrations."""
+    if not apps.is_installed("django.contrib.admin"):
+        return False
+    return isinstance(apps.get_app_config("admin"), import_module("django.contrib.admin.apps").AdminConfig)

@@ -1,8 +1,12 @@
 """How long to wait: jitter around an interval, and back-off after errors. No Django, no clock."""
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+
+# A hundred years: with more, databases run out of dates.
+LONGEST = 100 * 365 * 86400.0
 
 
 def jittered(interval: float, fraction: float) -> float:
@@ -38,6 +42,7 @@ def delay_after(backoff: "Backoff | float | Callable[[int], float]", failures: i
     """Seconds to wait after an error, whichever way the state spells its back-off."""
     if isinstance(backoff, Backoff):
         return backoff.delay(failures, interval)
-    if callable(backoff):
-        return max(0.0, float(backoff(failures)))
-    return float(backoff)
+    delay = float(backoff(failures) if callable(backoff) else backoff)
+    if not math.isfinite(delay):
+        raise ValueError(f"backoff gave {delay} after {failures} errors; it must give a number of seconds")
+    return max(0.0, delay)

@@ -9,6 +9,10 @@ from typing import Any
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 
+from stator.backoff import LONGEST
+
+MOST = {int: 100_000, float: LONGEST}
+
 
 def _setting(default: Any, help_text: str, least: float | None = None, kind: type = float) -> Any:
     return field(default=default, metadata={"help": help_text, "least": least, "kind": kind})
@@ -36,7 +40,8 @@ class Settings:
     LISTEN_DSN: str = _setting("", "Connection string for LISTEN when the database is behind a pooler.", kind=str)
     TOKEN: str | list[str] = _setting("", "Token(s) of at least 32 bytes for the HTTP runner.", kind=str)
     ALLOW_QUERY_TOKEN: bool = _setting(False, "Whether the HTTP runner accepts ?token= as well.", kind=bool)
-    HTTP_RUN_FOR: float = _setting(2.0, "How long one request to the HTTP runner works.", 0.0)
+    HTTP_RUN_FOR: float = _setting(2.0, "How long one request to the HTTP runner works.", 0.1)
+    ADMIN: bool = _setting(True, "Whether models that the project leaves out of the admin are shown in it.", kind=bool)
 
     def problems(self) -> Iterator[str]:
         """One sentence for every value that cannot work."""
@@ -94,6 +99,8 @@ def _wrong_value(name: str, value: Any, metadata: Any) -> Iterator[str]:
         yield f"{name}={value!r} must be {'a whole number' if kind is int else 'a number'}"
     elif least is not None and value < least:
         yield f"{name}={value!r} must be at least {least}"
+    elif value > MOST.get(kind, value):
+        yield f"{name}={value!r} must be at most {MOST[kind]:.0f}"
 
 
 def _wrong_text(name: str, value: Any) -> Iterator[str]:

@@ -38,5 +38,7 @@ class TryAgainLater(BaseException):
 
     def __init__(self, after: float | None = None, reason: str = "") -> None:
         super().__init__(reason)
+        if after is not None and (isinstance(after, bool) or not isinstance(after, int | float) or after != after):
+            raise TypeError(f"TryAgainLater: after={after!r} must be a number of seconds or None")
         self.after = after
         self.reason = reason

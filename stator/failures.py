@@ -11,7 +11,11 @@ TRACEBACK_LENGTH = 8000
 
 # NUL and lone surrogates cannot be stored; the other control characters would forge log and terminal lines.
 _UNSTORABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_CREDENTIALS = re.compile(r"(://[^:/\s@]*:)[^@\s/]+@|((?:password|passwd|secret|token|api_?key)\s*[=:]\s*)\S+", re.I)
+_CREDENTIALS = re.compile(
+    r"(://[^:/\s@]*:)[^@\s/]+@"
+    r"|((?:password|passwd|secret|token|api[_-]?key|authorization)[\"']?\s*[=:]\s*(?:(?:bearer|basic)\s+)?)[^\s,;}]+",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,27 +33,42 @@ def describe(error: BaseException) -> Failure:
     kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
     frames = _frames(error.__traceback__)
     return Failure(
-        kind=kind[:200],
+        kind=bounded(kind, 200),
         message=bounded(_text(error), MESSAGE_LENGTH),
         traceback=bounded(_chain(error, kind), TRACEBACK_LENGTH),
         fingerprint=hashlib.sha256("\n".join([kind, *frames]).encode(errors="replace")).hexdigest()[:16],
     )
 
 
+def quarantined(crashes: int) -> Failure:
+    """The failure of an object that is left alone because its workers died, or lost it, so many times in a row."""
+    message = f"{crashes} leases in a row ran out during an attempt; it is left alone until an operator retries it"
+    return Failure("stator.Quarantined", message, "", "quarantined")
+
+
 def bounded(text: str, length: int) -> str:
     """Storable text of at most ``length`` characters: cleaned, credentials masked, the middle left out."""
-    # Cut first, so that a message of megabytes costs no more than a short one.
-    if len(text) > length:
-        tail = length // 2
-        text = f"{text[: length - tail - 5]} ... {text[-tail:]}"
-    text = _CREDENTIALS.sub(lambda match: f"{match[1]}***@" if match[1] else f"{match[2]}***", text)
-    return _UNSTORABLE.sub("\ufffd", text)[:length]
+    # Cut twice: first so that a message of megabytes costs no more than a short one, and after the masking because
+    # credentials that a cut divides are not recognised.
+    text = _CREDENTIALS.sub(_mask, _cut(text, 3 * length))
+    return _UNSTORABLE.sub("\ufffd", _cut(text, length))
+
+
+def _cut(text: str, length: int) -> str:
+    if len(text) <= length:
+        return text
+    tail = length // 2
+    return f"{text[: length - tail - 5]} ... {text[-tail:]}"
+
+
+def _mask(match: re.Match[str]) -> str:
+    return f"{match[1]}***@" if match[1] else f"{match[2]}***"
 
 
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:  # a user's __str__ may raise anything; the failure must still be recorded
+    except BaseException as broken:  # a user's __str__ may raise anything; the failure must still be recorded
         return f"<{type(error).__name__}.__str__ raised {type(broken).__name__}>"
 
 

@@ -81,6 +81,10 @@ class State:
     def __len__(self) -> int:
         return len(self.name)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # Copied or pickled with an object, a state is still the one of its graph.
+        return (getattr, (self.graph, self.name)) if self.graph else super().__reduce_ex__(protocol)
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, State):
             return self is other
@@ -104,8 +108,8 @@ class State:
 
     @property
     def initial(self) -> bool:
-        """Whether new objects start here: forced, or no other state leads to it."""
-        return self.force_initial or not (self.parents - {self})
+        """Whether new objects start here."""
+        return self.graph is not None and self.graph.initial_state is self
 
     @property
     def terminal(self) -> bool:
@@ -166,6 +170,7 @@ class StateGraph:
     renames: ClassVar[dict[str, State]] = {}
 
     def __init_subclass__(cls) -> None:
+        _check_bases(cls)
         inherited_states, inherited_edges = cls.states, cls.edges
         cls.states = {name: state._copy() for name, state in inherited_states.items()}
         for name, state in _declared(cls):
@@ -180,6 +185,12 @@ class StateGraph:
             state.graph = cls
             setattr(cls, name, state)
         _complete(cls)
+
+
+def _check_bases(cls: type[StateGraph]) -> None:
+    graphs = [base.__name__ for base in cls.__bases__ if issubclass(base, StateGraph) and base.states]
+    if len(graphs) > 1:
+        raise GraphError(f"{cls.__name__}: has two graphs as bases, {' and '.join(graphs)}; inherit from one")
 
 
 def _declared(cls: type[StateGraph]) -> Iterator[tuple[str, State]]:
@@ -219,7 +230,7 @@ def _apply(cls: type[StateGraph], edge: Edge) -> None:
     if edge.kind == "times_out_to":
         _refuse_second(where, edge, state.timeout_state)
         if not is_seconds(edge.seconds):
-            raise GraphError(f"{where}.times_out_to({other.name}): seconds={edge.seconds!r} must be a number above 0")
+            raise GraphError(f"{where}.times_out_to({other.name}): seconds={edge.seconds!r} must be a number above 0 and below a hundred years")
         state.timeout_state, state.timeout_value = other, edge.seconds
     elif edge.kind == "fails_to":
         _refuse_second(where, edge, state.failure_state)
@@ -234,9 +245,8 @@ def _refuse_second(where: str, edge: Edge, taken: State | None) -> None:
 def _complete(cls: type[StateGraph]) -> None:
     if not cls.states:
         raise GraphError(f"{cls.__name__} has no states; add at least one: name = State()")
-    initial = [state for state in cls.states.values() if state.initial]
-    forced = [state for state in initial if state.force_initial]
-    initial = forced or initial
+    forced = [state for state in cls.states.values() if state.force_initial]
+    initial = forced or [state for state in cls.states.values() if not state.parents - {state}]
     if len(initial) != 1:
         raise GraphError(_initial_message(cls, initial))
     cls.initial_state = initial[0]

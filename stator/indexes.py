@@ -14,14 +14,19 @@ def place_in_line() -> Coalesce:
 
 
 def add_indexes(model: Any) -> None:
-    """Give the model its indexes, under names of their own, beside those it declares itself."""
-    table = model._meta.db_table
-    readable = re.sub(r"[^a-z0-9]+", "_", table.lower())[:12].strip("_")
-    suffix = f"{readable}_{hashlib.sha256(table.encode()).hexdigest()[:6]}"
-    indexes = [*model._meta.indexes, _ready(model, suffix), _resting(suffix), _leased(suffix), _crashed(suffix)]
+    """Give the model its indexes beside those it declares itself."""
+    indexes = [*model._meta.indexes, *own_indexes(model)]
     model._meta.indexes = indexes
     # Migrations look at the declared options only.
     model._meta.original_attrs["indexes"] = indexes
+
+
+def own_indexes(model: Any) -> list[Index]:
+    """The indexes of a managed model, under names of their own."""
+    table = model._meta.db_table
+    readable = re.sub(r"[^a-z0-9]+", "_", table.lower())[:12].strip("_")
+    suffix = f"{readable}_{hashlib.sha256(table.encode()).hexdigest()[:6]}"
+    return [_ready(model, suffix), _resting(suffix), _leased(suffix), _crashed(suffix)]
 
 
 def _ready(model: Any, suffix: str) -> Index:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from stator.backoff import Backoff
+from stator.backoff import LONGEST, Backoff
 from stator.exceptions import GraphError
 
 
@@ -16,8 +16,8 @@ def check_options(where: str, options: dict[str, Any]) -> None:
 
 
 def is_seconds(value: Any) -> bool:
-    """Whether a value is a positive, finite number."""
-    return _is_number(value) and value > 0
+    """Whether a value is a positive number that a database can add to the present."""
+    return _is_number(value) and 0 < value <= LONGEST
 
 
 def _is_number(value: Any) -> bool:
@@ -55,7 +55,7 @@ def _is_backoff(value: Any) -> bool:
     return well_based and _is_number(value.factor) and value.factor >= 1
 
 
-SECONDS = (_optional_seconds, "a number of seconds above 0")
+SECONDS = (_optional_seconds, "a number of seconds above 0 and below a hundred years")
 FLAG = (_is_flag, "True or False")
 
 OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {

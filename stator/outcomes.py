@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stator.backoff import delay_after, jittered
+from stator.backoff import LONGEST, delay_after, jittered
 from stator.exceptions import Fail, InvalidTransition, TryAgainLater
 from stator.failures import Failure, describe
 from stator.graph import State
@@ -88,7 +88,7 @@ def _waiting(
             return Moved(state.timeout_state, failure)
         # Due no later than the timeout, so that it fires when it should and not a whole interval afterwards.
         delay = min(delay, left)
-    return Waiting(delay, failure, reason)
+    return Waiting(min(delay, LONGEST), failure, reason)
 
 
 def _interval(state: State) -> float:

@@ -10,7 +10,7 @@ from stator.db import Operations, chores, operations_for
 from stator.db.claim import Claim, new_worker_id
 from stator.models import StatorModel, Stats
 from stator.outcomes import Outcome
-from stator.signals import worker_scheduled
+from stator.signals import on_schedule
 from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.recorder import record, send_moves
 from stator.worker.worker import Summary, Worker
@@ -93,7 +93,7 @@ class StatorRunner:
         recorded, not raised; nothing sleeps.
         """
         worker_id, settings = new_worker_id(), self.settings()
-        worker_scheduled.send(self)
+        on_schedule.send(self)
         claims: list[Claim] = []
         for model in self.models:
             operations = operations_for(model, settings, worker_id, self.database)

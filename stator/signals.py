@@ -4,7 +4,7 @@
 ``failed``: ``sender`` the model, ``failures`` a list of ``(pk, Failure)``, ``using``.
 ``lease_lost``: ``sender`` the model, ``pks`` of the objects whose outcome was refused, ``using``.
 ``became_ready``: objects of ``sender`` may be claimed on ``using``; workers are woken by it.
-``worker_started`` and ``worker_scheduled``: ``sender`` the worker; at its start and at each scheduling pass, in
+``on_start`` and ``on_schedule``: ``sender`` the worker; at its start and at each scheduling pass, in
 a thread with a database connection of its own, for a project to refresh its own configuration.
 """
 
@@ -27,5 +27,5 @@ transitioned = Signal()
 failed = Signal()
 lease_lost = Signal()
 became_ready = Signal()
-worker_started = Signal()
-worker_scheduled = Signal()
+on_start = Signal()
+on_schedule = Signal()

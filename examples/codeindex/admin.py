@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib import admin
 
 from examples.codeindex.models import SourceFile, Symbol
+from stator.admin import StatorAdmin
 
 
 class ReadOnly:
@@ -20,13 +21,21 @@ class ReadOnly:
 
 
 @admin.register(SourceFile)
-class SourceFileAdmin(ReadOnly, admin.ModelAdmin):
-    """Files by path, with their state."""
+class SourceFileAdmin(ReadOnly, StatorAdmin):
+    """Files by path, with their state; operators may retry and move them."""
 
-    list_display = ("path", "state", "line_count", "size", "error")
+    list_display = ("path", "state", "line_count", "error")
     list_filter = ("state", "root")
     search_fields = ("path",)
     ordering = ("path",)
+
+    def has_retry_permission(self, request: Any, obj: Any = None) -> bool:
+        """Who might change files if they could be changed may have them attempted again."""
+        return bool(request.user.has_perm("codeindex.change_sourcefile"))
+
+    def has_move_permission(self, request: Any, obj: Any = None) -> bool:
+        """A permission of its own, as for every managed model."""
+        return bool(request.user.has_perm("codeindex.force_sourcefile"))
 
 
 @admin.register(Symbol)

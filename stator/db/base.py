@@ -21,6 +21,7 @@ from stator import columns
 from stator.conf import Settings
 from stator.db.claim import Claim, new_token, worker_of
 from stator.db.retry import retrying
+from stator.failures import quarantined
 from stator.graph import State, StateGraph
 from stator.indexes import place_in_line
 from stator.outcomes import Moved, Outcome, Released, Waiting
@@ -292,7 +293,17 @@ class Operations:
             held = [(pk, worker_of(token)) for pk, token in rows.values_list("pk", "state_claim")]
             if held:
                 rows.update(**columns.reaping(self.settings.MAX_CRASHES))
+                self._report_quarantine(dict(held))
         return held
+
+    def _report_quarantine(self, held: dict[Any, str]) -> None:
+        most = self.settings.MAX_CRASHES
+        crashed = self.rows.filter(pk__in=list(held), state_crashes__gte=most).values_list("pk", "state")
+        keep_reports(
+            self.alias,
+            self.label,
+            [failure_report(self.label, pk, state, quarantined(most), held[pk]) for pk, state in crashed],
+        )
 
     def _expired(self) -> Q:
         """Leases past their end, or further away than any lease can be: then the clock was set back. Index ``st_lease``."""

@@ -7,7 +7,11 @@ from typing import Any
 
 from stator.db.claim import Claim
 from stator.exceptions import AttemptTimedOut
-from stator.outcomes import Outcome, Released, resolve
+from stator.failures import describe
+from stator.outcomes import Outcome, Released, Waiting, resolve
+
+# Seconds until the next attempt when the state's own answer cannot be had.
+FALLBACK = 60.0
 
 
 def attempt_sync(claim: Claim) -> Outcome:
@@ -47,4 +51,7 @@ def _outcome(claim: Claim, result: Any) -> Outcome:
     if inspect.iscoroutine(result):
         result.close()
     age = claim.age + time.monotonic() - claim.claimed
-    return resolve(claim.state, result, failures=claim.failures, age=age)
+    try:
+        return resolve(claim.state, result, failures=claim.failures, age=age)
+    except Exception as error:  # the state's own back-off function, or the methods of what the handler returned
+        return Waiting(claim.state.try_interval or FALLBACK, describe(error))

@@ -111,4 +111,4 @@ class Scheduler:
 
 def send_scheduled(scheduler: Scheduler) -> None:
     """Let the project refresh what it keeps in memory; an error in a receiver is not ours to survive silently."""
-    signals.worker_scheduled.send(scheduler)
+    signals.on_schedule.send(scheduler)

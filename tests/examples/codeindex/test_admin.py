@@ -29,6 +29,14 @@ def test_symbols_are_searched_by_name(searched: Tree, admin_client: Client) -> N
     assert "shapes.py" in page
 
 
+def test_an_operator_has_a_file_indexed_again(searched: Tree, admin_client: Client) -> None:
+    file = searched.row("shapes.py")
+    page = admin_client.get(f"/admin/codeindex/sourcefile/{file.pk}/change/").content.decode()
+    assert "indexed" in page
+    listed = admin_client.get("/admin/codeindex/sourcefile/").content.decode()
+    assert 'name="action"' in listed
+
+
 def test_rows_are_shown_and_cannot_be_edited(searched: Tree, admin_client: Client) -> None:
     file = searched.row("shapes.py")
     for path in (f"sourcefile/{file.pk}", f"symbol/{file.symbols.get().pk}"):

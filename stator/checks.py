@@ -1,5 +1,0 @@
-"""System checks."""
-
-
-def register() -> None:
-    """Register the checks."""
