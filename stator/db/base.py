@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 from uuid import UUID
@@ -43,16 +43,6 @@ class Written:
     failures: list[Any] = field(default_factory=list)
     lost: list[Claim] = field(default_factory=list)
     deferred: list[Ended] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a model has to do: rows to claim, rows to claim alone, rows to mark ready, leases that ran out."""
-
-    ready: bool = False
-    suspect: bool = False
-    due: bool = False
-    expired: bool = False
 
 
 class Operations:
@@ -96,13 +86,9 @@ class Operations:
         """Seconds for which a claim in a state holds without a heartbeat."""
         return state.lease or self.settings.LEASE
 
-    def work(self, states: Iterable[State]) -> Work:
-        """What there is to do at this moment, in one statement that reads at most four index entries."""
-        return poll([self], {self: list(states)})[self]
-
-    def probes(self, states: list[State]) -> list[QuerySet[Any]]:
-        """For each field of :class:`Work` a queryset that is not empty where there is such work."""
-        claimable = self.claimable(states)
+    def probes(self) -> list[QuerySet[Any]]:
+        """For each field of :class:`stator.db.look.Work` a queryset that is not empty where there is such work."""
+        claimable = self.claimable(list(self.graph.automatic_states))
         return [
             claimable.filter(state_crashes=0),
             claimable.filter(state_crashes__gt=0),
@@ -310,26 +296,6 @@ class Operations:
         longest = max([self.settings.LEASE, self.settings.MAX_RUNTIME, *(s.lease or 0 for s in self._with_own_lease)])
         run_out = Q(state_locked_until__lte=Now()) | Q(state_locked_until__gt=columns.after(2 * longest + 3600))
         return Q(state_claim__isnull=False) & run_out
-
-
-def poll(group: list[Operations], states: dict[Operations, list[State]]) -> dict[Operations, Work]:
-    """What each model has to do, in one statement; all operations are of one database."""
-    statement, params = _look(tuple((operations, tuple(states[operations])) for operations in group))
-    found = iter(group[0].fetch(statement, list(params))[0])
-    return {operations: Work(*(bool(next(found)) for _ in range(4))) for operations in group}
-
-
-@lru_cache(maxsize=64)
-def _look(group: tuple[tuple[Operations, tuple[State, ...]], ...]) -> tuple[str, tuple[Any, ...]]:
-    """The statement and its parameters; it asks for no moment but the database's own, so it stays the same."""
-    parts: list[str] = []
-    params: list[Any] = []
-    for operations, states in group:
-        for probe in operations.probes(list(states)):
-            sql, arguments = probe.order_by().values("pk")[:1].query.get_compiler(using=operations.alias).as_sql()
-            parts.append(f"EXISTS ({sql})")
-            params.extend(arguments)
-    return f"SELECT {', '.join(parts)}", tuple(params)
 
 
 def _kind(ended: Ended) -> tuple[str, str]:

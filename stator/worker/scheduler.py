@@ -10,7 +10,7 @@ from typing import Any
 from stator import signals
 from stator.conf import Settings
 from stator.db import Operations
-from stator.db.base import Work, poll
+from stator.db.look import Work, look
 from stator.worker.dispatcher import Lane
 from stator.worker.duties import MARK_READY, PASS, REAP, perform
 
@@ -78,7 +78,7 @@ class Scheduler:
             by_alias[operations.alias].append(operations)
         found: dict[Operations, Work] = {}
         for group in by_alias.values():
-            found |= poll(group, {operations: list(operations.graph.automatic_states) for operations in group})
+            found |= look(*group)
         return found
 
     async def perform_pass(self) -> None:

@@ -1,6 +1,9 @@
 """The index in the admin: to be searched, not to be edited."""
 
+from typing import Any
+
 import pytest
+from django.contrib.auth.models import Permission
 from django.test import Client
 
 from .conftest import Tree
@@ -29,12 +32,24 @@ def test_symbols_are_searched_by_name(searched: Tree, admin_client: Client) -> N
     assert "shapes.py" in page
 
 
+LIST = "/admin/codeindex/sourcefile/"
+
+
 def test_an_operator_has_a_file_indexed_again(searched: Tree, admin_client: Client) -> None:
-    file = searched.row("shapes.py")
-    page = admin_client.get(f"/admin/codeindex/sourcefile/{file.pk}/change/").content.decode()
-    assert "indexed" in page
-    listed = admin_client.get("/admin/codeindex/sourcefile/").content.decode()
-    assert 'name="action"' in listed
+    chosen = {"action": "stator_move", "_selected_action": searched.row("shapes.py").pk}
+    answer = admin_client.post(LIST, {**chosen, "stator_confirmed": "1", "state": "found", "reason": "once more"})
+    assert answer.status_code == 302
+    assert searched.states() == {"shapes.py": "found", "broken.py": "broken"}
+
+
+def test_who_may_only_look_is_offered_no_acts(searched: Tree, client: Client, django_user_model: Any) -> None:
+    viewer = django_user_model.objects.create_user("viewer", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_sourcefile"))
+    client.force_login(viewer)
+    page = client.get(LIST).content.decode()
+    assert "shapes.py" in page
+    assert "stator_move" not in page
+    assert "stator_retry" not in page
 
 
 def test_rows_are_shown_and_cannot_be_edited(searched: Tree, admin_client: Client) -> None:
