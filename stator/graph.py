@@ -230,7 +230,10 @@ def _apply(cls: type[StateGraph], edge: Edge) -> None:
     if edge.kind == "times_out_to":
         _refuse_second(where, edge, state.timeout_state)
         if not is_seconds(edge.seconds):
-            raise GraphError(f"{where}.times_out_to({other.name}): seconds={edge.seconds!r} must be a number above 0 and below a hundred years")
+            raise GraphError(
+                f"{where}.times_out_to({other.name}): seconds={edge.seconds!r} must be a number above 0 "
+                "and below a hundred years"
+            )
         state.timeout_state, state.timeout_value = other, edge.seconds
     elif edge.kind == "fails_to":
         _refuse_second(where, edge, state.failure_state)

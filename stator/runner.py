@@ -7,8 +7,9 @@ from django.core.exceptions import ImproperlyConfigured
 
 from stator.conf import Settings, load_settings
 from stator.db import Operations, chores, operations_for
-from stator.db.claim import Claim, new_worker_id
+from stator.db.claim import Claim, claim_one, new_worker_id
 from stator.models import StatorModel, Stats
+from stator.moves import owner_of
 from stator.outcomes import Outcome
 from stator.signals import on_schedule
 from stator.worker.executor import attempt_async, attempt_sync
@@ -39,6 +40,7 @@ class StatorRunner:
         database: str | None = None,
         shutdown_timeout: float | None = None,
         watch: bool = False,
+        heed_signals: bool = True,
         progress: Any = None,
     ) -> None:
         self.models = managed(StatorModel.subclasses if models is None else models)
@@ -53,6 +55,7 @@ class StatorRunner:
         self.database = database
         self.shutdown_timeout = shutdown_timeout
         self.watch = watch
+        self.heed_signals = heed_signals
         self.progress = progress
         self.handled: dict[str, int] = {}
 
@@ -72,6 +75,7 @@ class StatorRunner:
             until_idle=self.until_idle,
             liveness_file=self.liveness_file,
             watch=self.watch,
+            heed_signals=self.heed_signals,
             progress=self.progress,
         )
 
@@ -103,6 +107,18 @@ class StatorRunner:
             record(claim.operations, [(claim, _attempt(claim))])
             self.handled[claim.operations.label] = self.handled.get(claim.operations.label, 0) + 1
         return len(claims)
+
+
+def attempt_row(row: Any) -> Outcome:
+    """Attempt one row now, due or not, in the calling thread, and record it; ``ValueError`` where nothing attempts it."""
+    operations = operations_for(owner_of(type(row)), load_settings(), new_worker_id(), row._state.db)
+    claim = claim_one(operations, row.pk)
+    if claim is None:
+        label = f"{operations.label} {row.pk}"
+        raise ValueError(f"{label} cannot be attempted: it is gone, or its state is terminal or externally progressed")
+    outcome = _attempt(claim)
+    record(operations, [(claim, outcome)])
+    return outcome
 
 
 def managed(models: list[Any]) -> list[Any]:

@@ -3,11 +3,13 @@
 import logging
 import os
 import random
+import select
 import signal
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 logger = logging.getLogger("stator.supervisor")
 
@@ -35,22 +37,34 @@ class Supervisor:
 
     def run(self) -> int:
         """Supervise until all workers have ended; 0 after a clean stop, 130 after a forced one, else a worker's code."""
-        handlers: dict[int, Any] = {}
-        for number in (signal.SIGINT, signal.SIGTERM):
-            handlers[number] = signal.signal(number, self._pass_on)
-        # Without a handler SIGCHLD would not interrupt the wait below.
-        handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         self._starts = dict.fromkeys(range(self._count), 0.0)
-        try:
+        with self._handling_signals():
             while self._children or self._starts:
                 self._start_due()
                 self._wait()
                 self._reap()
                 self._kill_late()
+        return 130 if self._signals > 1 else self._code
+
+    @contextmanager
+    def _handling_signals(self) -> Iterator[None]:
+        # Each signal makes the socket readable, which ends the wait at once.
+        self._ear, mouth = socket.socketpair()
+        for end in (self._ear, mouth):
+            end.setblocking(False)
+        before = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
+        wanted = {signal.SIGINT: self._pass_on, signal.SIGTERM: self._pass_on, signal.SIGQUIT: self._tell}
+        handlers = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+        # The default for SIGCHLD is to ignore it, without a word to the socket.
+        handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
+        try:
+            yield
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        return 130 if self._signals > 1 else self._code
+            signal.set_wakeup_fd(before)
+            for end in (self._ear, mouth):
+                end.close()
 
     def _start_due(self) -> None:
         for number, when in list(self._starts.items()):
@@ -65,7 +79,8 @@ class Supervisor:
         if pid:
             self._children[pid] = (number, time.monotonic())
             return
-        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+        signal.set_wakeup_fd(-1)
+        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD):
             signal.signal(name, signal.SIG_DFL)
         code = 1
         try:
@@ -77,7 +92,8 @@ class Supervisor:
     def _wait(self) -> None:
         """Sleep until a signal, a due start, or half a second."""
         pause = min([0.5, *(max(0.0, when - time.monotonic()) for when in self._starts.values())])
-        signal.sigtimedwait([], pause) if hasattr(signal, "sigtimedwait") else time.sleep(pause)
+        if select.select([self._ear], [], [], pause)[0]:
+            self._ear.recv(4096)
 
     def _reap(self) -> None:
         """Take note of every process that has ended; as PID 1 also of those that were left to us."""
@@ -109,10 +125,13 @@ class Supervisor:
         self._signals += 1
         self._stop(number)
 
-    def _stop(self, number: int) -> None:
-        self._stopped_at = self._stopped_at or time.monotonic()
+    def _tell(self, number: int, frame: FrameType | None) -> None:
         for pid in self._children:
             os.kill(pid, number)
+
+    def _stop(self, number: int) -> None:
+        self._stopped_at = self._stopped_at or time.monotonic()
+        self._tell(number, None)
 
     def _kill_late(self) -> None:
         if self._stopped_at and time.monotonic() - self._stopped_at > self._grace:

@@ -1,12 +1,94 @@
 """Runs a worker for some seconds on request, for hosts that have no long-lived processes."""
 
-from django.http import Http404, HttpRequest, HttpResponse
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextvars import Context
+from hashlib import sha256
+from typing import Any
+
+from django.db import connections, transaction
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.views import View
+from django.views.decorators.csrf import csrf_exempt
+
+from stator.conf import Settings, read_settings
+from stator.runner import StatorRunner
+
+logger = logging.getLogger("stator.views")
+
+_running = threading.Lock()
 
 
 class RequestRunner(View):
-    """A worker within a request."""
+    """POST with ``Authorization: Bearer TOKEN`` works for ``HTTP_RUN_FOR`` seconds, or less when nothing is left to do.
+
+    404 without a right token, as when no token is set. 409 while this process works for another request. Else 200 and
+    ``{"handled": {"app.model": n}, "failed": n, "seconds": s}``.
+    """
+
+    @classmethod
+    def as_view(cls, **initkwargs: Any) -> Callable[..., HttpResponseBase]:
+        """The view, without CSRF protection and outside of ``ATOMIC_REQUESTS``: workers have transactions of their own."""
+        view = csrf_exempt(super().as_view(**initkwargs))
+        for alias in connections:
+            view = transaction.non_atomic_requests(using=alias)(view)
+        return view
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Nothing but 404 for anybody who has no token, whatever the method."""
+        settings, problems = read_settings()
+        if problems:
+            logger.error("stator.settings_wrong", extra={"problem": problems[0]})
+        if problems or not _is_authorised(request, settings):
+            raise Http404
+        if request.method == "GET" and settings.ALLOW_QUERY_TOKEN and "token" in request.GET:
+            return self.post(request)
+        return super().dispatch(request, *args, **kwargs)
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Run."""
-        raise Http404
+        """Work, unless this process already does."""
+        if not _running.acquire(blocking=False):
+            return JsonResponse({"error": "this process works for another request; try again later"}, status=409)
+        try:
+            return JsonResponse(_work(read_settings()[0]))
+        finally:
+            _running.release()
+
+
+def _is_authorised(request: HttpRequest, settings: Settings) -> bool:
+    """Whether any token that was given is right; takes equally long whichever it is."""
+    tokens = [settings.TOKEN] if isinstance(settings.TOKEN, str) else settings.TOKEN
+    right = [sha256(token.encode(errors="replace")).digest() for token in tokens if token]
+    given = [sha256(token).digest() for token in _given_tokens(request, settings)]
+    return any([secrets.compare_digest(one, other) for one in given for other in right])
+
+
+def _given_tokens(request: HttpRequest, settings: Settings) -> Iterator[bytes]:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        yield _header_bytes(token.strip())
+    if token := request.headers.get("X-Stator-Token", ""):
+        yield _header_bytes(token)
+    if settings.ALLOW_QUERY_TOKEN and (token := request.GET.get("token", "")):
+        yield token.encode(errors="replace")
+
+
+def _header_bytes(text: str) -> bytes:
+    """The bytes of a header as they were sent: servers read headers as latin-1, whatever they are."""
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode(errors="replace")
+
+
+def _work(settings: Settings) -> dict[str, Any]:
+    started = time.monotonic()
+    runner = StatorRunner(run_for=settings.HTTP_RUN_FOR, until_idle=True, heed_signals=False)
+    # In a context of its own: in that of the request, asynchronous handlers that use the database would wait for the
+    # thread that this runs in.
+    summary = Context().run(runner.run)
+    seconds = round(time.monotonic() - started, 3)
+    return {"handled": summary.handled, "failed": summary.failed, "seconds": seconds}

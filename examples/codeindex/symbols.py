@@ -79,7 +79,7 @@ def _walk(tree: ast.Module) -> Iterator[Definition]:
                 pending.append(_inside(node, scope))
 
 
-def _defined_by(node: ast.AST, scope: _Scope) -> Iterator[Definition]:
+def _defined_by(node: Any, scope: _Scope) -> Iterator[Definition]:
     """What this one statement adds to its scope."""
     if isinstance(node, ast.ClassDef):
         yield Definition("class", scope.prefix + node.name, node.lineno, _summary(node))

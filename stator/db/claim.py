@@ -7,6 +7,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
+from stator import columns
 from stator.graph import State
 
 
@@ -68,6 +69,18 @@ class Claim:
     async def aextend(self, seconds: float) -> bool:
         """As :meth:`extend`, for async handlers."""
         return await sync_to_async(self.extend)(seconds)
+
+
+def claim_one(operations: Any, pk: Any) -> Claim | None:
+    """Claim one row whatever its turn, ending any other claim; None when it is gone or its state is not attempted."""
+    token, claimed = new_token(operations.worker_id), time.monotonic()
+    attempted = [state.name for state in operations.graph.automatic_states]
+    rows = operations.rows.filter(pk=pk, state__in=attempted)
+    with operations.transaction():
+        if not rows.update(**columns.claiming(token, columns.after(operations.settings.LEASE))):
+            return None
+        instance = rows.get()
+    return Claim(operations, instance, operations.graph.states[instance.state], token, claimed)
 
 
 def new_worker_id() -> str:

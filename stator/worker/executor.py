@@ -5,10 +5,14 @@ import inspect
 import time
 from typing import Any
 
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError, InterfaceError
+
 from stator.db.claim import Claim
 from stator.exceptions import AttemptTimedOut
 from stator.failures import describe
 from stator.outcomes import Outcome, Released, Waiting, resolve
+from stator.worker.threads import close_broken_connections
 
 # Seconds until the next attempt when the state's own answer cannot be had.
 FALLBACK = 60.0
@@ -16,6 +20,8 @@ FALLBACK = 60.0
 
 def attempt_sync(claim: Claim) -> Outcome:
     """Run a synchronous handler in the calling thread."""
+    if _is_late(claim):
+        return Released()
     try:
         result = _begin(claim)
     except BaseException as error:  # whatever a handler raises is an outcome, not the end of the worker
@@ -25,10 +31,15 @@ def attempt_sync(claim: Claim) -> Outcome:
 
 async def attempt_async(claim: Claim) -> Outcome:
     """Run an asynchronous handler on the event loop."""
+    if _is_late(claim):
+        return Released()
     try:
         result = await _begin(claim)
     except BaseException as error:  # as above
         result = error
+        if isinstance(error, DatabaseError | InterfaceError):
+            # In the thread where Django runs the queries of asynchronous code; nobody else would mend it.
+            await sync_to_async(close_broken_connections)()
     return _outcome(claim, result)
 
 
@@ -37,6 +48,11 @@ def timed_out(claim: Claim) -> Outcome:
     return _outcome(
         claim, AttemptTimedOut(f"the attempt ran longer than max_runtime={claim.max_runtime:g} s and was ended")
     )
+
+
+def _is_late(claim: Claim) -> bool:
+    """Whether the lease is nearly over before the attempt has begun: others may have the row before it ends."""
+    return time.monotonic() > claim.deadline
 
 
 def _begin(claim: Claim) -> Any:

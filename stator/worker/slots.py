@@ -56,7 +56,7 @@ class Slots:
         return max(0, min(room, self.settings.BATCH_SIZE))
 
     def begin(self, claims: list[Claim]) -> None:
-        """Start an attempt for each claim; one whose lease is nearly over already is handed back."""
+        """Start an attempt for each claim."""
         threaded = []
         for claim in claims:
             key = id(claim)
@@ -121,10 +121,7 @@ class Slots:
         return free * ahead - self.sync_running
 
     async def _attempt(self, claim: Claim) -> None:
-        if time.monotonic() > claim.deadline:
-            self._end(claim, Released())
-        else:
-            self._end(claim, await attempt_async(claim))
+        self._end(claim, await attempt_async(claim))
 
     def _finish_sync(self, claim: Claim, outcome: Outcome) -> None:
         self.stuck.discard(id(claim))

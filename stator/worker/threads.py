@@ -63,8 +63,14 @@ def run_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tu
 
 def tidy_connections() -> None:
     """Close connections that an error broke, and forget the queries that DEBUG collects."""
+    close_broken_connections()
     for connection in connections.all(initialized_only=True):
         connection.queries_log.clear()
+
+
+def close_broken_connections() -> None:
+    """Close the connections of this thread that an error left unusable; the next use opens others."""
+    for connection in connections.all(initialized_only=True):
         if connection.errors_occurred:
             connection.close_if_unusable_or_obsolete()
 

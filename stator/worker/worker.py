@@ -5,6 +5,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -51,7 +52,8 @@ class Worker:
     """One worker process: claims rows of the given models, attempts them, records what came of it.
 
     ``run_for``: stop after so many seconds, 0 for never. ``until_idle``: stop once nothing is ready or running.
-    ``watch``: end the process when the loop freezes. Runs in whichever thread calls :meth:`run`.
+    ``watch``: end the process when the loop freezes. ``heed_signals=False``: leave signals to the program that runs it.
+    Runs in whichever thread calls :meth:`run`.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Worker:
         until_idle: bool = False,
         liveness_file: str | None = None,
         watch: bool = False,
+        heed_signals: bool = True,
         progress: Callable[["Worker"], None] | None = None,
     ) -> None:
         self.settings = settings
@@ -74,6 +77,7 @@ class Worker:
         self.started = time.monotonic()
         self._liveness_file = liveness_file
         self._watch = watch
+        self._heed_signals = heed_signals
         self._progress = progress
         self._stopping: asyncio.Event | None = None
         self._forced = False
@@ -104,7 +108,7 @@ class Worker:
         self._stopping = asyncio.Event()
         self._build()
         self._start_threads()
-        with stop_on_signals(self._loop, self.stop):
+        with stop_on_signals(self._loop, self.stop) if self._heed_signals else nullcontext():
             try:
                 loops = [asyncio.create_task(loop) for loop in self._loops()]
                 await self._wait(loops)

@@ -4,7 +4,7 @@ import os
 import sys
 from argparse import RawDescriptionHelpFormatter
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
@@ -45,7 +45,13 @@ class Command(BaseCommand):
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """The parser, with examples at the end of its help."""
-        return super().create_parser(prog_name, subcommand, epilog=EPILOG, formatter_class=HelpFormatter, **kwargs)
+        parser = super().create_parser(
+            prog_name, subcommand, epilog=EPILOG, formatter_class=HelpFormatter, **kwargs
+        )
+        if self._called_from_command_line:
+            # One line instead of the usage, which is longer than the message.
+            setattr(parser, "error", _argument_error)  # noqa: B010 - a method is replaced on the instance
+        return parser
 
     def add_arguments(self, parser: CommandParser) -> None:
         """The options; what is not given comes from the ``STATOR`` settings."""
@@ -156,6 +162,11 @@ def _check_liveness_file(path: str | None) -> None:
     folder = Path(path).parent
     if not path or Path(path).is_dir() or not os.access(folder, os.W_OK):
         raise _bad(f"--liveness-file {path!r} cannot be written; name a file in a folder this process may write")
+
+
+def _argument_error(message: str) -> NoReturn:
+    sys.stderr.write(f"runstator: {message}; see runstator --help\n")
+    sys.exit(2)
 
 
 def _bad(message: str) -> CommandError:

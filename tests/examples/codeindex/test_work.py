@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from examples.codeindex import work as module
-from examples.codeindex.graph import SourceFileGraph as Graph
+from examples.codeindex.graph import LEASE
 from examples.codeindex.models import SourceFile
 from examples.codeindex.reconcile import reconcile
 from examples.codeindex.scan import scan
@@ -41,7 +41,7 @@ def test_ends_when_all_files_are_at_rest(registered: Tree) -> None:
 
 def test_takes_over_the_files_of_a_worker_that_died(registered: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     now = timezone.now()
-    write("a.py", state_ready=False, state_claim=uuid4(), state_locked_until=now + timedelta(seconds=Graph.found.lease))
+    write("a.py", state_ready=False, state_claim=uuid4(), state_locked_until=now + timedelta(seconds=LEASE))
     pauses = []
 
     def lease_runs_out(seconds: float) -> None:

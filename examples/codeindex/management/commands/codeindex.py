@@ -39,7 +39,7 @@ can not be used.
 
 
 HINT = "Look at it in the admin: run this again with --serve"
-UNFINISHED = "{} files are not at rest; run this again, or ask manage.py stator status"
+UNFINISHED = "{} files are not at rest; run this again, or look at them in the admin with --serve"
 
 
 class Formatter(DjangoHelpFormatter, RawDescriptionHelpFormatter):

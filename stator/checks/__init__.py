@@ -1,0 +1,53 @@
+"""System checks: settings, graphs, models and databases. ``stator.E...`` must be mended, ``stator.W...`` looked at."""
+
+from typing import Any
+
+from django.apps import apps
+from django.core.checks import CheckMessage, Tags
+from django.core.checks import register as register_check
+
+from stator.checks.databases import check_rows, check_sqlite
+from stator.checks.graphs import check_graph
+from stator.checks.settings import check_settings
+from stator.checks.tables import check_model
+from stator.models import StatorModel
+
+
+def register() -> None:
+    """Register the checks with Django."""
+    register_check(settings_checks, "stator")
+    register_check(model_checks, "stator", Tags.models)
+    register_check(database_checks, "stator", Tags.database)
+
+
+def settings_checks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """What is wrong with the settings."""
+    return [*check_settings(), *check_sqlite(managed_models(app_configs))]
+
+
+def model_checks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """What is wrong with the managed models and their graphs."""
+    found: list[CheckMessage] = []
+    for model in _candidates(app_configs):
+        found += check_model(model)
+    for model in managed_models(app_configs):
+        found += check_graph(model)
+    return found
+
+
+def database_checks(app_configs: Any = None, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """What is wrong with the rows; only where Django is told which databases to look into."""
+    models = managed_models(app_configs)
+    return [message for alias in databases or [] for message in check_rows(models, alias)]
+
+
+def managed_models(app_configs: Any = None) -> list[Any]:
+    """The managed models of the given apps, or of all."""
+    return [model for model in StatorModel.subclasses if app_configs is None or model._meta.app_config in app_configs]
+
+
+def _candidates(app_configs: Any) -> list[Any]:
+    """Every concrete subclass of StatorModel, whether it could be managed or not."""
+    configs = apps.get_app_configs() if app_configs is None else app_configs
+    models = [model for config in configs for model in config.get_models()]
+    return [model for model in models if issubclass(model, StatorModel) and not model._meta.proxy]

@@ -1,0 +1,82 @@
+"""What can be wrong with a database and with the rows in it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.core.checks import CheckMessage, Warning
+from django.db import connections, router
+
+from stator.indexes import place_in_line
+
+# Ready rows that are looked at. Rows in unknown states are never claimed, so they gather at the head of the line.
+HEAD = 1000
+MOST_STATES = 200
+
+SQLITE_HINT = (
+    'Set DATABASES[{alias!r}]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE", "timeout": 30, '
+    '"init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL"}}.'
+)
+
+
+def check_sqlite(models: list[Any]) -> Iterator[CheckMessage]:
+    """W301: SQLite as it comes makes readers and writers fail with "database is locked"."""
+    for alias in sorted({router.db_for_write(model) for model in models}):
+        connection = connections[alias]
+        if connection.vendor == "sqlite" and (lacking := _lacking(connection.settings_dict)):
+            yield Warning(
+                f"The SQLite database {alias!r} holds managed models and is opened without {' and '.join(lacking)}.",
+                hint=SQLITE_HINT.format(alias=alias),
+                id="stator.W301",
+            )
+
+
+def _lacking(config: dict[str, Any]) -> list[str]:
+    options = config.get("OPTIONS") or {}
+    lacking = []
+    if str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
+        lacking.append("transaction_mode IMMEDIATE")
+    if "wal" not in str(options.get("init_command", "")).lower() and ":memory:" not in str(config.get("NAME")):
+        lacking.append("journal_mode WAL")
+    return lacking
+
+
+def check_rows(models: list[Any], alias: str) -> Iterator[CheckMessage]:
+    """W302: rows in states that the code does not know; no worker will touch them."""
+    connection = connections[alias]
+    with connection.cursor() as cursor:
+        tables = set(connection.introspection.table_names(cursor))
+    for model in models:
+        # Before the first migrate there is nothing to look at.
+        if model._meta.db_table in tables and router.allow_migrate_model(alias, model):
+            yield from _check_states(model, alias)
+
+
+def _check_states(model: Any, alias: str) -> Iterator[CheckMessage]:
+    known = {*model.state_graph.states, *model.state_graph.renames}
+    unknown = sorted((_resting_states(model, alias) | _ready_states(model, alias)) - known)
+    if unknown:
+        names = ", ".join(repr(name) for name in unknown[:10])
+        yield Warning(
+            f"Rows of {model.__name__} are in states that {model.state_graph.__name__} does not have: {names}.",
+            hint="Declare renamed_from= on the state that took its place, or move the rows by hand.",
+            obj=model,
+            id="stator.W302",
+        )
+
+
+def _resting_states(model: Any, alias: str) -> set[str]:
+    """The states of resting rows, each found by one step into the index ``st_rest`` however many rows there are."""
+    rows = model.stator.using(alias).filter(state_ready=False, state_claim=None)
+    names, last = rows.order_by("state").values_list("state", flat=True), None
+    found: set[str] = set()
+    while len(found) < MOST_STATES:
+        last = (names if last is None else names.filter(state__gt=last)).first()
+        if last is None:
+            break
+        found.add(last)
+    return found
+
+
+def _ready_states(model: Any, alias: str) -> set[str]:
+    head = model.stator.using(alias).filter(state_ready=True).order_by(place_in_line(), "pk")
+    return set(head.values_list("state", flat=True)[:HEAD])

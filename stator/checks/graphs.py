@@ -1,0 +1,110 @@
+"""What can be wrong with a graph although it can be run."""
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from typing import Any
+
+from django.core.checks import CheckMessage, Warning
+
+from stator.conf import read_settings
+from stator.graph import State, StateGraph
+
+# A loop whose states are all attempted more often than this keeps a worker busy with nothing else.
+SECOND = 1.0
+
+
+def check_graph(model: Any) -> Iterator[CheckMessage]:
+    """Everything that is doubtful about the graph of one model."""
+    graph: type[StateGraph] = model.state_graph
+    for check in CHECKS:
+        for number, message, hint in check(graph):
+            yield Warning(f"{graph.__name__}{message}", hint=hint, obj=model, id=f"stator.W{number}")
+
+
+Finding = tuple[int, str, str]
+
+
+def unreachable(graph: type[StateGraph]) -> Iterator[Finding]:
+    """W201: a state to which no edge leads from the initial state."""
+    known = _reachable(graph.initial_state)
+    for state in graph.states.values():
+        if state not in known:
+            hint = f"Lead to it, remove it, or silence this if only moves by hand lead to {state.name}."
+            yield 201, f".{state.name} cannot be reached from {graph.initial_state.name}.", hint
+
+
+def dead_end(graph: type[StateGraph]) -> Iterator[Finding]:
+    """W202: a state from which objects never come to rest, in a graph where others do."""
+    if all(state.automatic for state in graph.states.values()):
+        # A graph without any place to rest is a loop that is meant: something is watched for ever.
+        return
+    for state in graph.states.values():
+        if all(other.automatic for other in _reachable(state)):
+            hint = "Declare the edge that leads on, or make a state of the loop externally_progressed."
+            yield 202, f".{state.name} leads to no terminal state: its objects are attempted for ever.", hint
+
+
+def busy_loop(graph: type[StateGraph]) -> Iterator[Finding]:
+    """W203: a loop of states that are all attempted at once and then several times a second."""
+    hasty = {state for state in graph.automatic_states if _is_hasty(state)}
+    for state in graph.states.values():
+        if state in hasty and state in _reachable(*(state.children & hasty), within=hasty):
+            hint = "Set attempt_immediately=False, or a try_interval of a second or more, on one state of the loop."
+            yield 203, f".{state.name} is part of a loop without delay.", hint
+
+
+def early_timeout(graph: type[StateGraph]) -> Iterator[Finding]:
+    """W204: a state that times out before it is attempted a second time."""
+    for state in graph.automatic_states:
+        if state.timeout_value is not None and state.timeout_value < (state.try_interval or 0):
+            hint = "Make the timeout longer or try_interval shorter."
+            times = f"times out after {state.timeout_value:g} s, before its try_interval of {state.try_interval:g} s"
+            yield 204, f".{state.name} {times}.", hint
+
+
+def short_lease(graph: type[StateGraph]) -> Iterator[Finding]:
+    """W205: a lease that runs out before anybody looks for leases that ran out."""
+    interval = read_settings()[0].REAP_INTERVAL
+    for state in graph.automatic_states:
+        if state.lease is not None and state.lease <= interval:
+            hint = "Make the lease several times as long as STATOR['REAP_INTERVAL']; workers extend it while they run."
+            yield 205, f".{state.name} has a lease of {state.lease:g} s with REAP_INTERVAL={interval:g}.", hint
+
+
+def failures_to_nowhere(graph: type[StateGraph]) -> Iterator[Finding]:
+    """W206: a limit of errors that changes nothing."""
+    for state in graph.automatic_states:
+        if state.max_failures is not None and state.failure_state is None:
+            hint = f"Declare {state.name}.fails_to(...), or remove max_failures; without the edge errors back off for ever."
+            yield 206, f".{state.name} has max_failures={state.max_failures} and no fails_to.", hint
+
+
+def stray_handlers(graph: type[StateGraph]) -> Iterator[Finding]:
+    """W207: a method named like a handler that nothing calls."""
+    called = {state.handler_name for state in graph.states.values()}
+    for name in dir(graph):
+        if name.startswith("handle_") and name not in called and callable(getattr(graph, name, None)):
+            close = get_close_matches(name.removeprefix("handle_"), graph.states, 1)
+            meant = f" Did you mean handle_{close[0]}?" if close else ""
+            yield 207, f".{name} is the handler of no state.", f"Rename it, or name it in handler_name=.{meant}"
+
+
+CHECKS = (
+    unreachable, dead_end, busy_loop, early_timeout, short_lease, failures_to_nowhere, stray_handlers,
+)  # fmt: skip
+
+
+def _is_hasty(state: State) -> bool:
+    return state.attempt_immediately and (state.try_interval or 0) < SECOND
+
+
+def _reachable(*starts: State, within: Iterable[State] | None = None) -> set[State]:
+    """The given states and all to which edges lead from them."""
+    found: set[State] = set()
+    waiting = list(starts)
+    while waiting:
+        state = waiting.pop()
+        if state not in found and (within is None or state in within):
+            found.add(state)
+            waiting += state.children
+    return found

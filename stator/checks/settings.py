@@ -1,0 +1,15 @@
+"""What can be wrong with the ``STATOR`` settings."""
+
+from collections.abc import Iterator
+
+from django.core.checks import CheckMessage, Error
+
+from stator.conf import read_settings
+
+
+def check_settings() -> Iterator[CheckMessage]:
+    """E001: a setting that cannot work, or two that do not go together."""
+    _, problems = read_settings()
+    for problem in problems:
+        message, _, remedy = problem.partition("; ")
+        yield Error(f"STATOR setting: {message}.", hint=f"{remedy or 'See the settings in the reference'}.", id="stator.E001")

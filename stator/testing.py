@@ -1,0 +1,154 @@
+"""For the tests of a project: run handlers in the test's own thread and transaction, and move time instead of waiting.
+
+>>> parcel = Parcel.objects.create(address="Main Street 1")
+>>> drain(Parcel)
+2
+>>> parcel.refresh_from_db()
+>>> parcel.state
+'sent'
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import router
+from django.db.models import F, QuerySet
+
+from stator import signals
+from stator.exceptions import StatorError
+from stator.models import StatorModel
+from stator.moves import owner_of
+from stator.outcomes import Moved, Outcome, Released, Waiting
+from stator.querysets import OperatorQuerySet
+from stator.reports import Report
+from stator.runner import StatorRunner, attempt_row, managed
+
+__all__ = ["Moved", "NotDrained", "Outcome", "Released", "Waiting", "advance", "assert_moves", "attempt", "drain"]
+
+TIMES = ("state_changed", "state_attempted", "state_next_attempt", "state_locked_until")
+NAMED = 5
+
+
+class NotDrained(StatorError, AssertionError):
+    """Rows are still ready after as many cycles as were allowed: their graph goes round in a circle."""
+
+
+def drain(*models: Any, limit: int = 100) -> int:
+    """Take one step of every row that is ready or due, again and again until none is; return how many attempts.
+
+    Of the given models, or of all that are managed. A row that waits is not due again: use :func:`advance`. Raises
+    :class:`NotDrained`, naming rows, when some are ready even after ``limit`` steps of each.
+
+    >>> Parcel.objects.create(orders="wait") and drain(Parcel)
+    1
+    """
+    runner = StatorRunner(list(models) or None)
+    attempts = 0
+    for _ in range(limit):
+        made = runner.run_single_cycle()
+        attempts += made
+        if not made:
+            return attempts
+    if left := [description for model in runner.models for description in _still_ready(model)]:
+        raise NotDrained(f"still ready after {limit} steps: {', '.join(left)}")
+    return attempts
+
+
+def attempt(row: Any) -> Outcome:
+    """Attempt one row now, due or not, and refresh it; return what the attempt meant.
+
+    A claim on the row ends. ``ValueError`` where no worker would ever attempt it: in a terminal state, for instance.
+
+    >>> parcel = Parcel.objects.create(orders="fail", address="no number")
+    >>> attempt(parcel).failure.message
+    'no number'
+    >>> parcel.state, parcel.state_failures
+    ('packed', 1)
+    """
+    outcome = attempt_row(row)
+    row.refresh_from_db()
+    return outcome
+
+
+def advance(seconds: float, *models: Any) -> None:
+    """Let ``seconds`` pass for every row of the given models, or of all that are managed.
+
+    The moments that rows know move into the past: when they entered their state, were attempted, are due, and their
+    leases end. Rows in memory, and what is kept beside the rows, stay as they are.
+
+    >>> parcel = Parcel.objects.create(orders="wait")
+    >>> drain(Parcel)
+    1
+    >>> advance(61, Parcel)
+    >>> drain(Parcel)
+    1
+    """
+    if seconds < 0:
+        raise ValueError(f"advance({seconds}): time goes forward only")
+    past = timedelta(seconds=seconds)
+    for model in managed(list(models) or StatorModel.subclasses):
+        rows: QuerySet[Any] = QuerySet(model, using=router.db_for_write(model))
+        rows.update(**{name: F(name) - past for name in TIMES})
+
+
+def assert_moves(row: Any, *states: Any, models: Sequence[Any] = ()) -> None:
+    """Drain the model of ``row`` and compare the states that the row goes through; refresh it.
+
+    ``models``: drain these as well, where the row waits for rows of theirs.
+
+    >>> parcel = Parcel.objects.create()
+    >>> assert_moves(parcel, "sorted", "sent")
+    >>> parcel.transition_perform("packed")
+    >>> assert_moves(parcel, "sorted", "delivered")
+    Traceback (most recent call last):
+    AssertionError: testapp.Parcel 1 went packed -> sorted -> sent, expected packed -> sorted -> delivered
+    """
+    row.refresh_from_db()
+    path = [str(row.state)]
+    with _following(row, path):
+        drain(type(row), *models)
+    try:
+        row.refresh_from_db()
+    except ObjectDoesNotExist:
+        path.append("(deleted)")
+    else:
+        path += [row.state] if row.state != path[-1] else []
+    expected = [path[0], *map(str, states)]
+    if path != expected:
+        raise AssertionError(
+            f"{row._meta.label} {row.pk} went {_arrows(path)}, expected {_arrows(expected)}{_last_words(row)}"
+        )
+
+
+@contextmanager
+def _following(row: Any, path: list[str]) -> Iterator[None]:
+    """Add each state that the row moves to while the context is open."""
+
+    def follow(sender: Any, moves: list[signals.Move], **kwargs: Any) -> None:
+        path.extend(move.to for move in moves if move.pk == row.pk)
+
+    signals.transitioned.connect(follow, sender=owner_of(type(row)), weak=False)
+    try:
+        yield
+    finally:
+        signals.transitioned.disconnect(follow, sender=owner_of(type(row)))
+
+
+def _still_ready(model: Any) -> list[str]:
+    ready = OperatorQuerySet(model, using=router.db_for_write(model)).ready().order_by("pk")[:NAMED]
+    return [f"{model._meta.label} {row.pk} in {row.state} (moved {row.state_version} times)" for row in ready]
+
+
+def _arrows(path: list[str]) -> str:
+    return " -> ".join(path) if len(path) > 1 else f"nowhere from {path[0]}"
+
+
+def _last_words(row: Any) -> str:
+    reports = Report.objects.using(row._state.db).filter(
+        model_label=owner_of(type(row))._meta.label_lower, object_pk=str(row.pk)
+    )
+    report = reports.first()
+    return f"; it last said in {report.state}: {report.error or 'waiting'}: {report.message}" if report else ""

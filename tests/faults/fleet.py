@@ -1,0 +1,82 @@
+"""Several real workers on the databases of a test, each with a name by which the event log knows it."""
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, Self
+
+from tests.processes import WorkerProcess
+from tests.testapp.faults import Effect
+
+# A lease long enough for a heartbeat on a crowded machine, and short enough to wait for.
+LEASE, REAP_INTERVAL, POLL_INTERVAL = 3.0, 1.0, 0.2
+# Recovery as promised: lease, reap interval and a second, from the last sign of life; these follow the lease's end.
+RECOVERY = REAP_INTERVAL + 1.0
+
+SETTINGS = {
+    "STATOR_LEASE": str(LEASE),
+    "STATOR_REAP_INTERVAL": str(REAP_INTERVAL),
+    "STATOR_POLL_INTERVAL": str(POLL_INTERVAL),
+    "STATOR_SCHEDULE_INTERVAL": "1",
+    "STATOR_SHUTDOWN_TIMEOUT": "3",
+}
+
+
+class Fleet:
+    """Workers that can be harmed one by one; leaving the context ends them all."""
+
+    def __init__(self, *labels: str, using: str = "default", **variables: Any) -> None:
+        self.labels = labels
+        self.using = using
+        self.variables = {**SETTINGS, **{name: str(value) for name, value in variables.items()}}
+        self.alive: dict[str, WorkerProcess] = {}
+        self.started = 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def start(self, *options: str, **variables: Any) -> WorkerProcess:
+        """One more worker."""
+        name = f"worker{self.started}"
+        self.started += 1
+        given = {**self.variables, **{name: str(value) for name, value in variables.items()}}
+        worker = WorkerProcess(*self.labels, "--json-logs", *options, **given, TESTAPP_ACTOR=name)
+        worker.name = name
+        self.alive[name] = self._stack.enter_context(worker)
+        return worker
+
+    def kill(self, name: str) -> None:
+        """End a worker as a power failure does."""
+        worker = self.alive.pop(name)
+        worker.kill(signal.SIGKILL)
+        worker.wait()
+
+    def stop(self, timeout: float = 30) -> None:
+        """Have all stop as a deployment does; each must say that it went well."""
+        for worker in self.alive.values():
+            worker.send(signal.SIGTERM)
+        for name, worker in self.alive.items():
+            code = worker.wait(timeout)
+            assert code == 0, f"{name} exited with {code}; it wrote:\n{worker.output()}"
+        self.alive.clear()
+
+    def starts(self, worker: WorkerProcess, **lookups: Any) -> Any:
+        """What handlers of a worker have begun."""
+        effects = Effect.objects.using(self.using)
+        return effects.filter(actor__startswith=f"{worker.name}:", **lookups)
+
+
+def logged(worker: WorkerProcess, event: str) -> list[dict[str, Any]]:
+    """The events of that name that a worker has logged."""
+    return [line for line in _lines(worker) if line.get("event") == event]
+
+
+def _lines(worker: WorkerProcess) -> Iterator[dict[str, Any]]:
+    for text in worker.output().splitlines():
+        if text.startswith("{"):
+            yield json.loads(text)

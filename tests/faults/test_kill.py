@@ -1,0 +1,86 @@
+"""Workers that die without a word: killed at any moment (F1), or by a handler that takes its process along (F4)."""
+
+import random
+from threading import Event
+
+import pytest
+
+from tests.faults.events import Kind
+from tests.faults.fleet import RECOVERY, logged
+from tests.processes import wait_until
+from tests.testapp.faults import Bomb, Effect, Job
+
+pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
+
+WORKERS = 4
+
+
+def kill_one(workers):
+    """Kill a worker at a random moment after it started a handler, and start another in its place."""
+    name = random.choice(list(workers.alive))
+    begun = workers.starts(workers.alive[name])
+    before = begun.count()
+    wait_until(lambda: begun.count() > before or finished(Job), 60)
+    Event().wait(random.uniform(0.05, 0.5))
+    workers.kill(name)
+    workers.start()
+
+
+def finished(model):
+    return not model.objects.exclude(state="done").exists()
+
+
+def crashed_claims(history):
+    return sum(kind is Kind.REAP for kind in history.kinds())
+
+
+def recoveries(history):
+    """Seconds from the end of each lost lease to the next claim of its object."""
+    waits, expired = [], {}
+    for event, kind in zip(history.events, history.kinds(), strict=True):
+        if kind is Kind.REAP:
+            expired[event.pk] = event.old.locked_until
+        elif kind is Kind.CLAIM and event.pk in expired:
+            waits.append((event.at - expired.pop(event.pk)).total_seconds())
+    return waits
+
+
+def test_no_object_is_lost_when_workers_are_killed(watch, fleet, thorough):
+    kills, objects = (50, 1500) if thorough else (12, 250)
+    watched = watch(Job)
+    Job.objects.bulk_create(Job(seconds=random.uniform(0.05, 0.5)) for _ in range(objects))
+    # Few at once, so that the objects which a dead worker held are not long in line to be run alone.
+    workers = fleet("testapp.Job", STATOR_CONCURRENCY=5, STATOR_MAX_CRASHES=1000)
+    for _ in range(WORKERS):
+        workers.start()
+
+    for _ in range(kills):
+        kill_one(workers)
+    wait_until(lambda: finished(Job), 240, lambda: str(Job.stator.counts()))
+    workers.stop()
+
+    history = watched.history(Job)
+    waits = recoveries(history)
+    print(f"{kills} kills ended {crashed_claims(history)} claims; claimed again {max(waits):.1f} s after expiry at most")
+    assert Job.objects.filter(state="done").count() == objects
+    assert crashed_claims(history) > kills / 2
+    watched.judge(max_crashes=1000, reap_slack=RECOVERY)
+
+
+def test_handlers_that_kill_their_process_are_quarantined_and_spare_the_others(watch, fleet):
+    watched = watch(Bomb)
+    bombs = [Bomb.objects.create(kind=kind) for kind in ("exit", "segfault", "abort")]
+    others = Bomb.objects.bulk_create(Bomb(kind="harmless") for _ in range(40))
+    workers = fleet("testapp.Bomb", STATOR_CONCURRENCY=8)
+    worker = workers.start("--processes", "2")
+
+    wait_until(lambda: Bomb.objects.filter(state="done").count() == len(others), 120, lambda: worker.output()[-2000:])
+    wait_until(lambda: Bomb.stator.quarantined().count() == len(bombs), 120, lambda: worker.output()[-2000:])
+    workers.stop()
+
+    # One may have been claimed beside another that went off first; at the second crash each is alone.
+    assert {Effect.objects.filter(object_pk=str(bomb.pk)).count() for bomb in bombs} <= {2, 3}
+    crashes = [event.new.crashes for event in watched.history(Bomb).events if event.pk in {str(o.pk) for o in others}]
+    assert max(crashes) <= 1
+    assert {died["exit_code"] for died in logged(worker, "stator.worker_died")} <= {3, -11, -6}
+    watched.judge(reap_slack=RECOVERY)

@@ -1,0 +1,214 @@
+"""The checker against broken protocols: each mutant of the operations, led through a plain race, must be caught."""
+
+from contextlib import contextmanager
+
+import pytest
+from django.db.models import F
+
+from stator import columns
+from stator.conf import Settings
+from stator.db import base, operations_for
+from stator.db.claim import new_worker_id
+from stator.outcomes import Moved, Waiting
+from tests.faults.checker import kinds_of
+from tests.processes import wait_until
+from tests.testapp.actor import acting_as
+from tests.testapp.faults import Job, JobGraph, effect_of
+
+pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
+
+SETTINGS = Settings(LEASE=0.5, MAX_CRASHES=9)
+STATES = [JobGraph.fresh, JobGraph.halfway]
+
+
+class Party:
+    """One worker as far as the database can tell: it claims, starts, renews, reaps and records under its own name."""
+
+    def __init__(self, name, mutant=None):
+        made = operations_for(Job, SETTINGS, new_worker_id())
+        self.name = name
+        self.operations = made if mutant is None else mutant(type(made))(Job, "default", SETTINGS, made.worker_id)
+
+    @contextmanager
+    def acting(self):
+        with acting_as(self.name):
+            yield self.operations
+
+    def claim(self):
+        with self.acting() as operations:
+            claims = operations.claim(STATES, 1) or operations.claim(STATES, 1, alone=True)
+            for claim in claims:
+                claim.instance.__dict__["stator"] = claim
+                effect_of(claim.instance).save()
+        (claim,) = claims
+        return claim
+
+    def record(self, claim, outcome):
+        with self.acting() as operations:
+            return operations.record([(claim, outcome)])
+
+    def move_on(self, claim):
+        return self.record(claim, Moved(next(iter(claim.state.children))))
+
+    def renew(self, claim):
+        with self.acting() as operations:
+            return operations.renew([claim])
+
+    def reap(self):
+        with self.acting() as operations:
+            return operations.reap(10)
+
+
+def write_where(**guard):
+    """A mutant whose record statement is guarded by less than the claim and the state."""
+
+    def mutate(vendor):
+        class Mutant(vendor):
+            def _write(self, state, to, group):
+                accepted = set()
+                for claim, outcome in group:
+                    given = {name: getattr(claim, source) for name, source in guard.items()}
+                    if self.rows.filter(**given).update(**base._changes(outcome)):
+                        accepted.add(claim.pk)
+                return accepted
+
+        return Mutant
+
+    return mutate
+
+
+def renew_by_pk(vendor):
+    """A mutant that extends the lease of a row whoever holds it."""
+
+    class Mutant(vendor):
+        def renew(self, claims):
+            rows = self.rows.filter(pk__in=[claim.pk for claim in claims], state_claim__isnull=False)
+            rows.update(state_locked_until=columns.after(self.settings.LEASE))
+            return set()
+
+    return Mutant
+
+
+def reap_at_will(vendor):
+    """A mutant that reaps without looking at the clock."""
+
+    class Mutant(vendor):
+        def _expired(self):
+            return base.Q(state_claim__isnull=False)
+
+    return Mutant
+
+
+def claim_carelessly(guarded, **wrong):
+    """A mutant that claims rows whether they are free or not, or does not count its attempts."""
+
+    def mutate(vendor):
+        class Mutant(vendor):
+            def _claim_rows(self, states, limit, token, alone):
+                rows = self.claimable(states) if guarded else self.rows
+                picked = list(rows.values_list("pk", flat=True)[:limit])
+                self.rows.filter(pk__in=picked).update(**{**columns.claiming(token, self._lease_end()), **wrong})
+                return list(self.rows.filter(pk__in=picked))
+
+        return Mutant
+
+    return mutate
+
+
+def let_expire():
+    wait_until(lambda: Job.objects.filter(state_locked_until__lte=columns.Now()).exists())
+
+
+def race(mutant=None):
+    """A claims and is held up; its lease runs out, B takes over; A comes back before B is done, and once more after."""
+    a, b = Party("a", mutant), Party("b", mutant)
+    late = a.claim()
+    let_expire()
+    b.reap()
+    current = b.claim()
+    a.renew(late)
+    first = a.record(late, Waiting(60.0))
+    b.move_on(current)
+    return first, a.move_on(late)
+
+
+def test_the_fence_refuses_both_late_writes(watch):
+    watched = watch(Job)
+    job = Job.objects.create()
+
+    first, second = race()
+
+    assert [len(written.lost) for written in (first, second)] == [1, 1]
+    job.refresh_from_db()
+    assert (job.state, job.state_version) == ("halfway", 1)
+    watched.judge(external=frozenset({"halfway"}))
+
+
+@pytest.mark.parametrize(
+    ("mutant", "rule"),
+    [
+        (write_where(pk="pk"), "I4"),
+        (write_where(pk="pk", state="state"), "I4"),
+        (write_where(pk="pk", state_version="version"), "I4"),
+        (renew_by_pk, "I1"),
+        (claim_carelessly(guarded=True, state_attempts=F("state_attempts")), "I6"),
+    ],
+    ids=["pk only", "state only", "version only", "renewal without claim", "claim without accounting"],
+)
+def test_a_mutant_is_caught_in_a_race(watch, mutant, rule):
+    watched = watch(Job)
+    Job.objects.create()
+
+    race(mutant)
+
+    assert rule in kinds_of(watched.violations(Job, external=frozenset({"halfway"})))
+
+
+def test_a_pk_only_guard_is_caught_after_the_other_has_finished(watch):
+    watched = watch(Job)
+    Job.objects.create()
+    a, b = Party("a", write_where(pk="pk")), Party("b")
+    late = a.claim()
+    let_expire()
+    b.reap()
+    b.move_on(b.claim())
+
+    a.move_on(late)
+
+    assert "I2" in kinds_of(watched.violations(Job, quiet=False))
+
+
+def test_reaping_before_expiry_is_caught(watch):
+    watched = watch(Job)
+    Job.objects.create()
+    a, b = Party("a"), Party("b", reap_at_will)
+    a.claim()
+
+    b.reap()
+
+    assert kinds_of(watched.violations(Job, quiet=False)) == {"I1"}
+
+
+def test_claiming_what_is_claimed_is_caught(watch):
+    watched = watch(Job)
+    Job.objects.create()
+    Party("a").claim()
+
+    Party("b", claim_carelessly(guarded=False)).claim()
+
+    assert {"I1"} <= kinds_of(watched.violations(Job, quiet=False))
+
+
+def test_a_late_write_that_nobody_forestalled_is_accepted(watch):
+    watched = watch(Job)
+    job = Job.objects.create()
+    a = Party("a")
+    late = a.claim()
+    let_expire()
+
+    written = a.move_on(late)
+
+    assert not written.lost
+    job.refresh_from_db()
+    assert job.state == "halfway"
+    watched.judge(external=frozenset({"halfway"}))

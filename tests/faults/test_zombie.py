@@ -1,0 +1,113 @@
+"""A worker that is stopped past the end of its lease and then goes on (F2): whatever it writes is refused and told."""
+
+import signal
+
+import pytest
+
+from stator.conf import Settings
+from stator.db import operations_for
+from stator.db.claim import new_worker_id
+from tests.faults.fleet import RECOVERY, logged
+from tests.processes import wait_until
+from tests.testapp.faults import Effect, Job, Stubborn, ThreadJob
+
+pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
+
+QUICK = {"STATOR_LEASE": 2, "STATOR_REAP_INTERVAL": 0.5, "STATOR_SHUTDOWN_TIMEOUT": 2}
+MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
+
+
+def stopped_in_a_handler(workers, model):
+    """A worker that stands still since its handler began."""
+    zombie = workers.start()
+    wait_until(lambda: workers.starts(zombie).exists(), message=zombie.output)
+    zombie.send(signal.SIGSTOP)
+    return zombie
+
+
+def awaken(zombie):
+    zombie.send(signal.SIGCONT)
+
+
+def refused(zombie):
+    return logged(zombie, "stator.lease_lost")
+
+
+def end(workers, zombie, watched, model):
+    """Wait for the zombie's report and the end of all work, then judge."""
+    wait_until(lambda: refused(zombie), message=zombie.output)
+    wait_until(lambda: not model.objects.exclude(state="done").exists(), message=zombie.output)
+    workers.stop()
+    assert [line["state"] for line in refused(zombie)] == ["fresh"]
+    watched.judge(reap_slack=RECOVERY)
+
+
+@MODELS
+def test_zombie_that_awakes_when_another_has_finished(watch, fleet, gate, model):
+    watched = watch(model)
+    job = model.objects.create(gate=str(gate))
+    workers = fleet(model._meta.label, **QUICK)
+    zombie = stopped_in_a_handler(workers, model)
+    gate.touch()
+    other = workers.start()
+    wait_until(lambda: model.objects.filter(state="done").exists(), message=other.output)
+
+    awaken(zombie)
+
+    end(workers, zombie, watched, model)
+    job.refresh_from_db()
+    assert job.state_version == 2
+    assert workers.starts(other).count() == 2
+
+
+@MODELS
+def test_zombie_that_awakes_while_another_is_at_it(watch, fleet, gate, model):
+    watched = watch(model)
+    job = model.objects.create(gate=str(gate))
+    workers = fleet(model._meta.label, **QUICK)
+    zombie = stopped_in_a_handler(workers, model)
+    other = workers.start()
+    wait_until(lambda: workers.starts(other).exists(), message=other.output)
+
+    awaken(zombie)
+    gate.touch()
+
+    end(workers, zombie, watched, model)
+    job.refresh_from_db()
+    assert job.state_version == 2
+
+
+@MODELS
+def test_zombie_that_awakes_reaped_but_not_replaced(watch, fleet, gate, model):
+    watched = watch(model)
+    model.objects.create(gate=str(gate))
+    workers = fleet(model._meta.label, **QUICK)
+    zombie = stopped_in_a_handler(workers, model)
+    operations = operations_for(model, Settings(), new_worker_id())
+    wait_until(lambda: operations.reap(1))
+
+    gate.touch()
+    awaken(zombie)
+
+    end(workers, zombie, watched, model)
+
+
+def test_handler_that_will_not_be_cancelled_is_given_up_and_writes_nothing(watch, fleet, gate):
+    """F16: past max_runtime it is cancelled, ignores that, and is abandoned; what it does later finds no claim."""
+    watched = watch(Stubborn)
+    stubborn = Stubborn.objects.create(gate=str(gate))
+    workers = fleet("testapp.Stubborn")
+    worker = workers.start()
+    wait_until(lambda: logged(worker, "stator.attempt_abandoned"), message=worker.output)
+    wait_until(lambda: Stubborn.objects.filter(state_claim=None, state_failures=1).exists())
+
+    gate.touch()
+
+    late = wait_until(lambda: Effect.objects.exclude(note="").first())
+    workers.stop()
+    stubborn.refresh_from_db()
+    assert late.note == "LeaseLost"
+    assert (stubborn.note, stubborn.state, stubborn.state_crashes) == ("", "fresh", 0)
+    effects = watched.history(Stubborn).effects
+    assert len({effect.claim for effect in effects}) == 1
+    watched.judge(external=frozenset({"fresh"}), started=False, counted=False)

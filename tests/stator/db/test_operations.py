@@ -1,0 +1,866 @@
+"""The statements on rows. This suite knows their interface alone and runs for every implementation there is here."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from stator.db import chores
+from stator.db.claim import new_token, new_worker_id, worker_of
+from stator.db.look import Work, look
+from stator.failures import describe
+from stator.models import Depth, Report, Stats
+from stator.outcomes import Moved, Released, Waiting
+from tests.stator.rows import (
+    ago,
+    at_once,
+    automatic,
+    change,
+    claim_all,
+    expire,
+    locked_elsewhere,
+    operations_of,
+    put,
+    raw,
+    row,
+)
+from tests.testapp.basic import Diary, Rest, RestGraph, Step, StepGraph
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ERROR = describe(ValueError("no"))
+
+
+@pytest.fixture(params=["vendor", "portable"])
+def make(request):
+    """Makes operations on a model, each as of a worker of its own."""
+    return lambda model=Step, **settings: operations_of(model, request.param, **settings)
+
+
+@pytest.fixture
+def operations(make):
+    return make()
+
+
+def pks(claims):
+    return [claim.pk for claim in claims]
+
+
+def take(operations, instance):
+    """Claim this row, the only one that is ready."""
+    (claim,) = claim_all(operations)
+    assert claim.pk == instance.pk
+    return claim
+
+
+def work(operations):
+    return look(operations)[operations]
+
+
+def record(operations, *ended):
+    return operations.record(list(ended))
+
+
+# Claiming
+
+
+def test_claim_marks_the_row_and_gives_it_with_its_claim(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    found = row(step)
+    assert found.state_claim == claim.token
+    assert not found.state_ready
+    assert found.state_attempts == 1 == claim.attempt
+    assert found.state_attempted is not None
+    assert timedelta(seconds=55) < found.state_locked_until - timezone.now() < timedelta(seconds=65)
+    assert claim.instance.pk == step.pk
+    assert claim.instance.name == step.name
+    assert claim.state is StepGraph.new
+    assert worker_of(claim.token) == operations.worker_id
+
+
+def test_rows_are_claimed_in_the_order_of_their_turn(operations):
+    third = put(Step, state_changed=ago(10))
+    second = put(Step, state_changed=ago(5000), state_next_attempt=ago(20))
+    first = put(Step, state_changed=ago(30))
+    last = put(Step, state_changed=ago(5000), state_next_attempt=ago(5))
+    assert pks(claim_all(operations)) == [first.pk, second.pk, third.pk, last.pk]
+
+
+def test_rows_of_one_moment_are_claimed_in_the_order_of_their_keys(operations):
+    moment = ago(10)
+    steps = [put(Step, state_changed=moment) for _ in range(5)]
+    assert pks(claim_all(operations)) == [step.pk for step in steps]
+
+
+def test_claim_takes_no_more_than_its_limit_and_the_oldest_first(operations):
+    steps = [put(Step, state_changed=ago(100 - number)) for number in range(7)]
+    assert pks(claim_all(operations, 3)) == [step.pk for step in steps[:3]]
+    assert pks(claim_all(operations, 100)) == [step.pk for step in steps[3:]]
+    assert claim_all(operations) == []
+
+
+def test_each_claim_statement_has_a_token_of_its_own(operations):
+    put(Step)
+    put(Step)
+    first, second = claim_all(operations, 1), claim_all(operations, 1)
+    assert first[0].token != second[0].token
+
+
+def test_token_may_be_given_so_that_it_is_known_when_the_answer_is_lost(operations):
+    put(Step)
+    token = new_token(operations.worker_id)
+    assert operations.claim(automatic(operations), 5, token=token)[0].token == token
+
+
+def test_row_that_is_claimed_not_ready_or_quarantined_is_not_claimed(operations):
+    put(Step, state_claim=new_token(new_worker_id()), state_locked_until=ago(-60))
+    put(Step, state_ready=False)
+    put(Step, state_crashes=3)
+    put(Step, state_crashes=7)
+    assert claim_all(operations) == []
+    assert operations.claim(automatic(operations), 5, alone=True) == []
+
+
+def test_only_the_states_asked_for_are_claimed(operations):
+    put(Step)
+    slow = put(Step, state="slow")
+    assert pks(operations.claim([StepGraph.slow], 5)) == [slow.pk]
+
+
+def test_state_unknown_to_the_code_is_neither_claimed_nor_marked_nor_timed_out(operations):
+    strange = put(Step, state_changed=ago(10**6))
+    change(strange, state="of tomorrow")
+    before = row(strange).__dict__ | {"_state": None}
+    assert claim_all(operations) == []
+    assert chores.mark_ready(operations, 5) == 0
+    change(strange, state_ready=False)
+    assert chores.mark_ready(operations, 5) == 0
+    assert chores.time_out(operations, 5) == []
+    assert chores.delete_due(operations, 5) == 0
+    change(strange, state_ready=True)
+    assert row(strange).__dict__ | {"_state": None} == before
+
+
+@pytest.mark.parametrize("state", ["outside", "done", "failed"])
+def test_state_that_nothing_attempts_is_not_claimed(operations, state):
+    put(Step, state=state)
+    assert claim_all(operations) == []
+    assert work(operations) == Work()
+
+
+def test_name_of_a_state_is_only_ever_a_value(operations):
+    hostile = "'; DROP TABLE testapp_step; -- %s {} \" \\"
+    step = put(Step)
+    change(step, state=hostile)
+    assert claim_all(operations) == []
+    assert raw(Step).filter(state=hostile).count() == 1
+
+
+def test_suspect_is_claimed_alone_and_by_no_ordinary_claim(operations):
+    suspects = [put(Step, state_crashes=1, state_changed=ago(99)), put(Step, state_crashes=2)]
+    clean = put(Step)
+    assert pks(claim_all(operations)) == [clean.pk]
+    assert pks(operations.claim(automatic(operations), 50, alone=True)) == [suspects[0].pk]
+    assert pks(operations.claim(automatic(operations), 50, alone=True)) == [suspects[1].pk]
+
+
+def test_state_may_have_a_lease_of_its_own(operations):
+    put(Step, state_changed=ago(1))
+    put(Step, state="slow")
+    short, long = claim_all(operations)
+    assert (short.lease, long.lease) == (60, 600)
+    lengths = [row(claim.instance).state_locked_until - timezone.now() for claim in (short, long)]
+    assert timedelta(seconds=50) < lengths[0] < timedelta(seconds=70)
+    assert timedelta(seconds=590) < lengths[1] < timedelta(seconds=610)
+
+
+def test_deadline_of_the_worker_is_before_the_end_of_the_lease(operations):
+    put(Step)
+    (claim,) = claim_all(operations)
+    assert claim.claimed + 0.8 * claim.lease == claim.deadline
+
+
+def test_claim_knows_how_long_the_row_has_been_in_its_state(operations):
+    put(Step, state_changed=ago(500))
+    assert 499 < claim_all(operations)[0].age < 510
+
+
+def test_two_workers_never_claim_one_row(make):
+    for _ in range(40):
+        put(Step)
+    workers = [make() for _ in range(4)]
+    barrier = threading.Barrier(4)
+
+    def drain(operations):
+        claims = []
+        for _ in range(10):
+            barrier.wait(30)
+            claims += claim_all(operations, 2)
+        return claims
+
+    came = at_once(*(lambda worker=worker: drain(worker) for worker in workers))
+    claimed = [claim for claims in came for claim in claims]
+    assert sorted(pks(claimed)) == sorted(raw(Step).values_list("pk", flat=True))
+    assert all(found.state_attempts == 1 for found in raw(Step).all())
+    assert {claim.token for claim in claimed} == set(raw(Step).values_list("state_claim", flat=True))
+
+
+@pytest.mark.postgresql
+def test_claim_does_not_wait_for_a_row_that_somebody_has_locked(operations):
+    # SQLite locks no single rows.
+    held, free = put(Step, state_changed=ago(100)), put(Step)
+    with locked_elsewhere(held):
+        assert pks(claim_all(operations)) == [free.pk]
+    assert pks(claim_all(operations)) == [held.pk]
+
+
+# Recording
+
+
+def test_recorded_move_enters_the_next_state_with_a_clean_slate(operations):
+    step = put(Step, state_failures=2, state_next_attempt=ago(5))
+    claim = take(operations, step)
+    written = record(operations, (claim, Moved(StepGraph.slow)))
+    found = row(step)
+    assert (found.state, found.state_version, found.state_ready) == ("slow", 1, True)
+    assert (found.state_attempts, found.state_failures, found.state_crashes) == (0, 0, 0)
+    assert (found.state_claim, found.state_locked_until, found.state_next_attempt) == (None, None, None)
+    assert found.state_attempted is None
+    assert found.state_changed > step.state_changed
+    assert [(move.pk, move.source, move.to) for move in written.moves] == [(step.pk, "new", "slow")]
+    assert (written.failures, written.lost, written.deferred) == ([], [], [])
+
+
+@pytest.mark.parametrize(("state", "ready"), [("slow", True), ("late", False), ("outside", False), ("done", False)])
+def test_state_that_is_entered_is_ready_where_it_is_attempted_at_once(operations, state, ready):
+    step = put(Step)
+    record(operations, (take(operations, step), Moved(StepGraph.states[state])))
+    assert row(step).state_ready is ready
+
+
+def test_state_with_a_first_delay_is_due_after_its_interval(operations):
+    step = put(Step)
+    record(operations, (take(operations, step), Moved(StepGraph.late)))
+    assert timedelta(seconds=55) < row(step).state_next_attempt - timezone.now() < timedelta(seconds=65)
+
+
+def test_recorded_wait_makes_the_row_due_after_its_delay(operations):
+    step = put(Step, state_failures=1, state_crashes=0)
+    claim = take(operations, step)
+    written = record(operations, (claim, Waiting(30.0)))
+    found = row(step)
+    assert (found.state, found.state_version, found.state_ready, found.state_claim) == ("new", 0, False, None)
+    assert (found.state_attempts, found.state_failures) == (1, 0)
+    assert found.state_attempted is not None
+    assert timedelta(seconds=25) < found.state_next_attempt - timezone.now() < timedelta(seconds=35)
+    assert (written.moves, written.failures, written.lost) == ([], [], [])
+
+
+def test_recorded_failure_counts_and_is_reported(operations):
+    step = put(Step, state_failures=1)
+    claim = take(operations, step)
+    written = record(operations, (claim, Waiting(30.0, ERROR)))
+    assert row(step).state_failures == 2
+    assert written.failures == [(step.pk, ERROR)]
+    report = Report.objects.get()
+    assert (report.model_label, report.object_pk, report.state) == ("testapp.step", str(step.pk), "new")
+    assert (report.error, report.message, report.fingerprint) == ("ValueError", "no", ERROR.fingerprint)
+    assert (report.times, report.worker) == (1, operations.worker_id)
+
+
+def test_move_because_of_a_failure_is_both(operations):
+    step = put(Step)
+    written = record(operations, (take(operations, step), Moved(StepGraph.failed, ERROR)))
+    assert row(step).state == "failed"
+    assert len(written.moves) == len(written.failures) == 1
+    assert Report.objects.get().error == "ValueError"
+
+
+def test_attempt_that_ends_at_all_clears_the_count_of_crashes(operations):
+    step = put(Step, state_crashes=2)
+    (claim,) = operations.claim(automatic(operations), 1, alone=True)
+    record(operations, (claim, Waiting(30.0, ERROR)))
+    assert row(step).state_crashes == 0
+
+
+def test_released_row_is_ready_again_and_the_attempt_is_refunded(operations):
+    step = put(Step, state_next_attempt=ago(77), state_failures=2)
+    claim = take(operations, step)
+    written = record(operations, (claim, Released()))
+    found = row(step)
+    assert (found.state_ready, found.state_claim, found.state_locked_until) == (True, None, None)
+    assert (found.state_attempts, found.state_failures, found.state_version) == (0, 2, 0)
+    assert found.state_next_attempt == step.state_next_attempt
+    assert (written.moves, written.failures, written.lost) == ([], [], [])
+    assert Stats.objects.count() == 0
+
+
+def test_batch_of_different_outcomes_is_written_together(operations):
+    steps = [put(Step, state_changed=ago(100 - number)) for number in range(6)]
+    claims = claim_all(operations)
+    outcomes = [
+        Moved(StepGraph.done), Waiting(10.0), Waiting(20.0, ERROR), Released(), Moved(StepGraph.slow), Moved(StepGraph.done)
+    ]  # fmt: skip
+    written = record(operations, *zip(claims, outcomes, strict=True))
+    assert [row(step).state for step in steps] == ["done", "new", "new", "new", "slow", "done"]
+    assert [row(step).state_failures for step in steps] == [0, 0, 1, 0, 0, 0]
+    assert sorted(move.pk for move in written.moves) == sorted(steps[number].pk for number in (0, 4, 5))
+    assert not raw(Step).exclude(state_claim=None).exists()
+
+
+def test_outcomes_of_two_claim_statements_go_into_one_batch(operations):
+    put(Step)
+    put(Step)
+    claims = [*claim_all(operations, 1), *claim_all(operations, 1)]
+    written = record(operations, *((claim, Moved(StepGraph.done)) for claim in claims))
+    assert len(written.moves) == 2
+    assert raw(Step).filter(state="done").count() == 2
+
+
+# Fencing
+
+
+def refused(operations, claim, outcome=None):
+    """Write an outcome that must be refused: the row stays as it is, and the claim is told of as lost."""
+    before = raw(Step).filter(pk=claim.pk).values().first()
+    written = record(operations, (claim, outcome or Moved(StepGraph.done)))
+    assert raw(Step).filter(pk=claim.pk).values().first() == before
+    assert written.lost == [claim]
+    assert (written.moves, written.failures, written.deferred) == ([], [], [])
+    assert not Stats.objects.exists()
+    assert not Report.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "outcome", [Moved(StepGraph.done), Moved(StepGraph.failed, ERROR), Waiting(5.0), Waiting(5.0, ERROR), Released()]
+)
+def test_late_finisher_does_not_overwrite(make, outcome):
+    step = put(Step)
+    late, other = make(), make()
+    claim = take(late, step)
+    expire(step)
+    other.reap(10)
+    (second,) = other.claim(automatic(other), 1, alone=True)
+    refused(late, claim, outcome)
+    assert record(other, (second, Moved(StepGraph.done))).lost == []
+
+
+def test_outcome_after_the_lease_ran_out_but_before_anybody_noticed_is_accepted(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    expire(step)
+    assert record(operations, (claim, Moved(StepGraph.done))).lost == []
+    assert row(step).state == "done"
+
+
+def test_outcome_after_reaping_is_refused(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    expire(step)
+    operations.reap(10)
+    refused(operations, claim)
+
+
+def test_outcome_after_a_move_by_hand_is_refused(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    step.transition_perform("slow")
+    refused(operations, claim)
+
+
+def test_outcome_after_moving_away_and_back_is_refused(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    step.transition_perform("slow")
+    step.transition_perform("new")
+    refused(operations, claim)
+
+
+def test_outcome_of_a_row_whose_state_was_changed_past_us_is_refused(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    change(step, state="slow")
+    refused(operations, claim)
+
+
+def test_outcome_for_a_row_that_is_gone_is_lost_and_brings_nothing_back(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    raw(Step).filter(pk=step.pk).delete()
+    assert record(operations, (claim, Waiting(5.0, ERROR))).lost == [claim]
+    assert not raw(Step).exists()
+    assert not Report.objects.exists()
+
+
+def test_outcome_is_accepted_once(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    record(operations, (claim, Waiting(0.0)))
+    Stats.objects.all().delete()
+    refused(operations, claim)
+
+
+def test_lost_lease_does_not_spoil_its_batch(operations):
+    steps = [put(Step, state_changed=ago(9 - number)) for number in range(3)]
+    claims = claim_all(operations)
+    steps[1].transition_perform("slow")
+    written = record(operations, *((claim, Moved(StepGraph.done)) for claim in claims))
+    assert written.lost == [claims[1]]
+    assert [row(step).state for step in steps] == ["done", "slow", "done"]
+
+
+@pytest.mark.postgresql
+def test_outcome_of_a_row_that_an_application_has_locked_is_deferred_not_lost(operations):
+    # SQLite locks no single rows.
+    held, free = put(Step, state_changed=ago(9)), put(Step)
+    claims = claim_all(operations)
+    with locked_elsewhere(held):
+        written = record(operations, *((claim, Moved(StepGraph.done)) for claim in claims))
+        assert written.deferred == [(claims[0], Moved(StepGraph.done))]
+        assert written.lost == []
+        assert row(free).state == "done"
+    assert record(operations, *written.deferred).lost == []
+    assert row(held).state == "done"
+
+
+# Leases
+
+
+def test_renewed_lease_ends_later(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    change(step, state_locked_until=ago(-5))
+    assert operations.renew([claim]) == set()
+    assert timedelta(seconds=55) < row(step).state_locked_until - timezone.now() < timedelta(seconds=65)
+
+
+def test_each_lease_is_renewed_by_its_own_length(operations):
+    put(Step, state_changed=ago(1))
+    put(Step, state="slow")
+    claims = claim_all(operations)
+    raw(Step).update(state_locked_until=ago(-5))
+    operations.renew(claims)
+    lengths = [(row(claim.instance).state_locked_until - timezone.now()).total_seconds() for claim in claims]
+    assert lengths == pytest.approx([60, 600], abs=5)
+
+
+def test_renewing_tells_which_claims_have_ended(operations):
+    for _ in range(3):
+        put(Step)
+    claims = claim_all(operations)
+    raw(Step).get(pk=claims[0].pk).transition_perform("slow")
+    raw(Step).filter(pk=claims[2].pk).delete()
+    assert operations.renew(claims) == {id(claims[0]), id(claims[2])}
+
+
+def test_stale_holder_cannot_renew(make):
+    step = put(Step)
+    late, other = make(), make()
+    claim = take(late, step)
+    expire(step)
+    other.reap(10)
+    other.claim(automatic(other), 1, alone=True)
+    until = row(step).state_locked_until
+    assert late.renew([claim]) == {id(claim)}
+    assert row(step).state_locked_until == until
+
+
+@pytest.mark.postgresql
+def test_renewing_passes_over_a_locked_row_without_giving_it_up(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    with locked_elsewhere(step):
+        assert operations.renew([claim]) == set()
+
+
+def test_claim_is_held_until_its_lease_runs_out_or_it_ends(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    assert operations.holds(claim)
+    assert claim.still_mine()
+    expire(step)
+    assert not operations.holds(claim)
+    change(step, state_locked_until=ago(-60))
+    step.transition_perform("slow")
+    assert not claim.still_mine()
+
+
+def test_extended_lease_lasts_and_lets_the_attempt_run(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    claim.started = claim.claimed
+    assert claim.extend(1000)
+    assert (row(step).state_locked_until - timezone.now()).total_seconds() == pytest.approx(1000, abs=5)
+    assert claim.max_runtime == 3600
+    assert claim.deadline > claim.claimed + 700
+
+
+def test_lease_extended_for_a_day_is_not_taken_for_a_clock_that_was_set_back(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    assert claim.extend(86400)
+    assert operations.reap(10) == []
+    assert claim.still_mine()
+    assert claim.max_runtime >= 86400
+    assert claim.deadline - claim.claimed < (row(step).state_locked_until - timezone.now()).total_seconds()
+
+
+def test_ended_claim_cannot_be_extended(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    step.transition_perform("slow")
+    assert not claim.extend(1000)
+    assert row(step).state_locked_until is None
+
+
+@pytest.mark.parametrize("seconds", [0, -5, float("nan"), float("inf")])
+def test_claim_is_extended_by_a_time_only(operations, seconds):
+    step = put(Step)
+    claim = take(operations, step)
+    until = row(step).state_locked_until
+    with pytest.raises(ValueError, match=r"extend\(\) takes a number of seconds above 0"):
+        claim.extend(seconds)
+    assert row(step).state_locked_until == until
+
+
+def test_reaped_row_is_ready_and_its_crash_counted(operations):
+    step = put(Step, state_next_attempt=ago(5), state_failures=1)
+    claim = take(operations, step)
+    expire(step)
+    assert operations.reap(10) == [(step.pk, operations.worker_id)]
+    found = row(step)
+    assert (found.state_ready, found.state_claim, found.state_locked_until) == (True, None, None)
+    assert (found.state_crashes, found.state_attempts, found.state_failures) == (1, 1, 1)
+    assert (found.state, found.state_version) == ("new", 0)
+    assert operations.reap(10) == []
+    assert not claim.still_mine()
+
+
+def test_lease_that_stands_is_not_reaped(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    assert operations.reap(10) == []
+    assert claim.still_mine()
+
+
+def test_reaping_is_bounded_and_begins_with_the_lease_that_ended_first(operations):
+    steps = [put(Step) for _ in range(5)]
+    claim_all(operations)
+    for number, step in enumerate(steps):
+        change(step, state_locked_until=ago(10 + number))
+    assert sorted(pk for pk, _ in operations.reap(2)) == [steps[3].pk, steps[4].pk]
+    assert len(operations.reap(10)) == 3
+
+
+def crash(operations, step, alone):
+    assert pks(operations.claim(automatic(operations), 1, alone=alone)) == [step.pk]
+    expire(step)
+    operations.reap(10)
+
+
+def test_row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_retries(operations):
+    step = put(Step)
+    for number in range(3):
+        crash(operations, step, alone=number > 0)
+    assert row(step).state_crashes == 3
+    assert not row(step).state_ready
+    assert claim_all(operations) == operations.claim(automatic(operations), 1, alone=True) == []
+    assert chores.mark_ready(operations, 10) == 0
+    assert work(operations) == Work()
+    assert list(Step.stator.quarantined()) == list(Step.stator.failed()) == [step]
+    report = Report.objects.get()
+    assert (report.error, report.object_pk, report.worker) == ("stator.Quarantined", str(step.pk), operations.worker_id)
+    assert "3 leases in a row ran out" in report.message
+    assert Step.stator.filter(pk=step.pk).retry() == 1
+    assert take(operations, step)
+
+
+def test_number_of_crashes_allowed_is_a_setting(make):
+    step = put(Step)
+    crash(make(MAX_CRASHES=1), step, alone=False)
+    assert not row(step).state_ready
+
+
+def test_lease_further_away_than_any_lease_can_be_is_reaped_for_the_clock_was_set_back(operations):
+    step = put(Step)
+    take(operations, step)
+    change(step, state_locked_until=ago(-86400))
+    assert [pk for pk, _ in operations.reap(10)] == [step.pk]
+
+
+def test_row_is_reaped_once_by_whoever_comes_first(make):
+    for _ in range(20):
+        put(Step)
+    claim_all(make())
+    raw(Step).update(state_locked_until=ago(1))
+    workers = [make() for _ in range(3)]
+    came = at_once(*(lambda worker=worker: worker.reap(100) for worker in workers))
+    assert sum(len(reaped) for reaped in came) == 20
+    assert set(raw(Step).values_list("state_crashes", flat=True)) == {1}
+
+
+def test_rows_of_a_claim_whose_answer_was_lost_are_handed_back_by_its_token(operations):
+    mine, other = put(Step, state_changed=ago(5)), put(Step)
+    (claim,) = claim_all(operations, 1)
+    claim_all(operations, 1)
+    assert operations.release_token(claim.token) == 1
+    assert operations.release_token(claim.token) == 0
+    assert (row(mine).state_ready, row(mine).state_attempts, row(mine).state_claim) == (True, 0, None)
+    assert row(other).state_claim is not None
+
+
+# Chores
+
+
+def test_due_rows_are_marked_ready(operations):
+    due = [put(Step, state_ready=False, state_next_attempt=moment) for moment in (ago(1), None)]
+    put(Step, state_ready=False, state_next_attempt=ago(-60))
+    put(Step, state="outside")
+    assert chores.mark_ready(operations, 10) == 2
+    assert set(raw(Step).filter(state_ready=True)) == set(due)
+    assert chores.mark_ready(operations, 10) == 0
+
+
+def test_marking_ready_keeps_the_due_time_so_that_rows_keep_their_place(operations):
+    moment = ago(1)
+    step = put(Step, state_ready=False, state_next_attempt=moment)
+    chores.mark_ready(operations, 10)
+    assert row(step).state_next_attempt == moment
+
+
+def test_marking_ready_is_bounded(operations):
+    for _ in range(5):
+        put(Step, state_ready=False)
+    assert [chores.mark_ready(operations, 2) for _ in range(4)] == [2, 2, 1, 0]
+
+
+@pytest.mark.parametrize(("state", "target"), [("new", "late"), ("outside", "failed")])
+def test_timeout_fires_for_resting_rows_of_external_states_too(operations, state, target):
+    step = put(Step, state=state, state_ready=False, state_changed=ago(7201), state_failures=1)
+    put(Step, state=state, state_ready=False, state_changed=ago(7100))
+    moves = chores.time_out(operations, 10)
+    assert [(move.pk, move.source, move.to) for move in moves] == [(step.pk, state, target)]
+    found = row(step)
+    assert (found.state, found.state_version, found.state_failures) == (target, 1, 0)
+    assert chores.time_out(operations, 10) == []
+    assert Stats.objects.get(source=state, to=target).handled == 1
+
+
+def test_claimed_row_is_not_timed_out_behind_its_handler(operations):
+    step = put(Step, state_changed=ago(9000))
+    take(operations, step)
+    assert chores.time_out(operations, 10) == []
+    assert row(step).state == "new"
+
+
+def test_row_is_timed_out_once_by_whoever_comes_first(make):
+    for _ in range(10):
+        put(Step, state="outside", state_changed=ago(9000))
+    workers = [make() for _ in range(3)]
+    came = at_once(*(lambda worker=worker: chores.time_out(worker, 100) for worker in workers))
+    assert sum(len(moves) for moves in came) == 10
+    assert set(raw(Step).values_list("state_version", flat=True)) == {1}
+
+
+def test_rows_under_a_former_name_are_moved_to_the_state_ready_or_not(operations):
+    for ready in (True, False):
+        change(put(Step), state="older", state_ready=ready)
+    held = put(Step, state_claim=new_token(new_worker_id()), state_ready=False)
+    change(held, state="older")
+    assert {(move.source, move.to) for move in chores.rename(operations, 10)} == {("older", "renewed")}
+    assert raw(Step).filter(state="renewed", state_ready=True, state_version=1).count() == 2
+    assert row(held).state == "older"
+
+
+def test_rows_are_deleted_once_they_have_stayed_long_enough(operations):
+    old = put(Step, state="done", state_changed=ago(86401))
+    put(Step, state="done", state_changed=ago(86000))
+    put(Step, state="failed", state_changed=ago(86401))
+    Report.objects.create(model_label="testapp.step", object_pk=str(old.pk), state="done")
+    Report.objects.create(model_label="testapp.line", object_pk=str(old.pk), state="done")
+    assert chores.delete_due(operations, 10) == 1
+    assert not raw(Step).filter(pk=old.pk).exists()
+    assert raw(Step).count() == 2
+    assert [report.model_label for report in Report.objects.all()] == ["testapp.line"]
+
+
+def test_row_that_is_leased_is_never_deleted(operations):
+    held = put(Step, state_changed=ago(10**6), state_claim=new_token(new_worker_id()), state_ready=False)
+    change(held, state="done", state_locked_until=ago(-60))
+    assert chores.delete_due(operations, 10) == 0
+    assert raw(Step).exists()
+
+
+def test_deleting_is_bounded(make):
+    operations = make(Rest)
+    for _ in range(5):
+        put(Rest, state_changed=ago(61))
+    assert [chores.delete_due(operations, 2) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_row_that_cannot_be_deleted_is_passed_over(make):
+    operations = make(Rest)
+    kept, gone = (put(Rest, state_changed=ago(61)) for _ in range(2))
+    Diary.objects.create(rest=kept)
+    assert chores.delete_due(operations, 10) == 1
+    assert list(raw(Rest).all()) == [kept]
+    assert gone.state == RestGraph.settled
+
+
+@pytest.mark.postgresql
+def test_chores_pass_over_locked_rows(operations):
+    # SQLite locks no single rows.
+    step = put(Step, state_ready=False, state_changed=ago(9000))
+    with locked_elsewhere(step):
+        assert chores.mark_ready(operations, 10) == 0
+        assert chores.time_out(operations, 10) == []
+    assert chores.mark_ready(operations, 10) == 1
+
+
+# Looking
+
+
+def test_work_tells_what_there_is_to_do(operations):
+    assert work(operations) == Work()
+    put(Step)
+    assert work(operations) == Work(ready=True)
+    claim_all(operations)
+    assert work(operations) == Work()
+    raw(Step).update(state_locked_until=ago(1))
+    assert work(operations) == Work(expired=True)
+    operations.reap(10)
+    assert work(operations) == Work(suspect=True)
+    raw(Step).update(state_ready=False, state_crashes=0)
+    assert work(operations) == Work(due=True)
+    raw(Step).update(state_next_attempt=ago(-60))
+    assert work(operations) == Work()
+
+
+def test_look_tells_of_several_models_in_one_statement(make, django_assert_num_queries):
+    steps, rests = make(), make(Rest)
+    put(Step)
+    with django_assert_num_queries(1):
+        found = look(steps, rests)
+    assert found == {steps: Work(ready=True), rests: Work()}
+
+
+def test_queue_is_sampled_with_the_wait_of_its_oldest_row(operations):
+    put(Step, state_changed=ago(100))
+    put(Step, state_ready=False, state_next_attempt=ago(1))
+    put(Step, state_ready=False, state_next_attempt=ago(-60))
+    put(Step, state="done")
+    chores.sample_depth(operations, 100)
+    chores.sample_depth(operations, 100)
+    depth = Depth.objects.get()
+    assert (depth.model_label, depth.queued) == ("testapp.step", 2)
+    assert 99 < depth.oldest < 120
+
+
+def test_old_reports_and_statistics_are_pruned(operations):
+    for age in (50, 150):
+        Report.objects.create(model_label="x", object_pk=str(age), state="a", at=ago(age))
+        Stats.objects.create(model_label="x", hour=ago(age), source="a")
+        Depth.objects.create(model_label="x", minute=ago(age), queued=1)
+    assert chores.prune("default", 10, errors=100, stats=100) == 3
+    assert [model.objects.count() for model in (Report, Stats, Depth)] == [1, 1, 1]
+
+
+# Statistics and reports
+
+
+def test_statistics_count_attempts_by_edge(operations):
+    for number in range(6):
+        put(Step, state_changed=ago(100 - number))
+    claims = claim_all(operations)
+    outcomes = [Moved(StepGraph.done)] * 3 + [Waiting(5.0), Waiting(5.0, ERROR), Moved(StepGraph.failed, ERROR)]
+    record(operations, *zip(claims, outcomes, strict=True))
+    counted = {(stats.source, stats.to): (stats.handled, stats.failed) for stats in Stats.objects.all()}
+    assert counted == {("new", "done"): (3, 0), ("new", ""): (2, 1), ("new", "failed"): (1, 1)}
+    assert Stats.get_for_model(Step).most_recent_handled() == (6, 6, 6)
+
+
+def test_no_count_is_lost_with_several_workers_at_once(make):
+    for _ in range(60):
+        put(Step)
+    workers = [make() for _ in range(4)]
+    for worker in workers[1:]:
+        # Several workers may share a shard.
+        worker.shard = workers[0].shard
+
+    def drain(operations):
+        handled = 0
+        while claims := claim_all(operations, 5):
+            handled += len(record(operations, *((claim, Moved(StepGraph.done)) for claim in claims)).moves)
+        return handled
+
+    assert sum(at_once(*(lambda worker=worker: drain(worker) for worker in workers))) == 60
+    assert sum(Stats.objects.values_list("handled", flat=True)) == 60
+    assert raw(Step).filter(state="done", state_version=1).count() == 60
+
+
+def attempt_again(operations, step, outcome):
+    change(step, state_ready=True)
+    record(operations, (take(operations, step), outcome))
+
+
+def test_report_counts_how_often_the_same_was_said(operations):
+    step = put(Step)
+    for _ in range(3):
+        attempt_again(operations, step, Waiting(5.0, ERROR))
+    assert Report.objects.get().times == 3
+    attempt_again(operations, step, Waiting(5.0, describe(ValueError("else"))))
+    assert (Report.objects.get().times, Report.objects.get().message) == (1, "else")
+
+
+def test_reason_to_wait_is_reported_without_an_error(operations):
+    step = put(Step)
+    for _ in range(2):
+        attempt_again(operations, step, Waiting(5.0, None, "DNS not propagated"))
+    report = Report.objects.get()
+    assert (report.error, report.message, report.times, report.traceback) == ("", "DNS not propagated", 2, "")
+    assert row(step).state_failures == 0
+
+
+def test_each_object_has_one_report(operations):
+    for _ in range(3):
+        put(Step)
+    claims = claim_all(operations)
+    record(operations, *((claim, Waiting(5.0, ERROR)) for claim in claims))
+    assert set(Report.objects.values_list("object_pk", flat=True)) == {str(claim.pk) for claim in claims}
+
+
+def test_report_of_whatever_was_raised_can_be_kept(operations):
+    class Mute(Exception):
+        def __str__(self):
+            raise SystemExit
+
+    for error in (ValueError("x" * 10**7), ValueError("\x00\ud800\x1b\u202e"), Mute()):
+        step = put(Step)
+        written = record(operations, (take(operations, step), Waiting(5.0, describe(error))))
+        assert len(written.failures) == 1
+        assert row(step).state_failures == 1
+    assert Report.objects.count() == 3
+
+
+# Identity
+
+
+def test_idempotency_key_is_stable_over_retries_and_new_on_re_entry(operations):
+    step = put(Step)
+    first = take(operations, step)
+    record(operations, (first, Waiting(0.0, ERROR)))
+    change(step, state_ready=True)
+    second = take(operations, step)
+    expire(step)
+    operations.reap(10)
+    (third,) = operations.claim(automatic(operations), 1, alone=True)
+    assert first.idempotency_key == second.idempotency_key == third.idempotency_key
+    assert first.idempotency_key == f"testapp.step:{step.pk}:0:new"
+    assert (first.attempt, second.attempt, third.attempt) == (1, 2, 3)
+    record(operations, (third, Moved(StepGraph.slow)))
+    record(operations, (take(operations, step), Moved(StepGraph.new)))
+    assert take(operations, step).idempotency_key == f"testapp.step:{step.pk}:2:new"
+
+

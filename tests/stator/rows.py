@@ -1,0 +1,132 @@
+"""Rows for tests: written past the framework, read past the project's managers, locked and raced for."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connections, transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from stator.conf import Settings
+from stator.db import base, operations_for
+from stator.db.claim import new_worker_id
+
+FREE = {"state_claim": None, "state_locked_until": None}
+
+
+def raw(model: Any, using: str = "default") -> QuerySet[Any]:
+    """All rows of a model, by a queryset that is not guarded."""
+    return QuerySet(model, using=using)
+
+
+def ago(seconds: float) -> Any:
+    return timezone.now() - timedelta(seconds=seconds)
+
+
+def row(instance: Any, using: str = "default") -> Any:
+    """The row of an object as it is in the database now."""
+    return raw(type(instance), using).get(pk=instance.pk)
+
+
+def put(model: Any, using: str = "default", /, **columns: Any) -> Any:
+    """A new object whose columns, the framework's included, have the given values."""
+    own = {name: value for name, value in columns.items() if not name.startswith("state_")}
+    instance = raw(model, using).create(**own)
+    framework = {name: value for name, value in columns.items() if name.startswith("state_")}
+    if framework:
+        raw(model, using).filter(pk=instance.pk).update(**framework)
+    return raw(model, using).get(pk=instance.pk)
+
+
+def change(instance: Any, using: str = "default", /, **columns: Any) -> None:
+    """Write columns of one row past the framework."""
+    assert raw(type(instance), using).filter(pk=instance.pk).update(**columns) == 1
+
+
+def expire(*instances: Any) -> None:
+    """Let leases have run out a second ago."""
+    for instance in instances:
+        change(instance, state_locked_until=ago(1))
+
+
+def settings_with(**values: Any) -> Settings:
+    return Settings(**values)
+
+
+def operations_of(model: Any, implementation: str = "vendor", /, alias: str = "default", **settings: Any) -> Any:
+    """The operations of a worker of its own on a model: the vendor's, or the portable ones."""
+    if implementation == "portable":
+        return base.Operations(model, alias, Settings(**settings), new_worker_id())
+    return operations_for(model, Settings(**settings), new_worker_id(), alias)
+
+
+def automatic(operations: Any) -> list[Any]:
+    return list(operations.graph.automatic_states)
+
+
+def claim_all(operations: Any, limit: int = 100) -> list[Any]:
+    return operations.claim(automatic(operations), limit)
+
+
+def token_of(instance: Any) -> UUID | None:
+    return row(instance).state_claim
+
+
+def at_once(*functions: Callable[[], Any]) -> list[Any]:
+    """What the functions return, called at one moment, each in a thread with a connection of its own."""
+    barrier, results = threading.Barrier(len(functions)), [None] * len(functions)
+    threads = [
+        threading.Thread(target=_run, args=(function, barrier, results, number), daemon=True)
+        for number, function in enumerate(functions)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "a thread still runs after a minute"
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
+
+
+def _run(function: Callable[[], Any], barrier: threading.Barrier, results: list[Any], number: int) -> None:
+    try:
+        barrier.wait(30)
+        results[number] = function()
+    except BaseException as error:
+        results[number] = error
+    finally:
+        connections.close_all()
+
+
+@contextmanager
+def locked_elsewhere(instance: Any) -> Iterator[None]:
+    """Meanwhile a transaction of an application holds the row's lock."""
+    held, finished, failure = threading.Event(), threading.Event(), []
+
+    def hold() -> None:
+        try:
+            with transaction.atomic():
+                raw(type(instance)).select_for_update().get(pk=instance.pk)
+                held.set()
+                finished.wait(60)
+        except BaseException as error:
+            failure.append(error)
+            held.set()
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=hold, daemon=True)
+    thread.start()
+    assert held.wait(30)
+    try:
+        yield
+    finally:
+        finished.set()
+        thread.join(30)
+    assert not failure, failure

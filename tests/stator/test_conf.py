@@ -1,0 +1,136 @@
+"""Every setting has a default that works and refuses what cannot; a wrong key is told the right one. Fault F42."""
+
+from dataclasses import FrozenInstanceError, fields
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from stator.conf import Settings, load_settings, read_settings
+
+SECRET = "not-long-enough"
+
+BAD_VALUES = [
+    ({"LEASE": 0}, "LEASE=0 must be at least 0.5"),
+    ({"LEASE": "60"}, "LEASE='60' must be a number"),
+    ({"LEASE": True}, "LEASE=True must be a number"),
+    ({"LEASE": None}, "LEASE=None must be a number"),
+    ({"LEASE": float("nan")}, "LEASE=nan must be a number"),
+    ({"LEASE": float("inf")}, "LEASE=inf must be a number"),
+    ({"LEASE": 1e300}, "LEASE=1e+300 must be at most"),
+    ({"REAP_INTERVAL": 0}, "REAP_INTERVAL=0 must be at least 0.05"),
+    ({"POLL_INTERVAL": -1}, "POLL_INTERVAL=-1 must be at least 0.01"),
+    ({"SCHEDULE_INTERVAL": 0}, "SCHEDULE_INTERVAL=0 must be at least 0.05"),
+    ({"SHUTDOWN_TIMEOUT": -0.1}, "SHUTDOWN_TIMEOUT=-0.1 must be at least 0.0"),
+    ({"MAX_RUNTIME": 0}, "MAX_RUNTIME=0 must be at least 0.05"),
+    ({"CONCURRENCY": 0}, "CONCURRENCY=0 must be at least 1"),
+    ({"CONCURRENCY": 1.5}, "CONCURRENCY=1.5 must be a whole number"),
+    ({"CONCURRENCY": 10**9}, "CONCURRENCY=1000000000 must be at most 100000"),
+    ({"CONCURRENCY_PER_MODEL": -1}, "CONCURRENCY_PER_MODEL=-1 must be at least 0"),
+    ({"THREADS": 0}, "THREADS=0 must be at least 1"),
+    ({"THREADS": 10**9}, "THREADS=1000000000 must be at most"),
+    ({"BATCH_SIZE": "many"}, "BATCH_SIZE='many' must be a whole number"),
+    ({"MAX_CRASHES": 0}, "MAX_CRASHES=0 must be at least 1"),
+    ({"WATCHDOG": 0}, "WATCHDOG=0 must be at least 0.5"),
+    ({"ERROR_RETENTION": -1}, "ERROR_RETENTION=-1 must be at least 0.0"),
+    ({"STATS_RETENTION": "year"}, "STATS_RETENTION='year' must be a number"),
+    ({"NOTIFY": "yes"}, "NOTIFY='yes' must be True or False"),
+    ({"NOTIFY": 1}, "NOTIFY=1 must be True or False"),
+    ({"LISTEN_DSN": None}, "LISTEN_DSN must be a string, not NoneType"),
+    ({"TOKEN": SECRET}, "TOKEN must be a string of at least 32 bytes"),
+    ({"TOKEN": ["x" * 40, ""]}, "TOKEN must be a string of at least 32 bytes"),
+    ({"TOKEN": 7}, "TOKEN must be a string of at least 32 bytes"),
+    ({"TOKEN": [b"x" * 40]}, "TOKEN must be a string of at least 32 bytes"),
+    ({"ALLOW_QUERY_TOKEN": None}, "ALLOW_QUERY_TOKEN=None must be True or False"),
+    ({"ADMIN": "no"}, "ADMIN='no' must be True or False"),
+    ({"HTTP_RUN_FOR": -1}, "HTTP_RUN_FOR=-1 must be at least 0.1"),
+]
+
+CONFLICTS = [
+    ({"LEASE": 1, "REAP_INTERVAL": 0.1}, "LEASE=1 is too close to POLL_INTERVAL=1.0; raise it"),
+    ({"LEASE": 5}, "LEASE=5 must be longer than REAP_INTERVAL=5.0"),
+    ({"LEASE": 20}, "SHUTDOWN_TIMEOUT=25.0 must not be longer than LEASE=20"),
+]
+
+
+def test_defaults_work():
+    assert list(Settings().problems()) == []
+    assert list(Settings().conflicts()) == []
+
+
+def test_every_setting_has_a_test_of_a_wrong_value():
+    assert {name for values, _ in BAD_VALUES for name in values} == {option.name for option in fields(Settings)}
+
+
+def test_every_setting_says_in_one_sentence_what_it_is():
+    for option in fields(Settings):
+        assert option.metadata["help"].endswith(".")
+
+
+@pytest.mark.parametrize(("values", "message"), BAD_VALUES + CONFLICTS, ids=str)
+def test_wrong_value_is_one_line_that_names_it_and_what_is_wanted(values, message):
+    with override_settings(STATOR=values), pytest.raises(ImproperlyConfigured) as caught:
+        load_settings()
+    text = str(caught.value)
+    assert text.startswith(f"STATOR setting: {message}")
+    assert "\n" not in text
+    assert SECRET not in text
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [("LEESE", "LEASE"), ("lease", "LEASE"), ("CONCURENCY", "CONCURRENCY"), ("REAP_INTERVALL", "REAP_INTERVAL")],
+)
+def test_unknown_key_is_refused_with_the_nearest_name(key, nearest):
+    with override_settings(STATOR={key: 1}), pytest.raises(ImproperlyConfigured) as caught:
+        load_settings()
+    assert str(caught.value) == f"STATOR setting: {key!r} is not a setting; did you mean {nearest}?"
+
+
+@pytest.mark.parametrize("key", ["ZZZ", "", 7, None, "x;drop table"])
+def test_key_that_is_near_to_nothing_is_told_what_there_is(key):
+    with override_settings(STATOR={key: 1}):
+        _, problems = read_settings()
+    assert problems[0].startswith(f"{key!r} is not a setting; known settings are A")
+
+
+@pytest.mark.parametrize("given", ["LEASE=60", ["LEASE"], 60, {"LEASE"}])
+def test_settings_that_are_no_dictionary_are_refused(given):
+    with override_settings(STATOR=given), pytest.raises(ImproperlyConfigured, match="STATOR must be a dictionary, not"):
+        load_settings()
+
+
+@pytest.mark.parametrize("given", [None, {}])
+def test_no_settings_are_required(given):
+    with override_settings(STATOR=given):
+        assert load_settings() == Settings()
+
+
+def test_all_problems_are_told_at_once_to_whoever_asks():
+    with override_settings(STATOR={"LEASE": -1, "THREADS": 0, "LEESE": 1}):
+        assert len(read_settings()[1]) == 3
+
+
+def test_settings_by_takahes_names_are_read_beside_the_dictionary():
+    token = "t" * 40
+    with override_settings(
+        STATOR={"CONCURRENCY_PER_MODEL": 5}, STATOR_TOKEN=token, STATOR_CONCURRENCY=7, STATOR_CONCURRENCY_PER_MODEL=9
+    ):
+        settings = load_settings()
+    assert settings.TOKEN == token
+    assert (settings.CONCURRENCY, settings.CONCURRENCY_PER_MODEL) == (7, 5)
+
+
+def test_wrong_value_under_takahes_name_is_refused():
+    with override_settings(STATOR={}, STATOR_CONCURRENCY=0), pytest.raises(ImproperlyConfigured, match="CONCURRENCY=0"):
+        load_settings()
+
+
+def test_tokens_may_be_rotated_through_a_list():
+    with override_settings(STATOR={"TOKEN": ["a" * 32, "b" * 32]}):
+        assert load_settings().TOKEN == ["a" * 32, "b" * 32]
+
+
+def test_settings_are_frozen():
+    with pytest.raises(FrozenInstanceError):
+        Settings().LEASE = 5

@@ -1,0 +1,118 @@
+"""One event is one line, whatever is in it. Security rule S7."""
+
+import io
+import json
+import logging
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from stator.logs import JsonFormatter, LineFormatter, Progress, configure, describe, escape
+
+HOSTILE = ["\n", "\r", "\r\n", "\x1b[2J", "\x00", "\x85", "\u2028", "\u2029", "\u202e", "\u2066", "\ud800", "\x9b31m"]
+
+
+def record_of(message="stator.attempt_failed", exc_info=None, **fields):
+    record = logging.makeLogRecord({"msg": message, "levelname": "WARNING", "levelno": 30, **fields})
+    record.exc_info = exc_info
+    return record
+
+
+def raised(message):
+    try:
+        raise ValueError(message)
+    except ValueError:
+        return sys.exc_info()
+
+
+@pytest.mark.parametrize("formatter", [LineFormatter(), JsonFormatter()], ids=["plain", "json"])
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_event_with_hostile_text_is_one_harmless_line(formatter, text):
+    record = record_of(f"stator.x{text}y", raised(f"a{text}b"), pk=f"7{text}stator.forged", model=text)
+    line = formatter.format(record)
+    assert len(line.splitlines()) == 1
+    assert text not in line
+    line.encode()
+
+
+def test_plain_line_has_time_level_event_and_fields():
+    line = LineFormatter().format(record_of(model="shop.invoice", pk=7))
+    assert line[20:] == "WARNING stator.attempt_failed model=shop.invoice pk=7"
+
+
+def test_json_line_is_an_object_with_the_fields():
+    event = json.loads(JsonFormatter().format(record_of(model="shop.invoice", pk=7)))
+    assert event.pop("at") > 0
+    assert event == {"level": "warning", "event": "stator.attempt_failed", "model": "shop.invoice", "pk": 7}
+
+
+def test_json_takes_values_that_json_does_not_know():
+    assert json.loads(JsonFormatter().format(record_of(pk=object(), seen={1, 2}.__class__)))["pk"].startswith("<object")
+
+
+def test_traceback_is_part_of_the_event():
+    assert "ValueError: gone" in LineFormatter().format(record_of(exc_info=raised("gone")))
+    assert "ValueError: gone" in json.loads(JsonFormatter().format(record_of(exc_info=raised("gone"))))["traceback"]
+
+
+def test_escape_leaves_other_text_alone():
+    assert escape("é 日本 \\ % 🎉") == "é 日本 \\ % 🎉"
+    assert escape("a\nb") == "a\\nb"
+
+
+@pytest.fixture
+def stator_logger():
+    logger = logging.getLogger("stator")
+    before = logger.handlers[:], logger.level, logger.propagate
+    yield logger
+    logger.handlers[:], logger.level, logger.propagate = before
+
+
+def test_configure_sends_events_of_stator_alone(stator_logger):
+    stream = io.StringIO()
+    configure(stream, as_json=True)
+    logging.getLogger("stator.worker").info("stator.progress", extra={"handled": 3})
+    logging.getLogger("other").warning("not ours")
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["stator.progress"]
+
+
+def worker_with(handled, moved):
+    recorder = SimpleNamespace(handled={"shop.invoice": handled}, moved=moved, failed=2, lost=0)
+    return SimpleNamespace(recorder=recorder, slots=SimpleNamespace(running={1: None}))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_line_tells_attempts_rate_and_states():
+    worker = worker_with(1200, {("shop.invoice", "paid"): 900, ("shop.invoice", "sent\x1b"): 300})
+    assert describe(worker, 55.4) == "1,200 attempts  55/s  running 1  failed 2  | paid 900  sent\\x1b 300"
+
+
+def test_terminal_gets_a_line_that_is_rewritten():
+    stream = Terminal()
+    progress = Progress(stream)
+    progress._shown -= 60
+    progress(worker_with(10, {}))
+    progress.close()
+    assert stream.getvalue().startswith("\r\x1b[K10 attempts")
+    assert stream.getvalue().endswith("\n")
+
+
+def test_log_gets_an_event_only_when_something_was_done(caplog, stator_logger):
+    stator_logger.propagate = True
+    progress = Progress(io.StringIO())
+    with caplog.at_level(logging.INFO, "stator"):
+        for handled in (0, 10, 10):
+            progress._shown -= 60
+            progress(worker_with(handled, {}))
+    assert [record.handled for record in caplog.records] == [10]
+
+
+def test_progress_waits_for_its_interval():
+    stream = Terminal()
+    Progress(stream)(worker_with(10, {}))
+    assert stream.getvalue() == ""

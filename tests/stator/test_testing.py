@@ -1,0 +1,257 @@
+"""What projects use in their own tests."""
+
+import doctest
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from stator import testing
+from stator.db import operations_for
+from stator.conf import load_settings
+from stator.db.claim import new_worker_id
+from stator.models import History
+from stator.testing import Moved, NotDrained, Waiting, advance, assert_moves, attempt, drain
+from tests.testapp.models import Line, SyncLine
+from tests.testapp.operators import Eager, Letter, Parcel
+
+pytestmark = pytest.mark.django_db
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "testing.rst"
+
+
+class Rollback(Exception):
+    """Ends the transaction of one example."""
+
+
+def run_examples(examples: doctest.DocTest) -> None:
+    """Run the examples of one text in a transaction of their own."""
+    printed: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    with pytest.raises(Rollback), transaction.atomic():
+        runner.run(examples, out=printed.append)
+        raise Rollback
+    assert not runner.failures, "".join(printed)
+    assert runner.tries
+
+
+def names() -> dict[str, Any]:
+    return {**vars(testing), "Parcel": Parcel, "Line": Line}
+
+
+@pytest.mark.parametrize("part", [testing, drain, attempt, advance, assert_moves], ids=lambda part: part.__name__)
+def test_the_examples_of_the_docstrings_run(part: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    title = part.__name__
+    text = part.__doc__.replace("testapp.Parcel 1", "testapp.Parcel ...")
+    parsed = doctest.DocTestParser().get_doctest(text, names(), title, None, 0)
+    run_examples(parsed)
+
+
+def test_the_examples_of_the_guide_run() -> None:
+    text = GUIDE.read_text()
+    run_examples(doctest.DocTestParser().get_doctest(text, names(), GUIDE.name, None, 0))
+
+
+def test_every_public_name_is_there() -> None:
+    assert isinstance(testing, ModuleType)
+    assert all(hasattr(testing, name) for name in testing.__all__)
+
+
+class TestDrain:
+    def test_takes_rows_of_all_models_as_far_as_they_go(self) -> None:
+        rows = [Line.objects.create(), SyncLine.objects.create(), Parcel.objects.create()]
+        assert drain() == 2 + 1 + 2
+        for row in rows:
+            row.refresh_from_db()
+        assert [row.state for row in rows] == ["last", "last", "sent"]
+
+    def test_leaves_other_models_alone(self) -> None:
+        line = Line.objects.create()
+        assert drain(SyncLine) == 0
+        line.refresh_from_db()
+        assert line.state == "first"
+
+    def test_does_not_raise_errors_of_handlers(self) -> None:
+        parcel = Parcel.objects.create(orders="fail", address="nowhere")
+        assert drain(Parcel) == 1
+        parcel.refresh_from_db()
+        assert parcel.state_failures == 1
+
+    def test_names_rows_that_never_rest(self) -> None:
+        row = Eager.objects.create()
+        with pytest.raises(NotDrained, match=rf"still ready after 7 steps: testapp.Eager {row.pk} in down \(moved 7"):
+            drain(Eager, limit=7)
+
+    def test_a_limit_that_just_suffices_is_enough(self) -> None:
+        Line.objects.create()
+        assert drain(Line, limit=2) == 2
+
+
+class TestAttempt:
+    def test_gives_the_outcome_and_refreshes_the_row(self) -> None:
+        parcel = Parcel.objects.create()
+        outcome = attempt(parcel)
+        assert isinstance(outcome, Moved)
+        assert outcome.to == "sorted"
+        assert parcel.state == "sorted"
+
+    def test_attempts_one_row_alone(self) -> None:
+        older, row = Line.objects.create(), Line.objects.create()
+        attempt(row)
+        older.refresh_from_db()
+        assert (older.state, row.state) == ("first", "second")
+
+    def test_attempts_a_row_that_is_not_due(self) -> None:
+        parcel = Parcel.objects.create(orders="later")
+        assert attempt(parcel) == Waiting(30, None, "no van today")
+        assert attempt(parcel) == Waiting(30, None, "no van today")
+        assert parcel.state_attempts == 2
+
+    def test_counts_errors_until_there_were_too_many(self) -> None:
+        parcel = Parcel.objects.create(orders="fail")
+        assert [type(attempt(parcel)) for _ in range(3)] == [Waiting, Waiting, Moved]
+        assert parcel.state == "returned"
+
+    def test_attempts_a_quarantined_row(self) -> None:
+        parcel = Parcel.objects.create()
+        set_columns(parcel, state_crashes=3, state_ready=False)
+        assert drain(Parcel) == 0
+        attempt(parcel)
+        assert (parcel.state, parcel.state_crashes) == ("sorted", 0)
+
+    def test_ends_the_claim_of_another(self) -> None:
+        parcel = Parcel.objects.create()
+        operations = operations_for(Parcel, load_settings(), new_worker_id())
+        [claim] = operations.claim(list(Parcel.state_graph.automatic_states), 1)
+        attempt(parcel)
+        assert parcel.state == "sorted"
+        assert not claim.still_mine()
+
+    @pytest.mark.parametrize("state", ["sent", "delivered"])
+    def test_refuses_a_state_that_is_not_attempted(self, state: str) -> None:
+        parcel = Parcel.objects.create(state=state)
+        with pytest.raises(ValueError, match=f"testapp.parcel {parcel.pk} cannot be attempted"):
+            attempt(parcel)
+
+    def test_refuses_a_row_that_is_gone(self) -> None:
+        parcel = Parcel.objects.create()
+        Parcel.objects.all().delete()
+        with pytest.raises(ValueError, match="it is gone"):
+            attempt(parcel)
+
+    def test_shows_a_move_that_the_handler_made_by_hand(self) -> None:
+        parcel = Parcel.objects.create(orders="by hand")
+        attempt(parcel)
+        assert parcel.state == "delivered"
+        assert History.objects.get().actor == "a handler"
+
+    def test_a_primary_key_may_be_text(self) -> None:
+        letter = Letter.objects.create(number="a/b")
+        attempt(letter)
+        assert letter.state == "posted"
+
+
+class TestAdvance:
+    def test_makes_rows_due(self) -> None:
+        parcel = Parcel.objects.create(orders="wait")
+        drain(Parcel)
+        advance(58, Parcel)
+        assert drain(Parcel) == 0
+        advance(3, Parcel)
+        assert drain(Parcel) == 1
+        parcel.refresh_from_db()
+        assert parcel.state_attempts == 2
+
+    def test_makes_timeouts_and_deletions_happen(self) -> None:
+        parcel, gone = Parcel.objects.create(state="sent"), Parcel.objects.create(state="delivered")
+        advance(6.9 * 86400)
+        drain()
+        parcel.refresh_from_db()
+        assert parcel.state == "sent"
+        assert not Parcel.objects.filter(pk=gone.pk).exists()
+        advance(0.2 * 86400)
+        drain()
+        parcel.refresh_from_db()
+        assert parcel.state == "returned"
+
+    def test_ends_leases(self) -> None:
+        parcel = Parcel.objects.create()
+        operations = operations_for(Parcel, load_settings(), new_worker_id())
+        [claim] = operations.claim(list(Parcel.state_graph.automatic_states), 1)
+        advance(61)
+        assert not claim.still_mine()
+        drain(Parcel)
+        parcel.refresh_from_db()
+        assert parcel.state == "sent"
+
+    def test_is_one_statement_for_each_model_and_leaves_null_alone(self) -> None:
+        line, parcel = Line.objects.create(), Parcel.objects.create()
+        before = line.state_age
+        with CaptureQueriesContext(connection) as queries:
+            advance(100, Line)
+        assert len(queries) == 1
+        line.refresh_from_db()
+        assert line.state_age - before == pytest.approx(100, abs=5)
+        assert (line.state_attempted, line.state_next_attempt, line.state_locked_until) == (None, None, None)
+        assert parcel.state_age < 50
+
+    def test_moves_moments_exactly(self) -> None:
+        line = Line.objects.create()
+        line.refresh_from_db()
+        before = line.state_changed
+        advance(0.5)
+        line.refresh_from_db()
+        assert before - line.state_changed == timedelta(seconds=0.5)
+
+    def test_time_does_not_go_back(self) -> None:
+        with pytest.raises(ValueError, match="forward only"):
+            advance(-1)
+
+
+class TestAssertMoves:
+    def test_takes_states_and_names(self) -> None:
+        assert_moves(Parcel.objects.create(), "sorted", Parcel.state_graph.sent)
+
+    def test_refreshes_the_row(self) -> None:
+        line = Line.objects.create()
+        assert_moves(line, "second", "last")
+        assert line.state == "last"
+
+    def test_tells_both_paths_and_the_last_words(self) -> None:
+        parcel = Parcel.objects.create(orders="never")
+        with pytest.raises(AssertionError) as raised:
+            assert_moves(parcel, "sorted", "sent")
+        assert str(raised.value) == (
+            f"testapp.Parcel {parcel.pk} went packed -> returned, expected packed -> sorted -> sent; "
+            "it last said in packed: stator.exceptions.Fail: no such street"
+        )
+
+    def test_a_row_may_be_expected_to_stay(self) -> None:
+        assert_moves(Parcel.objects.create(orders="wait"))
+        with pytest.raises(AssertionError, match="went nowhere from packed, expected packed -> sorted"):
+            assert_moves(Parcel.objects.create(orders="wait"), "sorted")
+
+    def test_other_rows_and_models_are_not_mistaken_for_it(self) -> None:
+        line, other = Line.objects.create(), Line.objects.create()
+        SyncLine.objects.create(pk=line.pk)
+        assert_moves(line, "second", "last", models=[SyncLine])
+        other.refresh_from_db()
+        assert other.state == "last"
+
+    def test_sees_a_move_by_hand_inside_of_a_test(self) -> None:
+        assert_moves(Parcel.objects.create(orders="by hand"), "delivered")
+
+    def test_sees_that_the_row_was_deleted(self) -> None:
+        parcel = Parcel.objects.create(state="delivered")
+        advance(86401)
+        with pytest.raises(AssertionError, match=r"went delivered -> \(deleted\)"):
+            assert_moves(parcel)
+
+
+def set_columns(row: Any, **columns: Any) -> None:
+    """Write columns that only the framework writes."""
+    operations_for(type(row), load_settings(), new_worker_id()).rows.filter(pk=row.pk).update(**columns)

@@ -1,0 +1,209 @@
+"""The worker inside a request."""
+
+import asyncio
+import json
+import secrets
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from asgiref.testing import ApplicationCommunicator
+from django.core.asgi import get_asgi_application
+from django.db import transaction
+from django.test import Client, override_settings
+from django.urls import path
+
+from stator import views
+from stator.views import RequestRunner
+from tests.testapp.models import Line, SyncLine
+from tests.testapp.operators import Letter, Parcel
+
+TOKEN = "a-token-of-at-least-thirty-two-bytes"
+FORMER = secrets.token_urlsafe(32)
+URL = "/stator/run/"
+urlpatterns = [path("stator/run/", RequestRunner.as_view())]
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+    pytest.mark.filterwarnings("ignore:.*StreamingHttpResponse.*"),
+]
+
+
+@pytest.fixture(autouse=True)
+def token(settings: Any) -> None:
+    settings.STATOR = {"TOKEN": TOKEN, "HTTP_RUN_FOR": 20.0, "SHUTDOWN_TIMEOUT": 5.0}
+
+
+def post(client: Client, token: str = TOKEN, url: str = URL) -> Any:
+    return client.post(url, headers={"Authorization": f"Bearer {token}"})
+
+
+def untouched() -> bool:
+    return not Line.objects.exclude(state="first").exists() and not Line.objects.filter(state_attempts__gt=0).exists()
+
+
+class TestToken:
+    @pytest.fixture(autouse=True)
+    def row(self) -> None:
+        Line.objects.create()
+
+    @pytest.mark.parametrize("headers", [{"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"bearer  {TOKEN}"}, {"X-Stator-Token": TOKEN}])
+    def test_the_right_one_runs_a_worker(self, client: Client, headers: dict[str, str]) -> None:
+        assert client.post(URL, headers=headers).status_code == 200
+        assert Line.objects.get().state == "last"
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {}, {"Authorization": ""}, {"Authorization": "Bearer"}, {"Authorization": "Bearer "},
+            {"Authorization": TOKEN}, {"Authorization": f"Basic {TOKEN}"}, {"Authorization": f"Bearer {TOKEN}x"},
+            {"Authorization": f"Bearer {TOKEN[:-1]}"}, {"X-Stator-Token": ""}, {"X-Stator-Token": TOKEN.upper()},
+            {"Authorization": "Bearer \u2603\u00e9"}, {"X-Stator-Token": "\udcff"},
+        ],
+    )  # fmt: skip
+    def test_a_wrong_one_is_not_found(self, client: Client, headers: dict[str, str]) -> None:
+        assert client.post(URL, headers=headers).status_code == 404
+        assert untouched()
+
+    @pytest.mark.parametrize("method", ["get", "head", "put", "delete", "options", "patch"])
+    def test_no_method_tells_that_something_is_there(self, client: Client, method: str) -> None:
+        assert getattr(client, method)(URL).status_code == 404
+
+    @pytest.mark.parametrize("method", ["get", "put", "delete", "patch"])
+    def test_nothing_but_post_runs(self, client: Client, method: str) -> None:
+        response = getattr(client, method)(URL, headers={"X-Stator-Token": TOKEN})
+        assert response.status_code == 405
+        assert untouched()
+
+    def test_off_and_wrong_look_the_same(self, client: Client, settings: Any) -> None:
+        wrong = post(client, "wrong")
+        settings.STATOR = {}
+        off = post(client)
+        assert (off.status_code, off.content) == (wrong.status_code, wrong.content)
+        settings.STATOR = {"TOKEN": [""]}
+        assert post(client, "").status_code == 404
+        assert untouched()
+
+    def test_a_short_token_is_no_token(self, client: Client, settings: Any) -> None:
+        settings.STATOR = {"TOKEN": "short"}
+        assert post(client, "short").status_code == 404
+        assert untouched()
+
+    def test_tokens_are_rotated_by_a_list(self, client: Client, settings: Any) -> None:
+        settings.STATOR = {**settings.STATOR, "TOKEN": [TOKEN, FORMER]}
+        assert [post(client, token).status_code for token in (TOKEN, FORMER, "x" * 40)] == [200, 200, 404]
+
+    def test_the_setting_of_takahe_is_honoured(self, client: Client, settings: Any) -> None:
+        settings.STATOR = {}
+        settings.STATOR_TOKEN = FORMER
+        assert post(client, FORMER).status_code == 200
+
+    def test_a_token_may_be_unicode(self, client: Client, settings: Any) -> None:
+        snowman = "\u2603" * 20
+        settings.STATOR = {**settings.STATOR, "TOKEN": snowman}
+        as_servers_read_it = snowman.encode().decode("latin-1")
+        assert post(client, as_servers_read_it).status_code == 200
+
+    def test_many_wrong_tokens_claim_nothing(self, client: Client) -> None:
+        assert {post(client, secrets.token_hex(20)).status_code for _ in range(300)} == {404}
+        assert untouched()
+
+    @pytest.mark.parametrize("method", ["get", "post"])
+    def test_the_query_string_counts_only_where_it_is_allowed(self, client: Client, settings: Any, method: str) -> None:
+        url = f"{URL}?token={TOKEN}"
+        assert getattr(client, method)(url).status_code == 404
+        assert untouched()
+        settings.STATOR = {**settings.STATOR, "ALLOW_QUERY_TOKEN": True}
+        assert getattr(client, method)(f"{URL}?token=wrong").status_code == 404
+        assert getattr(client, method)(url).status_code == 200
+        assert Line.objects.get().state == "last"
+
+    def test_no_csrf_token_is_wanted(self) -> None:
+        assert post(Client(enforce_csrf_checks=True)).status_code == 200
+
+
+class TestRun:
+    def test_says_what_was_done(self, client: Client) -> None:
+        Line.objects.create()
+        SyncLine.objects.create()
+        Parcel.objects.create(orders="never")
+        answer = post(client).json()
+        assert answer["handled"] == {"testapp.line": 2, "testapp.syncline": 1, "testapp.parcel": 1}
+        assert answer["failed"] == 1
+        assert 0 < answer["seconds"] < 20
+
+    def test_ends_when_time_is_up(self, client: Client, settings: Any) -> None:
+        settings.STATOR = {**settings.STATOR, "HTTP_RUN_FOR": 0.3}
+        from tests.testapp.operators import Eager
+
+        Eager.objects.create()
+        answer = post(client).json()
+        assert answer["handled"]["testapp.eager"] > 1
+        assert 0.3 <= answer["seconds"] < 10
+
+    def test_is_not_part_of_a_transaction_of_the_request(self) -> None:
+        callback = RequestRunner.as_view()
+        assert callback._non_atomic_requests >= {"default", "other"}  # type: ignore[attr-defined]
+
+    def test_leaves_no_thread_and_no_signal_handler_behind(self, client: Client) -> None:
+        Line.objects.create()
+        SyncLine.objects.create()
+        Letter.objects.create(number="1")
+        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+        before = set(threading.enumerate())
+        post(client)
+        assert Letter.objects.get().state == "posted"
+        assert set(threading.enumerate()) == before
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+    def test_a_second_one_is_refused_meanwhile(self, client: Client) -> None:
+        Line.objects.create()
+        with views._running:
+            response = post(client)
+        assert response.status_code == 409
+        assert "another request" in response.json()["error"]
+        assert untouched()
+        assert post(client).status_code == 200
+
+    def test_an_error_does_not_block_later_requests(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(settings: Any) -> None:
+            raise RuntimeError("no")
+
+        monkeypatch.setattr(views, "_work", fail)
+        with pytest.raises(RuntimeError):
+            post(client)
+        monkeypatch.undo()
+        assert post(client).status_code == 200
+
+    def test_runs_in_any_thread(self, client: Client) -> None:
+        Line.objects.create()
+        answers: list[Any] = []
+        thread = threading.Thread(target=lambda: answers.append(post(client).status_code))
+        thread.start()
+        thread.join(30)
+        assert answers == [200]
+        assert Line.objects.get().state == "last"
+
+
+def test_runs_under_asgi() -> None:
+    Letter.objects.create(number="1")
+    SyncLine.objects.create()
+    status, answer = asyncio.run(request_by_asgi())
+    assert status == 200
+    assert answer["handled"] == {"testapp.letter": 1, "testapp.syncline": 1}
+
+
+async def request_by_asgi() -> tuple[int, Any]:
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "path": URL,
+        "query_string": b"", "headers": [(b"host", b"localhost"), (b"authorization", f"Bearer {TOKEN}".encode())],
+    }  # fmt: skip
+    communicator = ApplicationCommunicator(get_asgi_application(), scope)
+    await communicator.send_input({"type": "http.request", "body": b"", "more_body": False})
+    start = await communicator.receive_output(30)
+    body = await communicator.receive_output(30)
+    await communicator.wait(30)
+    return start["status"], json.loads(body["body"])

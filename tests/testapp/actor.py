@@ -1,0 +1,52 @@
+"""Who writes to the database, as the triggers of the fault tests see it: a worker process, or an operator."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import connections
+from django.db.backends.signals import connection_created
+
+OPERATOR = "operator"
+
+_acting = threading.local()
+
+
+def actor() -> str:
+    """The name given to this process and its number, so that forked workers differ; or an operator."""
+    if given := getattr(_acting, "name", None):
+        return str(given)
+    name = os.environ.get("TESTAPP_ACTOR")
+    return f"{name}:{os.getpid()}" if name else OPERATOR
+
+
+@contextmanager
+def acting_as(name: str, using: str = "default") -> Iterator[None]:
+    """What this thread writes meanwhile is written in that name."""
+    connections[using].ensure_connection()
+    _acting.name = name
+    _introduce(connections[using])
+    try:
+        yield
+    finally:
+        _acting.name = None
+        _introduce(connections[using])
+
+
+def introduce(connection: Any, **kwargs: Any) -> None:
+    """Tell a new connection who uses it."""
+    if connection.vendor == "sqlite":
+        connection.connection.create_function("testapp_actor", 0, actor)
+    elif actor() != OPERATOR:
+        _introduce(connection)
+
+
+def _introduce(connection: Any) -> None:
+    # Past Django's cursor: the framework discards connections on which a handler sets something.
+    if connection.vendor == "postgresql":
+        connection.connection.execute("SELECT set_config('application_name', %s, false)", [actor()])
+
+
+connection_created.connect(introduce, dispatch_uid="testapp.actor")

@@ -1,0 +1,121 @@
+"""The same graph over every kind of primary key, table and inheritance."""
+
+import uuid
+from dataclasses import dataclass
+
+from django.db import models
+
+from stator.graph import State, StateGraph
+from stator.models import StateField, StatorModel
+
+
+class KeyGraph(StateGraph):
+    """One step in a thread, one on the event loop."""
+
+    first = State(try_interval=60)
+    second = State(try_interval=60)
+    last = State(delete_after=60)
+
+    first.transitions_to(second)
+    second.transitions_to(last)
+
+    @classmethod
+    def handle_first(cls, instance):
+        instance.note = "seen"
+        instance.save()
+        return cls.second
+
+    @classmethod
+    async def handle_second(cls, instance):
+        return cls.last
+
+
+@dataclass(frozen=True, order=True)
+class Code:
+    """A value with a text of its own."""
+
+    text: str
+
+    def __str__(self):
+        return self.text
+
+
+class CodeField(models.CharField):
+    """Keeps a :class:`Code`."""
+
+    def from_db_value(self, value, expression, connection):
+        return self.to_python(value)
+
+    def to_python(self, value):
+        return value if value is None or isinstance(value, Code) else Code(value)
+
+    def get_prep_value(self, value):
+        return None if value is None else str(value)
+
+
+class Keyed(StatorModel):
+    """The abstract base of models that differ in their key."""
+
+    state = StateField(KeyGraph)
+    note = models.CharField(max_length=20, blank=True)
+
+    class Meta:
+        abstract = True
+
+
+class IntKeyed(Keyed):
+    id = models.AutoField(primary_key=True)
+
+
+class BigKeyed(Keyed):
+    id = models.BigAutoField(primary_key=True)
+
+
+class UuidKeyed(Keyed):
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+
+
+class TextKeyed(Keyed):
+    slug = models.CharField(primary_key=True, max_length=255)
+
+
+class CodeKeyed(Keyed):
+    code = CodeField(primary_key=True, max_length=40)
+
+
+class Plain(models.Model):
+    title = models.CharField(max_length=50, blank=True)
+
+
+class OneToOneKeyed(Keyed):
+    plain = models.OneToOneField(Plain, on_delete=models.CASCADE, primary_key=True)
+
+
+class Heir(Plain, Keyed):
+    """A managed child of a plain parent: its columns are in its own table."""
+
+
+class Branch(BigKeyed):
+    """A child of a managed parent: the columns are in the parent's table."""
+
+    leaf = models.CharField(max_length=20, blank=True)
+
+
+class BigProxy(BigKeyed):
+    class Meta:
+        proxy = True
+
+
+class OddTable(Keyed):
+    class Meta:
+        db_table = "Odd 'table'; DROP -- tâble"
+
+
+class QuotedTable(Keyed):
+    class Meta:
+        db_table = '"testapp_quoted"'
+
+
+class OddColumns(Keyed):
+    select = models.IntegerField(default=1, db_column="SELECT")
+    odd = models.CharField(max_length=20, default="x", db_column="odd ' SET ; column")
