@@ -6,7 +6,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 def span(seconds: float) -> str:
     """The two largest units of a length of time, for instance ``3 d 4 h``; a negative one counts as nothing."""
     left = max(0, int(seconds))
-    parts = []
+    parts: list[str] = []
     for size, unit in _UNITS:
         count, left = divmod(left, size)
         if count or parts:

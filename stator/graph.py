@@ -22,7 +22,10 @@ class State:
     start here although other states lead here. ``delete_after``: delete objects that have been here so long.
     ``backoff``: after errors; a :class:`Backoff`, seconds, or a function of the number of failures. ``max_failures``:
     after so many errors in a row take ``fails_to``. ``max_runtime``: for one attempt. ``lease``: how long a claim
-    holds without a heartbeat. ``expect_within``: an object here for longer counts as stuck. ``renamed_from``: the
+    holds without a heartbeat. ``atomic``: the writes of the (synchronous) handler and its transition commit together or not at
+    all. ``batch``: the handler gets a list of up to so many objects, and returns one result for all or a dictionary from
+    object to result. ``concurrency``: at most so many objects in this state are attempted at a time, over all workers.
+    ``expect_within``: an object here for longer counts as stuck. ``renamed_from``: the
     former name of this state; rows that still bear it are moved here.
 
     A ``State`` equals, prints and hashes like its name.
@@ -42,6 +45,9 @@ class State:
         max_failures: int | None = None,
         max_runtime: float | None = None,
         lease: float | None = None,
+        atomic: bool = False,
+        batch: int | None = None,
+        concurrency: int | None = None,
         expect_within: float | None = None,
         renamed_from: str | None = None,
         **unknown: Any,
@@ -59,6 +65,9 @@ class State:
         self.max_failures = max_failures
         self.max_runtime = max_runtime
         self.lease = lease
+        self.atomic = atomic
+        self.batch = batch
+        self.concurrency = concurrency
         self.expect_within = expect_within
         self.renamed_from = renamed_from
         self.name = ""
@@ -202,7 +211,7 @@ def _declared(cls: type[StateGraph]) -> Iterator[tuple[str, State]]:
 
 
 def _name(cls: type[StateGraph], state: State, name: str) -> None:
-    if state.name and state.name != name or state.graph not in (None, cls):
+    if (state.name and state.name != name) or state.graph not in (None, cls):
         raise GraphError(
             f"{cls.__name__}.{name}: the same State object is also {state.name!r}; give each state a State() of its own"
         )
@@ -284,6 +293,8 @@ def _check_state(cls: type[StateGraph], state: State) -> None:
         return
     if handler is not None:
         _check_handler(cls, where, state, handler)
+    if state.atomic and state.is_async:
+        raise GraphError(f"{where}: atomic needs a synchronous handler; Django's transactions are those of one thread")
     if state.externally_progressed:
         if state.failure_state:
             raise GraphError(f"{where}: is never attempted, so it cannot fail; remove fails_to()")
@@ -300,7 +311,7 @@ def _check_state(cls: type[StateGraph], state: State) -> None:
 def _check_handler(cls: type[StateGraph], where: str, state: State, handler: Any) -> None:
     if not callable(handler):
         raise GraphError(f"{where}: handler {state.handler_name} is not callable; make it a classmethod")
-    raw = inspect.getattr_static(cls, state.handler_name)
+    raw = inspect.getattr_static(cls, state.handler_name or "")
     if inspect.isfunction(raw) and len(inspect.signature(raw).parameters) > 1:
         raise GraphError(f"{where}: handler {state.handler_name} lacks @classmethod")
     state.is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(

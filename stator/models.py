@@ -16,12 +16,13 @@ from stator.exceptions import LeaseLost
 from stator.fields import ClaimField, LockedUntilField, NextAttemptField, ReadyField, StateField, changed_field
 from stator.graph import State, StateGraph
 from stator.indexes import add_indexes
+from stator.limits import Limit
 from stator.moves import announce, move_by_hand, owner_of
 from stator.querysets import OperatorAccess, guard_managers
 from stator.reports import History, Report
 from stator.statistics import Depth, Stats
 
-__all__ = ["Depth", "History", "Report", "State", "StateField", "StateGraph", "StatorModel", "Stats"]
+__all__ = ["Depth", "History", "Limit", "Report", "State", "StateField", "StateGraph", "StatorModel", "Stats"]
 
 
 class StatorModel(models.Model):
@@ -53,7 +54,8 @@ class StatorModel(models.Model):
     @classproperty
     def state_graph(cls) -> type[StateGraph]:  # noqa: N805
         """The graph of the model."""
-        return cls._meta.get_field("state").graph
+        field: Any = cls._meta.get_field("state")
+        return field.graph
 
     @property
     def state_age(self) -> float:
@@ -64,7 +66,7 @@ class StatorModel(models.Model):
 
     def transition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
         """Move the object to ``state`` by hand, ending any claim on it; the instance shows the new state."""
-        rows = QuerySet(type(self), using=self._state.db).filter(pk=self.pk)
+        rows: QuerySet[Any] = QuerySet(type(self), using=self._state.db).filter(pk=self.pk)
         self.__dict__.pop("stator", None)
         if move_by_hand(rows, state, actor=actor, reason=reason):
             self.refresh_from_db(fields=["state", *sorted(FRAMEWORK_COLUMNS)])
@@ -89,8 +91,8 @@ class StatorModel(models.Model):
         return await sync_to_async(cls.transition_perform_queryset)(queryset, state, actor=actor, reason=reason)
 
     @classmethod
-    def from_db(cls, db: str | None, field_names: Any, values: Any) -> "StatorModel":
-        instance = super().from_db(db, field_names, values)
+    def from_db(cls, db: str | None, field_names: Any, values: Any, **kwargs: Any) -> "StatorModel":
+        instance = super().from_db(db, field_names, values, **kwargs)
         instance._loaded_state = instance.__dict__.get("state", DEFERRED)
         return instance
 
@@ -99,13 +101,13 @@ class StatorModel(models.Model):
         self._loaded_state = self.__dict__.get("state", DEFERRED)
 
     def _do_insert(self, manager: Any, using: str, *args: Any, **kwargs: Any) -> Any:
-        inserted = super()._do_insert(manager, using, *args, **kwargs)
+        inserted = super()._do_insert(manager, using, *args, **kwargs)  # type: ignore[misc]
         self._loaded_state = str(self.state)
         if self.state_ready:
             announce(owner_of(type(self)), using)
         return inserted
 
-    def _do_update(self, base_qs: Any, using: str, pk_val: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
+    def _do_update(self, base_qs: Any, using: Any, pk_val: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
         """Write the project's own columns only; a changed ``state`` is a move by hand in the same transaction."""
         names = {value[0].name for value in values}
         own = [value for value in values if value[0].name not in FRAMEWORK_COLUMNS and value[0].name != "state"]

@@ -63,7 +63,7 @@ def write_by_hand(queryset: QuerySet[Any], changes: columns.Changes) -> int:
 
 def _in_batches(queryset: QuerySet[Any], write: Callable[[str, QuerySet[Any], list[Any]], int]) -> int:
     owner = owner_of(queryset.model)
-    using = queryset._db or router.db_for_write(owner)
+    using: str = getattr(queryset, "_db", None) or router.db_for_write(owner)
     queryset = _narrowable(queryset.using(using), owner)
     written, last = 0, None
     while pks := _next_pks(queryset, owner._meta.pk.name, last):

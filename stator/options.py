@@ -70,6 +70,9 @@ OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "max_failures": (_is_count, "a whole number of at least 1"),
     "max_runtime": SECONDS,
     "lease": SECONDS,
+    "atomic": FLAG,
+    "batch": (_is_count, "a whole number of objects, at least 1"),
+    "concurrency": (_is_count, "a whole number of at least 1"),
     "expect_within": SECONDS,
     "renamed_from": (_is_former_name, "the former name of this state"),
 }

@@ -26,9 +26,7 @@ def force_permission(model: Any) -> str:
     return f"{model._meta.app_label}.{get_permission_codename(ACTION, model._meta)}"
 
 
-def create_permissions(
-    app_config: Any, using: str = DEFAULT_DB_ALIAS, apps: Any = global_apps, **kwargs: Any
-) -> None:
+def create_permissions(app_config: Any, using: str = DEFAULT_DB_ALIAS, apps: Any = global_apps, **kwargs: Any) -> None:
     """Create the permissions on the managed models of one app."""
     models = [model for model in app_config.get_models() if issubclass(model, StatorModel)]
     try:

@@ -139,7 +139,7 @@ def guard_managers(model: type[models.Model]) -> None:
     for base in model.__mro__:
         for manager in getattr(getattr(base, "_meta", None), "local_managers", ()):
             manager.__class__ = _guarded_manager(type(manager))
-    model._meta._expire_cache()
+    model._meta._expire_cache()  # type: ignore[attr-defined]
 
 
 def _guarded_manager(cls: type[Manager[Any]]) -> type[Manager[Any]]:
@@ -150,9 +150,9 @@ def _guarded_manager(cls: type[Manager[Any]]) -> type[Manager[Any]]:
     return _guarded_classes[cls]
 
 
-def _subclass_manager(cls: type[Manager[Any]]) -> type[Manager[Any]]:
+def _subclass_manager(cls: Any) -> type[Manager[Any]]:
     def get_queryset(self: Any) -> QuerySet[Any]:
-        queryset = super(guarded, self).get_queryset()
+        queryset = cls.get_queryset(self)
         if not isinstance(queryset, GuardedQuerySet):
             # The manager builds its queryset by hand instead of from its class.
             queryset.__class__ = _guarded_queryset(type(queryset))

@@ -8,12 +8,15 @@ from django.core.exceptions import ImproperlyConfigured
 from stator.conf import Settings, load_settings
 from stator.db import Operations, chores, operations_for
 from stator.db.claim import Claim, claim_one, new_worker_id
+from stator.db.written import Ended
 from stator.models import StatorModel, Stats
 from stator.moves import owner_of
 from stator.outcomes import Outcome
 from stator.signals import on_schedule
+from stator.worker.dispatcher import lanes_of
 from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.recorder import record, send_moves
+from stator.worker.slots import grouped
 from stator.worker.worker import Summary, Worker
 
 __all__ = ["StatorModel", "StatorRunner", "Stats", "Summary"]
@@ -98,27 +101,26 @@ class StatorRunner:
         """
         worker_id, settings = new_worker_id(), self.settings()
         on_schedule.send(self)
-        claims: list[Claim] = []
+        attempts: list[list[Claim]] = []
         for model in self.models:
             operations = operations_for(model, settings, worker_id, self.database)
             _do_chores(operations)
-            claims += _claim_all(operations)
-        for claim in claims:
-            record(claim.operations, [(claim, _attempt(claim))])
-            self.handled[claim.operations.label] = self.handled.get(claim.operations.label, 0) + 1
-        return len(claims)
+            attempts += grouped(_claim_all(operations))
+        for claims in attempts:
+            _attempt(claims)
+            label = claims[0].operations.label
+            self.handled[label] = self.handled.get(label, 0) + len(claims)
+        return sum(map(len, attempts))
 
 
 def attempt_row(row: Any) -> Outcome:
-    """Attempt one row now, due or not, in the calling thread, and record it; ``ValueError`` where nothing attempts it."""
+    """Attempt one row now, due or not, in the calling thread; ``ValueError`` where nothing would attempt it."""
     operations = operations_for(owner_of(type(row)), load_settings(), new_worker_id(), row._state.db)
     claim = claim_one(operations, row.pk)
     if claim is None:
         label = f"{operations.label} {row.pk}"
         raise ValueError(f"{label} cannot be attempted: it is gone, or its state is terminal or externally progressed")
-    outcome = _attempt(claim)
-    record(operations, [(claim, outcome)])
-    return outcome
+    return _attempt([claim])[0][1]
 
 
 def managed(models: list[Any]) -> list[Any]:
@@ -149,15 +151,18 @@ def _do_chores(operations: Operations) -> None:
 
 def _claim_all(operations: Operations) -> list[Claim]:
     """Everything that is ready now, claimed before anything is attempted, so that no row takes two steps."""
-    states = list(operations.graph.automatic_states)
     claims: list[Claim] = []
-    for alone in (False, True):
-        while states and (came := operations.claim(states, operations.settings.BATCH_SIZE, alone=alone)):
-            claims += came
+    for lane in lanes_of(operations):
+        for alone in (False, True):
+            while came := operations.claim(lane.states, operations.settings.BATCH_SIZE, alone=alone):
+                claims += came
     return claims
 
 
-def _attempt(claim: Claim) -> Outcome:
-    outcome = async_to_sync(attempt_async)(claim) if claim.state.is_async else attempt_sync(claim)
-    claim.instance = None
-    return outcome
+def _attempt(claims: list[Claim]) -> list[Ended]:
+    attempted = async_to_sync(attempt_async)(claims) if claims[0].state.is_async else attempt_sync(claims)
+    if attempted.ended:
+        record(claims[0].operations, attempted.ended)
+    for claim in claims:
+        claim.instance = None
+    return attempted.ended + attempted.recorded

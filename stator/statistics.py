@@ -50,7 +50,7 @@ class Stats(models.Model):
         counted = {"handled": F("handled") + handled, "failed": F("failed") + failed}
         if rows.filter(**key).update(**counted):
             return
-        rows.bulk_create([cls(**key)], ignore_conflicts=True)
+        Stats.objects.using(using).bulk_create([Stats(**key)], ignore_conflicts=True)
         rows.filter(**key).update(**counted)
 
 
@@ -95,11 +95,11 @@ class ModelStats:
         hour, day, month = _period_starts(timezone.localtime() if timezone.is_aware(timezone.now()) else timezone.now())
         rows = Stats.objects.using(self.using).filter(model_label=self.model_label, hour__gte=month)
         sums = rows.aggregate(
-            hour=Coalesce(Sum("handled", filter=Q(hour__gte=hour)), 0),
-            day=Coalesce(Sum("handled", filter=Q(hour__gte=day)), 0),
-            month=Coalesce(Sum("handled"), 0),
+            in_hour=Coalesce(Sum("handled", filter=Q(hour__gte=hour)), 0),
+            in_day=Coalesce(Sum("handled", filter=Q(hour__gte=day)), 0),
+            in_month=Coalesce(Sum("handled"), 0),
         )
-        return sums["hour"], sums["day"], sums["month"]
+        return sums["in_hour"], sums["in_day"], sums["in_month"]
 
 
 def _period_starts(now: datetime.datetime) -> tuple[Any, Any, Any]:

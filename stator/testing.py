@@ -100,11 +100,11 @@ def assert_moves(row: Any, *states: Any, models: Sequence[Any] = ()) -> None:
     ``models``: drain these as well, where the row waits for rows of theirs.
 
     >>> parcel = Parcel.objects.create()
-    >>> assert_moves(parcel, "sorted", "sent")
+    >>> assert_moves(parcel, "stamped", "sent")
     >>> parcel.transition_perform("packed")
-    >>> assert_moves(parcel, "sorted", "delivered")
+    >>> assert_moves(parcel, "stamped", "delivered")
     Traceback (most recent call last):
-    AssertionError: testapp.Parcel 1 went packed -> sorted -> sent, expected packed -> sorted -> delivered
+    AssertionError: testapp.Parcel 1 went packed -> stamped -> sent, expected packed -> stamped -> delivered
     """
     row.refresh_from_db()
     path = [str(row.state)]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from django.core.checks import CheckMessage, Warning
+from django.core import checks
 from django.db import connections, router
 
 from stator.indexes import place_in_line
@@ -18,12 +18,12 @@ SQLITE_HINT = (
 )
 
 
-def check_sqlite(models: list[Any]) -> Iterator[CheckMessage]:
+def check_sqlite(models: list[Any]) -> Iterator[checks.CheckMessage]:
     """W301: SQLite as it comes makes readers and writers fail with "database is locked"."""
     for alias in sorted({router.db_for_write(model) for model in models}):
         connection = connections[alias]
         if connection.vendor == "sqlite" and (lacking := _lacking(connection.settings_dict)):
-            yield Warning(
+            yield checks.Warning(
                 f"The SQLite database {alias!r} holds managed models and is opened without {' and '.join(lacking)}.",
                 hint=SQLITE_HINT.format(alias=alias),
                 id="stator.W301",
@@ -40,7 +40,7 @@ def _lacking(config: dict[str, Any]) -> list[str]:
     return lacking
 
 
-def check_rows(models: list[Any], alias: str) -> Iterator[CheckMessage]:
+def check_rows(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
     """W302: rows in states that the code does not know; no worker will touch them."""
     connection = connections[alias]
     with connection.cursor() as cursor:
@@ -51,12 +51,12 @@ def check_rows(models: list[Any], alias: str) -> Iterator[CheckMessage]:
             yield from _check_states(model, alias)
 
 
-def _check_states(model: Any, alias: str) -> Iterator[CheckMessage]:
+def _check_states(model: Any, alias: str) -> Iterator[checks.CheckMessage]:
     known = {*model.state_graph.states, *model.state_graph.renames}
     unknown = sorted((_resting_states(model, alias) | _ready_states(model, alias)) - known)
     if unknown:
         names = ", ".join(repr(name) for name in unknown[:10])
-        yield Warning(
+        yield checks.Warning(
             f"Rows of {model.__name__} are in states that {model.state_graph.__name__} does not have: {names}.",
             hint="Declare renamed_from= on the state that took its place, or move the rows by hand.",
             obj=model,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any
 
-from django.core.checks import CheckMessage, Warning
+from django.core import checks
 
 from stator.conf import read_settings
 from stator.graph import State, StateGraph
@@ -13,12 +13,12 @@ from stator.graph import State, StateGraph
 SECOND = 1.0
 
 
-def check_graph(model: Any) -> Iterator[CheckMessage]:
+def check_graph(model: Any) -> Iterator[checks.CheckMessage]:
     """Everything that is doubtful about the graph of one model."""
     graph: type[StateGraph] = model.state_graph
-    for check in CHECKS:
-        for number, message, hint in check(graph):
-            yield Warning(f"{graph.__name__}{message}", hint=hint, obj=model, id=f"stator.W{number}")
+    for look in LOOKS:
+        for number, message, hint in look(graph):
+            yield checks.Warning(f"{graph.__name__}{message}", hint=hint, obj=model, id=f"stator.W{number}")
 
 
 Finding = tuple[int, str, str]
@@ -75,7 +75,7 @@ def failures_to_nowhere(graph: type[StateGraph]) -> Iterator[Finding]:
     """W206: a limit of errors that changes nothing."""
     for state in graph.automatic_states:
         if state.max_failures is not None and state.failure_state is None:
-            hint = f"Declare {state.name}.fails_to(...), or remove max_failures; without the edge errors back off for ever."
+            hint = f"Declare {state.name}.fails_to(...), or remove max_failures: without the edge it does nothing."
             yield 206, f".{state.name} has max_failures={state.max_failures} and no fails_to.", hint
 
 
@@ -89,7 +89,7 @@ def stray_handlers(graph: type[StateGraph]) -> Iterator[Finding]:
             yield 207, f".{name} is the handler of no state.", f"Rename it, or name it in handler_name=.{meant}"
 
 
-CHECKS = (
+LOOKS = (
     unreachable, dead_end, busy_loop, early_timeout, short_lease, failures_to_nowhere, stray_handlers,
 )  # fmt: skip
 

@@ -5,44 +5,39 @@ lost lease. Every statement passes over rows that somebody else has locked, so n
 """
 
 import time
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from typing import Any
 from uuid import UUID
 
 from django.db import connections, transaction
-from django.db.models import Case, DateTimeField, F, Q, QuerySet, Value, When
+from django.db.models import Case, DateTimeField, Q, QuerySet, When
 from django.db.models.functions import Now
 
 from stator import columns
 from stator.conf import Settings
 from stator.db.claim import Claim, new_token, worker_of
 from stator.db.retry import retrying
+from stator.db.written import (
+    RELEASED,
+    Ended,
+    Written,
+    accept,
+    by_kind,
+    changes_of,
+    is_written,
+    kind_of,
+    lease_key,
+    write_key,
+)
 from stator.failures import quarantined
 from stator.graph import State, StateGraph
 from stator.indexes import place_in_line
-from stator.outcomes import Moved, Outcome, Released, Waiting
+from stator.limits import Limit
+from stator.outcomes import Outcome
 from stator.reports import Report, failure_report, keep_reports, reason_report
-from stator.signals import Move
 from stator.statistics import Stats
-
-Ended = tuple[Claim, Outcome]
-
-# Stands for the target of an outcome that is no attempt; no state can have this name.
-RELEASED = "<released>"
-
-
-@dataclass(slots=True)
-class Written:
-    """What became of a batch of outcomes: accepted ones, those whose claim had ended, those to write again later."""
-
-    moves: list[Move] = field(default_factory=list)
-    failures: list[Any] = field(default_factory=list)
-    lost: list[Claim] = field(default_factory=list)
-    deferred: list[Ended] = field(default_factory=list)
 
 
 class Operations:
@@ -100,12 +95,25 @@ class Operations:
 
     @retrying
     def claim(self, states: list[State], limit: int, *, token: UUID | None = None, alone: bool = False) -> list[Claim]:
-        """Take up to ``limit`` ready rows in the order of their turn; ``alone``: one that lost a lease before."""
+        """Take up to ``limit`` ready rows in the order of their turn; ``alone``: one that lost a lease before.
+
+        A state whose ``concurrency`` is limited is claimed by itself.
+        """
         token = token or new_token(self.worker_id)
         claimed = time.monotonic()
-        instances = self._claim_rows(states, 1 if alone else limit, token, alone)
+        claim_rows = self._claim_limited if states[0].concurrency else self._claim_rows
+        instances = claim_rows(states, 1 if alone else limit, token, alone)
         states_by_name = self.graph.states
         return [Claim(self, instance, states_by_name[instance.state], token, claimed) for instance in instances]
+
+    def _claim_limited(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
+        """Claim in one state whose concurrency is limited, one worker at a time."""
+        (state,) = states
+        with self.transaction():
+            Limit.lock(self.alias, self.label, state.name)
+            running = self.rows.filter(state_claim__isnull=False, state=state.name).count()
+            room = min(limit, (state.concurrency or 0) - running)
+            return self._claim_rows(states, room, token, alone) if room > 0 else []
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
         crashed = {"state_crashes__gt": 0} if alone else {"state_crashes": 0}
@@ -140,7 +148,7 @@ class Operations:
         return sorted(state.name for state in self.graph.automatic_states)
 
     def _lease_end(self) -> Any:
-        own = [When(state=state.name, then=columns.after(state.lease)) for state in self._with_own_lease]
+        own = [When(state=state.name, then=columns.after(state.lease or 0)) for state in self._with_own_lease]
         end = columns.after(self.settings.LEASE)
         return Case(*own, default=end, output_field=DateTimeField()) if own else end
 
@@ -150,32 +158,44 @@ class Operations:
 
     def lock(self, rows: QuerySet[Any], limit: int) -> list[Any]:
         """Primary keys of up to ``limit`` rows, locked, passing over those locked by others."""
-        features = self.connection.features
-        options: dict[str, Any] = {
-            "skip_locked": features.has_select_for_update_skip_locked,
-            "no_key": features.has_select_for_no_key_update,
-        }
-        if self.model._meta.parents and features.has_select_for_update_of:
-            options["of"] = ("self",)
+        options = self._lock_options(skip_locked=self.connection.features.has_select_for_update_skip_locked)
         return list(rows.select_for_update(**options).values_list("pk", flat=True)[:limit])
+
+    def _lock_options(self, **options: Any) -> dict[str, Any]:
+        features = self.connection.features
+        options["no_key"] = features.has_select_for_no_key_update
+        if features.has_select_for_update_of:
+            # Of the row itself only, and not of what a filter joins.
+            options["of"] = ("self",)
+        return options
 
     # Recording
 
-    @retrying
-    def record(self, ended: list[Ended]) -> Written:
-        """Write outcomes whose claims stand, with their reports and statistics, in one transaction for each kind."""
-        written = Written()
-        for (state, to), group in groupby(sorted(ended, key=_kind), key=_kind):
-            self._record_kind(self.graph.states[state], to, list(group), written)
-        return written
+    def record(self, ended: list[Ended], *, again: bool = False) -> Written:
+        """Write outcomes whose claims stand, with their reports and statistics, in one transaction for each kind.
 
-    def _record_kind(self, state: State, to: str, group: list[Ended], written: Written) -> None:
+        ``again``: this was tried before and the answer was lost, so outcomes that are found written are accepted.
+        """
+        return Written.total(self.record_kind(group, again=again) for group in by_kind(ended))
+
+    @retrying
+    def record_kind(self, group: list[Ended], *, again: bool = False) -> Written:
+        """As :meth:`record`, for outcomes of one kind: in one transaction, or not at all."""
+        name, to = kind_of(group[0])
+        state = self.graph.states[name]
         with self._recording(group):
             accepted = self._write(state, to, group)
             kept = [(claim, outcome) for claim, outcome in group if claim.pk in accepted]
             self._count(state, to, kept)
             self._keep_reports(kept)
-        self._sort_out(group, accepted, written)
+        return self._sort_out(group, accepted | (self._found_written(group, accepted) if again else set()))
+
+    def _found_written(self, group: list[Ended], accepted: set[Any]) -> set[Any]:
+        """Rows that look as this outcome would have left them, and that nobody has claimed since."""
+        refused = {claim.pk: (claim, outcome) for claim, outcome in group if claim.pk not in accepted}
+        columns_ = ("pk", "state", "state_version", "state_attempts", "state_claim")
+        found = self.rows.filter(pk__in=list(refused)).values_list(*columns_)
+        return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
 
     def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
         """The transaction in which outcomes of one kind are written."""
@@ -184,21 +204,21 @@ class Operations:
     def _write(self, state: State, to: str, group: list[Ended]) -> set[Any]:
         """Write outcomes of one kind; return the primary keys of those accepted."""
         accepted: set[Any] = set()
-        for (token, _), same in groupby(sorted(group, key=_write_key), key=_write_key):
+        for (token, _), same in groupby(sorted(group, key=write_key), key=write_key):
             ended = list(same)
             fenced = self.rows.filter(
                 pk__in=[claim.pk for claim, _ in ended], state_claim=UUID(int=token), state=state.name
             )
             mine = self.lock(fenced.order_by("pk"), len(ended))
             if mine:
-                self.rows.filter(pk__in=mine).update(**_changes(ended[0][1]))
+                self.rows.filter(pk__in=mine).update(**changes_of(ended[0][1]))
             accepted.update(mine)
         return accepted
 
     def _count(self, state: State, to: str, kept: list[Ended]) -> None:
         if not kept or to == RELEASED:
             return
-        failed = sum(1 for _, outcome in kept if outcome.failure)  # type: ignore[union-attr]
+        failed = sum(getattr(outcome, "failure", None) is not None for _, outcome in kept)
         Stats.add(self.alias, self.label, state.name, to, shard=self.shard, handled=len(kept), failed=failed)
 
     def _keep_reports(self, kept: list[Ended]) -> None:
@@ -212,31 +232,37 @@ class Operations:
         reason = getattr(outcome, "reason", "")
         return reason_report(self.label, claim.pk, claim.state.name, reason, self.worker_id) if reason else None
 
-    def _sort_out(self, group: list[Ended], accepted: set[Any], written: Written) -> None:
-        refused = [ended for ended in group if ended[0].pk not in accepted]
-        still_mine = self._still_claimed([claim for claim, _ in refused]) if refused else set()
-        for claim, outcome in refused:
-            if claim.pk in still_mine:
+    def _sort_out(self, group: list[Ended], accepted: set[Any]) -> Written:
+        written = Written()
+        refused = [claim for claim, _ in group if claim.pk not in accepted]
+        still_mine = self._still_claimed(refused) if refused else set()
+        for claim, outcome in group:
+            if claim.pk in accepted:
+                accept(written, claim, outcome)
+            elif claim.pk in still_mine:
                 written.deferred.append((claim, outcome))
             else:
                 written.lost.append(claim)
-        for claim, outcome in group:
-            if claim.pk not in accepted:
-                continue
-            if isinstance(outcome, Moved):
-                written.moves.append(Move(claim.pk, claim.state.name, outcome.to.name))
-            if failure := getattr(outcome, "failure", None):
-                written.failures.append((claim.pk, failure))
+        return written
 
     def _still_claimed(self, claims: list[Claim]) -> set[Any]:
         """Which of these rows are mine but were passed over, because an application's transaction has them locked."""
         if not self.connection.features.has_select_for_update_skip_locked:
             return set()
-        tokens = {claim.pk: claim.token for claim in claims}
-        found = self.rows.filter(pk__in=list(tokens)).values_list("pk", "state_claim")
-        return {pk for pk, token in found if token == tokens[pk]}
+        mine = {(claim.pk, claim.token, claim.state.name) for claim in claims}
+        found = self.rows.filter(pk__in=[claim.pk for claim in claims]).values_list("pk", "state_claim", "state")
+        return {row[0] for row in found if row in mine}
 
     # Leases
+
+    def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
+        """Lock rows until the end of the transaction; return those of the claims that stand."""
+        tokens = {claim.pk: claim.token for claim in claims}
+        options = self._lock_options()
+        rows = self.rows.filter(pk__in=list(tokens), state=claims[0].state.name).order_by("pk")
+        found = rows.select_for_update(**options).values_list("pk", "state_claim")
+        mine = {pk for pk, token in found if token == tokens[pk]}
+        return [claim for claim in claims if claim.pk in mine]
 
     def holds(self, claim: Claim) -> bool:
         """Whether a claim stands and its lease has not run out."""
@@ -253,7 +279,7 @@ class Operations:
     def renew(self, claims: list[Claim]) -> set[int]:
         """Extend the leases of claims that stand; return the ``id()`` of those whose claim has ended."""
         ended: set[int] = set()
-        for (token, lease), same in groupby(sorted(claims, key=_lease_key), key=_lease_key):
+        for (token, lease), same in groupby(sorted(claims, key=lease_key), key=lease_key):
             group = list(same)
             fenced = self.rows.filter(pk__in=[claim.pk for claim in group], state_claim=UUID(int=token))
             with self.transaction():
@@ -293,35 +319,10 @@ class Operations:
 
     def _expired(self) -> Q:
         """Leases past their end, or further away than any lease can be: then the clock was set back. Index ``st_lease``."""
-        longest = max([self.settings.LEASE, self.settings.MAX_RUNTIME, *(s.lease or 0 for s in self._with_own_lease)])
-        run_out = Q(state_locked_until__lte=Now()) | Q(state_locked_until__gt=columns.after(2 * longest + 3600))
-        return Q(state_claim__isnull=False) & run_out
+        beyond = columns.after(2 * self.longest_lease + 3600)
+        return Q(state_claim__isnull=False) & (Q(state_locked_until__lte=Now()) | Q(state_locked_until__gt=beyond))
 
-
-def _kind(ended: Ended) -> tuple[str, str]:
-    """Outcomes of one kind are written together: the state they leave, and the one they go to."""
-    claim, outcome = ended
-    if isinstance(outcome, Moved):
-        return claim.state.name, outcome.to.name
-    return claim.state.name, RELEASED if isinstance(outcome, Released) else ""
-
-
-def _write_key(ended: Ended) -> tuple[int, Any]:
-    claim, outcome = ended
-    if isinstance(outcome, Waiting):
-        return claim.token.int, (outcome.delay, outcome.failure is not None)
-    return claim.token.int, (0.0, False)
-
-
-def _lease_key(claim: Claim) -> tuple[int, float]:
-    return claim.token.int, claim.lease
-
-
-def _changes(outcome: Outcome) -> columns.Changes:
-    if isinstance(outcome, Moved):
-        return columns.entering(outcome.to)
-    if isinstance(outcome, Released):
-        return columns.releasing()
-    failures: Any = F("state_failures") + 1 if outcome.failure else Value(0)
-    return columns.staying(columns.after(outcome.delay), failures)
-
+    @cached_property
+    def longest_lease(self) -> float:
+        """The most seconds that a lease may have left."""
+        return max([self.settings.LEASE, self.settings.MAX_RUNTIME, *(s.lease or 0 for s in self._with_own_lease)])

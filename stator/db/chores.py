@@ -4,6 +4,7 @@ Each takes the operations of one model and a limit, works in one short transacti
 anywhere, at once.
 """
 
+import logging
 from datetime import timedelta
 from typing import Any
 
@@ -12,12 +13,14 @@ from django.db.models.functions import Now
 
 from stator import columns
 from stator.db.base import Operations
-from stator.db.retry import retrying
+from stator.db.retry import is_outage, is_retryable, retrying
 from stator.graph import State
 from stator.indexes import place_in_line
 from stator.reports import Report
 from stator.signals import Move
 from stator.statistics import Depth, Stats
+
+logger = logging.getLogger("stator.worker")
 
 
 @retrying
@@ -59,10 +62,7 @@ def delete_due(operations: Operations, limit: int) -> int:
         if not state.delete_after:
             continue
         old = _resting(operations, state).filter(state_changed__lte=columns.after(-state.delete_after))
-        with operations.transaction():
-            picked = operations.lock(old, limit)
-            _delete(operations, picked)
-        deleted += len(picked)
+        deleted += _delete_some(operations, old, limit)
     return deleted
 
 
@@ -101,9 +101,25 @@ def _move(operations: Operations, rows: QuerySet[Any], source: str, to: State, l
     return [Move(pk, source, to.name) for pk in picked]
 
 
-def _delete(operations: Operations, pks: list[Any]) -> None:
+def _delete_some(operations: Operations, rows: QuerySet[Any], limit: int) -> int:
+    try:
+        with operations.transaction():
+            return _delete(operations, operations.lock(rows, limit))
+    except Exception as error:  # a row that others refer to, or whatever the project's receivers of signals raise
+        if is_outage(error) or is_retryable(error):
+            raise
+        if limit == 1:
+            logger.warning("stator.delete_failed", extra={"model": operations.label, "error": type(error).__name__})
+            return 0
+    # One that cannot be deleted must not keep the others.
+    pks = list(rows.values_list("pk", flat=True)[:limit])
+    return sum(_delete_some(operations, rows.filter(pk=pk), 1) for pk in pks)
+
+
+def _delete(operations: Operations, pks: list[Any]) -> int:
     if not pks:
-        return
+        return 0
     operations.rows.filter(pk__in=pks).delete()
     reports = Report.objects.using(operations.alias).filter(model_label=operations.label)
     reports.filter(object_pk__in=[str(pk) for pk in pks]).delete()
+    return len(pks)

@@ -9,6 +9,7 @@ from asgiref.sync import sync_to_async
 
 from stator import columns
 from stator.graph import State
+from stator.options import is_seconds
 
 
 class Claim:
@@ -59,11 +60,15 @@ class Claim:
 
     def extend(self, seconds: float) -> bool:
         """Hold the row, and let the attempt run, for ``seconds`` from now; False when the claim has ended."""
+        if not is_seconds(seconds):
+            raise ValueError(f"extend() takes a number of seconds above 0, not {seconds!r}")
         now = time.monotonic()
-        if not self.operations.extend(self, seconds):
+        # The heartbeat carries on from there: a lease beyond the longest would pass for a clock that was set back.
+        lease = min(seconds, self.operations.longest_lease)
+        if not self.operations.extend(self, lease):
             return False
         self.max_runtime = max(self.max_runtime, now - (self.started or now) + seconds)
-        self.deadline = now + 0.8 * seconds
+        self.deadline = now + 0.8 * lease
         return True
 
     async def aextend(self, seconds: float) -> bool:

@@ -31,7 +31,9 @@ def _statement(group: tuple[Operations, ...]) -> tuple[str, tuple[Any, ...]]:
     params: list[Any] = []
     for operations in group:
         for probe in operations.probes():
-            sql, arguments = probe.order_by().values("pk")[:1].query.get_compiler(using=operations.alias).as_sql()
+            query = probe.order_by().values("pk")[:1].query
+            # Django knows some of the questions about a graph that nothing attempts to be empty.
+            sql, arguments = query.get_compiler(using=operations.alias, elide_empty=False).as_sql()
             parts.append(f"EXISTS ({sql})")
             params.extend(arguments)
     return f"SELECT {', '.join(parts)}", tuple(params)

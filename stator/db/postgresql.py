@@ -16,7 +16,7 @@ from psycopg.types.datetime import TimestamptzLoader
 
 from stator import columns
 from stator.db import base
-from stator.db.base import RELEASED, Ended
+from stator.db.written import RELEASED, Ended
 from stator.graph import State
 from stator.outcomes import Moved, Released, Waiting
 
@@ -132,7 +132,7 @@ class Operations(base.Operations):
             f" WHERE {self._table}.{self._pk} = mine.pk"
             f" AND {self._table}.state_claim IS NOT DISTINCT FROM v.claim AND {self._table}.state = %s"
             f" RETURNING {self._table}.{self._pk} AS pk, v.failed),"
-            f" counted AS ({COUNT}{' AND false' if released else ''} ON CONFLICT (model_label, hour, source, \"to\", shard)"
+            f' counted AS ({COUNT}{" AND false" if released else ""} ON CONFLICT (model_label, hour, source, "to", shard)'
             f" DO UPDATE SET handled = stator_stats.handled + excluded.handled,"
             f" failed = stator_stats.failed + excluded.failed)"
             f" SELECT pk FROM done"
@@ -185,7 +185,7 @@ class Operations(base.Operations):
 
     def _assignments(self, changes: columns.Changes) -> tuple[str, Any]:
         """The SET list of an ORM update and its parameters."""
-        update = self.rows.query.chain(sql.UpdateQuery)
+        update: Any = self.rows.query.chain(sql.UpdateQuery)
         update.add_update_values(changes)
         statement, params = update.get_compiler(using=self.alias).as_sql()
         return statement.split(" SET ", 1)[1], params
@@ -223,7 +223,7 @@ def _bound(converter: Any, column: Any, alias: str) -> Callable[[Any], Any]:
 
 @contextmanager
 def _read_committed(alias: str, begin: Callable[[], AbstractContextManager[Any]]) -> Any:
-    connection = connections[alias]
+    connection: Any = connections[alias]
     if connection.in_atomic_block:
         with begin():
             yield

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -15,12 +16,13 @@ EMPTYING = 10.0
 
 
 class Lane:
-    """The states of one model whose handlers run in one manner, on the loop or in threads."""
+    """The states of one model whose handlers run in one manner: on the loop or in threads, ``batch`` rows at a time."""
 
-    def __init__(self, operations: Operations, states: list[State], is_async: bool) -> None:
+    def __init__(self, operations: Operations, states: list[State], is_async: bool, batch: int) -> None:
         self.operations = operations
         self.states = states
         self.is_async = is_async
+        self.batch = batch
         self.hungry = True
         self.suspect = False
 
@@ -31,11 +33,12 @@ class Lane:
 
 
 def lanes_of(operations: Operations) -> Iterable[Lane]:
-    """The lanes of a model: asynchronous and synchronous handlers are claimed apart, for they have room apart."""
-    for is_async in (True, False):
-        states = [state for state in operations.graph.automatic_states if state.is_async is is_async]
-        if states:
-            yield Lane(operations, states, is_async)
+    """The lanes of a model: what is limited apart is claimed apart."""
+    manners: dict[tuple[bool, int, str], list[State]] = defaultdict(list)
+    for state in sorted(operations.graph.automatic_states, key=str):
+        manners[state.is_async, state.batch or 1, state.name if state.concurrency else ""].append(state)
+    for (is_async, batch, _), states in manners.items():
+        yield Lane(operations, states, is_async, batch)
 
 
 class Dispatcher:
@@ -89,7 +92,7 @@ class Dispatcher:
         return came
 
     async def _claim_for(self, lane: Lane) -> int:
-        room = self._slots.room(lane.operations.label, lane.is_async)
+        room = self._slots.room(lane.operations.label, lane.is_async, lane.batch)
         if not room:
             return 0
         lane.hungry = False

@@ -1,46 +1,52 @@
-"""A claim in, an outcome out: carries out one attempt, and never raises."""
+"""Claims in, outcomes out: carries out one attempt, and never raises.
+
+An attempt is one call of a handler: of one object, or in a state with ``batch`` of several.
+"""
 
 import asyncio
 import inspect
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError
 
 from stator.db.claim import Claim
-from stator.exceptions import AttemptTimedOut
+from stator.db.written import Ended, Written
+from stator.exceptions import AttemptTimedOut, InvalidTransition
 from stator.failures import describe
 from stator.outcomes import Outcome, Released, Waiting, resolve
+from stator.worker.recorder import tell
 from stator.worker.threads import close_broken_connections
 
 # Seconds until the next attempt when the state's own answer cannot be had.
 FALLBACK = 60.0
 
 
-def attempt_sync(claim: Claim) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """What came of an attempt: outcomes to record, and those recorded already, together with the handler's own writes."""
+
+    ended: list[Ended]
+    recorded: list[Ended] = field(default_factory=list)
+    written: Written = field(default_factory=Written)
+
+
+def attempt_sync(claims: list[Claim]) -> Attempted:
     """Run a synchronous handler in the calling thread."""
-    if _is_late(claim):
-        return Released()
-    try:
-        result = _begin(claim)
-    except BaseException as error:  # whatever a handler raises is an outcome, not the end of the worker
-        result = error
-    return _outcome(claim, result)
+    if _are_late(claims):
+        return Attempted([(claim, Released()) for claim in claims])
+    if claims[0].state.atomic:
+        return _attempt_atomic(claims)
+    return Attempted(_outcomes(claims, _call(claims)))
 
 
-async def attempt_async(claim: Claim) -> Outcome:
+async def attempt_async(claims: list[Claim]) -> Attempted:
     """Run an asynchronous handler on the event loop."""
-    if _is_late(claim):
-        return Released()
-    try:
-        result = await _begin(claim)
-    except BaseException as error:  # as above
-        result = error
-        if isinstance(error, DatabaseError | InterfaceError):
-            # In the thread where Django runs the queries of asynchronous code; nobody else would mend it.
-            await sync_to_async(close_broken_connections)()
-    return _outcome(claim, result)
+    if _are_late(claims):
+        return Attempted([(claim, Released()) for claim in claims])
+    return Attempted(_outcomes(claims, await _call_async(claims)))
 
 
 def timed_out(claim: Claim) -> Outcome:
@@ -50,15 +56,95 @@ def timed_out(claim: Claim) -> Outcome:
     )
 
 
-def _is_late(claim: Claim) -> bool:
+def _are_late(claims: list[Claim]) -> bool:
     """Whether the lease is nearly over before the attempt has begun: others may have the row before it ends."""
-    return time.monotonic() > claim.deadline
+    return time.monotonic() > claims[0].deadline
 
 
-def _begin(claim: Claim) -> Any:
-    claim.started = time.monotonic()
-    claim.instance.__dict__["stator"] = claim
-    return claim.state.handler(claim.instance)
+def _call(claims: list[Claim]) -> list[Any]:
+    try:
+        return _spread(claims, _begin(claims))
+    except BaseException as error:  # whatever a handler raises is an outcome, not the end of the worker
+        if len(claims) == 1:
+            return [error]
+    # One bad object must not spoil the others: each is tried by itself.
+    return [result for claim in claims for result in _call([claim])]
+
+
+async def _call_async(claims: list[Claim]) -> list[Any]:
+    try:
+        return _spread(claims, await _begin(claims))
+    except BaseException as error:  # as above
+        if isinstance(error, DatabaseError | InterfaceError):
+            # In the thread where Django runs the queries of asynchronous code; nobody else would mend it.
+            await sync_to_async(close_broken_connections)()
+        if len(claims) == 1 or claims[0].cancelled_for is not None:
+            return [error] * len(claims)
+    return [result for claim in claims for result in await _call_async([claim])]
+
+
+def _begin(claims: list[Claim]) -> Any:
+    now = time.monotonic()
+    for claim in claims:
+        claim.started = claim.started or now
+        claim.instance.__dict__["stator"] = claim
+    state = claims[0].state
+    return state.handler([claim.instance for claim in claims] if state.batch else claims[0].instance)
+
+
+def _spread(claims: list[Claim], result: Any) -> list[Any]:
+    """What the handler returned for each object."""
+    if not (claims[0].state.batch and isinstance(result, dict)):
+        return [result] * len(claims)
+    if strangers := result.keys() - {claim.instance for claim in claims}:
+        raise InvalidTransition(f"the handler returned a result for {len(strangers)} objects that are not in its batch")
+    return [result.get(claim.instance) for claim in claims]
+
+
+def _attempt_atomic(claims: list[Claim]) -> Attempted:
+    """Run the handler and write its outcome in one transaction; an outcome that is an error undoes what it wrote."""
+    try:
+        recorded, written = _in_one_transaction(claims)
+        tell(claims[0].operations, written)
+        return Attempted([], recorded, written)
+    except _Undone as undone:
+        ended = undone.ended
+    except BaseException as error:  # as above
+        ended = _outcomes(claims, [error] * len(claims))
+    if len(claims) == 1:
+        return Attempted(ended)
+    # One bad object must not undo the others.
+    parts = [_attempt_atomic([claim]) for claim in claims]
+    return Attempted(
+        [pair for part in parts for pair in part.ended],
+        [pair for part in parts for pair in part.recorded],
+        Written.total(part.written for part in parts),
+    )
+
+
+def _in_one_transaction(claims: list[Claim]) -> tuple[list[Ended], Written]:
+    operations = claims[0].operations
+    with operations.transaction():
+        # Locked from here to the commit: the claims that stand now stand then.
+        mine = operations.lock_claimed(claims)
+        ended = _outcomes(mine, _spread(mine, _begin(mine))) if mine else []
+        if any(getattr(outcome, "failure", None) for _, outcome in ended):
+            raise _Undone(ended)
+        written: Written = operations.record(ended)
+    written.lost.extend(claim for claim in claims if claim not in mine)
+    return ended, written
+
+
+class _Undone(Exception):
+    """Rolls back what a handler wrote that then returned no transition."""
+
+    def __init__(self, ended: list[Ended]) -> None:
+        super().__init__()
+        self.ended = ended
+
+
+def _outcomes(claims: list[Claim], results: list[Any]) -> list[Ended]:
+    return [(claim, _outcome(claim, result)) for claim, result in zip(claims, results, strict=True)]
 
 
 def _outcome(claim: Claim, result: Any) -> Outcome:

@@ -76,7 +76,7 @@ class Listener:
         self._pinged = 0.0
         while not self._stopped.is_set():
             self._check(connection)
-            select.select([connection.fileno(), self._ear], [], [], PING_TIMEOUT)
+            select.select([connection.fileno(), self._ear.fileno()], [], [], PING_TIMEOUT)
             for notification in connection.notifies(timeout=0):
                 self._take(notification.payload)
 

@@ -4,12 +4,14 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from stator import signals
 from stator.columns import ready_at_once
-from stator.db.base import Ended, Operations, Written
+from stator.db.base import Operations
 from stator.db.claim import Claim
+from stator.db.written import Ended, Written, by_kind
 from stator.outcomes import Outcome, Released
 from stator.signals import Move
 
@@ -17,6 +19,15 @@ logger = logging.getLogger("stator.worker")
 
 # How long outcomes wait whose row an application's transaction has locked.
 DEFERRED_FOR = 0.2
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Outcomes of one kind, written together; ``again`` once it is in doubt whether they are written already."""
+
+    operations: Operations
+    ended: list[Ended]
+    again: bool = False
 
 
 class Recorder:
@@ -27,7 +38,7 @@ class Recorder:
     """
 
     def __init__(
-        self, run: Callable[..., Awaitable[Any]], batch: int, woken: Callable[[Operations, set[str]], None]
+        self, run: Callable[..., Awaitable[Any]], size: int, woken: Callable[[Operations, set[str]], None]
     ) -> None:
         self.held: dict[int, Claim] = {}
         self.handled: Counter[str] = Counter()
@@ -36,9 +47,10 @@ class Recorder:
         self.lost = 0
         self.came = asyncio.Event()
         self._run = run
-        self._batch = batch
+        self._size = size
         self._woken = woken
         self._waiting: list[Ended] = []
+        self._unwritten: list[_Batch] = []
 
     def add(self, claim: Claim, outcome: Outcome) -> None:
         """Take an outcome to be written."""
@@ -49,30 +61,55 @@ class Recorder:
     async def flush(self) -> int:
         """Write what has come in so far; return how many outcomes were settled. Outages keep them for the next time."""
         self.came.clear()
+        batches = self._unwritten or self._batches()
+        self._unwritten = []
+        settled = 0
+        while batches:
+            settled += await self._write_first(batches)
+        return settled
+
+    def _batches(self) -> list[_Batch]:
         waiting, self._waiting = self._waiting, []
         groups: dict[Operations, list[Ended]] = defaultdict(list)
         for ended in waiting:
             groups[ended[0].operations].append(ended)
-        settled = 0
-        for operations, group in groups.items():
-            for start in range(0, len(group), self._batch):
-                settled += await self._write(operations, group[start : start + self._batch])
-        return settled
+        return [
+            _Batch(operations, kind[start : start + self._size])
+            for operations, group in groups.items()
+            for kind in by_kind(group)
+            for start in range(0, len(kind), self._size)
+        ]
 
-    async def _write(self, operations: Operations, batch: list[Ended]) -> int:
+    async def _write_first(self, batches: list[_Batch]) -> int:
+        batch = batches[0]
         try:
-            written: Written = await self._run(record, operations, batch)
+            written: Written = await self._run(record, batch.operations, batch.ended, again=batch.again)
         except BaseException:
-            self._waiting.extend(batch)
+            # Perhaps it was committed and only the answer was lost.
+            batch.again = True
+            self._unwritten = batches
+            self.came.set()
             raise
-        for claim, outcome in batch:
+        batches.pop(0)
+        for claim, _ in batch.ended:
             self.held.pop(id(claim), None)
-            self.handled[operations.label] += not isinstance(outcome, Released)
         for claim, outcome in written.deferred:
             self.held[id(claim)] = claim
             asyncio.get_running_loop().call_later(DEFERRED_FOR, self.add, claim, outcome)
+        done = len(batch.ended) - len(written.deferred)
+        if not isinstance(batch.ended[0][1], Released):
+            self.handled[batch.operations.label] += done
+        self._note(batch.operations, written)
+        if (state := batch.ended[0][0].state).concurrency:
+            self._woken(batch.operations, {state.name})
+        return done
+
+    def note_recorded(self, operations: Operations, recorded: list[Ended], written: Written) -> None:
+        """Count outcomes that were recorded in the transaction of their handler."""
+        self.handled[operations.label] += len(recorded)
         self._note(operations, written)
-        return len(batch) - len(written.deferred)
+        if recorded and recorded[0][0].state.concurrency:
+            self._woken(operations, {recorded[0][0].state.name})
 
     def _note(self, operations: Operations, written: Written) -> None:
         self.failed += len(written.failures)
@@ -85,9 +122,15 @@ class Recorder:
             self._woken(operations, woken)
 
 
-def record(operations: Operations, batch: list[Ended]) -> Written:
-    """Write outcomes, then tell: signals and log lines follow the commit. Runs in the recording thread."""
-    written = operations.record(batch)
+def record(operations: Operations, ended: list[Ended], *, again: bool = False) -> Written:
+    """Write outcomes, then tell. Runs in the recording thread."""
+    written = operations.record(ended, again=again)
+    tell(operations, written)
+    return written
+
+
+def tell(operations: Operations, written: Written) -> None:
+    """Signals and log lines for what was written; call it after the commit."""
     for claim in written.lost:
         logger.warning(
             "stator.lease_lost",
@@ -99,7 +142,6 @@ def record(operations: Operations, batch: list[Ended]) -> Written:
             extra={"model": operations.label, "pk": str(pk), "error": failure.kind, "message_text": failure.message},
         )
     _send(operations, written)
-    return written
 
 
 def send_moves(operations: Operations, moves: list[Move]) -> None:

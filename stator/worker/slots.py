@@ -3,14 +3,16 @@
 import asyncio
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from stator.conf import Settings
+from stator.db import Operations
 from stator.db.claim import Claim
+from stator.graph import State
 from stator.outcomes import Outcome, Released
-from stator.worker.executor import attempt_async, attempt_sync, timed_out
+from stator.worker.executor import Attempted, attempt_async, attempt_sync, timed_out
 from stator.worker.threads import HandlerThreads
 
 logger = logging.getLogger("stator.worker")
@@ -23,22 +25,41 @@ AHEAD = 0.05
 MOST_AHEAD = 50
 
 
-class Slots:
-    """The attempts of one process. Lives on the event loop; ``done`` gets each claim with its outcome, once.
+class Attempt:
+    """One call of a handler on its way: its claims, its task when it is asynchronous, since when it is cancelled."""
 
+    __slots__ = ("cancelled_at", "claims", "left", "task")
+
+    def __init__(self, claims: list[Claim]) -> None:
+        self.claims = claims
+        self.left = len(claims)
+        self.task: asyncio.Task[None] | None = None
+        self.cancelled_at: float | None = None
+
+
+class Slots:
+    """The attempts of one process. Lives on the event loop.
+
+    ``done`` gets each claim with its outcome, once; ``recorded`` what was recorded in the transaction of its handler.
     ``running`` maps the ``id()`` of a claim to the claim. An asynchronous attempt is a task; a synchronous one waits
     for, or is in, a handler thread.
     """
 
-    def __init__(self, settings: Settings, done: Callable[[Claim, Outcome], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        done: Callable[[Claim, Outcome], None],
+        recorded: Callable[[Operations, Attempted], None],
+    ) -> None:
         self.settings = settings
         self.running: dict[int, Claim] = {}
-        self.per_model: Counter[str] = Counter()
-        self.sync_running = 0
         self.stuck: set[int] = set()
         self._done = done
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._cancelled_at: dict[int, float] = {}
+        self._recorded = recorded
+        self._attempts: dict[int, Attempt] = {}
+        self._count = 0
+        self._threaded = 0
+        self._per_model: Counter[str] = Counter()
         self._threads = HandlerThreads(settings.THREADS, attempt_sync, self._finish_sync)
         self._sync_runtime = AHEAD
 
@@ -46,55 +67,60 @@ class Slots:
         """Start the handler threads; call it on the event loop."""
         self._threads.start()
 
-    def room(self, label: str, is_async: bool) -> int:
-        """How many more attempts of this model, on the loop or in threads, may be claimed now."""
-        room = self.settings.CONCURRENCY - len(self.running)
+    def room(self, label: str, is_async: bool, batch: int = 1) -> int:
+        """How many more rows of this model, attempted ``batch`` at a time on the loop or in threads, may be claimed."""
+        room = self.settings.CONCURRENCY - self._count
         if self.settings.CONCURRENCY_PER_MODEL:
-            room = min(room, self.settings.CONCURRENCY_PER_MODEL - self.per_model[label])
+            room = min(room, self.settings.CONCURRENCY_PER_MODEL - self._per_model[label])
         if not is_async:
-            room = min(room, self._thread_room())
-        return max(0, min(room, self.settings.BATCH_SIZE))
+            room = min(room, self._thread_room() if batch == 1 else self._free_threads())
+        return max(0, min(room * batch, max(self.settings.BATCH_SIZE, batch)))
 
     def begin(self, claims: list[Claim]) -> None:
-        """Start an attempt for each claim."""
-        threaded = []
-        for claim in claims:
-            key = id(claim)
-            self.running[key] = claim
-            self.per_model[claim.operations.label] += 1
-            if claim.state.is_async:
-                self._tasks[key] = asyncio.create_task(self._attempt(claim))
-            else:
-                threaded.append(claim)
-        self.sync_running += len(threaded)
+        """Start the attempts for these claims."""
+        attempts = [Attempt(group) for group in grouped(claims)]
+        for attempt in attempts:
+            self._count += 1
+            self._per_model[attempt.claims[0].operations.label] += 1
+            for claim in attempt.claims:
+                self.running[id(claim)] = claim
+                self._attempts[id(claim)] = attempt
+            if attempt.claims[0].state.is_async:
+                attempt.task = asyncio.create_task(self._attempt(attempt))
+        threaded = [attempt.claims for attempt in attempts if attempt.task is None]
+        self._threaded += len(threaded)
         self._threads.submit(threaded)
 
     def sweep(self) -> None:
         """End attempts past their time limit or their lease; abandon cancelled ones that do not end."""
         now = time.monotonic()
         for key, claim in list(self.running.items()):
+            attempt = self._attempts.get(key)
+            if attempt is None:
+                continue
             if claim.started and now - claim.started > claim.max_runtime:
-                self._overrun(key, claim)
-            elif now > claim.deadline and claim.cancelled_for is None:
-                self._cancel(key, claim, "lease")
-            if now - self._cancelled_at.get(key, now) > GRACE:
-                self._abandon(key, claim)
+                self._overrun(attempt)
+            elif now > claim.deadline:
+                self._cancel(attempt, "lease")
+            if attempt.cancelled_at is not None and now - attempt.cancelled_at > GRACE:
+                self._abandon(attempt)
 
     def cancel_ended(self, keys: set[int]) -> None:
-        """Cancel attempts whose claim has ended: whatever they would write is refused."""
-        for key in keys:
-            if claim := self.running.get(key):
-                self._cancel(key, claim, "lease")
+        """Cancel attempts of which every claim has ended: whatever they would write is refused."""
+        for attempt in {id(self._attempts[key]): self._attempts[key] for key in keys if key in self._attempts}.values():
+            if all(id(claim) in keys for claim in attempt.claims):
+                self._cancel(attempt, "lease")
 
     def hand_back(self) -> None:
         """Release the claims whose attempt has not begun."""
-        for claim in self._threads.take_back():
-            self._end(claim, Released())
+        for claims in self._threads.take_back():
+            for claim in claims:
+                self._end(claim, Released())
 
     def cancel_all(self) -> None:
         """Cancel every asynchronous attempt."""
-        for key, claim in list(self.running.items()):
-            self._cancel(key, claim, "shutdown")
+        for attempt in list(self._attempts.values()):
+            self._cancel(attempt, "shutdown")
 
     def release_all(self) -> None:
         """Give up whatever still runs: its rows are released, and what it returns later is dropped."""
@@ -115,55 +141,85 @@ class Slots:
         """Whether every handler thread is held by an attempt that was given up."""
         return len(self.stuck) >= self.settings.THREADS
 
+    def _free_threads(self) -> int:
+        return self.settings.THREADS - len(self.stuck) - self._threaded
+
     def _thread_room(self) -> int:
-        free = self.settings.THREADS - len(self.stuck)
+        able = self.settings.THREADS - len(self.stuck)
         ahead = max(1, min(MOST_AHEAD, int(AHEAD / max(self._sync_runtime, 1e-6))))
-        return free * ahead - self.sync_running
+        return able * ahead - self._threaded
 
-    async def _attempt(self, claim: Claim) -> None:
-        self._end(claim, await attempt_async(claim))
+    async def _attempt(self, attempt: Attempt) -> None:
+        self._finish(await attempt_async(attempt.claims))
 
-    def _finish_sync(self, claim: Claim, outcome: Outcome) -> None:
-        self.stuck.discard(id(claim))
+    def _finish_sync(self, claims: list[Claim], attempted: Attempted) -> None:
+        self.stuck.discard(id(claims[0]))
         # A moving average, so that one slow handler makes the next claims smaller at once.
-        took = time.monotonic() - claim.started
+        took = time.monotonic() - claims[0].started
         self._sync_runtime = max(took, 0.9 * self._sync_runtime + 0.1 * took)
-        self._end(claim, outcome)
+        if claims[0].state.atomic:
+            self._recorded(claims[0].operations, attempted)
+        self._finish(attempted)
+        for claim in claims:
+            self._forget(claim)
+
+    def _finish(self, attempted: Attempted) -> None:
+        for claim, outcome in attempted.ended:
+            self._end(claim, outcome)
 
     def _end(self, claim: Claim, outcome: Outcome) -> None:
+        # Unless it was given up before: then its row may be somebody else's by now.
+        if self._forget(claim):
+            self._done(claim, outcome)
+
+    def _forget(self, claim: Claim) -> bool:
         key = id(claim)
         if self.running.pop(key, None) is None:
-            # Given up before; its row may be somebody else's by now.
-            return
-        self._tasks.pop(key, None)
-        self._cancelled_at.pop(key, None)
-        self.per_model[claim.operations.label] -= 1
-        if not claim.state.is_async:
-            self.sync_running -= 1
+            return False
+        attempt = self._attempts.pop(key)
+        attempt.left -= 1
+        if not attempt.left:
+            self._count -= 1
+            self._threaded -= attempt.task is None
+            self._per_model[claim.operations.label] -= 1
         # The claim and its instance refer to each other; without this only the garbage collector would free them.
         claim.instance = None
-        self._done(claim, outcome)
+        return True
 
-    def _overrun(self, key: int, claim: Claim) -> None:
-        if claim.state.is_async:
-            self._cancel(key, claim, "max_runtime")
+    def _overrun(self, attempt: Attempt) -> None:
+        if attempt.task is not None:
+            self._cancel(attempt, "max_runtime")
             return
-        logger.warning("stator.handler_stuck", extra=_fields(claim))
-        self.stuck.add(key)
-        self._end(claim, timed_out(claim))
+        logger.warning("stator.handler_stuck", extra=_fields(attempt.claims[0]))
+        self.stuck.add(id(attempt.claims[0]))
+        for claim in attempt.claims:
+            self._end(claim, timed_out(claim))
 
-    def _cancel(self, key: int, claim: Claim, why: str) -> None:
-        task = self._tasks.get(key)
-        if task is None or claim.cancelled_for is not None:
+    def _cancel(self, attempt: Attempt, why: str) -> None:
+        if attempt.task is None or attempt.cancelled_at is not None:
             return
-        claim.cancelled_for = why
-        self._cancelled_at[key] = time.monotonic()
-        task.cancel()
+        for claim in attempt.claims:
+            claim.cancelled_for = why
+        attempt.cancelled_at = time.monotonic()
+        attempt.task.cancel()
 
-    def _abandon(self, key: int, claim: Claim) -> None:
-        logger.warning("stator.attempt_abandoned", extra=_fields(claim))
-        outcome = timed_out(claim) if claim.cancelled_for == "max_runtime" else Released()
-        self._end(claim, outcome)
+    def _abandon(self, attempt: Attempt) -> None:
+        logger.warning("stator.attempt_abandoned", extra=_fields(attempt.claims[0]))
+        for claim in attempt.claims:
+            self._end(claim, timed_out(claim) if claim.cancelled_for == "max_runtime" else Released())
+
+
+def grouped(claims: list[Claim]) -> Iterator[list[Claim]]:
+    """The claims by attempt: each by itself, or as many of one state as its ``batch`` says."""
+    batches: dict[State, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        if claim.state.batch:
+            batches[claim.state].append(claim)
+        else:
+            yield [claim]
+    for state, group in batches.items():
+        size = state.batch or 1
+        yield from (group[start : start + size] for start in range(0, len(group), size))
 
 
 def _fields(claim: Claim) -> dict[str, Any]:

@@ -4,13 +4,18 @@ import asyncio
 import re
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from queue import SimpleQueue
 from typing import Any
 
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
 STOP = None
+
+# Seconds for which the end of a worker waits for the database calls of asynchronous handlers.
+CLOSING_TIME = 2.0
 
 # libpq's PQTRANS_IDLE; written out because psycopg is optional.
 IDLE = 0
@@ -73,6 +78,24 @@ def close_broken_connections() -> None:
     for connection in connections.all(initialized_only=True):
         if connection.errors_occurred:
             connection.close_if_unusable_or_obsolete()
+
+
+@asynccontextmanager
+async def database_thread_for_handlers() -> AsyncIterator[None]:
+    """Let asynchronous handlers reach the database through a thread that ends, with its connections, with the context.
+
+    Otherwise that is one thread for the whole process, which would keep its connections for ever.
+    """
+    context = ThreadSensitiveContext()
+    await context.__aenter__()
+    try:
+        yield
+    finally:
+        closing = asyncio.ensure_future(sync_to_async(connections.close_all)())
+        await asyncio.wait([closing], timeout=CLOSING_TIME)
+        if closing.done():
+            await context.__aexit__(None, None, None)
+        # Else a handler's call does not end, and waiting for its thread would take as long.
 
 
 class HandlerThreads:

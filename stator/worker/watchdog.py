@@ -14,6 +14,9 @@ logger = logging.getLogger("stator.worker")
 
 FROZEN = 70
 
+# The descriptor and not the object: whatever the program did to sys.stderr, the dump must get out.
+STDERR = 2
+
 
 class Watchdog:
     """A thread that expects ``tick()`` at least every ``limit`` seconds, and ends the process when it fails to come.
@@ -48,7 +51,7 @@ class Watchdog:
     def _work(self) -> None:
         interval = min(5.0, self._limit / 4)
         while True:
-            faulthandler.dump_traceback_later(2 * self._limit, exit=True, file=sys.__stderr__)
+            faulthandler.dump_traceback_later(2 * self._limit, exit=True, file=STDERR)
             if trouble := self._trouble():
                 self._end(trouble)
             self._show_life()
@@ -61,8 +64,8 @@ class Watchdog:
 
     def _end(self, trouble: str) -> None:
         logger.critical("stator.frozen", extra={"trouble": trouble})
-        sys.__stderr__.write(f"stator: {trouble}; stacks follow, then the worker exits with {FROZEN}\n")
-        faulthandler.dump_traceback(file=sys.__stderr__, all_threads=True)
+        sys.stderr.write(f"stator: {trouble}; stacks follow, then the worker exits with {FROZEN}\n")
+        faulthandler.dump_traceback(file=STDERR, all_threads=True)
         os._exit(FROZEN)
 
     def _show_life(self) -> None:

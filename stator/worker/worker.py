@@ -4,8 +4,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
+from contextvars import Context
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -20,11 +21,12 @@ from stator.db.retry import is_outage, is_retryable
 from stator.outcomes import Outcome
 from stator.worker.dispatcher import Dispatcher, Lane, lanes_of
 from stator.worker.ending import close, stop_on_signals
+from stator.worker.executor import Attempted
 from stator.worker.heartbeat import Heartbeat, interval_for
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler
 from stator.worker.slots import GRACE, Slots
-from stator.worker.threads import DatabaseThread
+from stator.worker.threads import DatabaseThread, database_thread_for_handlers
 from stator.worker.watchdog import Watchdog
 
 logger = logging.getLogger("stator.worker")
@@ -90,7 +92,9 @@ class Worker:
         loop = asyncio.new_event_loop()
         try:
             asyncio.set_event_loop(loop)
-            return loop.run_until_complete(self._main())
+            # In a context of its own: in that of a request, asynchronous handlers that use the database would wait
+            # for the thread that this runs in.
+            return Context().run(loop.run_until_complete, self._main())
         finally:
             asyncio.set_event_loop(None)
             close(loop)
@@ -110,9 +114,10 @@ class Worker:
         self._start_threads()
         with stop_on_signals(self._loop, self.stop) if self._heed_signals else nullcontext():
             try:
-                loops = [asyncio.create_task(loop) for loop in self._loops()]
-                await self._wait(loops)
-                await self._shut_down(loops)
+                async with database_thread_for_handlers():
+                    loops = [asyncio.create_task(loop) for loop in self._loops()]
+                    await self._wait(loops)
+                    await self._shut_down(loops)
             finally:
                 self._stop_threads()
         return self.summary()
@@ -121,7 +126,7 @@ class Worker:
         lanes = [lane for operations in self.operations for lane in lanes_of(operations)]
         claims, records, duties = self._database_threads()
         self.recorder = Recorder(records.run, self.settings.BATCH_SIZE, self._moved_on)
-        self.slots = Slots(self.settings, self._ended)
+        self.slots = Slots(self.settings, self._ended, self._recorded)
         self.dispatcher = Dispatcher(lanes, self.slots, claims.run, self._is_empty)
         self.scheduler = Scheduler(self.operations, lanes, self.settings, duties.run)
         leases = [operations.lease_of(state) for operations in self.operations for state in operations.graph.automatic_states]
@@ -165,7 +170,7 @@ class Worker:
 
     # The loops
 
-    def _loops(self) -> list[Awaitable[None]]:
+    def _loops(self) -> list[Coroutine[Any, Any, None]]:
         return [self._fast_loop(), self._record_loop(), self._schedule_loop(), self._tick_loop()]
 
     async def _fast_loop(self) -> None:
@@ -262,6 +267,10 @@ class Worker:
 
     def _ended(self, claim: Claim, outcome: Outcome) -> None:
         self.recorder.add(claim, outcome)
+        self.dispatcher.woken.set()
+
+    def _recorded(self, operations: Operations, attempted: Attempted) -> None:
+        self.recorder.note_recorded(operations, attempted.recorded, attempted.written)
         self.dispatcher.woken.set()
 
     def _moved_on(self, operations: Operations, names: set[str]) -> None:

@@ -2,11 +2,11 @@
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, Self
 
-from tests.processes import WorkerProcess
+from tests.processes import WorkerProcess, wait_until
 from tests.testapp.faults import Effect
 
 # A lease long enough for a heartbeat on a crowded machine, and short enough to wait for.
@@ -64,6 +64,21 @@ class Fleet:
             code = worker.wait(timeout)
             assert code == 0, f"{name} exited with {code}; it wrote:\n{worker.output()}"
         self.alive.clear()
+
+    def until(self, condition: Callable[[], Any], timeout: float = 60) -> Any:
+        """The first true value of the condition; fails at once, with all they wrote, when a worker has ended."""
+
+        def met_or_ended() -> Any:
+            return condition() or any(worker.returncode is not None for worker in self.alive.values())
+
+        wait_until(met_or_ended, timeout, self.output)
+        met = condition()
+        assert met, self.output()
+        return met
+
+    def output(self) -> str:
+        """The last that each living worker has written."""
+        return "\n".join(f"{name}: {worker.output()[-3000:]}" for name, worker in self.alive.items())
 
     def starts(self, worker: WorkerProcess, **lookups: Any) -> Any:
         """What handlers of a worker have begun."""

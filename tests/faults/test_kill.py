@@ -7,7 +7,6 @@ import pytest
 
 from tests.faults.events import Kind
 from tests.faults.fleet import RECOVERY, logged
-from tests.processes import wait_until
 from tests.testapp.faults import Bomb, Effect, Job
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
@@ -20,7 +19,7 @@ def kill_one(workers):
     name = random.choice(list(workers.alive))
     begun = workers.starts(workers.alive[name])
     before = begun.count()
-    wait_until(lambda: begun.count() > before or finished(Job), 60)
+    workers.until(lambda: begun.count() > before or finished(Job))
     Event().wait(random.uniform(0.05, 0.5))
     workers.kill(name)
     workers.start()
@@ -56,7 +55,7 @@ def test_no_object_is_lost_when_workers_are_killed(watch, fleet, thorough):
 
     for _ in range(kills):
         kill_one(workers)
-    wait_until(lambda: finished(Job), 240, lambda: str(Job.stator.counts()))
+    workers.until(lambda: finished(Job), 240)
     workers.stop()
 
     history = watched.history(Job)
@@ -74,8 +73,8 @@ def test_handlers_that_kill_their_process_are_quarantined_and_spare_the_others(w
     workers = fleet("testapp.Bomb", STATOR_CONCURRENCY=8)
     worker = workers.start("--processes", "2")
 
-    wait_until(lambda: Bomb.objects.filter(state="done").count() == len(others), 120, lambda: worker.output()[-2000:])
-    wait_until(lambda: Bomb.stator.quarantined().count() == len(bombs), 120, lambda: worker.output()[-2000:])
+    workers.until(lambda: Bomb.objects.filter(state="done").count() == len(others), 120)
+    workers.until(lambda: Bomb.stator.quarantined().count() == len(bombs), 120)
     workers.stop()
 
     # One may have been claimed beside another that went off first; at the second crash each is alone.

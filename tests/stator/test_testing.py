@@ -7,15 +7,16 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from stator import testing
-from stator.db import operations_for
 from stator.conf import load_settings
+from stator.db import operations_for
 from stator.db.claim import new_worker_id
 from stator.models import History
 from stator.testing import Moved, NotDrained, Waiting, advance, assert_moves, attempt, drain
+from tests.stator.admin.requests import set_columns
 from tests.testapp.models import Line, SyncLine
 from tests.testapp.operators import Eager, Letter, Parcel
 
@@ -24,17 +25,11 @@ pytestmark = pytest.mark.django_db
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "testing.rst"
 
 
-class Rollback(Exception):
-    """Ends the transaction of one example."""
-
-
 def run_examples(examples: doctest.DocTest) -> None:
-    """Run the examples of one text in a transaction of their own."""
+    """Run the examples of one text."""
     printed: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-    with pytest.raises(Rollback), transaction.atomic():
-        runner.run(examples, out=printed.append)
-        raise Rollback
+    runner.run(examples, out=printed.append)
     assert not runner.failures, "".join(printed)
     assert runner.tries
 
@@ -44,11 +39,9 @@ def names() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("part", [testing, drain, attempt, advance, assert_moves], ids=lambda part: part.__name__)
-def test_the_examples_of_the_docstrings_run(part: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    title = part.__name__
+def test_the_examples_of_the_docstrings_run(part: Any) -> None:
     text = part.__doc__.replace("testapp.Parcel 1", "testapp.Parcel ...")
-    parsed = doctest.DocTestParser().get_doctest(text, names(), title, None, 0)
-    run_examples(parsed)
+    run_examples(doctest.DocTestParser().get_doctest(text, names(), part.__name__, None, 0))
 
 
 def test_the_examples_of_the_guide_run() -> None:
@@ -96,8 +89,8 @@ class TestAttempt:
         parcel = Parcel.objects.create()
         outcome = attempt(parcel)
         assert isinstance(outcome, Moved)
-        assert outcome.to == "sorted"
-        assert parcel.state == "sorted"
+        assert outcome.to == "stamped"
+        assert parcel.state == "stamped"
 
     def test_attempts_one_row_alone(self) -> None:
         older, row = Line.objects.create(), Line.objects.create()
@@ -121,14 +114,14 @@ class TestAttempt:
         set_columns(parcel, state_crashes=3, state_ready=False)
         assert drain(Parcel) == 0
         attempt(parcel)
-        assert (parcel.state, parcel.state_crashes) == ("sorted", 0)
+        assert (parcel.state, parcel.state_crashes) == ("stamped", 0)
 
     def test_ends_the_claim_of_another(self) -> None:
         parcel = Parcel.objects.create()
         operations = operations_for(Parcel, load_settings(), new_worker_id())
         [claim] = operations.claim(list(Parcel.state_graph.automatic_states), 1)
         attempt(parcel)
-        assert parcel.state == "sorted"
+        assert parcel.state == "stamped"
         assert not claim.still_mine()
 
     @pytest.mark.parametrize("state", ["sent", "delivered"])
@@ -214,7 +207,7 @@ class TestAdvance:
 
 class TestAssertMoves:
     def test_takes_states_and_names(self) -> None:
-        assert_moves(Parcel.objects.create(), "sorted", Parcel.state_graph.sent)
+        assert_moves(Parcel.objects.create(), "stamped", Parcel.state_graph.sent)
 
     def test_refreshes_the_row(self) -> None:
         line = Line.objects.create()
@@ -224,16 +217,16 @@ class TestAssertMoves:
     def test_tells_both_paths_and_the_last_words(self) -> None:
         parcel = Parcel.objects.create(orders="never")
         with pytest.raises(AssertionError) as raised:
-            assert_moves(parcel, "sorted", "sent")
+            assert_moves(parcel, "stamped", "sent")
         assert str(raised.value) == (
-            f"testapp.Parcel {parcel.pk} went packed -> returned, expected packed -> sorted -> sent; "
+            f"testapp.Parcel {parcel.pk} went packed -> returned, expected packed -> stamped -> sent; "
             "it last said in packed: stator.exceptions.Fail: no such street"
         )
 
     def test_a_row_may_be_expected_to_stay(self) -> None:
         assert_moves(Parcel.objects.create(orders="wait"))
-        with pytest.raises(AssertionError, match="went nowhere from packed, expected packed -> sorted"):
-            assert_moves(Parcel.objects.create(orders="wait"), "sorted")
+        with pytest.raises(AssertionError, match="went nowhere from packed, expected packed -> stamped"):
+            assert_moves(Parcel.objects.create(orders="wait"), "stamped")
 
     def test_other_rows_and_models_are_not_mistaken_for_it(self) -> None:
         line, other = Line.objects.create(), Line.objects.create()
@@ -250,8 +243,3 @@ class TestAssertMoves:
         advance(86401)
         with pytest.raises(AssertionError, match=r"went delivered -> \(deleted\)"):
             assert_moves(parcel)
-
-
-def set_columns(row: Any, **columns: Any) -> None:
-    """Write columns that only the framework writes."""
-    operations_for(type(row), load_settings(), new_worker_id()).rows.filter(pk=row.pk).update(**columns)

@@ -5,20 +5,18 @@ import json
 import secrets
 import signal
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from asgiref.testing import ApplicationCommunicator
 from django.core.asgi import get_asgi_application
-from django.db import transaction
-from django.test import Client, override_settings
+from django.test import Client
 from django.urls import path
 
 from stator import views
 from stator.views import RequestRunner
 from tests.testapp.models import Line, SyncLine
-from tests.testapp.operators import Letter, Parcel
+from tests.testapp.operators import Eager, Letter, Parcel
 
 TOKEN = "a-token-of-at-least-thirty-two-bytes"
 FORMER = secrets.token_urlsafe(32)
@@ -50,9 +48,12 @@ class TestToken:
     def row(self) -> None:
         Line.objects.create()
 
-    @pytest.mark.parametrize("headers", [{"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"bearer  {TOKEN}"}, {"X-Stator-Token": TOKEN}])
-    def test_the_right_one_runs_a_worker(self, client: Client, headers: dict[str, str]) -> None:
-        assert client.post(URL, headers=headers).status_code == 200
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("Authorization", f"Bearer {TOKEN}"), ("Authorization", f"bearer  {TOKEN}"), ("X-Stator-Token", TOKEN)],
+    )
+    def test_the_right_one_runs_a_worker(self, client: Client, name: str, value: str) -> None:
+        assert client.post(URL, headers={name: value}).status_code == 200
         assert Line.objects.get().state == "last"
 
     @pytest.mark.parametrize(
@@ -137,8 +138,6 @@ class TestRun:
 
     def test_ends_when_time_is_up(self, client: Client, settings: Any) -> None:
         settings.STATOR = {**settings.STATOR, "HTTP_RUN_FOR": 0.3}
-        from tests.testapp.operators import Eager
-
         Eager.objects.create()
         answer = post(client).json()
         assert answer["handled"]["testapp.eager"] > 1

@@ -181,7 +181,7 @@ class StubbornGraph(StateGraph):
         try:
             await instance.asave()
         except BaseException as error:
-            await effect_of(instance, type(error).__name__).asave()
+            Path(instance.gate).write_text(type(error).__name__)
             raise
         return cls.done
 

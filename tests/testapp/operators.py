@@ -10,26 +10,26 @@ from stator.models import StateField, StatorModel
 
 
 class ParcelGraph(StateGraph):
-    """Packed, sorted, sent and delivered; a parcel without an address is returned."""
+    """Packed, stamped, sent and delivered; a parcel without an address is returned."""
 
     packed = State(try_interval=60, backoff=30, max_failures=3, expect_within=3600)
-    sorted = State(try_interval=60)
+    stamped = State(try_interval=60)
     sent = State(externally_progressed=True)
     delivered = State(delete_after=86400)
     returned = State()
 
-    packed.transitions_to(sorted)
+    packed.transitions_to(stamped)
     packed.fails_to(returned)
-    sorted.transitions_to(sent)
+    stamped.transitions_to(sent)
     sent.transitions_to(delivered)
     sent.times_out_to(returned, seconds=7 * 86400)
 
     @classmethod
     def handle_packed(cls, parcel: Any) -> State | None:
-        return _obey(parcel, cls.sorted)
+        return _obey(parcel, cls.stamped)
 
     @classmethod
-    async def handle_sorted(cls, parcel: Any) -> State:
+    async def handle_stamped(cls, parcel: Any) -> State:
         return cls.sent
 
 

@@ -48,7 +48,7 @@ class Command(BaseCommand):
         parser = super().create_parser(
             prog_name, subcommand, epilog=EPILOG, formatter_class=HelpFormatter, **kwargs
         )
-        if self._called_from_command_line:
+        if getattr(self, "_called_from_command_line", False):
             # One line instead of the usage, which is longer than the message.
             setattr(parser, "error", _argument_error)  # noqa: B010 - a method is replaced on the instance
         return parser

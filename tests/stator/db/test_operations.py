@@ -27,7 +27,7 @@ from tests.stator.rows import (
 )
 from tests.testapp.basic import Diary, Rest, RestGraph, Step, StepGraph
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 ERROR = describe(ValueError("no"))
 

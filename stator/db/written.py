@@ -1,0 +1,92 @@
+"""What is written together, and what became of it: values and pure functions around a batch of outcomes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, Value
+
+from stator import columns
+from stator.db.claim import Claim
+from stator.outcomes import Moved, Outcome, Released, Waiting
+from stator.signals import Move
+
+Ended = tuple[Claim, Outcome]
+
+# Stands for the target of an outcome that is no attempt; no state can have this name.
+RELEASED = "<released>"
+
+
+@dataclass(slots=True)
+class Written:
+    """What became of a batch of outcomes: accepted ones, those whose claim had ended, those to write again later."""
+
+    moves: list[Move] = field(default_factory=list)
+    failures: list[Any] = field(default_factory=list)
+    lost: list[Claim] = field(default_factory=list)
+    deferred: list[Ended] = field(default_factory=list)
+
+    @classmethod
+    def total(cls, parts: Iterable["Written"]) -> "Written":
+        """Several of them as one."""
+        written = cls()
+        for part in parts:
+            written.moves += part.moves
+            written.failures += part.failures
+            written.lost += part.lost
+            written.deferred += part.deferred
+        return written
+
+
+def by_kind(ended: list[Ended]) -> list[list[Ended]]:
+    """Outcomes parted into those that one statement can write."""
+    return [list(group) for _, group in groupby(sorted(ended, key=kind_of), key=kind_of)]
+
+
+def accept(written: Written, claim: Claim, outcome: Outcome) -> None:
+    """Note an outcome that was accepted."""
+    if isinstance(outcome, Moved):
+        written.moves.append(Move(claim.pk, claim.state.name, outcome.to.name))
+    if failure := getattr(outcome, "failure", None):
+        written.failures.append((claim.pk, failure))
+
+
+def is_written(claim: Claim, outcome: Outcome, state: str, version: int, attempts: int, token: UUID | None) -> bool:
+    """Whether a row looks as this outcome would have left it."""
+    if isinstance(outcome, Moved):
+        return (state, version) == (outcome.to.name, claim.version + 1) and token is None
+    counted = claim.attempt - isinstance(outcome, Released)
+    return (state, version, attempts) == (claim.state.name, claim.version, counted) and token is None
+
+
+def kind_of(ended: Ended) -> tuple[str, str]:
+    """Outcomes of one kind are written together: the state they leave, and the one they go to."""
+    claim, outcome = ended
+    if isinstance(outcome, Moved):
+        return claim.state.name, outcome.to.name
+    return claim.state.name, RELEASED if isinstance(outcome, Released) else ""
+
+
+def write_key(ended: Ended) -> tuple[int, Any]:
+    """Outcomes of one kind with this in common are one ORM update."""
+    claim, outcome = ended
+    if isinstance(outcome, Waiting):
+        return claim.token.int, (outcome.delay, outcome.failure is not None)
+    return claim.token.int, (0.0, False)
+
+
+def lease_key(claim: Claim) -> tuple[int, float]:
+    """Claims with this in common are renewed by one ORM update."""
+    return claim.token.int, claim.lease
+
+
+def changes_of(outcome: Outcome) -> columns.Changes:
+    """The columns that an outcome changes."""
+    if isinstance(outcome, Moved):
+        return columns.entering(outcome.to)
+    if isinstance(outcome, Released):
+        return columns.releasing()
+    failures: Any = F("state_failures") + 1 if outcome.failure else Value(0)
+    return columns.staying(columns.after(outcome.delay), failures)

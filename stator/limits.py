@@ -1,0 +1,25 @@
+"""The rows that workers lock while they claim in a state whose concurrency is limited."""
+
+from django.db import models
+
+
+class Limit(models.Model):
+    """One limited state of one model. It holds no number: what runs is counted from the claims, which cannot leak."""
+
+    model_label = models.CharField(max_length=200)
+    state = models.CharField(max_length=100)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["model_label", "state"], name="stator_limit_one_per_state")]
+
+    def __str__(self) -> str:
+        return f"{self.model_label} {self.state}"
+
+    @classmethod
+    def lock(cls, using: str, model_label: str, state: str) -> None:
+        """Wait until no other worker claims in this state; lasts until the end of the transaction."""
+        rows = cls.objects.using(using)
+        wanted = rows.filter(model_label=model_label, state=state)
+        if wanted.select_for_update().first() is None:
+            rows.bulk_create([Limit(model_label=model_label, state=state)], ignore_conflicts=True)
+            wanted.select_for_update().get()

@@ -1,0 +1,46 @@
+"""What the tests of the admin share: clients, and the requests that operators make."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db import models
+from django.test import Client
+from django.urls import path
+
+from stator.conf import load_settings
+from stator.db import operations_for
+from stator.db.claim import Claim, new_worker_id
+
+LIST = "/admin/testapp/parcel/"
+MOVE = {"action": "stator_move", "index": "0", "stator_confirmed": "1", "state": "delivered", "reason": "because"}
+
+
+def page_of(row: models.Model) -> str:
+    return f"{LIST}{row.pk}/change/"
+
+
+def claim(model: Any) -> Claim:
+    """Claim one ready row, as a worker does."""
+    operations = operations_for(model, load_settings(), new_worker_id())
+    [claim] = operations.claim(list(model.state_graph.automatic_states), 1)
+    return claim
+
+
+def set_columns(row: models.Model, **columns: Any) -> None:
+    """Write columns that only the framework writes."""
+    operations_for(type(row), load_settings(), new_worker_id()).rows.filter(pk=row.pk).update(**columns)
+
+
+def act(client: Client, name: str, *rows: models.Model, url: str = LIST, **data: str) -> Any:
+    """Ask for an act on rows."""
+    return client.post(url, {"action": name, "index": "0", "_selected_action": [row.pk for row in rows], **data})
+
+
+def move(client: Client, *rows: models.Model, url: str = LIST, **data: str) -> Any:
+    """Ask for a move and confirm it."""
+    return client.post(url, {**MOVE, "_selected_action": [row.pk for row in rows], **data})
+
+
+def own_urls() -> Any:
+    """URLs that are made now, from what is registered now."""
+    return type("urls", (), {"urlpatterns": [path("admin/", admin.site.urls)]})

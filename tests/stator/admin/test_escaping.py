@@ -1,0 +1,49 @@
+"""Nothing that is stored becomes markup."""
+
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from django.utils.html import escape
+
+import stator.admin
+from stator.models import History, Report
+from stator.testing import attempt
+from tests.stator.admin.requests import LIST, act, page_of, set_columns
+from tests.testapp.operators import Letter, Parcel
+
+pytestmark = pytest.mark.django_db
+
+
+EVIL = "<script>alert(1)</script>"
+
+
+class TestEscaping:
+    def test_of_keys_states_errors_reasons_and_names(self, admin_client: Client) -> None:
+        letter = Letter.objects.create(number=EVIL)
+        parcel = Parcel.objects.create(orders="fail", address=EVIL)
+        attempt(parcel)
+        parcel.transition_perform("sent", actor=EVIL, reason=EVIL)
+        letter.transition_perform("posted", actor=EVIL, reason=EVIL)
+        set_columns(letter, state=EVIL)
+        set_columns(parcel, state=EVIL)
+        letters = "/admin/testapp/letter/"
+        pages = [
+            admin_client.get(LIST), admin_client.get(page_of(parcel)), admin_client.get(letters),
+            admin_client.get(act(admin_client, "stator_unlock", letter, url=letters, stator_object="1")["Location"]),
+            act(admin_client, "stator_move", parcel), act(admin_client, "stator_move", letter, url=letters),
+            admin_client.get("/admin/stator/report/"), admin_client.get("/admin/stator/history/"),
+            admin_client.get(f"/admin/stator/report/{Report.objects.get().pk}/change/"),
+            admin_client.get(f"/admin/stator/history/{History.objects.first().pk}/change/"),
+        ]  # fmt: skip
+        for page in pages:
+            assert page.status_code == 200
+            text = page.content.decode()
+            assert EVIL not in text
+            assert escape(EVIL) in text
+
+    def test_nothing_is_marked_safe(self) -> None:
+        for module in ("acts", "kept", "listing", "managed", "sheet", "__init__"):
+            source = (Path(stator.admin.__file__).parent / f"{module}.py").read_text()
+            assert "mark_safe" not in source
+            assert "|safe" not in source

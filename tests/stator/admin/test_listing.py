@@ -1,0 +1,100 @@
+"""Lists of rows: columns, filters, and counts that end early."""
+
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from stator import columns
+from stator.admin import listing
+from stator.db.claim import new_token, new_worker_id
+from stator.testing import advance, attempt
+from tests.stator.admin.requests import LIST, claim, set_columns
+from tests.testapp.models import Line
+from tests.testapp.operators import Parcel
+
+pytestmark = pytest.mark.django_db
+
+
+class TestList:
+    def test_shows_what_holds_a_row(self, admin_client: Client) -> None:
+        Parcel.objects.create(address="ready")
+        held = claim(Parcel)
+        text = admin_client.get(LIST).content.decode()
+        assert "parcel to ready" in text
+        assert f"worker {held.operations.worker_id}, 59 s left" in text or "1 m left" in text
+        assert "running" in text
+
+    @pytest.mark.parametrize(
+        ("written", "words"),
+        [
+            ({}, "now"),
+            ({"state": "sent"}, "\N{EM DASH}"),
+            ({"state": "gone"}, "never: unknown state"),
+            ({"state_crashes": 3, "state_ready": False}, "never: quarantined after 3 lost leases"),
+        ],
+    )
+    def test_says_when_a_row_is_attempted(self, admin_client: Client, written: dict[str, Any], words: str) -> None:
+        set_columns(Parcel.objects.create(), **written)
+        assert f'<td class="field-stator_next">{words}</td>' in admin_client.get(LIST).content.decode()
+
+    def test_says_for_how_long_a_row_waits(self, admin_client: Client) -> None:
+        attempt(Parcel.objects.create(orders="later"))
+        advance(3600 * 5, Line)
+        text = admin_client.get(LIST).content.decode()
+        assert re.search(r'field-stator_next">in (29|30) s<', text)
+        assert re.search(r'field-stator_age">\d s<', text)
+        assert 'field-stator_attempts">1<' in text
+
+    def test_says_that_a_lease_ran_out(self, admin_client: Client) -> None:
+        Parcel.objects.create()
+        claim(Parcel)
+        advance(100)
+        assert re.search(r"worker [0-9a-f]{12}, ran out 4\d s ago", admin_client.get(LIST).content.decode())
+
+    @pytest.mark.parametrize(
+        "condition", ["ready", "leased", "failing", "quarantined", "stuck", "overdue", "unknown", "nonsense"]
+    )
+    def test_filters_by_condition(self, admin_client: Client, condition: str) -> None:
+        rows = {name: Parcel.objects.create(address=f"{name}-row") for name in
+                ("ready", "leased", "failing", "quarantined", "stuck", "overdue", "unknown", "calm")}  # fmt: skip
+        later = {"state_ready": False, "state_next_attempt": columns.after(3600)}
+        set_columns(rows["calm"], state="sent", state_ready=False)
+        set_columns(rows["leased"], state_claim=new_token(new_worker_id()), state_ready=False)
+        set_columns(rows["failing"], state="stamped", state_failures=2, **later)
+        set_columns(rows["quarantined"], state_crashes=3, state_ready=False)
+        set_columns(rows["unknown"], state="gone")
+        set_columns(rows["stuck"], state_changed=columns.after(-7200), **later)
+        set_columns(rows["overdue"], state="stamped", state_changed=columns.after(-100))
+        text = admin_client.get(LIST, {"condition": condition}).content.decode()
+        found = {name for name in rows if f"parcel to {name}-row" in text}
+        expected = {"ready": {"ready", "overdue"}, "failing": {"failing", "quarantined"}, "nonsense": set(rows)}
+        assert found == expected.get(condition, {condition})
+
+    def test_filters_by_state(self, admin_client: Client) -> None:
+        Parcel.objects.create(address="here")
+        assert "parcel to here" in admin_client.get(LIST, {"state__exact": "packed"}).content.decode()
+        assert "parcel to here" not in admin_client.get(LIST, {"state__exact": "sent"}).content.decode()
+
+    def test_every_column_sorts(self, admin_client: Client) -> None:
+        Parcel.objects.create()
+        for number in range(1, 8):
+            assert admin_client.get(LIST, {"o": str(number)}).status_code == 200
+
+    def test_counts_no_further_than_it_must(self, admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(listing, "COUNTED", 3)
+        Parcel.objects.bulk_create([Parcel() for _ in range(5)])
+        with CaptureQueriesContext(connection) as queries:
+            text = admin_client.get(LIST).content.decode()
+        assert "more than 3 parcels" in text
+        counts = [query["sql"] for query in queries if "COUNT(" in query["sql"]]
+        assert counts
+        assert all("LIMIT 4" in sql for sql in counts)
+
+    def test_facets_cannot_be_asked_for(self, admin_client: Client) -> None:
+        with CaptureQueriesContext(connection) as queries:
+            admin_client.get(LIST, {"_facets": "True"})
+        assert not [query for query in queries if "FILTER (WHERE" in query["sql"]]

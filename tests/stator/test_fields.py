@@ -1,0 +1,193 @@
+"""The columns of a managed table: what a new row begins with, and what migrations see."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection, migrations, models
+from django.db.migrations.autodetector import MigrationAutodetector
+from django.db.migrations.state import ModelState, ProjectState
+from django.test.utils import isolate_apps
+from django.utils import timezone
+
+from stator.db.claim import new_token
+from stator.fields import StateField
+from stator.models import StatorModel
+from tests.stator.rows import ago, change, put, raw, row
+from tests.testapp.basic import Page, Poll, Rest, Step, StepGraph
+from tests.testapp.models import Line, LineGraph
+
+pytestmark = pytest.mark.django_db
+
+
+def test_new_row_is_ready_in_the_initial_state():
+    line = Line.objects.create(name="a")
+    assert line.state == LineGraph.first
+    assert isinstance(line.state, str)
+    found = row(line)
+    assert (found.state, found.state_ready, found.state_version) == ("first", True, 0)
+    assert (found.state_attempts, found.state_failures, found.state_crashes) == (0, 0, 0)
+    assert (found.state_claim, found.state_locked_until, found.state_next_attempt) == (None, None, None)
+    assert found.state_attempted is None
+    assert abs(timezone.now() - found.state_changed) < timedelta(seconds=30)
+
+
+@pytest.mark.parametrize("state", ["late", StepGraph.late])
+def test_row_born_in_a_state_with_a_first_delay_is_due_after_its_interval(state):
+    step = Step.objects.create(state=state)
+    found = row(step)
+    assert (found.state, found.state_ready) == ("late", False)
+    assert timedelta(seconds=55) < found.state_next_attempt - timezone.now() < timedelta(seconds=65)
+
+
+@pytest.mark.parametrize("state", ["outside", "done", StepGraph.failed])
+def test_row_born_where_nothing_is_attempted_is_never_ready(state):
+    found = row(Step.objects.create(state=state))
+    assert (found.state, found.state_ready, found.state_next_attempt) == (str(state), False, None)
+
+
+def test_row_born_in_a_terminal_initial_state_is_not_ready():
+    assert not row(Rest.objects.create()).state_ready
+
+
+@pytest.mark.parametrize("create", [Step.objects.create, lambda **values: Step(**values).save()], ids=["create", "save"])
+def test_unknown_state_is_refused_with_the_names_there_are(create):
+    with pytest.raises(ValueError, match="'nowhere' is not a state of StepGraph; its states are new, slow, late"):
+        create(state="nowhere")
+
+
+def test_unknown_state_is_refused_in_bulk():
+    with pytest.raises(ValueError, match="'nowhere' is not a state of StepGraph"):
+        Step.objects.bulk_create([Step(), Step(state="nowhere")])
+    assert not raw(Step).exists()
+
+
+def test_bulk_create_begins_rows_as_create_does():
+    Step.objects.bulk_create([Step(), Step(state=StepGraph.late), Step(state="done")])
+    rows = raw(Step).order_by("pk")
+    assert [(found.state, found.state_ready) for found in rows] == [("new", True), ("late", False), ("done", False)]
+    assert [found.state_next_attempt is None for found in rows] == [True, False, True]
+
+
+def test_row_may_be_born_not_ready():
+    step = Step.objects.create(state_ready=False, state_next_attempt=ago(-3600))
+    found = row(step)
+    assert not found.state_ready
+    assert found.state_next_attempt == step.state_next_attempt
+
+
+@pytest.mark.parametrize("copy", [lambda step: step.save(force_insert=True), lambda step: Step.objects.bulk_create([step])])
+def test_copy_of_a_leased_row_is_not_leased(copy):
+    original = put(Step, state_claim=new_token("0" * 12), state_locked_until=ago(-60), state_ready=False)
+    step = raw(Step).get()
+    step.pk, step._state.adding = None, True
+    copy(step)
+    assert raw(Step).count() == 2
+    made = raw(Step).exclude(pk=original.pk).get()
+    assert (made.state_claim, made.state_locked_until) == (None, None)
+    assert row(original).state_claim == original.state_claim
+
+
+def test_state_is_accepted_wherever_a_value_is():
+    line = Line.objects.create(state=LineGraph.second)
+    assert Line.objects.get(state=LineGraph.second) == line
+    assert Line.objects.filter(state__in=[LineGraph.second, "first"]).count() == 1
+    assert Line.objects.filter(state__in={LineGraph.first}).count() == 0
+    assert Line.objects.exclude(state=LineGraph.second).count() == 0
+    assert Line.objects.filter(models.Q(state=LineGraph.second)).count() == 1
+    assert Line.objects.filter(state__startswith="sec").count() == 1
+    assert dict(Line.objects.values_list("state", "pk")) == {LineGraph.second: line.pk}
+    when = models.When(state=LineGraph.second, then=models.Value(1))
+    assert Line.objects.annotate(n=models.Case(when, default=0, output_field=models.IntegerField())).get().n == 1
+
+
+def test_rows_in_an_unknown_state_can_be_asked_for_and_loaded():
+    change(Line.objects.create(), state="of tomorrow")
+    assert Line.objects.get(state="of tomorrow").state == "of tomorrow"
+
+
+def test_defaults_are_in_the_database_too():
+    columns = [field.column for field in Line._meta.fields if field.column in ("state", "name")]
+    with connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO testapp_line ({', '.join(columns)}) VALUES ('first', 'by another program')")
+    found = raw(Line).get()
+    assert (found.state_ready, found.state_version, found.state_attempts) == (True, 0, 0)
+    assert abs(timezone.now() - found.state_changed) < timedelta(seconds=30)
+
+
+def test_framework_columns_are_in_no_form():
+    editable = {field.name for field in Line._meta.fields if field.editable}
+    assert editable == {"id", "name"}
+
+
+def test_migrations_do_not_know_the_graph():
+    state = ModelState.from_model(Line)
+    field = state.fields["state"]
+    name, path, args, kwargs = field.deconstruct()
+    assert (path, args) == ("django.db.models.CharField", [])
+    assert kwargs == {"default": "first", "editable": False, "max_length": 100}
+    for field in state.fields.values():
+        assert field.deconstruct()[1].startswith("django.db.models.")
+
+
+def test_options_of_the_field_reach_migrations():
+    field = StateField(LineGraph, db_index=True, db_column="status", verbose_name="where it is", max_length=20)
+    assert field.clone().deconstruct() == field.deconstruct()
+    assert field.clone().deconstruct()[3] == {
+        "default": "first", "editable": False, "max_length": 20, "db_index": True, "db_column": "status",
+        "verbose_name": "where it is",
+    }  # fmt: skip
+    assert field.clone().graph is LineGraph
+
+
+@isolate_apps("tests.testapp")
+def test_model_state_matches_the_migration_of_a_plain_field():
+    class Old(models.Model):
+        state = models.CharField(default="first", editable=False, max_length=100)
+
+        class Meta:
+            app_label = "testapp"
+
+    class New(models.Model):
+        state = StateField(LineGraph)
+
+        class Meta:
+            app_label = "testapp"
+            db_table = "testapp_old"
+
+    before, after = ProjectState(), ProjectState()
+    before.add_model(ModelState.from_model(Old))
+    renamed = ModelState.from_model(New)
+    renamed.name, renamed.options = "Old", {}
+    after.add_model(renamed)
+    assert MigrationAutodetector(before, after)._detect_changes() == {}
+
+
+def test_field_takes_the_options_that_old_migrations_pass():
+    field = StateField(choices=[("x", "x")], default="outdated", graph=LineGraph, max_length=100)
+    assert field.get_default() == "first"
+    operation = migrations.CreateModel("Older", [("id", models.AutoField(primary_key=True)), ("state", field)])
+    state = ProjectState()
+    operation.state_forwards("testapp", state)
+    assert state.apps.get_model("testapp", "Older")(state=LineGraph.last).state == "last"
+
+
+@pytest.mark.parametrize("graph", [None, "LineGraph", LineGraph.first, object, StatorModel])
+def test_field_without_a_graph_is_refused(graph):
+    with pytest.raises(TypeError, match=r"StateField\(\) takes a StateGraph subclass, not "):
+        StateField(graph)
+
+
+def test_choices_are_the_states():
+    assert Poll._meta.get_field("state").choices == [("watched", "watched"), ("ended", "ended")]
+    assert Poll(state="watched").get_state_display() == "watched"
+
+
+def test_validation_knows_the_states():
+    Page(title="x").full_clean()
+
+
+def test_to_python_turns_a_state_into_its_name():
+    field = Line._meta.get_field("state")
+    assert field.to_python(LineGraph.first) == "first"
+    assert type(field.to_python(LineGraph.first)) is str
+    assert field.to_python(None) is None

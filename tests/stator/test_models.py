@@ -1,0 +1,489 @@
+"""What saving, moving and reading objects does to the framework's columns. Fault F18."""
+
+import copy
+import pickle
+from datetime import timedelta
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.core import serializers
+from django.db import models
+from django.test.utils import isolate_apps
+from django.utils import timezone
+
+from stator.columns import FRAMEWORK_COLUMNS
+from stator.db.claim import new_token
+from stator.exceptions import LeaseLost
+from stator.fields import StateField
+from stator.models import History, StatorModel
+from tests.stator.rows import ago, change, claim_all, expire, operations_of, put, raw, row
+from tests.testapp.basic import DeedGraph, Page, PageGraph, Rest, Step, StepGraph
+from tests.testapp.keys import BigKeyed, BigProxy, Branch, Heir, IntKeyed
+from tests.testapp.models import Line, LineGraph
+
+pytestmark = pytest.mark.django_db
+
+ENDED = {"state_claim": None, "state_locked_until": None}
+
+
+def framework(instance):
+    """The framework's columns of an object's row."""
+    return raw(type(instance)).values("state", *sorted(FRAMEWORK_COLUMNS)).get(pk=instance.pk)
+
+
+def claimed(instance):
+    """Let a worker claim the row; gives what its handler gets."""
+    (claim,) = [claim for claim in claim_all(operations_of(type(instance))) if claim.pk == instance.pk]
+    claim.instance.__dict__["stator"] = claim
+    return claim.instance
+
+
+def reclaimed(instance):
+    """Let the worker lose its lease and another one claim the row."""
+    operations = operations_of(type(instance))
+    expire(instance)
+    operations.reap(10)
+    (claim,) = operations.claim(list(operations.graph.automatic_states), 1, alone=True)
+    return claim
+
+
+# Saving
+
+
+def stale_and_current():
+    """An instance loaded before its row was claimed, and one loaded afterwards."""
+    page = Page.objects.create(title="a")
+    stale = Page.objects.get()
+    claimed(page)
+    return [stale, Page.objects.get()]
+
+
+SAVES = {
+    "save()": lambda page: page.save(),
+    "save(update_fields)": lambda page: page.save(update_fields=["title"]),
+    "save(update_fields of ours)": lambda page: page.save(update_fields=["title", "state_claim", "state_ready"]),
+    "save(update_fields, state)": lambda page: page.save(update_fields=["title", "state"]),
+    "save(force_update)": lambda page: page.save(force_update=True),
+    "save_base()": lambda page: page.save_base(),
+    "bulk_update()": lambda page: Page.objects.bulk_update([page], ["title"]),
+    "update()": lambda page: Page.objects.filter(pk=page.pk).update(title=page.title),
+    "update_or_create()": lambda page: Page.objects.update_or_create(pk=page.pk, defaults={"title": page.title}),
+}
+
+
+@pytest.mark.parametrize("age", ["stale", "current"])
+@pytest.mark.parametrize("save", SAVES.values(), ids=SAVES)
+def test_saving_never_writes_the_columns_of_the_framework(save, age):
+    stale, current = stale_and_current()
+    page = stale if age == "stale" else current
+    before = framework(page)
+    assert before["state_claim"]
+    page.title = "b"
+    for name in FRAMEWORK_COLUMNS - {"state_changed"}:
+        if age == "current":
+            setattr(page, name, getattr(Page(), name))
+    save(page)
+    assert framework(page) == before
+    assert row(page).title == "b"
+
+
+def test_stale_save_does_not_undo_a_move():
+    stale = Page.objects.create(title="a")
+    Page.objects.get().transition_perform("published")
+    stale.title = "b"
+    stale.save()
+    assert (row(stale).title, row(stale).state, row(stale).state_version) == ("b", "published", 1)
+
+
+def test_refused_holder_never_becomes_valid_again():
+    page = Page.objects.create(title="a")
+    late = claimed(page)
+    second = reclaimed(page)
+    late.state_claim = late.stator.token
+    for save in (SAVES["update()"], SAVES["bulk_update()"], lambda page: page.refresh_from_db()):
+        save(late)
+    for save in (SAVES["save()"], SAVES["save(update_fields)"], SAVES["save(force_update)"]):
+        with pytest.raises(LeaseLost, match=r"testapp\.Page \d+: the claim on it has ended; this save changed nothing"):
+            save(late)
+    assert row(page).state_claim == second.token
+    assert not late.stator.still_mine()
+    assert second.still_mine()
+
+
+def test_late_handler_cannot_save_its_object():
+    page = Page.objects.create(title="a")
+    late = claimed(page)
+    reclaimed(page)
+    late.title = "late"
+    with pytest.raises(LeaseLost):
+        late.save()
+    assert row(page).title == "a"
+
+
+def test_handler_that_holds_its_claim_saves_as_usual():
+    page = claimed(Page.objects.create(title="a"))
+    page.title = "b"
+    page.save()
+    page.title = "c"
+    page.save(update_fields=["title"])
+    assert row(page).title == "c"
+    assert page.stator.still_mine()
+
+
+def test_late_handler_cannot_move_its_object_by_saving():
+    page = Page.objects.create(title="a")
+    late = claimed(page)
+    second = reclaimed(page)
+    late.state = PageGraph.published
+    with pytest.raises(LeaseLost):
+        late.save(update_fields=["state"])
+    assert row(page).state == "draft"
+    assert second.still_mine()
+
+
+def test_handler_that_moves_its_object_by_saving_ends_its_claim():
+    page = claimed(Page.objects.create(title="a"))
+    claim = page.stator
+    page.state = PageGraph.published
+    page.save()
+    assert row(page).state == "published"
+    assert not claim.still_mine()
+    assert page.stator is None
+
+
+@pytest.mark.parametrize("age", ["stale", "current"])
+def test_deleting_a_claimed_object_works_and_its_claim_is_over(age):
+    stale, current = stale_and_current()
+    (stale if age == "stale" else current).delete()
+    assert not raw(Page).exists()
+
+
+def test_handler_may_delete_its_object():
+    page = claimed(Page.objects.create(title="a"))
+    claim = page.stator
+    page.delete()
+    assert not claim.still_mine()
+
+
+def test_row_that_is_gone_is_not_brought_back_by_a_handler():
+    page = claimed(Page.objects.create(title="a"))
+    raw(Page).all().delete()
+    with pytest.raises(LeaseLost):
+        page.save()
+    assert not raw(Page).exists()
+
+
+def test_refreshing_shows_the_columns_as_they_are():
+    page = Page.objects.create(title="a")
+    claimed(page)
+    page.refresh_from_db()
+    assert page.state_claim is not None
+    page.save()
+    assert row(page).state_claim == page.state_claim
+
+
+def test_get_or_create_and_update_or_create_work():
+    page, made = Page.objects.get_or_create(title="a", defaults={"state": PageGraph.review})
+    assert made
+    assert row(page).state == "review"
+    page, made = Page.objects.update_or_create(title="a", defaults={"state": PageGraph.published, "hidden": True})
+    assert not made
+    assert (row(page).state, row(page).hidden, row(page).state_version) == ("published", True, 1)
+
+
+def test_deferred_columns_are_left_alone():
+    pk = Page.objects.create(title="a").pk
+    page = Page.objects.only("title").get(pk=pk)
+    page.title = "b"
+    page.save()
+    assert (row(page).title, row(page).state) == ("b", "draft")
+
+
+def test_saving_an_object_with_a_key_of_its_own_does_not_reset_its_row():
+    page = Page.objects.create(title="a", state="review")
+    Page(pk=page.pk, title="b").save()
+    assert (row(page).title, row(page).state, row(page).state_version) == ("b", "review", 0)
+
+
+def test_saving_with_select_on_save_works():
+    page = Page.objects.create(title="a")
+    Page._meta.select_on_save = True
+    try:
+        page.title, page.state = "b", "review"
+        page.save()
+    finally:
+        Page._meta.select_on_save = False
+    assert (row(page).title, row(page).state, row(page).state_version) == ("b", "review", 1)
+
+
+def test_fixture_of_a_row_can_be_loaded():
+    page = Page.objects.create(title="a", state="review")
+    text = serializers.serialize("json", [page])
+    raw(Page).all().delete()
+    for loaded in serializers.deserialize("json", text):
+        loaded.save()
+    assert (row(page).state, row(page).title) == ("review", "a")
+
+
+# Assigning state
+
+
+@pytest.mark.parametrize("state", [PageGraph.published, "published"])
+@pytest.mark.parametrize("fields", [None, ["state"], ["state", "title"]])
+def test_assigning_state_and_saving_moves_the_object(state, fields):
+    page = Page.objects.create(title="a")
+    claim = claimed(page).stator
+    page.state = state
+    page.save(update_fields=fields)
+    found = row(page)
+    assert (found.state, found.state_version, found.state_ready, found.state_claim) == ("published", 1, False, None)
+    assert not claim.still_mine()
+    assert [(h.source, h.to, h.version) for h in History.objects.all()] == [("draft", "published", 1)]
+
+
+def test_saving_twice_moves_once():
+    page = Page.objects.create(title="a")
+    page.state = "review"
+    page.save()
+    page.save()
+    assert row(page).state_version == 1
+
+
+def test_saving_without_the_state_among_the_fields_does_not_move():
+    page = Page.objects.create(title="a")
+    page.state = "review"
+    page.save(update_fields=["title"])
+    assert row(page).state == "draft"
+    page.save()
+    assert row(page).state == "review"
+
+
+def test_object_made_in_bulk_is_moved_by_saving_too():
+    (page,) = Page.objects.bulk_create([Page(title="a")])
+    page.state = "review"
+    page.save()
+    assert (row(page).state, row(page).state_version) == ("review", 1)
+
+
+def test_refreshing_another_column_does_not_lose_the_move():
+    page = Page.objects.create(title="a")
+    page.state = "review"
+    page.refresh_from_db(fields=["title"])
+    page.save()
+    assert row(page).state == "review"
+
+
+def test_loading_a_deferred_column_does_not_lose_the_move():
+    page = Page.objects.defer("title").get(pk=Page.objects.create(title="a").pk)
+    page.state = "review"
+    assert page.title == "a"
+    page.save()
+    assert row(page).state == "review"
+
+
+def test_deferred_state_can_be_assigned():
+    page = Page.objects.defer("state").get(pk=Page.objects.create(title="a").pk)
+    page.state = PageGraph.review
+    page.save()
+    assert (row(page).state, row(page).state_version) == ("review", 1)
+
+
+def test_assigning_an_unknown_state_is_refused_and_nothing_is_written():
+    page = Page.objects.create(title="a")
+    page.title, page.state = "b", "nowhere"
+    with pytest.raises(ValueError, match="'nowhere' is not a state of PageGraph; its states are draft, review, published"):
+        page.save()
+    assert (row(page).state, row(page).title) == ("draft", "a")
+
+
+def test_assigned_state_becomes_its_name_when_saved():
+    page = Page.objects.create(title="a")
+    page.state = PageGraph.review
+    page.save()
+    assert type(page.state) is str
+
+
+# Moving
+
+
+@pytest.mark.parametrize("state", [PageGraph.review, "review"])
+def test_transition_perform_moves_the_object_and_shows_it(state):
+    page = Page.objects.create(title="a")
+    change(page, state_failures=3, state_attempts=7, state_crashes=2, state_next_attempt=ago(-60))
+    claim = claimed(Page.objects.create(title="b")).stator
+    page.transition_perform(state)
+    assert (page.state, page.state_version, page.state_ready) == ("review", 1, True)
+    assert (page.state_failures, page.state_attempts, page.state_crashes, page.state_next_attempt) == (0, 0, 0, None)
+    assert framework(page)["state"] == "review"
+    assert claim.still_mine()
+
+
+def test_transition_perform_can_be_called_unbound():
+    page = Page.objects.create(title="a")
+    StatorModel.transition_perform(page, "published")
+    Page.transition_perform(page, PageGraph.review)
+    assert (row(page).state, row(page).state_version) == ("review", 2)
+
+
+def test_transition_perform_ends_the_claim():
+    page = Page.objects.create(title="a")
+    claim = claimed(page).stator
+    Page.objects.get().transition_perform("review")
+    assert not claim.still_mine()
+    assert framework(page) | ENDED == framework(page)
+
+
+def test_transition_perform_keeps_unsaved_changes_of_other_fields():
+    page = Page.objects.create(title="a")
+    page.title = "b"
+    page.transition_perform("review")
+    assert page.title == "b"
+    page.save()
+    assert (row(page).title, row(page).state_version) == ("b", 1)
+
+
+def test_transition_perform_may_lead_anywhere_and_records_who_and_why():
+    page = Page.objects.create(title="a", state="published")
+    page.transition_perform("draft", actor="eve", reason="typo")
+    act = History.objects.get()
+    assert (act.model_label, act.object_pk) == ("testapp.page", str(page.pk))
+    assert (act.source, act.to, act.version, act.actor, act.reason) == ("published", "draft", 1, "eve", "typo")
+    assert str(act) == f"testapp.page {page.pk}: published -> draft"
+
+
+def test_move_to_the_same_state_is_an_entry_of_its_own():
+    page = Page.objects.create(title="a")
+    page.transition_perform("draft")
+    assert row(page).state_version == 1
+
+
+def test_versions_have_no_gaps():
+    page = Page.objects.create(title="a")
+    for state in ("review", "draft", "published"):
+        page.transition_perform(state)
+    page.state = "draft"
+    page.save()
+    Page.objects.filter(pk=page.pk).update(state="review")
+    assert list(History.objects.order_by("version").values_list("version", "source", "to")) == [
+        (1, "draft", "review"), (2, "review", "draft"), (3, "draft", "published"), (4, "published", "draft"),
+        (5, "draft", "review"),
+    ]  # fmt: skip
+    assert row(page).state_version == 5
+
+
+def test_unknown_state_is_refused_with_the_names_there_are():
+    page = Page.objects.create(title="a")
+    with pytest.raises(ValueError, match="'nowhere' is not a state of PageGraph; its states are draft, review, published"):
+        page.transition_perform("nowhere")
+    assert row(page).state_version == 0
+
+
+def test_moving_what_is_gone_does_nothing():
+    page = Page.objects.create(title="a")
+    raw(Page).all().delete()
+    page.transition_perform("review")
+    assert not History.objects.exists()
+
+
+def test_entering_a_state_with_a_first_delay_by_hand_waits():
+    step = put(Step)
+    step.transition_perform(StepGraph.late)
+    assert not step.state_ready
+    assert timedelta(seconds=55) < step.state_next_attempt - timezone.now() < timedelta(seconds=65)
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_async_twins_do_the_same():
+    page = await Page.objects.acreate(title="a")
+    await page.atransition_perform("review", actor="eve")
+    assert page.state == "review"
+    assert await Page.atransition_perform_queryset(Page.objects.all(), "published", reason="all") == 1
+    page.state = "draft"
+    await page.asave()
+    found = await sync_to_async(row)(page)
+    assert (found.state, found.state_version) == ("draft", 3)
+
+
+# Reading
+
+
+def test_state_age_is_the_time_in_the_state():
+    step = put(Step, state_changed=ago(100))
+    assert 99 < step.state_age < 120
+    assert 0 <= Step.objects.create().state_age < 20
+
+
+def test_state_graph_is_known_to_class_and_object():
+    assert Step.state_graph is StepGraph
+    assert Step().state_graph is StepGraph
+    assert Branch.state_graph is BigKeyed.state_graph
+    assert BigProxy.state_graph is BigKeyed.state_graph
+
+
+def test_subclasses_are_in_the_order_of_their_definition_without_abstract_proxy_and_child_models():
+    ours = [model for model in StatorModel.subclasses if model.__module__ == IntKeyed.__module__]
+    names = ["IntKeyed", "BigKeyed", "UuidKeyed", "TextKeyed", "CodeKeyed", "OneToOneKeyed", "Heir", "OddTable"]
+    assert [model.__name__ for model in ours] == [*names, "QuotedTable", "OddColumns"]
+    assert Heir in StatorModel.subclasses
+    assert {Branch, BigProxy}.isdisjoint(StatorModel.subclasses)
+    assert len(StatorModel.subclasses) == len(set(StatorModel.subclasses))
+
+
+@isolate_apps("tests.testapp")
+def test_models_of_a_test_or_a_migration_are_not_registered():
+    before = list(StatorModel.subclasses)
+
+    class Temporary(StatorModel):
+        state = StateField(LineGraph)
+
+        class Meta:
+            app_label = "testapp"
+
+    assert Temporary.state_graph is LineGraph
+    assert StatorModel.subclasses == before
+
+
+def test_claim_is_seen_on_the_object_only_during_an_attempt():
+    page = Page.objects.create(title="a")
+    assert page.stator is None
+    assert claimed(page).stator.attempt == 1
+
+
+def test_objects_can_be_copied_and_pickled():
+    page = Page.objects.create(title="a")
+    page.state = PageGraph.review
+    for twin in (pickle.loads(pickle.dumps(page)), copy.deepcopy(page), copy.copy(page)):
+        assert twin.state == PageGraph.review
+        twin.save()
+    assert row(page).state == "review"
+
+
+def test_parents_and_relations_may_hold_managed_objects():
+    assert Rest._meta.get_field("diary").related_model is apps.get_model("testapp.Diary")
+    assert DeedGraph.initial_state == "called"
+
+
+def test_model_without_a_state_field_is_refused_when_its_class_is_made():
+    with isolate_apps("tests.testapp"), pytest.raises(TypeError, match="Forgetful: add state = StateField"):
+
+        class Forgetful(StatorModel):
+            name = models.CharField(max_length=5)
+
+            class Meta:
+                app_label = "testapp"
+
+
+def test_model_whose_state_is_another_field_is_refused_when_its_class_is_made():
+    with isolate_apps("tests.testapp"), pytest.raises(TypeError, match="Plainly: state must be a StateField"):
+
+        class Plainly(StatorModel):
+            state = models.CharField(max_length=5)
+
+            class Meta:
+                app_label = "testapp"
+
+
+def test_columns_of_the_framework_are_as_promised():
+    assert {field.name for field in Line._meta.fields} == {"id", "state", "name"} | FRAMEWORK_COLUMNS
+    assert new_token("0" * 12).version == 8
