@@ -38,7 +38,7 @@ class Settings:
     STATS_RETENTION: float = _setting(400 * 86400.0, "How long statistics are kept.", 0.0)
     NOTIFY: bool = _setting(True, "Whether workers are woken by NOTIFY where the database has it.", kind=bool)
     LISTEN_DSN: str = _setting("", "Connection string for LISTEN when the database is behind a pooler.", kind=str)
-    TOKEN: str | list[str] = _setting("", "Token(s) of at least 32 bytes for the HTTP runner.", kind=str)
+    TOKEN: str | list[str] = _setting("", "Token(s) of at least 32 bytes for the HTTP runner.", kind=str)  # noqa: RUF009
     ALLOW_QUERY_TOKEN: bool = _setting(False, "Whether the HTTP runner accepts ?token= as well.", kind=bool)
     HTTP_RUN_FOR: float = _setting(2.0, "How long one request to the HTTP runner works.", 0.1)
     ADMIN: bool = _setting(True, "Whether models that the project leaves out of the admin are shown in it.", kind=bool)

@@ -68,7 +68,7 @@ def _mask(match: re.Match[str]) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except BaseException as broken:  # a user's __str__ may raise anything; the failure must still be recorded
+    except BaseException as broken:  # noqa: BLE001 - a user's __str__ may raise anything; the failure must still be recorded
         return f"<{type(error).__name__}.__str__ raised {type(broken).__name__}>"
 
 

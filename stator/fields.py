@@ -41,7 +41,7 @@ class StateField(_Plain, models.CharField):
 
     def clone(self) -> "StateField":
         """A copy for another model; the plain form of migrations would lose the graph."""
-        return StateField(self.graph, max_length=self.max_length, db_column=self.db_column, editable=self.editable)
+        return StateField(self.graph, **self.deconstruct()[3])
 
     def to_python(self, value: Any) -> Any:
         return value.name if isinstance(value, State) else super().to_python(value)

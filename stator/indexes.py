@@ -1,4 +1,4 @@
-"""The indexes that come with the mixin. Each names the statement it serves; all are partial, so settled rows are few."""
+"""The indexes that come with the mixin. Each names the statement it serves; all are partial."""
 
 import hashlib
 import re
@@ -41,9 +41,7 @@ def _resting(suffix: str) -> Index:
     they entered the state.
     """
     unheld = Q(state_ready=False, state_claim__isnull=True)
-    return Index(
-        fields=["state", "state_next_attempt", "state_changed"], condition=unheld, name=f"st_rest_{suffix}"
-    )
+    return Index(fields=["state", "state_next_attempt", "state_changed"], condition=unheld, name=f"st_rest_{suffix}")
 
 
 def _leased(suffix: str) -> Index:

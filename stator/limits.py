@@ -21,5 +21,5 @@ class Limit(models.Model):
         rows = cls.objects.using(using)
         wanted = rows.filter(model_label=model_label, state=state)
         if wanted.select_for_update().first() is None:
-            rows.bulk_create([Limit(model_label=model_label, state=state)], ignore_conflicts=True)
+            Limit.objects.using(using).bulk_create([Limit(model_label=model_label, state=state)], ignore_conflicts=True)
             wanted.select_for_update().get()

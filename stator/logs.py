@@ -1,4 +1,4 @@
-"""How a worker speaks: one event is one line, plain or JSON, whatever is in its fields; and a live line on terminals."""
+"""How a worker speaks: one event is one line, plain or JSON, whatever its fields; and a live line on terminals."""
 
 import json
 import logging

@@ -96,9 +96,11 @@ class StatorModel(models.Model):
         instance._loaded_state = instance.__dict__.get("state", DEFERRED)
         return instance
 
-    def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
-        super().refresh_from_db(*args, **kwargs)
-        self._loaded_state = self.__dict__.get("state", DEFERRED)
+    def refresh_from_db(self, using: str | None = None, fields: Any = None, **kwargs: Any) -> None:
+        super().refresh_from_db(using, fields, **kwargs)
+        # Also called for a deferred column, while a state that was assigned waits to be saved.
+        if fields is None or "state" in fields:
+            self._loaded_state = self.__dict__.get("state", DEFERRED)
 
     def _do_insert(self, manager: Any, using: str, *args: Any, **kwargs: Any) -> Any:
         inserted = super()._do_insert(manager, using, *args, **kwargs)  # type: ignore[misc]

@@ -1,6 +1,6 @@
 """Moves by hand: the other way, beside an accepted attempt, in which an object changes its state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.db import models, router, transaction
@@ -31,7 +31,12 @@ def owner_of(model: type[models.Model]) -> Any:
 
 
 def move_by_hand(
-    queryset: QuerySet[Any], state: State | str, *, actor: str = "", reason: str = "", also: dict[str, Any] | None = None
+    queryset: QuerySet[Any],
+    state: State | str,
+    *,
+    actor: str = "",
+    reason: str = "",
+    also: dict[str, Any] | None = None,
 ) -> int:
     """Move every row of ``queryset`` to ``state``, ending any claim; return how many.
 
@@ -42,7 +47,10 @@ def move_by_hand(
     owner = owner_of(queryset.model)
 
     def move(using: str, rows: QuerySet[Any], before: list[Any]) -> int:
-        moved = rows.update(**columns.entering(target), **(also or {}))
+        moved = rows.update(**columns.entering(target))
+        if also:
+            # By the model that was asked: under multi-table inheritance a column may be in the child's table.
+            QuerySet(queryset.model, using=using).filter(pk__in=[pk for pk, *_ in before]).update(**also)
         _keep_history(owner, using, before, target, actor, reason)
         _tell(owner, using, before, target)
         return moved
@@ -64,29 +72,35 @@ def write_by_hand(queryset: QuerySet[Any], changes: columns.Changes) -> int:
 def _in_batches(queryset: QuerySet[Any], write: Callable[[str, QuerySet[Any], list[Any]], int]) -> int:
     owner = owner_of(queryset.model)
     using: str = getattr(queryset, "_db", None) or router.db_for_write(owner)
-    queryset = _narrowable(queryset.using(using), owner)
-    written, last = 0, None
-    while pks := _next_pks(queryset, owner._meta.pk.name, last):
+    rows: QuerySet[Any] = QuerySet(owner, using=using)
+    written = 0
+    for meant, pks in _pages(queryset.using(using), rows, owner._meta.pk.name):
         with transaction.atomic(using=using):
-            before = _lock(queryset, owner, using, pks)
-            rows: QuerySet[Any] = QuerySet(owner, using=using)
+            before = _lock(meant, owner, using, pks)
             written += write(using, rows.filter(pk__in=[pk for pk, *_ in before]), before) if before else 0
-        last = pks[-1]
     return written
 
 
-def _narrowable(queryset: QuerySet[Any], owner: Any) -> QuerySet[Any]:
-    """A slice or a union cannot be filtered further; such a queryset only says which rows."""
+def _pages(queryset: QuerySet[Any], rows: QuerySet[Any], pk: str) -> Iterator[tuple[QuerySet[Any], list[Any]]]:
+    """Primary keys in order, a batch at a time, each with the queryset that they must still be in once locked."""
     query = queryset.query
-    if not (query.is_sliced or query.distinct or query.combinator):
-        return queryset
-    rows: QuerySet[Any] = QuerySet(owner, using=queryset.db)
-    return rows.filter(pk__in=list(queryset.values_list(owner._meta.pk.name, flat=True)))
+    if query.is_sliced or query.distinct or query.combinator:
+        # It cannot be filtered further, so it is read at once and only says which rows.
+        pks = sorted(set(queryset.values_list(pk, flat=True)), key=str)
+        yield from ((rows, pks[start : start + BATCH]) for start in range(0, len(pks), BATCH))
+        return
+    last = None
+    while page := _next_pks(queryset, pk, last):
+        yield queryset, page
+        last = page[-1]
 
 
 def _next_pks(queryset: QuerySet[Any], pk: str, last: Any) -> list[Any]:
     rest = queryset if last is None else queryset.filter(**{f"{pk}__gt": last})
-    return list(rest.order_by(pk).values_list(pk, flat=True).distinct()[:BATCH])
+    ordered = rest.order_by(pk)
+    # A queryset that was reversed stays so whatever it is ordered by.
+    ordered.query.standard_ordering = True
+    return list(ordered.values_list(pk, flat=True).distinct()[:BATCH])
 
 
 def _lock(queryset: QuerySet[Any], owner: Any, using: str, pks: list[Any]) -> list[Any]:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from django.db import models
-from django.db.models import Count, Exists, Manager, OuterRef, Q, QuerySet
-from django.db.models.functions import Cast, Now
+from django.db import connections, models
+from django.db.models import Count, Exists, Manager, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Cast, Concat, Now, Substr
 
 from stator import columns
 from stator.conf import load_settings
@@ -15,8 +15,49 @@ from stator.indexes import place_in_line
 from stator.moves import announce, move_by_hand, owner_of, write_by_hand
 from stator.reports import Report
 
+_GUARDED = columns.FRAMEWORK_COLUMNS | {"state"}
 
-class OperatorQuerySet(QuerySet[Any]):
+
+class GuardedQuerySet(QuerySet[Any]):
+    """Mixed into the querysets of a managed model: only transitions write the framework's columns."""
+
+    def update(self, **values: Any) -> int:
+        """As Django's, but a ``state`` moves the rows by hand and the framework's other columns are refused."""
+        if not values.keys() & _GUARDED or not hasattr(self.model, "state_graph"):
+            return super().update(**values)
+        _refuse(self.model, values.keys() & columns.FRAMEWORK_COLUMNS)
+        state = values.pop("state")
+        if hasattr(state, "resolve_expression"):
+            _refuse(self.model, ["state"])
+        return move_by_hand(self, state, also=values)
+
+    update.alters_data = True  # type: ignore[attr-defined]
+
+    def bulk_create(
+        self,
+        objs: Iterable[Any],
+        batch_size: int | None = None,
+        ignore_conflicts: bool = False,
+        update_conflicts: bool = False,
+        update_fields: Any = None,
+        unique_fields: Any = None,
+    ) -> list[Any]:
+        """As Django's; conflicts may not overwrite the framework's columns. Workers are woken after the commit."""
+        managed = hasattr(self.model, "state_graph")
+        if managed:
+            _refuse(self.model, set(update_fields or ()) & _GUARDED)
+        created = super().bulk_create(
+            objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
+        )
+        if managed:
+            announce(owner_of(self.model), self.db)
+        if managed and not (ignore_conflicts or update_conflicts):
+            for instance in created:
+                instance._loaded_state = str(instance.state)
+        return created
+
+
+class OperatorQuerySet(GuardedQuerySet):
     """Rows of a managed model as operators see them: ``Model.stator``. Never the project's own managers."""
 
     def in_state(self, *states: State | str) -> "OperatorQuerySet":
@@ -64,7 +105,7 @@ class OperatorQuerySet(QuerySet[Any]):
         """Rows whose latest report matches, for instance ``with_report(fingerprint="...")``."""
         reports = Report.objects.filter(
             model_label=owner_of(self.model)._meta.label_lower,
-            object_pk=Cast(OuterRef("pk"), models.CharField(max_length=255)),
+            object_pk=self._pk_text,
             **lookups,
         )
         return self.filter(Exists(reports))
@@ -88,6 +129,19 @@ class OperatorQuerySet(QuerySet[Any]):
         return {**dict.fromkeys(self.model.state_graph.states, 0), **counted}
 
     @property
+    def _pk_text(self) -> Any:
+        """The primary key as reports spell it."""
+        text = Cast(OuterRef("pk"), models.CharField(max_length=255))
+        pk = self.model._meta.pk
+        kept = getattr(pk, "target_field", pk)
+        if not isinstance(kept, models.UUIDField) or connections[self.db].features.has_native_uuid_field:
+            return text
+        # Kept as 32 digits, without the hyphens.
+        dash = Value("-")
+        parts = [Substr(text, start, length) for start, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))]
+        return Concat(parts[0], *(part for tail in parts[1:] for part in (dash, tail)))
+
+    @property
     def _automatic(self) -> list[str]:
         return [state.name for state in self.model.state_graph.automatic_states]
 
@@ -105,32 +159,6 @@ class OperatorAccess:
         return OperatorQuerySet(owner)
 
 
-class GuardedQuerySet(QuerySet[Any]):
-    """Mixed into the querysets of a managed model: only transitions write the framework's columns."""
-
-    def update(self, **values: Any) -> int:
-        """As Django's, but a ``state`` moves the rows by hand and the framework's other columns are refused."""
-        if not values.keys() & _GUARDED or not hasattr(self.model, "state_graph"):
-            return super().update(**values)
-        _refuse(self.model, values.keys() & columns.FRAMEWORK_COLUMNS)
-        state = values.pop("state")
-        if hasattr(state, "resolve_expression"):
-            _refuse(self.model, ["state"])
-        return move_by_hand(self, state, also=values)
-
-    update.alters_data = True  # type: ignore[attr-defined]
-
-    def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """As Django's; conflicts may not overwrite the framework's columns. Workers are woken after the commit."""
-        if not hasattr(self.model, "state_graph"):
-            return super().bulk_create(objs, *args, **kwargs)
-        _refuse(self.model, set(kwargs.get("update_fields") or ()) & _GUARDED)
-        created = super().bulk_create(objs, *args, **kwargs)
-        announce(owner_of(self.model), self.db)
-        return created
-
-
-_GUARDED = columns.FRAMEWORK_COLUMNS | {"state"}
 _guarded_classes: dict[type, type] = {}
 
 
@@ -160,8 +188,7 @@ def _subclass_manager(cls: Any) -> type[Manager[Any]]:
 
     # Under the name of the class it stands for, so that migrations and pickles find the original.
     body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "get_queryset": get_queryset}
-    guarded = type(cls.__name__, (cls,), {**body, "_queryset_class": _guarded_queryset(cls._queryset_class)})
-    return guarded
+    return type(cls.__name__, (cls,), {**body, "_queryset_class": _guarded_queryset(cls._queryset_class)})
 
 
 def _guarded_queryset(cls: type) -> type:

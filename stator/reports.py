@@ -26,7 +26,9 @@ class Report(models.Model):
     worker = models.CharField(max_length=32, blank=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["model_label", "object_pk"], name="stator_report_one_per_object")]
+        constraints = [
+            models.UniqueConstraint(fields=["model_label", "object_pk"], name="stator_report_one_per_object")
+        ]
         indexes = [models.Index(fields=["at"], name="stator_report_at")]
 
     def __str__(self) -> str:
@@ -34,20 +36,40 @@ class Report(models.Model):
 
 
 class History(models.Model):
-    """One act on one object that was not an attempt of a worker: who moved it by hand, when, from where and why."""
+    """One event in the life of one object: a move, an error, or an act of a person.
+
+    Acts of people are always kept; moves and errors for models with ``StatorMeta.history``. ``version`` is the
+    object's after the event, ``duration`` that of the attempt in seconds, ``attempts`` its number in this state.
+    """
+
+    class Kind(models.TextChoices):
+        """What happened."""
+
+        MOVE = "move"
+        ERROR = "error"
+        HAND = "hand"
 
     model_label = models.CharField(max_length=200)
     object_pk = models.CharField(max_length=255)
     at = models.DateTimeField(db_default=Now())
     version = models.BigIntegerField()
+    kind = models.CharField(max_length=8, choices=Kind, default=Kind.HAND)
     source = models.CharField(max_length=100)
-    to = models.CharField(max_length=100)
+    to = models.CharField(max_length=100, blank=True)
     actor = models.CharField(max_length=150, blank=True)
     reason = models.CharField(max_length=REASON_LENGTH, blank=True)
+    worker = models.CharField(max_length=32, blank=True)
+    duration = models.FloatField(null=True, blank=True, help_text="Seconds that the attempt took.")
+    attempts = models.IntegerField(default=0)
+    error = models.TextField(blank=True)
+    fingerprint = models.CharField(max_length=16, blank=True)
 
     class Meta:
         verbose_name_plural = "history"
-        indexes = [models.Index(fields=["model_label", "object_pk", "at"], name="stator_history_object")]
+        indexes = [
+            models.Index(fields=["model_label", "object_pk", "at"], name="stator_history_object"),
+            models.Index(fields=["at"], name="stator_history_at"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.model_label} {self.object_pk}: {self.source} -> {self.to}"

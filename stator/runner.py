@@ -140,9 +140,9 @@ def override(settings: Settings, **given: Any) -> Settings:
 def _do_chores(operations: Operations) -> None:
     limit = operations.settings.BATCH_SIZE
     operations.reap(limit)
-    moves = [*chores.rename(operations, limit), *chores.time_out(operations, limit)]
-    if moves:
-        send_moves(operations, moves)
+    for chore in (chores.rename, chores.move_matching, chores.time_out):
+        if moves := chore(operations, limit).listed:
+            send_moves(operations, moves)
     while chores.delete_due(operations, limit) >= limit:
         pass
     while chores.mark_ready(operations, limit) == limit:

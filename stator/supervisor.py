@@ -22,7 +22,7 @@ SETTLED = 10.0
 
 
 class Supervisor:
-    """Runs ``work(number)`` in each of ``count`` forked processes until told to stop; what it returns is their exit code."""
+    """Runs ``work(number)`` in each of ``count`` forked processes until told to stop; it returns their exit code."""
 
     def __init__(self, count: int, work: Callable[[int], int], grace: float) -> None:
         self._count = count
@@ -36,7 +36,7 @@ class Supervisor:
         self._code = 0
 
     def run(self) -> int:
-        """Supervise until all workers have ended; 0 after a clean stop, 130 after a forced one, else a worker's code."""
+        """Supervise until all have ended; 0 after a clean stop, 130 after a forced one, else a worker's code."""
         self._starts = dict.fromkeys(range(self._count), 0.0)
         with self._handling_signals():
             while self._children or self._starts:

@@ -61,9 +61,9 @@ class ReportAdmin(KeptAdmin):
 
 
 class HistoryAdmin(KeptAdmin):
-    """Acts of people."""
+    """What happened to objects: moves, errors, acts of people."""
 
-    list_display = ("at", "model_label", "object_pk", "source", "to", "actor", "reason")
-    list_filter = ("at",)
-    search_fields = ("=model_label", "=object_pk", "=actor")
+    list_display = ("at", "model_label", "object_pk", "kind", "source", "to", "actor", "worker", "duration", "reason")
+    list_filter = ("kind", "at")
+    search_fields = ("=model_label", "=object_pk", "=actor", "=fingerprint")
     ordering = ("-pk",)

@@ -39,7 +39,7 @@ def next_attempt(row: Any) -> str:
     if row.state_claim is not None:
         return "running"
     if is_quarantined(row):
-        return f"never: quarantined after {row.state_crashes} lost leases"
+        return "never: quarantined"
     left = -_seconds_since(row.state_next_attempt) if row.state_next_attempt else 0.0
     return "now" if row.state_ready or left <= 0 else f"in {span(left)}"
 
@@ -55,7 +55,7 @@ def latest_report(row: Any) -> Report | None:
 
 
 def latest_history(row: Any) -> list[History]:
-    """The latest acts of people on the row, newest first."""
+    """What happened to the row, newest first."""
     acts = History.objects.using(row._state.db).filter(**_key(row))
     return list(acts.order_by("-at", "-pk")[:LATEST])
 

@@ -18,10 +18,12 @@ from django.db.models.functions import Now
 from stator import columns
 from stator.conf import Settings
 from stator.db.claim import Claim, new_token, worker_of
+from stator.db.keeping import keep, keep_history, keep_moves
 from stator.db.retry import retrying
 from stator.db.written import (
     RELEASED,
     Ended,
+    Moves,
     Written,
     accept,
     by_kind,
@@ -35,8 +37,9 @@ from stator.failures import quarantined
 from stator.graph import State, StateGraph
 from stator.indexes import place_in_line
 from stator.limits import Limit
-from stator.outcomes import Outcome
-from stator.reports import Report, failure_report, keep_reports, reason_report
+from stator.meta import options_of
+from stator.reports import failure_report, keep_reports
+from stator.signals import Move
 from stator.statistics import Stats
 
 
@@ -53,6 +56,7 @@ class Operations:
         self.worker_id = worker_id
         self.label: str = model._meta.label_lower
         self.graph: type[StateGraph] = model.state_graph
+        self.options = options_of(model)
         self.shard = int(worker_id[:2], 16)
 
     # Reading and transactions
@@ -187,14 +191,16 @@ class Operations:
             accepted = self._write(state, to, group)
             kept = [(claim, outcome) for claim, outcome in group if claim.pk in accepted]
             self._count(state, to, kept)
-            self._keep_reports(kept)
+            keep(self.alias, self.label, kept)
+            if self.options.history and not (to and self._keeps_moves()):
+                keep_history(self.alias, self.label, kept)
         return self._sort_out(group, accepted | (self._found_written(group, accepted) if again else set()))
 
     def _found_written(self, group: list[Ended], accepted: set[Any]) -> set[Any]:
         """Rows that look as this outcome would have left them, and that nobody has claimed since."""
         refused = {claim.pk: (claim, outcome) for claim, outcome in group if claim.pk not in accepted}
-        columns_ = ("pk", "state", "state_version", "state_attempts", "state_claim")
-        found = self.rows.filter(pk__in=list(refused)).values_list(*columns_)
+        named = ("pk", "state", "state_version", "state_attempts", "state_claim")
+        found = self.rows.filter(pk__in=list(refused)).values_list(*named)
         return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
 
     def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
@@ -221,16 +227,9 @@ class Operations:
         failed = sum(getattr(outcome, "failure", None) is not None for _, outcome in kept)
         Stats.add(self.alias, self.label, state.name, to, shard=self.shard, handled=len(kept), failed=failed)
 
-    def _keep_reports(self, kept: list[Ended]) -> None:
-        reports = [report for ended in kept if (report := self._report(*ended))]
-        keep_reports(self.alias, self.label, reports)
-
-    def _report(self, claim: Claim, outcome: Outcome) -> Report | None:
-        failure = getattr(outcome, "failure", None)
-        if failure:
-            return failure_report(self.label, claim.pk, claim.state.name, failure, self.worker_id)
-        reason = getattr(outcome, "reason", "")
-        return reason_report(self.label, claim.pk, claim.state.name, reason, self.worker_id) if reason else None
+    def _keeps_moves(self) -> bool:
+        """Whether the statement that records moves keeps their history as well."""
+        return False
 
     def _sort_out(self, group: list[Ended], accepted: set[Any]) -> Written:
         written = Written()
@@ -252,6 +251,19 @@ class Operations:
         mine = {(claim.pk, claim.token, claim.state.name) for claim in claims}
         found = self.rows.filter(pk__in=[claim.pk for claim in claims]).values_list("pk", "state_claim", "state")
         return {row[0] for row in found if row in mine}
+
+    @retrying
+    def move_rows(self, rows: QuerySet[Any], source: str, to: State, limit: int, *, reason: str = "") -> Moves:
+        """Move up to ``limit`` unclaimed rows without a handler, with history and statistics, in one transaction."""
+        with self.transaction():
+            picked = self.lock(rows, limit)
+            found = self.rows.filter(pk__in=picked)
+            versions = list(found.values_list("pk", "state_version")) if self.options.history else []
+            count = found.update(**columns.entering(to)) if picked else 0
+            if count:
+                Stats.add(self.alias, self.label, source, to.name, shard=self.shard, handled=count, failed=0)
+            keep_moves(self.alias, self.label, self.worker_id, versions, source=source, to=to.name, reason=reason)
+        return Moves(count, [Move(pk, source, to.name) for pk in picked])
 
     # Leases
 
@@ -318,7 +330,7 @@ class Operations:
         )
 
     def _expired(self) -> Q:
-        """Leases past their end, or further away than any lease can be: then the clock was set back. Index ``st_lease``."""
+        """Leases past their end, or further away than any can be: then the clock was set back. Index ``st_lease``."""
         beyond = columns.after(2 * self.longest_lease + 3600)
         return Q(state_claim__isnull=False) & (Q(state_locked_until__lte=Now()) | Q(state_locked_until__gt=beyond))
 

@@ -14,10 +14,10 @@ from django.db.models.functions import Now
 from stator import columns
 from stator.db.base import Operations
 from stator.db.retry import is_outage, is_retryable, retrying
+from stator.db.written import Moves
 from stator.graph import State
 from stator.indexes import place_in_line
 from stator.reports import Report
-from stator.signals import Move
 from stator.statistics import Depth, Stats
 
 logger = logging.getLogger("stator.worker")
@@ -31,27 +31,36 @@ def mark_ready(operations: Operations, limit: int) -> int:
         return operations.rows.filter(pk__in=picked).update(state_ready=True) if picked else 0
 
 
-@retrying
-def time_out(operations: Operations, limit: int) -> list[Move]:
-    """Move resting rows that are past the timeout of their state; return the moves. Index ``st_rest``."""
-    moves: list[Move] = []
+def time_out(operations: Operations, limit: int) -> Moves:
+    """Take the timeouts of resting rows. Index ``st_rest``."""
+    parts = []
     for state in operations.graph.states.values():
         if state.timeout_state and state.timeout_value:
             past = _resting(operations, state).filter(state_changed__lte=columns.after(-state.timeout_value))
-            moves += _move(operations, past, state.name, state.timeout_state, limit)
-    return moves
+            parts.append(operations.move_rows(past, state.name, state.timeout_state, limit, reason="timed out"))
+    return _total(parts)
 
 
-@retrying
-def rename(operations: Operations, limit: int) -> list[Move]:
-    """Move rows that bear the former name of a state to the state; return the moves."""
-    moves: list[Move] = []
+def rename(operations: Operations, limit: int) -> Moves:
+    """Move rows that bear the former name of a state to the state."""
+    parts = []
     for former, state in operations.graph.renames.items():
         # Apart, because ready and resting rows are in different indexes.
         for ready in (True, False):
             rows = operations.rows.filter(state=former, state_claim=None, state_ready=ready)
-            moves += _move(operations, rows, former, state, limit)
-    return moves
+            parts.append(operations.move_rows(rows, former, state, limit, reason="renamed"))
+    return _total(parts)
+
+
+def move_matching(operations: Operations, limit: int) -> Moves:
+    """Take the SQL transitions: move unclaimed rows that match the condition of an edge of their state."""
+    parts = []
+    for state in operations.graph.states.values():
+        for condition, to in state.conditions:
+            for ready in (False, True) if state.automatic else (False,):
+                rows = operations.rows.filter(condition, state=state.name, state_claim=None, state_ready=ready)
+                parts.append(operations.move_rows(rows, state.name, to, limit, reason="condition met"))
+    return _total(parts)
 
 
 @retrying
@@ -90,15 +99,8 @@ def _resting(operations: Operations, state: State) -> QuerySet[Any]:
     return operations.rows.filter(state_ready=False, state_claim=None, state=state.name)
 
 
-def _move(operations: Operations, rows: QuerySet[Any], source: str, to: State, limit: int) -> list[Move]:
-    with operations.transaction():
-        picked = operations.lock(rows, limit)
-        if not picked:
-            return []
-        operations.rows.filter(pk__in=picked).update(**columns.entering(to))
-        count = {"handled": len(picked), "failed": 0}
-        Stats.add(operations.alias, operations.label, source, to.name, shard=operations.shard, **count)
-    return [Move(pk, source, to.name) for pk in picked]
+def _total(parts: list[Moves]) -> Moves:
+    return Moves(sum(part.count for part in parts), [move for part in parts for move in part.listed])
 
 
 def _delete_some(operations: Operations, rows: QuerySet[Any], limit: int) -> int:

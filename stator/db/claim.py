@@ -20,8 +20,8 @@ class Claim:
     """
 
     __slots__ = (
-        "age", "attempt", "cancelled_for", "claimed", "deadline", "failures", "instance", "lease", "max_runtime", "operations",
-        "pk", "started", "state", "token", "version",
+        "age", "attempt", "cancelled_for", "claimed", "deadline", "failures", "finished", "instance", "lease",
+        "max_runtime", "operations", "pk", "started", "state", "token", "version",
     )  # fmt: skip
 
     def __init__(self, operations: Any, instance: Any, state: State, token: UUID, claimed: float) -> None:
@@ -39,11 +39,16 @@ class Claim:
         self.max_runtime = state.max_runtime or operations.settings.MAX_RUNTIME
         self.claimed = claimed
         self.deadline = claimed + 0.8 * self.lease
-        self.started = 0.0
+        self.started = self.finished = 0.0
         self.cancelled_for: str | None = None
 
     def __repr__(self) -> str:
         return f"<Claim {self.operations.label} {self.pk} in {self.state.name}, attempt {self.attempt}>"
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds that the attempt took; None when there was none."""
+        return self.finished - self.started if self.started and self.finished else None
 
     @property
     def idempotency_key(self) -> str:
@@ -94,7 +99,7 @@ def new_worker_id() -> str:
 
 
 def new_token(worker_id: str) -> UUID:
-    """A token that was never used before and tells its worker: a UUID of version 8 (RFC 9562) that starts with its id."""
+    """A token never used before that tells its worker: a UUID of version 8 (RFC 9562) that starts with the id."""
     random = int.from_bytes(os.urandom(10), "big")
     return UUID(int=(int(worker_id, 16) << 80) | (random & ~(0xF << 76) & ~(0x3 << 62)) | (0x8 << 76) | (0x2 << 62))
 

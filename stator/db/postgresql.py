@@ -8,27 +8,21 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connections
-from django.db.models import DurationField, sql
+from django.db.models import DurationField, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
+from django.db.models.sql import UpdateQuery
 from psycopg import ClientCursor, IsolationLevel
 from psycopg.types.datetime import TimestamptzLoader
 
-from stator import columns
-from stator.db import base
-from stator.db.written import RELEASED, Ended
+from stator import columns, signals
+from stator.db import base, sql
+from stator.db.keeping import report_of
+from stator.db.retry import retrying
+from stator.db.written import RELEASED, Ended, Moves
 from stator.graph import State
 from stator.outcomes import Moved, Released, Waiting
-
-# Sent ahead of a statement and in force for that statement only. Every statement here reaches its rows through an
-# index; in a small or churned table the planner would rather read all of it, dead rows included.
-PLANNER = "SET LOCAL enable_seqscan = off; "
-
-COUNT = (
-    'INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed)'
-    " SELECT %s, date_trunc('hour', statement_timestamp(), 'UTC'), %s, %s, %s, count(*), count(*) FILTER (WHERE failed)"
-    " FROM done HAVING count(*) > 0"
-)
+from stator.signals import Move
 
 
 class Operations(base.Operations):
@@ -40,18 +34,18 @@ class Operations(base.Operations):
 
     def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
         """A transaction only where reports are kept as well; else the statement is one by itself."""
-        return self.transaction() if any(self._report(*ended) for ended in group) else nullcontext()
+        return self.transaction() if any(report_of(self.label, *ended) for ended in group) else nullcontext()
 
     def fetch(self, statement: str, params: list[Any]) -> list[Any]:
         """The rows of one statement, which outside of a transaction is one by itself and takes one round trip."""
         connection = self.connection
         if connection.in_atomic_block:
             ours = getattr(connection, "stator_transaction", False)
-            return _rows(connection, PLANNER + statement if ours else statement, params)
+            return _rows(connection, sql.PLANNER + statement if ours else statement, params)
         if self._default_isolation == "read committed":
-            return _rows(connection, PLANNER + statement, params)
+            return _rows(connection, sql.PLANNER + statement, params)
         with self.transaction():
-            return _rows(connection, PLANNER + statement, params)
+            return _rows(connection, sql.PLANNER + statement, params)
 
     @cached_property
     def _default_isolation(self) -> str:
@@ -63,28 +57,15 @@ class Operations(base.Operations):
         if self.model._meta.parents:
             # The columns of a row are in several tables: claim first, then load.
             return super()._claim_rows(states, limit, token, alone)
-        crashed = "state_crashes > 0 AND state_crashes < %s" if alone else "state_crashes = 0 AND 0 < %s"
         names = [state.name for state in states]
         params = [names, self.settings.MAX_CRASHES, limit, *self._claim_params(token)]
-        return self._instances(self.fetch(self._claim_sql.replace("{crashed}", crashed), params))
+        return self._instances(self.fetch(self._claim_statements[alone], params))
 
     @cached_property
-    def _claim_sql(self) -> str:
-        """CLAIM. The pick is materialised: a plan that runs it again would lock more rows than asked for.
-
-        NO KEY UPDATE, so that a row is not passed over while somebody inserts a child row that refers to it.
-        Index ``st_ready``.
-        """
+    def _claim_statements(self) -> list[str]:
         assignments, _ = self._assignments(columns.claiming(UUID(int=0), self._lease_end()))
         returning = ", ".join(f"{self._table}.{self._quote(field.column)}" for field in self._fields)
-        return (
-            f"WITH picked AS MATERIALIZED (SELECT {self._pk} AS pk FROM {self._table}"
-            f" WHERE state_ready AND state_claim IS NULL AND state = ANY(%s) AND {{crashed}}"
-            f" ORDER BY COALESCE(state_next_attempt, state_changed), {self._pk}"
-            f" LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)"
-            f" UPDATE {self._table} SET {assignments} FROM picked WHERE {self._table}.{self._pk} = picked.pk"
-            f" RETURNING {returning}"
-        )
+        return [sql.claim(self._table, self._pk, assignments, returning, alone=alone) for alone in (False, True)]
 
     def _claim_params(self, token: UUID) -> list[Any]:
         return list(self._assignments(columns.claiming(token, self._lease_end()))[1])
@@ -99,52 +80,61 @@ class Operations(base.Operations):
     def _write(self, state: State, to: str, group: list[Ended]) -> set[Any]:
         """RECORD. Outcomes of one kind and their statistics; a row is written only while its own claim stands."""
         statement, params = self._record_statement(group[0][1])
-        counted = [self.label, state.name, "" if to == RELEASED else to, self.shard]
-        rows = self.fetch(statement, [*self._arrays(group), state.name, *params, state.name, *counted])
-        return {self._pk_field.to_python(pk) for (pk,) in rows}
+        arguments = [*self._arrays(group), state.name, *params, state.name]
+        if to != RELEASED:
+            arguments += [self.label, state.name, to, self.shard]
+        if to and to != RELEASED and self.options.history:
+            arguments += [self.label, state.name, to, "", self.worker_id]
+        return {self._pk_field.to_python(pk) for (pk,) in self.fetch(statement, arguments)}
 
     def _count(self, state: State, to: str, kept: list[Ended]) -> None:
         """Nothing: the statement that records counts as well."""
+
+    def _keeps_moves(self) -> bool:
+        """Yes: errors have texts and are rare, moves are many."""
+        return True
 
     def _record_statement(self, outcome: Any) -> tuple[str, Any]:
         key = (type(outcome), outcome.to if isinstance(outcome, Moved) else None)
         if key not in self._statements:
             assignments, params = self._assignments(_changes(outcome))
-            self._statements[key] = self._fenced_update(assignments, isinstance(outcome, Released)), params
+            statement = sql.record(
+                self._table, self._pk, self._pk_type, assignments,
+                count=not isinstance(outcome, Released), history=self.options.history and isinstance(outcome, Moved),
+            )  # fmt: skip
+            self._statements[key] = statement, params
         return self._statements[key]
 
     @cached_property
     def _statements(self) -> dict[Any, tuple[str, Any]]:
         return {}
 
-    def _fenced_update(self, assignments: str, released: bool) -> str:
-        """The statement that records, around the SET list of an outcome.
-
-        The claims are compared by IS NOT DISTINCT FROM: an equality would let the planner walk the index of leases,
-        with all its dead entries, instead of the primary key.
-        """
-        return (
-            f"WITH v AS (SELECT * FROM unnest(%s::{self._pk_type}[], %s::uuid[], %s::float8[], %s::bool[])"
-            f" AS v(pk, claim, delay, failed)),"
-            f" mine AS MATERIALIZED (SELECT t.{self._pk} AS pk FROM {self._table} t JOIN v ON t.{self._pk} = v.pk"
-            f" WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s FOR NO KEY UPDATE OF t SKIP LOCKED),"
-            f" done AS (UPDATE {self._table} SET {assignments} FROM mine JOIN v ON v.pk = mine.pk"
-            f" WHERE {self._table}.{self._pk} = mine.pk"
-            f" AND {self._table}.state_claim IS NOT DISTINCT FROM v.claim AND {self._table}.state = %s"
-            f" RETURNING {self._table}.{self._pk} AS pk, v.failed),"
-            f' counted AS ({COUNT}{" AND false" if released else ""} ON CONFLICT (model_label, hour, source, "to", shard)'
-            f" DO UPDATE SET handled = stator_stats.handled + excluded.handled,"
-            f" failed = stator_stats.failed + excluded.failed)"
-            f" SELECT pk FROM done"
-        )
+    @retrying
+    def move_rows(self, rows: QuerySet[Any], source: str, to: State, limit: int, *, reason: str = "") -> Moves:
+        """MOVE. As the portable one, in one statement whatever the number of rows."""
+        tell = signals.transitioned.has_listeners(self.model)
+        assignments, params = self._assignments(columns.entering(to))
+        with self.transaction():
+            locked = rows.select_for_update(**self._lock_options(skip_locked=True)).values("pk")[:limit]
+            pick, arguments = locked.query.get_compiler(using=self.alias).as_sql()
+            statement = sql.move(
+                self._table, self._pk, pick, self._quote("pk"), assignments, history=self.options.history, tell=tell
+            )
+            kept = [self.label, source, to.name, reason, self.worker_id] if self.options.history else []
+            counted = [self.label, source, to.name, self.shard]
+            found = self.fetch(statement, [*arguments, *params, *counted, *kept])
+        if tell:
+            return Moves(len(found), [Move(self._pk_field.to_python(pk), source, to.name) for (pk,) in found])
+        return Moves(found[0][0], [])
 
     def _arrays(self, group: list[Ended]) -> list[list[Any]]:
         prepare, connection = self._pk_field.get_db_prep_value, self.connection
         return [
             [prepare(claim.pk, connection, prepared=False) for claim, _ in group],
             [claim.token for claim, _ in group],
-            [outcome.delay if isinstance(outcome, Waiting) else 0.0 for _, outcome in group],
+            [float(outcome.delay) if isinstance(outcome, Waiting) else 0.0 for _, outcome in group],
             [getattr(outcome, "failure", None) is not None for _, outcome in group],
+            [claim.duration for claim, _ in group],
         ]
 
     # How the model's columns are spelled
@@ -155,12 +145,12 @@ class Operations(base.Operations):
 
     @cached_property
     def _converters(self) -> list[tuple[int, Callable[[Any], Any]]]:
-        found = []
+        found: list[tuple[int, Callable[[Any], Any]]] = []
         for position, field in enumerate(self._fields):
             column = field.get_col(self.model._meta.db_table)
             backend = self.connection.ops.get_db_converters(column)
-            for converter in [*backend, *column.get_db_converters(self.connection)]:
-                found.append((position, _bound(converter, column, self.alias)))
+            converters = [*backend, *column.get_db_converters(self.connection)]
+            found.extend((position, _bound(converter, column, self.alias)) for converter in converters)
         return found
 
     @cached_property
@@ -185,7 +175,7 @@ class Operations(base.Operations):
 
     def _assignments(self, changes: columns.Changes) -> tuple[str, Any]:
         """The SET list of an ORM update and its parameters."""
-        update: Any = self.rows.query.chain(sql.UpdateQuery)
+        update: Any = self.rows.query.chain(UpdateQuery)
         update.add_update_values(changes)
         statement, params = update.get_compiler(using=self.alias).as_sql()
         return statement.split(" SET ", 1)[1], params

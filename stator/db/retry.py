@@ -30,6 +30,7 @@ def retrying(method: Function) -> Function:
                 if attempt == ATTEMPTS or not is_retryable(error) or connections[operations.alias].in_atomic_block:
                     raise
                 _pause(attempt)
+        raise AssertionError("the last attempt returns or raises")
 
     return repeat  # type: ignore[return-value]
 

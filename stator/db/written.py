@@ -40,6 +40,14 @@ class Written:
         return written
 
 
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """How many rows a set-based move took, and which: those are listed only where somebody listens."""
+
+    count: int
+    listed: list[Move]
+
+
 def by_kind(ended: list[Ended]) -> list[list[Ended]]:
     """Outcomes parted into those that one statement can write."""
     return [list(group) for _, group in groupby(sorted(ended, key=kind_of), key=kind_of)]

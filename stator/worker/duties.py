@@ -3,15 +3,18 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from stator.db import Operations, chores
+from stator.db.written import Moves
 from stator.worker.recorder import send_moves
 
 logger = logging.getLogger("stator.worker")
 
 # Rows per statement; a duty that finds more goes on with the next statement.
 LIMIT = 1000
+
+# Rows per statement of an SQL transition: its cost per row falls until about here.
+MOVED_AT_ONCE = 20_000
 
 # The queue is counted up to this depth: counting millions of rows every half minute would cost more than it tells.
 COUNTED = 100_000
@@ -44,16 +47,17 @@ def reap(operations: Operations) -> bool:
 
 def time_out(operations: Operations) -> bool:
     """Take the timeouts of rows at rest."""
-    moves = chores.time_out(operations, LIMIT)
-    send_moves_if_any(operations, moves)
-    return len(moves) >= LIMIT
+    return _tell(operations, chores.time_out(operations, LIMIT)) >= LIMIT
 
 
 def rename(operations: Operations) -> bool:
     """Move rows that bear former names of states."""
-    moves = chores.rename(operations, LIMIT)
-    send_moves_if_any(operations, moves)
-    return len(moves) >= LIMIT
+    return _tell(operations, chores.rename(operations, LIMIT)) >= LIMIT
+
+
+def move_matching(operations: Operations) -> bool:
+    """Take the SQL transitions."""
+    return _tell(operations, chores.move_matching(operations, MOVED_AT_ONCE)) >= MOVED_AT_ONCE
 
 
 def delete_due(operations: Operations) -> bool:
@@ -70,9 +74,7 @@ def sample_depth(operations: Operations) -> bool:
 def prune(operations: Operations) -> bool:
     """Delete old reports and statistics."""
     settings = operations.settings
-    deleted = chores.prune(
-        operations.alias, LIMIT, errors=settings.ERROR_RETENTION, stats=settings.STATS_RETENTION
-    )
+    deleted = chores.prune(operations.alias, LIMIT, errors=settings.ERROR_RETENTION, stats=settings.STATS_RETENTION)
     return deleted >= LIMIT
 
 
@@ -82,6 +84,7 @@ REAP = Duty("reap", reap)
 # Done for each model at every scheduling pass, in this order.
 PASS = (
     Duty("rename", rename),
+    Duty("move_matching", move_matching),
     Duty("time_out", time_out),
     Duty("delete_due", delete_due),
     Duty("sample_depth", sample_depth),
@@ -95,7 +98,7 @@ def perform(duty: Duty, operations: Operations, stopped: Callable[[], bool]) -> 
         pass
 
 
-def send_moves_if_any(operations: Operations, moves: list[Any]) -> None:
-    """Tell receivers of moves that a duty made."""
-    if moves:
-        send_moves(operations, moves)
+def _tell(operations: Operations, moves: Moves) -> int:
+    if moves.listed:
+        send_moves(operations, moves.listed)
+    return moves.count

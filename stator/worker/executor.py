@@ -26,7 +26,7 @@ FALLBACK = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """What came of an attempt: outcomes to record, and those recorded already, together with the handler's own writes."""
+    """What came of an attempt: outcomes to record, and those recorded already, with the handler's own writes."""
 
     ended: list[Ended]
     recorded: list[Ended] = field(default_factory=list)
@@ -64,7 +64,7 @@ def _are_late(claims: list[Claim]) -> bool:
 def _call(claims: list[Claim]) -> list[Any]:
     try:
         return _spread(claims, _begin(claims))
-    except BaseException as error:  # whatever a handler raises is an outcome, not the end of the worker
+    except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome, not the end of the worker
         if len(claims) == 1:
             return [error]
     # One bad object must not spoil the others: each is tried by itself.
@@ -74,7 +74,7 @@ def _call(claims: list[Claim]) -> list[Any]:
 async def _call_async(claims: list[Claim]) -> list[Any]:
     try:
         return _spread(claims, await _begin(claims))
-    except BaseException as error:  # as above
+    except BaseException as error:  # noqa: BLE001 - as above
         if isinstance(error, DatabaseError | InterfaceError):
             # In the thread where Django runs the queries of asynchronous code; nobody else would mend it.
             await sync_to_async(close_broken_connections)()
@@ -109,7 +109,7 @@ def _attempt_atomic(claims: list[Claim]) -> Attempted:
         return Attempted([], recorded, written)
     except _Undone as undone:
         ended = undone.ended
-    except BaseException as error:  # as above
+    except BaseException as error:  # noqa: BLE001 - as above
         ended = _outcomes(claims, [error] * len(claims))
     if len(claims) == 1:
         return Attempted(ended)
@@ -144,6 +144,9 @@ class _Undone(Exception):
 
 
 def _outcomes(claims: list[Claim], results: list[Any]) -> list[Ended]:
+    now = time.monotonic()
+    for claim in claims:
+        claim.finished = now
     return [(claim, _outcome(claim, result)) for claim, result in zip(claims, results, strict=True)]
 
 
@@ -155,5 +158,5 @@ def _outcome(claim: Claim, result: Any) -> Outcome:
     age = claim.age + time.monotonic() - claim.claimed
     try:
         return resolve(claim.state, result, failures=claim.failures, age=age)
-    except Exception as error:  # the state's own back-off function, or the methods of what the handler returned
+    except Exception as error:  # noqa: BLE001 - the state's own back-off function, or the methods of what the handler returned
         return Waiting(claim.state.try_interval or FALLBACK, describe(error))

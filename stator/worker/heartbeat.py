@@ -23,9 +23,7 @@ class Heartbeat:
     claim turned out to have ended.
     """
 
-    def __init__(
-        self, held: Callable[[], list[Claim]], ended: Callable[[set[int]], None], interval: float
-    ) -> None:
+    def __init__(self, held: Callable[[], list[Claim]], ended: Callable[[set[int]], None], interval: float) -> None:
         self._held = held
         self._ended = ended
         self._interval = interval

@@ -7,12 +7,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from django.db import DatabaseError
+
 from stator import signals
 from stator.columns import ready_at_once
 from stator.db.base import Operations
 from stator.db.claim import Claim
+from stator.db.retry import is_outage, is_retryable
 from stator.db.written import Ended, Written, by_kind
-from stator.outcomes import Outcome, Released
+from stator.failures import MESSAGE_LENGTH, bounded, describe
+from stator.outcomes import Outcome, Released, Waiting
 from stator.signals import Move
 
 logger = logging.getLogger("stator.worker")
@@ -20,14 +24,21 @@ logger = logging.getLogger("stator.worker")
 # How long outcomes wait whose row an application's transaction has locked.
 DEFERRED_FOR = 0.2
 
+# Seconds until the next attempt of a state that does not say.
+FALLBACK = 60.0
+
 
 @dataclass(slots=True)
 class _Batch:
-    """Outcomes of one kind, written together; ``again`` once it is in doubt whether they are written already."""
+    """Outcomes of one kind, written together.
+
+    ``again``: it is in doubt whether they are written already. ``refused``: they stand for one that was refused.
+    """
 
     operations: Operations
     ended: list[Ended]
     again: bool = False
+    refused: bool = False
 
 
 class Recorder:
@@ -84,7 +95,11 @@ class Recorder:
         batch = batches[0]
         try:
             written: Written = await self._run(record, batch.operations, batch.ended, again=batch.again)
-        except BaseException:
+        except Exception as error:
+            if isinstance(error, DatabaseError) and not (is_outage(error) or is_retryable(error)):
+                # The database refuses this, and would again.
+                batches[:1] = self._without_refused(batch, error)
+                return 0
             # Perhaps it was committed and only the answer was lost.
             batch.again = True
             self._unwritten = batches
@@ -103,6 +118,22 @@ class Recorder:
         if (state := batch.ended[0][0].state).concurrency:
             self._woken(batch.operations, {state.name})
         return done
+
+    def _without_refused(self, batch: _Batch, error: DatabaseError) -> list[_Batch]:
+        """What to write instead of outcomes that the database refuses: each by itself, then the refusal as its error."""
+        if len(batch.ended) > 1:
+            return [_Batch(batch.operations, [ended], batch.again) for ended in batch.ended]
+        ((claim, outcome),) = batch.ended
+        logger.error(
+            "stator.record_refused",
+            extra={"model": batch.operations.label, "pk": str(claim.pk), "error": bounded(str(error), MESSAGE_LENGTH)},
+        )
+        if not batch.refused:
+            delay = claim.state.try_interval or FALLBACK
+            return [_Batch(batch.operations, [(claim, Waiting(delay, describe(error)))], refused=True)]
+        # Nothing can be written about it: its lease will run out, and it is quarantined should this go on.
+        self.held.pop(id(claim), None)
+        return []
 
     def note_recorded(self, operations: Operations, recorded: list[Ended], written: Written) -> None:
         """Count outcomes that were recorded in the transaction of their handler."""

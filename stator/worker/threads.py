@@ -3,6 +3,7 @@
 import asyncio
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -60,7 +61,7 @@ def run_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tu
     """``(result, error)`` of a call; afterwards the thread's connections are usable or closed."""
     try:
         return function(*args, **kwargs), None
-    except BaseException as error:  # handed to whoever awaits the call
+    except BaseException as error:  # noqa: BLE001 - handed to whoever awaits the call
         return None, error
     finally:
         tidy_connections()
@@ -140,9 +141,10 @@ class HandlerThreads:
             self._queue.put(STOP)
 
     def join(self, timeout: float) -> None:
-        """Wait for the threads to end, each for at most ``timeout`` seconds."""
+        """Wait for the threads to end, at most ``timeout`` seconds for all of them."""
+        deadline = time.monotonic() + timeout
         for thread in self._threads:
-            thread.join(timeout)
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _work(self) -> None:
         for connection in connections.all():
@@ -197,7 +199,11 @@ def discard(connection: Any) -> None:
 def _in_transaction(connection: Any) -> bool:
     if connection.vendor == "postgresql":
         return connection.connection.info.transaction_status != IDLE
-    return bool(getattr(connection.connection, "in_transaction", False))
+    try:
+        return bool(getattr(connection.connection, "in_transaction", False))
+    except connection.Database.Error:
+        # Closed behind Django's back: sqlite3 does not even answer. Discarding it is what an open transaction needs too.
+        return True
 
 
 def _note_session_change(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:

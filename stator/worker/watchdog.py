@@ -79,7 +79,7 @@ def write_liveness(path: Path) -> None:
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(f"{int(time.time())}\n")
-        os.replace(name, path)
+        Path(name).replace(path)
     except OSError:
         Path(name).unlink(missing_ok=True)
         raise

@@ -19,7 +19,7 @@ from stator.db import Operations, operations_for
 from stator.db.claim import Claim, new_worker_id
 from stator.db.retry import is_outage, is_retryable
 from stator.outcomes import Outcome
-from stator.worker.dispatcher import Dispatcher, Lane, lanes_of
+from stator.worker.dispatcher import Dispatcher, lanes_of
 from stator.worker.ending import close, stop_on_signals
 from stator.worker.executor import Attempted
 from stator.worker.heartbeat import Heartbeat, interval_for
@@ -129,7 +129,9 @@ class Worker:
         self.slots = Slots(self.settings, self._ended, self._recorded)
         self.dispatcher = Dispatcher(lanes, self.slots, claims.run, self._is_empty)
         self.scheduler = Scheduler(self.operations, lanes, self.settings, duties.run)
-        leases = [operations.lease_of(state) for operations in self.operations for state in operations.graph.automatic_states]
+        leases = [
+            operations.lease_of(state) for operations in self.operations for state in operations.graph.automatic_states
+        ]
         self.heartbeat = Heartbeat(self._held, self._claims_ended, interval_for(leases))
         self.watchdog = Watchdog(self.settings.WATCHDOG, self._liveness_file, self._trouble)
         self.listeners = self._listeners()
@@ -166,7 +168,8 @@ class Worker:
         self.slots.stop()
         for part in (*self._threads, self.heartbeat, *self.listeners):
             part.stop(2.0)
-        self.slots.join(1.0)
+        if not self._unfinished:
+            self.slots.join(1.0)
 
     # The loops
 
@@ -249,7 +252,9 @@ class Worker:
         await self._until(lambda: not self.slots.running, deadline)
         self._unfinished = len(self.slots.running)
         self.slots.release_all()
-        await self._until(lambda: not self.recorder.held, max(deadline, time.monotonic() + 1))
+        least = time.monotonic() + 1
+        # Even when forced: a row that is not released stays locked until its lease ends.
+        await self._until(lambda: not self.recorder.held, max(deadline, least), even_forced=least)
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
@@ -257,10 +262,12 @@ class Worker:
     async def _finish(self, fast_loop: asyncio.Task[None], deadline: float) -> None:
         """Let a claim that is on its way arrive, so that what it brings is handed back."""
         self.dispatcher.woken.set()
-        await asyncio.wait([fast_loop], timeout=max(0.1, deadline - time.monotonic()))
+        least = time.monotonic() + 1
+        await self._until(fast_loop.done, max(deadline, least), even_forced=least)
 
-    async def _until(self, holds: Callable[[], bool], deadline: float) -> None:
-        while not holds() and time.monotonic() < deadline and not self._forced:
+    async def _until(self, holds: Callable[[], bool], deadline: float, even_forced: float = 0.0) -> None:
+        """Wait for it until the deadline; once a second signal has come, only until ``even_forced``."""
+        while not holds() and time.monotonic() < (even_forced if self._forced else deadline):
             await asyncio.sleep(0.01)
 
     # What the parts tell each other

@@ -45,12 +45,13 @@ def rules_for(graph: Any, **given: Any) -> Rules:
     states = graph.states.values()
     timeouts = {(state.name, state.timeout_state.name) for state in states if state.timeout_state}
     renames = {(former, state.name) for former, state in graph.renames.items()}
-    return Rules(
-        edges=frozenset((state.name, child.name) for state in states for child in state.children),
-        terminal=frozenset(state.name for state in graph.terminal_states),
-        initial=graph.initial_state.name,
-        **{"at_rest": frozenset(timeouts | renames), **given},
-    )
+    declared = {
+        "edges": frozenset((state.name, child.name) for state in states for child in state.children),
+        "at_rest": frozenset(timeouts | renames),
+        "terminal": frozenset(state.name for state in graph.terminal_states),
+        "initial": graph.initial_state.name,
+    }
+    return Rules(**{**declared, **given})
 
 
 @dataclass(frozen=True, slots=True)

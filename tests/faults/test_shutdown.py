@@ -69,15 +69,3 @@ def test_second_signal_ends_it_at_once(watch, fleet, model, processes):
     assert set(model.objects.values_list("state_crashes", flat=True)) == {0}
     watched.judge(external=frozenset({"fresh", "halfway"}))
 
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_worker_that_is_told_to_stop_while_it_starts_holds_nothing(watch, fleet, processes):
-    watched = watch(Job)
-    Job.objects.bulk_create(Job(seconds=LONG) for _ in range(20))
-    workers = fleet("testapp.Job", **SETTINGS)
-    worker = workers.start("--processes", str(processes))
-    workers.until(lambda: Job.stator.leased().exists())
-
-    assert worker.stop(DEADLINE + 10) == 0, worker.output()
-
-    watched.judge(external=frozenset({"fresh", "halfway"}))

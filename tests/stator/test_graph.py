@@ -561,6 +561,10 @@ BAD_OPTIONS = [
     ({"expect_within": 0}, "seconds above 0"),
     ({"renamed_from": ""}, "the former name"),
     ({"renamed_from": 3}, "the former name"),
+    ({"atomic": "yes"}, "True or False"),
+    ({"batch": 0}, "a whole number"),
+    ({"batch": True}, "a whole number"),
+    ({"concurrency": -1}, "a whole number"),
 ]
 
 
@@ -596,7 +600,7 @@ def test_wrong_timeout_names_the_edge(seconds):
 def test_unknown_option_names_the_nearest():
     with pytest.raises(TypeError, match="no option 'try_intervall'; did you mean 'try_interval'"):
         State(try_intervall=5)
-    with pytest.raises(TypeError, match="no option 'zzz'; options are attempt_immediately, backoff"):
+    with pytest.raises(TypeError, match="no option 'zzz'; options are atomic, attempt_immediately, backoff"):
         State(zzz=5)
 
 

@@ -49,3 +49,4 @@ class SyncLine(StatorModel):
 
 
 from tests.testapp import faults  # noqa: E402, F401
+from tests.testapp import power  # noqa: E402, F401

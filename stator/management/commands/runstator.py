@@ -45,9 +45,7 @@ class Command(BaseCommand):
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """The parser, with examples at the end of its help."""
-        parser = super().create_parser(
-            prog_name, subcommand, epilog=EPILOG, formatter_class=HelpFormatter, **kwargs
-        )
+        parser = super().create_parser(prog_name, subcommand, epilog=EPILOG, formatter_class=HelpFormatter, **kwargs)
         if getattr(self, "_called_from_command_line", False):
             # One line instead of the usage, which is longer than the message.
             setattr(parser, "error", _argument_error)  # noqa: B010 - a method is replaced on the instance
@@ -57,7 +55,14 @@ class Command(BaseCommand):
         """The options; what is not given comes from the ``STATOR`` settings."""
         add = parser.add_argument
         add("model_labels", nargs="*", metavar="app.Model", help="Models to work on (default: all that are managed).")
-        add("-x", "--exclude", action="append", default=[], metavar="app.Model", help="A model to leave out; repeatable.")
+        add(
+            "-x",
+            "--exclude",
+            action="append",
+            default=[],
+            metavar="app.Model",
+            help="A model to leave out; repeatable.",
+        )
         add("-c", "--concurrency", type=int, metavar="N", help="Attempts at once in one process.")
         add("--concurrency-per-model", type=int, metavar="N", help="The same for each model.")
         add("--processes", type=int, default=1, metavar="N", help="Worker processes (default: 1).")
@@ -65,7 +70,9 @@ class Command(BaseCommand):
         add("-s", "--schedule-interval", type=float, metavar="SECONDS", help="Between scheduling passes.")
         add("-r", "--run-for", type=float, default=0.0, metavar="SECONDS", help="Stop after so long (default: never).")
         add("--until-idle", action="store_true", help="Stop when nothing is ready or running.")
-        add("--liveness-file", metavar="PATH", help="A file that is rewritten every few seconds while the worker lives.")
+        add(
+            "--liveness-file", metavar="PATH", help="A file that is rewritten every few seconds while the worker lives."
+        )
         add("--shutdown-timeout", type=float, metavar="SECONDS", help="How long a stopping worker waits for what runs.")
         add("--json-logs", action="store_true", help="Log events as JSON, one object per line.")
 
@@ -177,5 +184,3 @@ def _exit(code: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-

@@ -34,7 +34,7 @@ class TestList:
             ({}, "now"),
             ({"state": "sent"}, "\N{EM DASH}"),
             ({"state": "gone"}, "never: unknown state"),
-            ({"state_crashes": 3, "state_ready": False}, "never: quarantined after 3 lost leases"),
+            ({"state_crashes": 3, "state_ready": False}, "never: quarantined"),
         ],
     )
     def test_says_when_a_row_is_attempted(self, admin_client: Client, written: dict[str, Any], words: str) -> None:

@@ -12,6 +12,7 @@ from stator.db.look import Work, look
 from stator.failures import describe
 from stator.models import Depth, Report, Stats
 from stator.outcomes import Moved, Released, Waiting
+from stator.signals import transitioned
 from tests.stator.rows import (
     ago,
     at_once,
@@ -137,7 +138,7 @@ def test_state_unknown_to_the_code_is_neither_claimed_nor_marked_nor_timed_out(o
     assert chores.mark_ready(operations, 5) == 0
     change(strange, state_ready=False)
     assert chores.mark_ready(operations, 5) == 0
-    assert chores.time_out(operations, 5) == []
+    assert chores.time_out(operations, 5).count == 0
     assert chores.delete_due(operations, 5) == 0
     change(strange, state_ready=True)
     assert row(strange).__dict__ | {"_state": None} == before
@@ -636,22 +637,35 @@ def test_marking_ready_is_bounded(operations):
     assert [chores.mark_ready(operations, 2) for _ in range(4)] == [2, 2, 1, 0]
 
 
+@pytest.fixture
+def listener():
+    """Moves without a handler are listed only for those who listen."""
+    heard = []
+
+    def hear(sender, moves, **kwargs):
+        heard.extend(moves)
+
+    transitioned.connect(hear, sender=Step)
+    yield heard
+    transitioned.disconnect(hear, sender=Step)
+
+
 @pytest.mark.parametrize(("state", "target"), [("new", "late"), ("outside", "failed")])
-def test_timeout_fires_for_resting_rows_of_external_states_too(operations, state, target):
+def test_timeout_fires_for_resting_rows_of_external_states_too(operations, listener, state, target):
     step = put(Step, state=state, state_ready=False, state_changed=ago(7201), state_failures=1)
     put(Step, state=state, state_ready=False, state_changed=ago(7100))
     moves = chores.time_out(operations, 10)
-    assert [(move.pk, move.source, move.to) for move in moves] == [(step.pk, state, target)]
+    assert [(move.pk, move.source, move.to) for move in moves.listed] == [(step.pk, state, target)]
     found = row(step)
     assert (found.state, found.state_version, found.state_failures) == (target, 1, 0)
-    assert chores.time_out(operations, 10) == []
+    assert chores.time_out(operations, 10).count == 0
     assert Stats.objects.get(source=state, to=target).handled == 1
 
 
 def test_claimed_row_is_not_timed_out_behind_its_handler(operations):
     step = put(Step, state_changed=ago(9000))
     take(operations, step)
-    assert chores.time_out(operations, 10) == []
+    assert chores.time_out(operations, 10).count == 0
     assert row(step).state == "new"
 
 
@@ -660,16 +674,17 @@ def test_row_is_timed_out_once_by_whoever_comes_first(make):
         put(Step, state="outside", state_changed=ago(9000))
     workers = [make() for _ in range(3)]
     came = at_once(*(lambda worker=worker: chores.time_out(worker, 100) for worker in workers))
-    assert sum(len(moves) for moves in came) == 10
+    assert sum(moves.count for moves in came) == 10
     assert set(raw(Step).values_list("state_version", flat=True)) == {1}
 
 
-def test_rows_under_a_former_name_are_moved_to_the_state_ready_or_not(operations):
+def test_rows_under_a_former_name_are_moved_to_the_state_ready_or_not(operations, listener):
     for ready in (True, False):
         change(put(Step), state="older", state_ready=ready)
     held = put(Step, state_claim=new_token(new_worker_id()), state_ready=False)
     change(held, state="older")
-    assert {(move.source, move.to) for move in chores.rename(operations, 10)} == {("older", "renewed")}
+    moves = chores.rename(operations, 10)
+    assert (moves.count, {(move.source, move.to) for move in moves.listed}) == (2, {("older", "renewed")})
     assert raw(Step).filter(state="renewed", state_ready=True, state_version=1).count() == 2
     assert row(held).state == "older"
 
@@ -715,7 +730,7 @@ def test_chores_pass_over_locked_rows(operations):
     step = put(Step, state_ready=False, state_changed=ago(9000))
     with locked_elsewhere(step):
         assert chores.mark_ready(operations, 10) == 0
-        assert chores.time_out(operations, 10) == []
+        assert chores.time_out(operations, 10).count == 0
     assert chores.mark_ready(operations, 10) == 1
 
 

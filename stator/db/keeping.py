@@ -1,0 +1,62 @@
+"""What is kept beside the rows when outcomes are recorded, in the same transaction: reports and history."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from stator.db.claim import Claim
+from stator.db.written import Ended
+from stator.outcomes import Moved, Outcome
+from stator.reports import History, Report, failure_report, keep_reports, reason_report
+
+
+def keep(alias: str, label: str, kept: list[Ended]) -> None:
+    """Keep the latest error, or reason to wait, of each object."""
+    keep_reports(alias, label, [report for ended in kept if (report := report_of(label, *ended))])
+
+
+def keep_history(alias: str, label: str, kept: Iterable[Ended]) -> None:
+    """Keep a row of history for each move and error."""
+    acts = [_act(label, claim, outcome) for claim, outcome in kept if _is_event(outcome)]
+    if acts:
+        History.objects.using(alias).bulk_create(acts)
+
+
+def keep_moves(alias: str, label: str, worker: str, versions: Iterable[tuple[Any, int]], **moved: Any) -> None:
+    """Keep a row of history for each ``(pk, version)`` that was moved without a handler."""
+    History.objects.using(alias).bulk_create(
+        History(
+            model_label=label, object_pk=str(pk), kind=History.Kind.MOVE, version=version + 1, worker=worker, **moved
+        )
+        for pk, version in versions
+    )
+
+
+def report_of(label: str, claim: Claim, outcome: Outcome) -> Report | None:
+    """The report of an outcome, where it has anything to say."""
+    worker = claim.operations.worker_id
+    if failure := getattr(outcome, "failure", None):
+        return failure_report(label, claim.pk, claim.state.name, failure, worker)
+    reason = getattr(outcome, "reason", "")
+    return reason_report(label, claim.pk, claim.state.name, reason, worker) if reason else None
+
+
+def _is_event(outcome: Outcome) -> bool:
+    return isinstance(outcome, Moved) or getattr(outcome, "failure", None) is not None
+
+
+def _act(label: str, claim: Claim, outcome: Outcome) -> History:
+    moved = isinstance(outcome, Moved)
+    failure = getattr(outcome, "failure", None)
+    return History(
+        model_label=label,
+        object_pk=str(claim.pk),
+        kind=History.Kind.MOVE if moved else History.Kind.ERROR,
+        version=claim.version + moved,
+        source=claim.state.name,
+        to=outcome.to.name if isinstance(outcome, Moved) else "",
+        worker=claim.operations.worker_id,
+        duration=claim.duration,
+        attempts=claim.attempt,
+        error=f"{failure.kind}: {failure.message}" if failure else "",
+        fingerprint=failure.fingerprint if failure else "",
+    )

@@ -1,0 +1,88 @@
+"""The reference leaves nothing out: what the code offers is compared with what the page names."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import load_command_class
+
+from stator import checks, exceptions, signals
+from stator.columns import FRAMEWORK_COLUMNS
+from stator.conf import Settings
+from stator.options import OPTIONS
+from stator.querysets import GuardedQuerySet, OperatorQuerySet
+
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "reference.rst").read_text()
+
+
+def section(title: str) -> str:
+    """The text below a heading, up to the next."""
+    [found] = re.findall(rf"^{title}\n-+\n(.*?)(?=^[^\n]+\n-{{3,}}\n|\Z)", TEXT, re.M | re.S)
+    return found
+
+
+def named(text: str) -> set[str]:
+    """What stands in double backquotes, without arguments."""
+    return {re.split(r"[ (=]", literal)[0] for literal in re.findall(r"``([^`]+)``", text)}
+
+
+def public(cls: type) -> set[str]:
+    return {name for name in vars(cls) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    ("title", "wanted"),
+    [
+        ("States", set(OPTIONS)),
+        ("Columns", {*FRAMEWORK_COLUMNS, "state"}),
+        ("Settings", {option.name for option in fields(Settings)}),
+        ("Models", public(OperatorQuerySet) - public(GuardedQuerySet)),
+        ("Signals", {name for name, value in vars(signals).items() if isinstance(value, signals.Signal)}),
+        ("Edges", {"a.transitions_to", "a.times_out_to", "a.fails_to"}),
+        (
+            "Graphs",
+            {name for name, value in vars(exceptions).items() if isinstance(value, type) and name != "StatorError"},
+        ),
+    ],
+)
+def test_everything_is_named(title: str, wanted: set[str]) -> None:
+    assert wanted - named(section(title)) == set()
+
+
+def test_settings_have_their_defaults_and_no_others_are_named() -> None:
+    rows = dict(re.findall(r"^``([A-Z_]+)`` +(\S+)  ", section("Settings"), re.M))
+    expected = {option.name: _shown(option.default) for option in fields(Settings)}
+    assert rows == expected
+
+
+def test_every_option_of_runstator_is_named() -> None:
+    parser = load_command_class("stator", "runstator").create_parser("manage.py", "runstator")
+    common = {"--version", "-v", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color"}
+    options = {option for action in parser._actions for option in action.option_strings}
+    ignored = {*common, "--force-color", "--skip-checks", "-h", "--help"}
+    assert options - ignored - named(section("runstator")) == set()
+
+
+def test_every_check_is_named() -> None:
+    source = "".join(path.read_text() for path in Path(checks.__file__).parent.glob("*.py"))
+    ids = set(re.findall(r"stator\.[EW]\d{3}", source)) | {f"stator.W{n}" for n in re.findall(r"yield (\d{3}),", source)}
+    assert ids == {name for name in named(section("Checks")) if name.startswith("stator.")}
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.rst")), ids=lambda page: page.stem)
+def test_pages_are_well_formed(page: Path) -> None:
+    docutils = pytest.importorskip("docutils.core")
+    report: Any = docutils.publish_doctree(
+        page.read_text(), settings_overrides={"report_level": 5, "halt_level": 5}
+    ).parse_messages
+    ours = [str(message) for message in report if "Unknown" not in str(message)]
+    assert ours == []
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.0f}"
+    return repr(value).replace("'", '"')

@@ -1,0 +1,251 @@
+"""Rows that change under a handler: deleted (F21), changed by others (F22, F23), in states unknown here (F24, F25)."""
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
+from threading import Barrier
+
+import pytest
+from django.db import connection, connections
+from django.db.models.functions import Now
+
+from stator.columns import after
+from stator.conf import Settings
+from stator.db import operations_for
+from stator.db.claim import new_worker_id
+from stator.models import History
+from stator.outcomes import Moved
+from tests.faults.checker import kinds_of
+from tests.faults.fleet import logged
+from tests.testapp.actor import acting_as
+from tests.testapp.faults import Effect, Fading, Job, JobGraph, NewRollingGraph, Owner, Rolling, ThreadJob, effect_of
+
+pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
+
+MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
+
+
+def in_a_handler(workers, count=1):
+    """A worker whose handlers have begun with so many objects and wait for the gate."""
+    worker = workers.start()
+    workers.until(lambda: Effect.objects.count() >= count)
+    return worker
+
+
+def until_lost(workers, worker, count=1):
+    workers.until(lambda: len(logged(worker, "stator.lease_lost")) >= count)
+
+
+def until_done(workers, model):
+    workers.until(lambda: not model.objects.exclude(state="done").exists())
+
+
+@MODELS
+def test_row_deleted_under_its_handler_stays_deleted(watch, fleet, gate, model):
+    watched = watch(model)
+    jobs = [model.objects.create(gate=str(gate)) for _ in range(5)]
+    workers = fleet(model._meta.label)
+    worker = in_a_handler(workers, 5)
+
+    model.objects.filter(pk__in=[job.pk for job in jobs[1:]]).delete()
+    gate.touch()
+
+    until_lost(workers, worker, 4)
+    until_done(workers, model)
+    workers.stop()
+    assert list(model.objects.values_list("pk", flat=True)) == [jobs[0].pk]
+    watched.judge()
+
+
+def test_row_deleted_by_cascade_under_its_handler_stays_deleted(watch, fleet, gate):
+    watched = watch(Job)
+    owner = Owner.objects.create()
+    Job.objects.create(gate=str(gate), owner=owner)
+    workers = fleet("testapp.Job")
+    worker = in_a_handler(workers)
+
+    owner.delete()
+    gate.touch()
+
+    until_lost(workers, worker)
+    workers.stop()
+    assert not Job.objects.exists()
+    watched.judge()
+
+
+def test_row_that_is_due_for_deletion_is_not_deleted_under_its_handler(watch, fleet, gate):
+    watched = watch(Fading)
+    Fading.objects.create(gate=str(gate))
+    other = Fading.objects.create(state="done")
+    workers = fleet("testapp.Fading", STATOR_SCHEDULE_INTERVAL=0.2)
+    worker = in_a_handler(workers)
+    workers.until(lambda: not Fading.objects.filter(pk=other.pk).exists())
+    workers.until(lambda: Fading.objects.filter(state_changed__lte=after(-2)).exists())
+
+    gate.touch()
+
+    workers.until(lambda: not Fading.objects.exists())
+    workers.stop()
+    assert logged(worker, "stator.lease_lost") == []
+    assert {violation.pk for violation in watched.violations(Fading)} <= {str(other.pk)}
+
+
+@MODELS
+def test_move_by_hand_under_a_handler_stands(watch, fleet, gate, model):
+    watched = watch(model)
+    job = model.objects.create(gate=str(gate))
+    workers = fleet(model._meta.label)
+    worker = in_a_handler(workers)
+
+    job.transition_perform("done")
+    gate.touch()
+
+    until_lost(workers, worker)
+    workers.stop()
+    job.refresh_from_db()
+    assert (job.state, job.state_version) == ("done", 1)
+    watched.judge()
+
+
+@MODELS
+def test_state_moved_away_and_back_under_a_handler_is_another_stay(watch, fleet, gate, model):
+    watched = watch(model)
+    job = model.objects.create(gate=str(gate))
+    workers = fleet(model._meta.label)
+    worker = in_a_handler(workers)
+
+    job.transition_perform("halfway")
+    job.transition_perform("fresh")
+    workers.until(lambda: workers.starts(worker, version=2).exists())
+    gate.touch()
+
+    until_lost(workers, worker)
+    until_done(workers, model)
+    workers.stop()
+    job.refresh_from_db()
+    assert job.state_version == 4
+    watched.judge()
+
+
+@MODELS
+def test_state_changed_past_the_framework_under_a_handler_stands(watch, fleet, gate, model):
+    watched = watch(model)
+    job = model.objects.create(gate=str(gate))
+    workers = fleet(model._meta.label)
+    worker = in_a_handler(workers)
+
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE {model._meta.db_table} SET state = 'halfway' WHERE id = %s", [job.pk])
+    gate.touch()
+
+    until_lost(workers, worker)
+    until_done(workers, model)
+    workers.stop()
+    job.refresh_from_db()
+    assert job.state_version == 1
+    assert kinds_of(watched.violations(model)) == {"I2"}
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_moves_by_hand_and_a_completion_at_once(watch, order):
+    watched = watch(Job)
+    rounds = 10
+    operations = operations_for(Job, Settings(), new_worker_id())
+
+    for _ in range(rounds):
+        job = Job.objects.create()
+        with acting_as("worker"):
+            (claim,) = operations.claim([JobGraph.fresh], 1)
+            claim.instance.__dict__["stator"] = claim
+            effect_of(claim.instance).save()
+        acts = [
+            lambda claim=claim: complete(operations, claim),
+            lambda job=job: Job.objects.get(pk=job.pk).transition_perform("halfway", actor="one"),
+            lambda job=job: Job.objects.get(pk=job.pk).transition_perform("done", actor="two"),
+        ]
+        written, *_ = at_once(acts, order)
+        assert len(written.moves) + len(written.lost) == 1
+        Job.objects.get(pk=job.pk).transition_perform("done")
+
+    assert History.objects.count() == 3 * rounds
+    watched.judge()
+
+
+def complete(operations, claim):
+    """Record a move, again while the row is locked by somebody else, as a worker does."""
+    written = operations.record([(claim, Moved(JobGraph.halfway))])
+    while written.deferred:
+        written = operations.record(written.deferred)
+    return written
+
+
+def at_once(acts, order):
+    """What each returns; the first is a worker's. They are let go together, in threads started in the given order."""
+    barrier = Barrier(len(acts))
+
+    def act(number):
+        try:
+            with acting_as("worker" if number == 0 else "operator"):
+                barrier.wait(10)
+                return acts[number]()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(len(acts)) as pool:
+        futures = {number: pool.submit(act, number) for number in order}
+        return [futures[number].result(30) for number in range(len(acts))]
+
+
+def test_rows_in_states_unknown_here_are_left_alone(watch, fleet):
+    watched = watch(Rolling)
+    known, unknown, former = (Rolling.objects.create() for _ in range(3))
+    with connection.cursor() as cursor:
+        for job, state in ((unknown, "of a newer version"), (former, "checked")):
+            cursor.execute("UPDATE testapp_rolling SET state = %s WHERE id = %s", [state, job.pk])
+    workers = fleet("testapp.Rolling")
+    workers.start()
+
+    workers.until(lambda: Rolling.objects.filter(pk=known.pk, state="done").exists())
+    workers.stop()
+
+    left = set(Rolling.objects.exclude(pk=known.pk).values_list("state", "state_attempts", "state_ready"))
+    assert left == {("of a newer version", 0, True), ("checked", 0, True)}
+    assert {violation.pk for violation in watched.violations(Rolling)} == {str(unknown.pk), str(former.pk)}
+
+
+def test_two_versions_of_a_graph_at_work_at_once(watch, fleet):
+    """The old one hands on what it knows; the new one takes over renamed states, at rest or ready, and its own."""
+    watched = watch(Rolling)
+    Rolling.objects.bulk_create(Rolling() for _ in range(60))
+    workers = fleet("testapp.Rolling", STATOR_CONCURRENCY=3, STATOR_SCHEDULE_INTERVAL=0.1)
+    old = workers.start()
+    new = workers.start(TESTAPP_DEPLOYED="1")
+
+    until_done(workers, Rolling)
+    workers.stop()
+
+    by_old, by_new = workers.starts(old), workers.starts(new)
+    assert not by_old.filter(state__in=["central", "checked"]).exists()
+    assert not by_new.filter(state="middle").exists()
+    union = {("fresh", "middle"), ("middle", "done")}
+    union |= {(state.name, child.name) for state in NewRollingGraph.states.values() for child in state.children}
+    watched.judge(edges=frozenset(union), at_rest=frozenset({("middle", "central")}))
+
+
+def test_renamed_state_is_taken_over(watch, fleet):
+    watched = watch(Rolling)
+    Rolling.objects.bulk_create(Rolling() for _ in range(20))
+    Rolling.stator.move("middle")
+    resting = Rolling.objects.order_by("pk").first()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE testapp_rolling SET state_ready = NOT state_ready WHERE id = %s", [resting.pk])
+    workers = fleet("testapp.Rolling")
+    workers.start(TESTAPP_DEPLOYED="1")
+
+    until_done(workers, Rolling)
+    workers.stop()
+
+    assert not Effect.objects.exclude(state__in=["central", "checked"]).exists()
+    edges = {(state.name, child.name) for state in NewRollingGraph.states.values() for child in state.children}
+    found = watched.violations(Rolling, edges=frozenset(edges), at_rest=frozenset({("middle", "central")}))
+    assert {violation.pk for violation in found} <= {str(resting.pk)}
+    assert not Rolling.objects.filter(state_changed__gt=Now()).exists()

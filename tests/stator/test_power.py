@@ -1,0 +1,257 @@
+"""Atomic states, batch handlers, SQL transitions, limits over all workers, and history."""
+
+import pytest
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from stator.conf import Settings
+from stator.db import chores, operations_for
+from stator.db.base import Operations
+from stator.db.claim import new_worker_id
+from stator.exceptions import GraphError
+from stator.graph import State, StateGraph
+from stator.models import History, Report, Stats
+from stator.runner import StatorRunner
+from stator.signals import transitioned
+from tests.testapp.power import Customer, Written, Freight, Order, OrderGraph, Crate, CrateGraph, Transfer, Visitor
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(params=["vendor", "portable"])
+def operations(request):
+    """Operations on a model, as the vendor of the database has them and as they are everywhere."""
+
+    def make(model):
+        if request.param == "vendor":
+            return operations_for(model, Settings(), new_worker_id())
+        return Operations(model, "default", Settings(), new_worker_id())
+
+    return make
+
+
+def work(*models, **options):
+    return StatorRunner(list(models), until_idle=True, **options).run()
+
+
+def test_effects_of_an_atomic_state_commit_with_its_move():
+    transfer = Transfer.objects.create()
+    summary = work(Transfer)
+    transfer.refresh_from_db()
+    assert (transfer.state, transfer.touched, transfer.state_claim) == ("done", 1, None)
+    assert Written.objects.filter(about=transfer.pk).count() == 1
+    assert summary.handled == {"testapp.transfer": 1}
+    assert summary.moved == {("testapp.transfer", "done"): 1}
+    assert sum(Stats.objects.values_list("handled", flat=True)) == 1
+
+
+@pytest.mark.parametrize(("deed", "error"), [("raise", "ValueError"), ("stray", "stator.exceptions.InvalidTransition")])
+def test_effects_of_an_atomic_state_are_undone_by_an_error(deed, error):
+    transfer = Transfer.objects.create(deed=deed)
+    work(Transfer)
+    transfer.refresh_from_db()
+    assert (transfer.state, transfer.state_failures, transfer.touched, transfer.state_claim) == ("new", 1, 0, None)
+    assert not Written.objects.exists()
+    assert Report.objects.get().error == error
+
+
+def test_effects_of_an_atomic_state_that_waits_are_kept():
+    transfer = Transfer.objects.create(deed="wait")
+    work(Transfer)
+    transfer.refresh_from_db()
+    assert (transfer.state, transfer.touched, transfer.state_ready) == ("new", 1, False)
+    assert Written.objects.count() == 1
+
+
+def test_atomic_state_does_not_run_once_its_claim_has_ended():
+    transfer = Transfer.objects.create()
+    made = operations_for(Transfer, Settings(), new_worker_id())
+    (claim,) = made.claim(list(Transfer.state_graph.automatic_states), 1)
+    Transfer.stator.unlock()
+    from stator.worker.executor import attempt_sync
+
+    attempted = attempt_sync([claim])
+    assert (attempted.ended, attempted.recorded, attempted.written.lost) == ([], [], [claim])
+    assert not Written.objects.exists()
+    transfer.refresh_from_db()
+    assert (transfer.state, transfer.touched) == ("new", 0)
+
+
+def test_atomic_state_runs_in_the_single_cycle_of_a_test_within_its_transaction():
+    with transaction.atomic():
+        Transfer.objects.create()
+        assert StatorRunner([Transfer]).run_single_cycle() == 1
+        assert Transfer.objects.get().state == "done"
+        transaction.set_rollback(True)
+    assert not Written.objects.exists()
+
+
+def test_atomic_state_with_an_asynchronous_handler_is_refused():
+    with pytest.raises(GraphError, match=r"Wrong\.new: atomic needs a synchronous handler"):
+
+        class Wrong(StateGraph):
+            new = State(try_interval=1, atomic=True)
+            done = State()
+            new.transitions_to(done)
+
+            @classmethod
+            async def handle_new(cls, instance):
+                return cls.done
+
+
+def test_batch_handler_gets_up_to_so_many_objects_and_one_result_moves_all():
+    CrateGraph.seen.clear()
+    Crate.objects.bulk_create(Crate() for _ in range(10))
+    summary = work(Crate)
+    assert Crate.stator.counts() == {"sorting": 0, "sent": 10, "lost": 0}
+    assert sorted(len(batch) for batch in CrateGraph.seen) == [2, 4, 4]
+    assert summary.handled == {"testapp.crate": 10}
+
+
+def test_batch_handler_answers_for_each_object():
+    lost, sent, torn, waiting = (Crate.objects.create(deed=deed) for deed in ("lose", "send", "error", "wait"))
+    work(Crate)
+    for parcel in (lost, sent, torn, waiting):
+        parcel.refresh_from_db()
+    assert [parcel.state for parcel in (lost, sent, torn, waiting)] == ["lost", "sent", "sorting", "sorting"]
+    assert [torn.state_failures, waiting.state_failures] == [1, 0]
+    assert Report.objects.get().message == "torn"
+
+
+def test_one_bad_object_does_not_spoil_its_batch():
+    good = [Crate.objects.create() for _ in range(3)]
+    bad = Crate.objects.create(deed="raise")
+    work(Crate)
+    bad.refresh_from_db()
+    assert (bad.state, bad.state_failures) == ("sorting", 1)
+    assert Crate.objects.filter(pk__in=[parcel.pk for parcel in good], state="sent").count() == 3
+
+
+def test_result_for_an_object_outside_the_batch_is_an_error():
+    Crate.objects.create(deed="stranger")
+    work(Crate)
+    assert "1 objects that are not in its batch" in Report.objects.get().message
+
+
+def test_asynchronous_and_atomic_batches_move_and_undo():
+    Freight.objects.bulk_create([*(Freight() for _ in range(5)), Freight(weight=-1)])
+    work(Freight)
+    assert Freight.stator.counts() == {"loading": 0, "loaded": 1, "gone": 5}
+    heavy = Freight.objects.get(weight=-1)
+    assert (heavy.state_failures, heavy.state_claim) == (1, None)
+    assert sorted(Written.objects.values_list("about", flat=True)) == sorted(
+        Freight.objects.filter(state="gone").values_list("pk", flat=True)
+    )
+
+
+def test_sql_transition_moves_all_that_match_and_joins(operations):
+    blocked = Customer.objects.create(blocked=True)
+    small, large, theirs = Order.objects.create(amount=5), Order.objects.create(amount=500), Order(customer=blocked)
+    theirs.save()
+    made = operations(Order)
+    assert chores.move_matching(made, 100).count == 2
+    states = dict(Order.objects.values_list("pk", "state"))
+    assert states == {small.pk: "waiting", large.pk: "working", theirs.pk: "shipped"}
+    assert chores.move_matching(made, 100).count == 0
+    large.refresh_from_db()
+    # attempt_immediately=False: due after one interval.
+    assert (large.state_version, large.state_ready, large.state_next_attempt is None) == (1, False, False)
+    assert set(Stats.objects.values_list("source", "to", "handled")) == {
+        ("waiting", "working", 1),
+        ("waiting", "shipped", 1),
+    }
+
+
+def test_sql_transition_keeps_history_and_tells_those_who_listen(operations):
+    order = Order.objects.create(amount=500)
+    heard = []
+
+    def hear(sender, moves, **kwargs):
+        heard.extend(moves)
+
+    transitioned.connect(hear, sender=Order)
+    try:
+        moves = chores.move_matching(operations(Order), 100)
+    finally:
+        transitioned.disconnect(hear, sender=Order)
+    assert [(move.pk, move.source, move.to) for move in moves.listed] == [(order.pk, "waiting", "working")]
+    entry = History.objects.get(object_pk=str(order.pk))
+    assert (entry.kind, entry.source, entry.to, entry.version) == ("move", "waiting", "working", 1)
+    assert (entry.reason, entry.model_label) == ("condition met", "testapp.order")
+
+
+def test_sql_transition_leaves_claimed_rows_alone_and_is_bounded(operations):
+    Order.objects.bulk_create(Order(amount=500) for _ in range(5))
+    made = operations(Order)
+    assert chores.move_matching(made, 3).count == 3
+    assert chores.move_matching(made, 3).count == 2
+    Order.stator.retry()
+    claims = made.claim(list(OrderGraph.automatic_states), 5)
+    QuerySet(Order).update(amount=-1)
+    assert chores.move_matching(made, 10).count == 0
+    assert len(claims) == 5
+
+
+def test_worker_takes_sql_transitions_at_its_scheduling_pass():
+    Order.objects.bulk_create(Order(amount=500) for _ in range(3))
+    work(Order, schedule_interval=0.1)
+    assert Order.stator.counts()["working"] == 3
+
+
+@pytest.mark.parametrize("condition", ["paid", None, 3, ("amount", 3)])
+def test_condition_that_is_none_is_refused_by_name(condition):
+    with pytest.raises(GraphError, match=r"Wrong\.new\.when\(.*\): must get a condition, such as Q"):
+
+        class Wrong(StateGraph):
+            new = State()
+            done = State()
+            new.when(condition).to(done)
+
+
+def test_state_that_is_left_by_conditions_alone_needs_no_handler():
+    class Conditional(StateGraph):
+        new = State()
+        done = State()
+        new.when(Q(pk__gt=0)).to(done)
+
+    assert not Conditional.new.automatic
+    assert Conditional.new.children == {Conditional.done}
+
+
+def test_history_has_a_row_for_each_move_error_and_act_of_a_person():
+    order = Order.objects.create(amount=101)
+    order.transition_perform("working", actor="ada", reason="checked")
+    Order.stator.retry()
+    work(Order)
+    QuerySet(Order).update(amount=7)
+    Order.stator.retry()
+    work(Order)
+    entries = list(History.objects.filter(object_pk=str(order.pk)).order_by("pk"))
+    assert [(entry.kind, entry.source, entry.to, entry.version) for entry in entries] == [
+        ("hand", "waiting", "working", 1),
+        ("error", "working", "", 1),
+        ("move", "working", "shipped", 2),
+    ]
+    hand, error, move = entries
+    assert (hand.actor, hand.reason) == ("ada", "checked")
+    assert (error.error, len(error.fingerprint), error.attempts) == ("ValueError: unlucky", 16, 1)
+    assert move.attempts == 2
+    assert all(entry.worker and entry.duration >= 0 for entry in (error, move))
+
+
+def test_limited_state_is_claimed_up_to_its_limit_over_all_workers(operations):
+    Visitor.objects.bulk_create(Visitor() for _ in range(5))
+    states = list(Visitor.state_graph.automatic_states)
+    first, second = operations(Visitor), operations(Visitor)
+    taken = first.claim(states, 1)
+    taken += second.claim(states, 10)
+    assert len(taken) == 2
+    assert first.claim(states, 10) == []
+    Visitor.stator.filter(pk=taken[0].pk).unlock()
+    assert len(second.claim(states, 10)) == 1
+
+
+def test_limited_state_is_drained_all_the_same():
+    Visitor.objects.bulk_create(Visitor() for _ in range(9))
+    work(Visitor)
+    assert Visitor.stator.counts() == {"queued": 0, "through": 9}

@@ -1,0 +1,143 @@
+"""Models for what the framework does beyond one handler and one row."""
+
+from django.db import models
+from django.db.models import Q
+
+from stator.graph import State, StateGraph
+from stator.models import StateField, StatorModel
+
+
+class Written(models.Model):
+    """What a handler wrote."""
+
+    about = models.IntegerField()
+    version = models.IntegerField(default=0)
+    note = models.CharField(max_length=50, blank=True)
+
+
+class TransferGraph(StateGraph):
+    """An atomic state: effect and move commit together, or not at all."""
+
+    new = State(try_interval=60, atomic=True, max_failures=3)
+    done = State()
+    failed = State()
+    new.transitions_to(done)
+    new.fails_to(failed)
+
+    @classmethod
+    def handle_new(cls, transfer):
+        Written.objects.create(about=transfer.pk, version=transfer.state_version)
+        transfer.touched += 1
+        transfer.save()
+        if transfer.deed == "raise":
+            raise ValueError("no")
+        if transfer.deed == "stray":
+            return "nowhere"
+        return None if transfer.deed == "wait" else cls.done
+
+
+class Transfer(StatorModel):
+    state = StateField(TransferGraph)
+    deed = models.CharField(max_length=20, blank=True)
+    touched = models.IntegerField(default=0)
+
+
+class CrateGraph(StateGraph):
+    """A state whose handler takes several objects at once."""
+
+    sorting = State(try_interval=60, batch=4)
+    sent = State()
+    lost = State()
+    sorting.transitions_to(sent, lost)
+
+    seen: list[list[int]] = []
+
+    @classmethod
+    def handle_sorting(cls, parcels):
+        cls.seen.append([parcel.pk for parcel in parcels])
+        if any(parcel.deed == "raise" for parcel in parcels):
+            raise ValueError("one of them is bad")
+        if any(parcel.deed == "stranger" for parcel in parcels):
+            return {Crate(pk=-1): cls.sent}
+        if any(parcel.deed for parcel in parcels):
+            answers = {"lose": cls.lost, "send": cls.sent, "error": OSError("torn")}
+            return {parcel: answers[parcel.deed] for parcel in parcels if parcel.deed in answers}
+        return cls.sent
+
+
+class Crate(StatorModel):
+    state = StateField(CrateGraph)
+    deed = models.CharField(max_length=20, blank=True)
+
+
+class FreightGraph(StateGraph):
+    """The same on the event loop, and atomic batches in threads."""
+
+    loading = State(try_interval=60, batch=3)
+    loaded = State(try_interval=60, batch=3, atomic=True)
+    gone = State()
+    loading.transitions_to(loaded)
+    loaded.transitions_to(gone)
+
+    @classmethod
+    async def handle_loading(cls, parcels):
+        return dict.fromkeys(parcels, cls.loaded)
+
+    @classmethod
+    def handle_loaded(cls, parcels):
+        Written.objects.bulk_create(Written(about=parcel.pk, note="loaded") for parcel in parcels)
+        if any(parcel.weight < 0 for parcel in parcels):
+            raise ValueError("weight")
+        return cls.gone
+
+
+class Freight(StatorModel):
+    state = StateField(FreightGraph)
+    weight = models.IntegerField(default=1)
+
+
+class OrderGraph(StateGraph):
+    """SQL transitions, with a join in one of them, and history."""
+
+    waiting = State()
+    working = State(try_interval=60, attempt_immediately=False)
+    shipped = State()
+    waiting.when(Q(amount__gt=100)).to(working)
+    waiting.when(Q(customer__blocked=True)).to(shipped)
+    working.transitions_to(shipped)
+    working.when(Q(amount__lt=0)).to(shipped)
+
+    @classmethod
+    async def handle_working(cls, order):
+        if order.amount == 101:
+            raise ValueError("unlucky")
+        return cls.shipped
+
+
+class Customer(models.Model):
+    blocked = models.BooleanField(default=False)
+
+
+class Order(StatorModel):
+    state = StateField(OrderGraph)
+    amount = models.IntegerField(default=0)
+    customer = models.ForeignKey(Customer, null=True, on_delete=models.CASCADE)
+
+    class StatorMeta:
+        history = True
+
+
+class GateGraph(StateGraph):
+    """At most two at a time, over all workers."""
+
+    queued = State(try_interval=60, concurrency=2)
+    through = State()
+    queued.transitions_to(through)
+
+    @classmethod
+    async def handle_queued(cls, visitor):
+        return cls.through
+
+
+class Visitor(StatorModel):
+    state = StateField(GateGraph)
