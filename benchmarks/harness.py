@@ -48,13 +48,17 @@ def make_tables(*models: Any) -> None:
 
 def fill(model: Any, rows: int) -> None:
     """Put so many new rows into the table of a model, and nothing else, as fast as the database can."""
-    columns = {"postgresql": "INSERT INTO {0} (state, state_ready{1}) SELECT 'new', true{2} FROM generate_series(1, %s)"}
     has_payload = any(field.name == "payload" for field in model._meta.fields)
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            extra = (", payload", ", 'x'") if has_payload else ("", "")
+            column, value = (", payload", ", 'x'") if has_payload else ("", "")
+            ready = bool(model.state_graph.initial_state.automatic)
             cursor.execute(f"TRUNCATE {model._meta.db_table} RESTART IDENTITY")
-            cursor.execute(columns["postgresql"].format(model._meta.db_table, *extra), [rows])
+            cursor.execute(
+                f"INSERT INTO {model._meta.db_table} (state, state_ready{column})"
+                f" SELECT 'new', %s{value} FROM generate_series(1, %s)",
+                [ready, rows],
+            )
             cursor.execute(f"VACUUM (ANALYZE) {model._meta.db_table}")
             return
     model.objects.all().delete()

@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from django.db import models
+from django.db.models import Q
 
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
@@ -51,6 +52,56 @@ class TimedGraph(StateGraph):
         return cls.done
 
 
+class BatchGraph(StateGraph):
+    """One step for up to 500 objects."""
+
+    new = State(try_interval=60, batch=500)
+    done = State()
+    new.transitions_to(done)
+
+    @classmethod
+    async def handle_new(cls, instances: list[Any]) -> State:
+        """Move all on at once."""
+        return cls.done
+
+
+class AtomicGraph(StateGraph):
+    """One step whose write commits with it."""
+
+    new = State(try_interval=60, atomic=True)
+    done = State()
+    new.transitions_to(done)
+
+    @classmethod
+    def handle_new(cls, instance: Any) -> State:
+        """Write and move on."""
+        instance.payload = "y"
+        instance.save(update_fields=["payload"])
+        return cls.done
+
+
+class AtomicBatchGraph(StateGraph):
+    """The same for up to 500 objects."""
+
+    new = State(try_interval=60, atomic=True, batch=500)
+    done = State()
+    new.transitions_to(done)
+
+    @classmethod
+    def handle_new(cls, instances: list[Any]) -> State:
+        """Write and move all on."""
+        type(instances[0]).objects.filter(pk__in=[instance.pk for instance in instances]).update(payload="y")
+        return cls.done
+
+
+class SetGraph(StateGraph):
+    """One step without a handler."""
+
+    new = State()
+    done = State()
+    new.when(Q(payload="x")).to(done)
+
+
 class AsyncItem(StatorModel):
     """Moved on the event loop."""
 
@@ -63,6 +114,46 @@ class SyncItem(StatorModel):
 
     state = StateField(SyncGraph)
     payload = models.CharField(max_length=50, default="x")
+
+
+class BatchItem(StatorModel):
+    """Moved 500 at a time."""
+
+    state = StateField(BatchGraph)
+    payload = models.CharField(max_length=50, default="x")
+
+
+class AtomicItem(StatorModel):
+    """Moved together with a write."""
+
+    state = StateField(AtomicGraph)
+    payload = models.CharField(max_length=50, default="x")
+
+
+class AtomicBatchItem(StatorModel):
+    """Moved together with writes, 500 at a time."""
+
+    state = StateField(AtomicBatchGraph)
+    payload = models.CharField(max_length=50, default="x")
+
+
+class SetItem(StatorModel):
+    """Moved by SQL."""
+
+    state = StateField(SetGraph)
+    payload = models.CharField(max_length=50, default="x")
+
+
+class KeptSetItem(StatorModel):
+    """Moved by SQL, with history."""
+
+    state = StateField(SetGraph)
+    payload = models.CharField(max_length=50, default="x")
+
+    class StatorMeta:
+        """Keep the history."""
+
+        history = True
 
 
 class TimedItem(StatorModel):

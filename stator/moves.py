@@ -74,7 +74,10 @@ def _in_batches(queryset: QuerySet[Any], write: Callable[[str, QuerySet[Any], li
     using: str = getattr(queryset, "_db", None) or router.db_for_write(owner)
     rows: QuerySet[Any] = QuerySet(owner, using=using)
     written = 0
-    for meant, pks in _pages(queryset.using(using), rows, owner._meta.pk.name):
+    queryset = queryset.using(using)
+    # We lock in our own order, and it would not go together with reading each key once.
+    queryset.query.select_for_update = False
+    for meant, pks in _pages(queryset, rows, owner._meta.pk.name):
         with transaction.atomic(using=using):
             before = _lock(meant, owner, using, pks)
             written += write(using, rows.filter(pk__in=[pk for pk, *_ in before]), before) if before else 0

@@ -115,8 +115,7 @@ class Operations(base.Operations):
         tell = signals.transitioned.has_listeners(self.model)
         assignments, params = self._assignments(columns.entering(to))
         with self.transaction():
-            locked = rows.select_for_update(**self._lock_options(skip_locked=True)).values("pk")[:limit]
-            pick, arguments = locked.query.get_compiler(using=self.alias).as_sql()
+            pick, arguments = self._pick(rows, limit)
             statement = sql.move(
                 self._table, self._pk, pick, self._quote("pk"), assignments, history=self.options.history, tell=tell
             )
@@ -126,6 +125,16 @@ class Operations(base.Operations):
         if tell:
             return Moves(len(found), [Move(self._pk_field.to_python(pk), source, to.name) for (pk,) in found])
         return Moves(found[0][0], [])
+
+    def lock(self, rows: QuerySet[Any], limit: int) -> list[Any]:
+        """As the portable one, by an index whatever the planner thinks of it."""
+        return [self._pk_field.to_python(pk) for (pk,) in self.fetch(*self._pick(rows, limit))]
+
+    def _pick(self, rows: QuerySet[Any], limit: int) -> tuple[str, list[Any]]:
+        locked = rows.select_for_update(**self._lock_options(skip_locked=True)).values("pk")[:limit]
+        # Not elided: of a graph that nothing attempts, Django knows that nothing is due.
+        statement, params = locked.query.get_compiler(using=self.alias, elide_empty=False).as_sql()
+        return statement, list(params)
 
     def _arrays(self, group: list[Ended]) -> list[list[Any]]:
         prepare, connection = self._pk_field.get_db_prep_value, self.connection
@@ -178,7 +187,8 @@ class Operations(base.Operations):
         update: Any = self.rows.query.chain(UpdateQuery)
         update.add_update_values(changes)
         statement, params = update.get_compiler(using=self.alias).as_sql()
-        return statement.split(" SET ", 1)[1], params
+        table = self.connection.ops.quote_name(self.model._meta.db_table)
+        return statement.removeprefix(f"UPDATE {table} SET "), params
 
 
 def _rows(connection: Any, statement: str, params: list[Any]) -> list[Any]:

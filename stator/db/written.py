@@ -1,6 +1,6 @@
 """What is written together, and what became of it: values and pure functions around a batch of outcomes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -49,8 +49,17 @@ class Moves:
 
 
 def by_kind(ended: list[Ended]) -> list[list[Ended]]:
-    """Outcomes parted into those that one statement can write."""
-    return [list(group) for _, group in groupby(sorted(ended, key=kind_of), key=kind_of)]
+    """Outcomes parted into those that one statement can write: of one kind, and of each row at most one."""
+    groups = (list(group) for _, group in groupby(sorted(ended, key=kind_of), key=kind_of))
+    return [part for group in groups for part in _one_per_row(group)]
+
+
+def _one_per_row(group: list[Ended]) -> Iterator[list[Ended]]:
+    # A row is there twice when its lease was lost and the same worker has claimed it again meanwhile.
+    while group:
+        latest = {claim.pk: (claim, outcome) for claim, outcome in group}
+        yield list(latest.values())
+        group = [ended for ended in group if latest[ended[0].pk][0] is not ended[0]]
 
 
 def accept(written: Written, claim: Claim, outcome: Outcome) -> None:

@@ -120,10 +120,10 @@ class Recorder:
         return done
 
     def _without_refused(self, batch: _Batch, error: DatabaseError) -> list[_Batch]:
-        """What to write instead of outcomes that the database refuses: each by itself, then the refusal as its error."""
+        """What to write instead of outcomes that were refused: each by itself, then the refusal as an error."""
         if len(batch.ended) > 1:
             return [_Batch(batch.operations, [ended], batch.again) for ended in batch.ended]
-        ((claim, outcome),) = batch.ended
+        claim, _ = batch.ended[0]
         logger.error(
             "stator.record_refused",
             extra={"model": batch.operations.label, "pk": str(claim.pk), "error": bounded(str(error), MESSAGE_LENGTH)},

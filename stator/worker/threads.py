@@ -202,7 +202,7 @@ def _in_transaction(connection: Any) -> bool:
     try:
         return bool(getattr(connection.connection, "in_transaction", False))
     except connection.Database.Error:
-        # Closed behind Django's back: sqlite3 does not even answer. Discarding it is what an open transaction needs too.
+        # Closed behind Django's back: sqlite3 does not even answer. It is to be discarded, like an open transaction.
         return True
 
 

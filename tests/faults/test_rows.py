@@ -154,9 +154,7 @@ def test_moves_by_hand_and_a_completion_at_once(watch, order):
     for _ in range(rounds):
         job = Job.objects.create()
         with acting_as("worker"):
-            (claim,) = operations.claim([JobGraph.fresh], 1)
-            claim.instance.__dict__["stator"] = claim
-            effect_of(claim.instance).save()
+            claim = claimed(operations)
         acts = [
             lambda claim=claim: complete(operations, claim),
             lambda job=job: Job.objects.get(pk=job.pk).transition_perform("halfway", actor="one"),
@@ -168,6 +166,31 @@ def test_moves_by_hand_and_a_completion_at_once(watch, order):
 
     assert History.objects.count() == 3 * rounds
     watched.judge()
+
+
+@pytest.mark.parametrize("late_first", [True, False])
+def test_both_outcomes_of_a_row_that_its_worker_lost_and_claimed_again(watch, late_first):
+    watched = watch(Job)
+    Job.objects.create()
+    operations = operations_for(Job, Settings(), new_worker_id())
+    with acting_as("worker"):
+        late = claimed(operations)
+        Job.stator.unlock()
+        current = claimed(operations)
+        both = [(late, Moved(JobGraph.halfway)), (current, Moved(JobGraph.halfway))]
+
+        written = operations.record(both if late_first else both[::-1])
+
+    assert [len(written.moves), written.lost] == [1, [late]]
+    watched.judge(external=frozenset({"halfway"}), operators=frozenset({"worker"}))
+
+
+def claimed(operations):
+    """A fresh job, claimed and begun."""
+    (claim,) = operations.claim([JobGraph.fresh], 1)
+    claim.instance.__dict__["stator"] = claim
+    effect_of(claim.instance).save()
+    return claim
 
 
 def complete(operations, claim):

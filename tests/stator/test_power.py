@@ -13,7 +13,7 @@ from stator.graph import State, StateGraph
 from stator.models import History, Report, Stats
 from stator.runner import StatorRunner
 from stator.signals import transitioned
-from tests.testapp.power import Customer, Written, Freight, Order, OrderGraph, Crate, CrateGraph, Transfer, Visitor
+from tests.testapp.power import Crate, CrateGraph, Customer, Freight, Order, OrderGraph, Transfer, Visitor, Written
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

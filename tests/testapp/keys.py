@@ -108,7 +108,7 @@ class BigProxy(BigKeyed):
 
 class OddTable(Keyed):
     class Meta:
-        db_table = "Odd 'table'; DROP -- tâble"
+        db_table = "Odd 'table' SET x; DROP -- tâble"
 
 
 class QuotedTable(Keyed):
