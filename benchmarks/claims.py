@@ -43,7 +43,8 @@ def prepare(model: Any, size: int, ready: int) -> None:
     fill(model, size)
     with connection.cursor() as cursor:
         cursor.execute(
-            f"UPDATE {model._meta.db_table} SET state = 'done', state_ready = false WHERE id %% %s <> 0", [size // ready]
+            f"UPDATE {model._meta.db_table} SET state = 'done', state_ready = false WHERE id %% %s <> 0",
+            [size // ready],
         )
         cursor.execute(f"VACUUM (ANALYZE) {model._meta.db_table}")
 

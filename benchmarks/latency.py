@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import arguments, database, make_tables, print_table
@@ -73,7 +74,11 @@ def worker() -> subprocess.Popen[str]:
     from benchmarks.models import TimedItem
 
     process = subprocess.Popen(
-        [sys.executable, "-c", WORKER], env=dict(os.environ), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-c", WORKER],
+        env=dict(os.environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     TimedItem.objects.create()
     wait_until_done(TimedItem)
@@ -126,8 +131,7 @@ def transactions() -> int:
 
 def cpu(pid: int) -> float:
     """Processor seconds of a process so far."""
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 

@@ -1,4 +1,4 @@
-"""Moving many objects without a call for each: batch handlers, atomic batches, SQL transitions, with and without history.
+"""Moving many objects without a call for each: batch handlers, atomic batches, SQL transitions, history.
 
 ``python -m benchmarks.sets [--rows 50000] [--repeat 3]``
 """
@@ -30,7 +30,9 @@ def main() -> None:
             for name, case in cases.items():
                 own, server = own_cpu(), server_cpu()
                 seconds = case()
-                cpu = [(now - before) / options.rows * 1000 for now, before in ((own_cpu(), own), (server_cpu(), server))]
+                cpu = [
+                    (now - before) / options.rows * 1000 for now, before in ((own_cpu(), own), (server_cpu(), server))
+                ]
                 measured[name].append((options.rows / seconds, *cpu))
         lines = [
             [name, *(spread([run[column] for run in runs], 0 if column == 0 else 3) for column in range(3))]

@@ -18,7 +18,8 @@ UPDATE {table} t SET state_ready = false, state_claim = %s, state_locked_until =
 FROM picked WHERE t.id = picked.id RETURNING t.*
 """
 RECORD = """
-UPDATE {table} t SET state = 'done', state_changed = statement_timestamp(), state_claim = NULL, state_locked_until = NULL
+UPDATE {table} t
+SET state = 'done', state_changed = statement_timestamp(), state_claim = NULL, state_locked_until = NULL
 FROM unnest(%s::bigint[]) v(id) WHERE t.id = v.id
 """
 
@@ -64,7 +65,7 @@ def plain_loop(model: Any, options: Any, batch: int | None = None) -> float:
     connection.ensure_connection()
     started = time.perf_counter()
     with connection.connection.cursor() as cursor:
-        # As the worker does; without it the planner reads the whole table for each batch and the limit would be too low.
+        # As the worker does: otherwise the planner reads the whole table for each batch, and the limit is too low.
         cursor.execute("SET enable_seqscan = off")
         while rows := cursor.execute(claim, [batch or options.concurrency, uuid.uuid4()], prepare=True).fetchall():
             cursor.execute(record, [[row[0] for row in rows]], prepare=True)

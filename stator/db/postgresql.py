@@ -188,7 +188,7 @@ class Operations(base.Operations):
         update.add_update_values(changes)
         statement, params = update.get_compiler(using=self.alias).as_sql()
         table = self.connection.ops.quote_name(self.model._meta.db_table)
-        return statement.removeprefix(f"UPDATE {table} SET "), params
+        return statement.removeprefix(f"UPDATE {table} SET "), params  # noqa: S608 - as Django wrote it
 
 
 def _rows(connection: Any, statement: str, params: list[Any]) -> list[Any]:

@@ -45,8 +45,9 @@ def ids(found: Any) -> list[str]:
     return [message.id for message in found]
 
 
-def test_the_models_of_this_repository_are_fine_but_for_the_loop_that_is_meant() -> None:
-    assert run_checks(tags=["stator"]) == []
+@pytest.mark.django_db
+def test_this_repository_passes_all() -> None:
+    assert run_checks(tags=["stator"], databases=["default"]) == []
 
 
 class TestSettings:

@@ -137,11 +137,11 @@ class TestRun:
         assert 0 < answer["seconds"] < 20
 
     def test_ends_when_time_is_up(self, client: Client, settings: Any) -> None:
-        settings.STATOR = {**settings.STATOR, "HTTP_RUN_FOR": 0.3}
+        settings.STATOR = {**settings.STATOR, "HTTP_RUN_FOR": 1.0}
         Eager.objects.create()
         answer = post(client).json()
-        assert answer["handled"]["testapp.eager"] > 1
-        assert 0.3 <= answer["seconds"] < 10
+        assert answer["handled"]["testapp.eager"] >= 1
+        assert 1.0 <= answer["seconds"] < 10
 
     def test_is_not_part_of_a_transaction_of_the_request(self) -> None:
         callback = RequestRunner.as_view()
