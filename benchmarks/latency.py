@@ -49,7 +49,7 @@ def latencies(count: int, load: Any) -> list[float]:
         if load is not None:
             loader.start()
         for _ in range(count):
-            item = TimedItem.objects.create()
+            item = TimedItem._base_manager.create()
             committed[item.pk] = time.perf_counter()
             threading.Event().wait(random.uniform(0.01, 0.05))
         wait_until_done(TimedItem)
@@ -80,7 +80,7 @@ def worker() -> subprocess.Popen[str]:
         stderr=subprocess.DEVNULL,
         text=True,
     )
-    TimedItem.objects.create()
+    TimedItem._base_manager.create()
     wait_until_done(TimedItem)
     return process
 

@@ -18,11 +18,25 @@ from stator.graph import State, StateGraph
 from stator.indexes import add_indexes
 from stator.limits import Limit
 from stator.moves import announce, move_by_hand, owner_of
+from stator.pauses import Pause
 from stator.querysets import OperatorAccess, guard_managers
 from stator.reports import History, Report
 from stator.statistics import Depth, Stats
+from stator.workers import Worker
 
-__all__ = ["Depth", "History", "Limit", "Report", "State", "StateField", "StateGraph", "StatorModel", "Stats"]
+__all__ = [
+    "Depth",
+    "History",
+    "Limit",
+    "Pause",
+    "Report",
+    "State",
+    "StateField",
+    "StateGraph",
+    "StatorModel",
+    "Stats",
+    "Worker",
+]
 
 
 class StatorModel(models.Model):
@@ -114,7 +128,7 @@ class StatorModel(models.Model):
         names = {value[0].name for value in values}
         own = [value for value in values if value[0].name not in FRAMEWORK_COLUMNS and value[0].name != "state"]
         claim: UUID | None = getattr(self.__dict__.get("stator"), "token", None)
-        rows = base_qs if claim is None else base_qs.filter(state_claim=claim)
+        rows = base_qs if claim is None else self._claimed(base_qs, claim)
         with transaction.atomic(using=using, savepoint=False):
             written = super()._do_update(rows if own else base_qs, using, pk_val, own, *args, **kwargs)
             if claim is not None and own and not written:
@@ -122,6 +136,14 @@ class StatorModel(models.Model):
             if "state" in names and written:
                 self._move_on_save(rows.using(using).filter(pk=pk_val))
         return written
+
+    def _claimed(self, base_qs: Any, claim: UUID) -> Any:
+        """The rows that the claim lets be written: under multi-table inheritance a plain parent's table knows none."""
+        owner = owner_of(type(self))
+        if issubclass(base_qs.model, owner):
+            return base_qs.filter(state_claim=claim)
+        mine: QuerySet[Any] = QuerySet(owner, using=base_qs.db).filter(pk=self.pk, state_claim=claim)
+        return base_qs if mine.exists() else base_qs.none()
 
     def _move_on_save(self, row: QuerySet[Any]) -> None:
         state = str(self.state)

@@ -1,9 +1,12 @@
 """StatorRunner: a worker for programs and tests."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
+from django.db import transaction
 
 from stator.conf import Settings, load_settings
 from stator.db import Operations, chores, operations_for
@@ -160,9 +163,25 @@ def _claim_all(operations: Operations) -> list[Claim]:
 
 
 def _attempt(claims: list[Claim]) -> list[Ended]:
-    attempted = async_to_sync(attempt_async)(claims) if claims[0].state.is_async else attempt_sync(claims)
+    with _contained(claims[0].operations):
+        attempted = async_to_sync(attempt_async)(claims) if claims[0].state.is_async else attempt_sync(claims)
     if attempted.ended:
         record(claims[0].operations, attempted.ended)
     for claim in claims:
         claim.instance = None
     return attempted.ended + attempted.recorded
+
+
+@contextmanager
+def _contained(operations: Operations) -> Iterator[None]:
+    """Keep the caller's open transaction usable: what broke it is undone, as a transaction of the handler would be."""
+    connection, alias = operations.connection, operations.alias
+    if not connection.in_atomic_block:
+        yield
+        return
+    savepoint = transaction.savepoint(using=alias)
+    yield
+    if connection.needs_rollback or not connection.is_usable():
+        transaction.savepoint_rollback(savepoint, using=alias)
+        transaction.set_rollback(False, using=alias)
+    transaction.savepoint_commit(savepoint, using=alias)

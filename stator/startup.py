@@ -6,7 +6,7 @@ from django.db import DatabaseError, InterfaceError, connections, router
 
 from stator.columns import FRAMEWORK_COLUMNS
 from stator.failures import bounded
-from stator.models import Depth, History, Report, Stats
+from stator.models import Depth, History, Limit, Pause, Report, Stats, Worker
 
 
 class Unusable(Exception):
@@ -34,15 +34,18 @@ def _check(alias: str, models: list[Any]) -> None:
             if cursor.fetchone()[0]:
                 raise Unusable(f"database {alias!r} is a read replica (in recovery); point it at the primary")
         tables = set(connection.introspection.table_names(cursor))
-        for model in (*models, Stats, Depth, Report, History):
+        for model in (*models, Stats, Depth, Report, History, Limit, Pause, Worker):
             _check_table(connection, cursor, model, tables)
 
 
 def _check_table(connection: Any, cursor: Any, model: Any, tables: set[str]) -> None:
     table = model._meta.db_table
-    if table not in tables:
+    # A name that comes quoted, perhaps with a schema, is not among those; then reading its columns tells.
+    if table not in tables and not table.startswith('"'):
         raise Unusable(f"database {connection.alias!r} has no table {table}; run manage.py migrate")
-    found = {column.name for column in connection.introspection.get_table_description(cursor, table)}
+    # Not by introspection, which does not find the columns of a table whose name comes quoted.
+    cursor.execute(f"SELECT * FROM {connection.ops.quote_name(table)} WHERE 1 = 0")
+    found = {column[0] for column in cursor.description}
     wanted = {field.column for field in model._meta.concrete_fields if field.name in (*FRAMEWORK_COLUMNS, "state")}
     if missing := sorted(wanted - found):
         raise Unusable(f"table {table} lacks {', '.join(missing)}; run manage.py makemigrations and migrate")

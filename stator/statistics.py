@@ -8,6 +8,8 @@ from django.db.models import F, Q, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from stator.moves import owner_of
+
 
 class Stats(models.Model):
     """Attempts of one model in one hour that ended in one way.
@@ -39,7 +41,7 @@ class Stats(models.Model):
     @classmethod
     def get_for_model(cls, model: type[models.Model], using: str | None = None) -> "ModelStats":
         """The statistics of one model."""
-        return ModelStats(model._meta.label_lower, using)
+        return ModelStats(owner_of(model)._meta.label_lower, using)
 
     @classmethod
     def add(cls, using: str, model_label: str, source: str, to: str, *, shard: int, handled: int, failed: int) -> None:

@@ -72,7 +72,7 @@ def stator_move(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any])
     return _back(request)
 
 
-ACTS = (stator_retry, stator_unlock, stator_move)
+ACTS: tuple[Any, ...] = (stator_retry, stator_unlock, stator_move)
 NAMES = tuple(act.__name__ for act in ACTS)
 
 
@@ -80,7 +80,7 @@ def refuse_forbidden(model_admin: Any, request: HttpRequest) -> None:
     """Answer 403 to an act that the user was not offered; the admin itself would only overlook it."""
     for act in ACTS:
         if act.__name__ in request.POST.getlist("action"):
-            for permission in act.allowed_permissions:  # type: ignore[attr-defined]
+            for permission in act.allowed_permissions:
                 if not getattr(model_admin, f"has_{permission}_permission")(request):
                     raise PermissionDenied
 
@@ -112,7 +112,7 @@ def _ask(model_admin: Any, request: HttpRequest, rows: QuerySet[Any], form: Move
         "checkbox": helpers.ACTION_CHECKBOX_NAME,
         "action": stator_move.__name__,
     }
-    request.current_app = model_admin.admin_site.name  # type: ignore[attr-defined]
+    request.current_app = model_admin.admin_site.name
     return TemplateResponse(request, "stator/admin/move.html", context)
 
 

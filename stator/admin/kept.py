@@ -63,7 +63,7 @@ class ReportAdmin(KeptAdmin):
 class HistoryAdmin(KeptAdmin):
     """What happened to objects: moves, errors, acts of people."""
 
-    list_display = ("at", "model_label", "object_pk", "kind", "source", "to", "actor", "worker", "duration", "reason")
+    list_display = ("at", "model_label", "object_pk", "kind", "source", "to", "actor", "reason")
     list_filter = ("kind", "at")
     search_fields = ("=model_label", "=object_pk", "=actor", "=fingerprint")
     ordering = ("-pk",)

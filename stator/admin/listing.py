@@ -37,7 +37,7 @@ class BoundedPaginator(Paginator):
         return bounded_count(self.object_list)
 
 
-def operated(queryset: QuerySet[Any]) -> OperatorQuerySet:
+def operated(queryset: Any) -> OperatorQuerySet:
     """The same rows as a queryset for operators."""
     rows = OperatorQuerySet(queryset.model, using=queryset._db)
     return rows.filter(pk__in=queryset.order_by().values("pk"))
@@ -64,10 +64,10 @@ class ConditionFilter(admin.SimpleListFilter):
         """The conditions there are."""
         return [(name, title) for name, (title, _) in CONDITIONS.items()]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: Any) -> QuerySet[Any]:
         """The rows in the chosen condition."""
-        if self.value() not in CONDITIONS:
+        condition = CONDITIONS.get(self.value() or "")
+        if condition is None:
             return queryset
-        _, narrowed = CONDITIONS[self.value()]
-        rows = narrowed(OperatorQuerySet(queryset.model, using=queryset._db))
+        rows = condition[1](OperatorQuerySet(queryset.model, using=queryset._db))
         return queryset.filter(pk__in=rows.order_by().values("pk"))

@@ -6,10 +6,10 @@ from typing import Any
 from django.utils import timezone
 
 from stator.conf import read_settings
-from stator.db.claim import worker_of
 from stator.durations import span
 from stator.moves import owner_of
 from stator.reports import History, Report
+from stator.workers import worker_of
 
 NONE = "\N{EM DASH}"
 LATEST = 50

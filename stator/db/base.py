@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 
 from stator import columns
 from stator.conf import Settings
-from stator.db.claim import Claim, new_token, worker_of
+from stator.db.claim import Claim, new_token
 from stator.db.keeping import keep, keep_history, keep_moves
 from stator.db.retry import retrying
 from stator.db.written import (
@@ -38,9 +38,11 @@ from stator.graph import State, StateGraph
 from stator.indexes import place_in_line
 from stator.limits import Limit
 from stator.meta import options_of
+from stator.pauses import Pauses, read_pauses
 from stator.reports import failure_report, keep_reports
 from stator.signals import Move
 from stator.statistics import Stats
+from stator.workers import worker_of
 
 
 class Operations:
@@ -58,6 +60,8 @@ class Operations:
         self.graph: type[StateGraph] = model.state_graph
         self.options = options_of(model)
         self.shard = int(worker_id[:2], 16)
+        # As the latest look for work found them; None before the first.
+        self.pauses: Pauses | None = None
 
     # Reading and transactions
 
@@ -101,8 +105,13 @@ class Operations:
     def claim(self, states: list[State], limit: int, *, token: UUID | None = None, alone: bool = False) -> list[Claim]:
         """Take up to ``limit`` ready rows in the order of their turn; ``alone``: one that lost a lease before.
 
-        A state whose ``concurrency`` is limited is claimed by itself.
+        A state whose ``concurrency`` is limited is claimed by itself. Nothing is taken that is paused.
         """
+        if self.pauses is None:
+            self.pauses = Pauses.of(self.label, read_pauses(self.alias))
+        states = self.unpaused(states)
+        if not states:
+            return []
         token = token or new_token(self.worker_id)
         claimed = time.monotonic()
         claim_rows = self._claim_limited if states[0].concurrency else self._claim_rows
@@ -129,14 +138,26 @@ class Operations:
             found = {instance.pk: instance for instance in self.rows.filter(pk__in=picked, state_claim=token)}
         return [found[pk] for pk in picked if pk in found]
 
+    def unpaused(self, states: list[State]) -> list[State]:
+        """Those of the states that are not paused, as far as is known."""
+        return self.pauses.running(states) if self.pauses else states
+
     def claimable(self, states: list[State]) -> QuerySet[Any]:
-        """Ready rows in states this code knows; index ``st_ready``."""
-        return self.rows.filter(
+        """Ready rows in states this code knows, but for those that are paused; index ``st_ready``."""
+        states = self.unpaused(states)
+        rows = self.rows.filter(
             state_ready=True,
             state_claim=None,
             state__in=sorted(state.name for state in states),
             state_crashes__lt=self.settings.MAX_CRASHES,
         )
+        for held in self.pauses_within(states):
+            rows = rows.exclude(held)
+        return rows
+
+    def pauses_within(self, states: list[State]) -> list[Q]:
+        """Which rows are paused in states that are not."""
+        return self.pauses.conditions(self.model, states) if self.pauses else []
 
     def waiting(self) -> QuerySet[Any]:
         """Rows that workers will attempt once they are due; index ``st_rest``."""
@@ -280,9 +301,11 @@ class Operations:
         """Whether a claim stands and its lease has not run out."""
         return self._fenced(claim).filter(state_locked_until__gt=Now()).exists()
 
+    @retrying
     def extend(self, claim: Claim, seconds: float) -> bool:
         """Set the lease of one claim to end ``seconds`` from now; False when the claim has ended."""
-        return bool(self._fenced(claim).update(state_locked_until=columns.after(seconds)))
+        with self.transaction():
+            return bool(self._fenced(claim).update(state_locked_until=columns.after(seconds)))
 
     def _fenced(self, claim: Claim) -> QuerySet[Any]:
         return self.rows.filter(pk=claim.pk, state_claim=claim.token, state=claim.state.name)

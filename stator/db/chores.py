@@ -17,8 +17,10 @@ from stator.db.retry import is_outage, is_retryable, retrying
 from stator.db.written import Moves
 from stator.graph import State
 from stator.indexes import place_in_line
+from stator.pauses import Pause
 from stator.reports import Report
 from stator.statistics import Depth, Stats
+from stator.workers import WORKER_RETENTION, Worker
 
 logger = logging.getLogger("stator.worker")
 
@@ -75,6 +77,7 @@ def delete_due(operations: Operations, limit: int) -> int:
     return deleted
 
 
+@retrying
 def sample_depth(operations: Operations, limit: int) -> None:
     """Keep how many rows are ready or due, counted up to ``limit`` of each, and how long the oldest has waited."""
     ready = operations.claimable(list(operations.graph.automatic_states))
@@ -82,13 +85,24 @@ def sample_depth(operations: Operations, limit: int) -> None:
     waited = ExpressionWrapper(Now() - Min(place_in_line()), output_field=DurationField())
     oldest = ready.aggregate(waited=waited)["waited"] or timedelta()
     queued = sum(rows.order_by().values("pk")[:limit].count() for rows in (ready, due))
-    Depth.sample(operations.alias, operations.label, queued, max(0.0, oldest.total_seconds()))
+    with operations.transaction():
+        Depth.sample(operations.alias, operations.label, queued, max(0.0, oldest.total_seconds()))
 
 
 def prune(alias: str, limit: int, *, errors: float, stats: float) -> int:
-    """Delete reports and statistics older than so many seconds, up to ``limit`` of each; return how many."""
+    """Delete reports and statistics older than so many seconds, up to ``limit`` of each; return how many.
+
+    And what is left of workers and pauses that are gone.
+    """
     deleted = 0
-    for model, column, age in ((Report, "at", errors), (Stats, "hour", stats), (Depth, "minute", stats)):
+    aged: list[tuple[Any, str, float]] = [
+        (Report, "at", errors),
+        (Stats, "hour", stats),
+        (Depth, "minute", stats),
+        (Worker, "heartbeat", WORKER_RETENTION),
+        (Pause, "until", WORKER_RETENTION),
+    ]
+    for model, column, age in aged:
         rows = model.objects.using(alias)
         old = list(rows.filter(**{f"{column}__lt": columns.after(-age)}).values_list("pk", flat=True)[:limit])
         deleted += rows.filter(pk__in=old).delete()[0] if old else 0

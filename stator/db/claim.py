@@ -102,8 +102,3 @@ def new_token(worker_id: str) -> UUID:
     """A token never used before that tells its worker: a UUID of version 8 (RFC 9562) that starts with the id."""
     random = int.from_bytes(os.urandom(10), "big")
     return UUID(int=(int(worker_id, 16) << 80) | (random & ~(0xF << 76) & ~(0x3 << 62)) | (0x8 << 76) | (0x2 << 62))
-
-
-def worker_of(token: UUID) -> str:
-    """The id of the worker that made a token."""
-    return f"{token.int >> 80:012x}"

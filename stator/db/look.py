@@ -4,7 +4,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from django.db.models import BigIntegerField, Func
+
 from stator.db.base import Operations
+from stator.pauses import Pause, Pauses, read_pauses
+
+
+NONE = Pauses()
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +24,34 @@ class Work:
 
 
 def look(*group: Operations) -> dict[Operations, Work]:
-    """What each model has to do at this moment; all operations are of one database."""
-    statement, params = _statement(group)
-    found = iter(group[0].fetch(statement, list(params))[0])
-    return {operations: Work(*(bool(next(found)) for _ in range(4))) for operations in group}
+    """What each model has to do at this moment; all operations are of one database.
+
+    The same statement tells whether pauses began or ended; then they are read, and it is asked again.
+    """
+    found, seen = _ask(group)
+    if any(operations.pauses is None or operations.pauses.seen != seen for operations in group):
+        before = _pauses(group)
+        active = read_pauses(group[0].alias) if seen != NONE.seen else []
+        for operations in group:
+            operations.pauses = Pauses.of(operations.label, active)
+        found, _ = (found, seen) if _pauses(group) == before else _ask(group)
+    answers = iter(found)
+    return {operations: Work(*(bool(next(answers)) for _ in range(4))) for operations in group}
+
+
+def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], tuple[int, int]]:
+    """The answers for all models, and the number and the sum of ids of the active pauses."""
+    statement, params = _statement(group, _pauses(group))
+    *found, count, total = group[0].fetch(statement, list(params))[0]
+    return found, (int(count or 0), int(total or 0))
+
+
+def _pauses(group: tuple[Operations, ...]) -> tuple[Pauses, ...]:
+    return tuple(operations.pauses or NONE for operations in group)
 
 
 @lru_cache(maxsize=16)
-def _statement(group: tuple[Operations, ...]) -> tuple[str, tuple[Any, ...]]:
+def _statement(group: tuple[Operations, ...], pauses: tuple[Pauses, ...]) -> tuple[str, tuple[Any, ...]]:
     """The statement and its parameters; the only moment it asks for is the database's own, so it stays the same."""
     parts: list[str] = []
     params: list[Any] = []
@@ -36,4 +62,10 @@ def _statement(group: tuple[Operations, ...]) -> tuple[str, tuple[Any, ...]]:
             sql, arguments = query.get_compiler(using=operations.alias, elide_empty=False).as_sql()
             parts.append(f"EXISTS ({sql})")
             params.extend(arguments)
+    for function in ("COUNT", "SUM"):
+        # Not an aggregate to Django, so that nothing is grouped.
+        number = Func("pk", function=function, output_field=BigIntegerField())
+        sql, arguments = Pause.objects.active().values(number=number).query.get_compiler(using=group[0].alias).as_sql()
+        parts.append(f"({sql})")
+        params.extend(arguments)
     return f"SELECT {', '.join(parts)}", tuple(params)

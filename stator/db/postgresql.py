@@ -54,8 +54,8 @@ class Operations(base.Operations):
             return cursor.fetchone()[0]
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
-        if self.model._meta.parents:
-            # The columns of a row are in several tables: claim first, then load.
+        if self.model._meta.parents or self.pauses_within(states):
+            # The columns of a row are in several tables, or those of other tables count: claim first, then load.
             return super()._claim_rows(states, limit, token, alone)
         names = [state.name for state in states]
         params = [names, self.settings.MAX_CRASHES, limit, *self._claim_params(token)]

@@ -11,6 +11,7 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from stator.db import Operations
 from stator.db.claim import Claim
+from stator.worker.presence import Presence
 from stator.worker.threads import tidy_connections
 
 logger = logging.getLogger("stator.worker")
@@ -20,13 +21,20 @@ class Heartbeat:
     """Renews claims older than a third of their lease, until their attempt is past its time limit.
 
     ``held`` gives the claims that are running or not yet recorded; ``ended`` is told the ``id()`` of those whose
-    claim turned out to have ended.
+    claim turned out to have ended. ``presence`` is shown as well, and ends with the thread.
     """
 
-    def __init__(self, held: Callable[[], list[Claim]], ended: Callable[[set[int]], None], interval: float) -> None:
+    def __init__(
+        self,
+        held: Callable[[], list[Claim]],
+        ended: Callable[[set[int]], None],
+        interval: float,
+        presence: Presence,
+    ) -> None:
         self._held = held
         self._ended = ended
         self._interval = interval
+        self._presence = presence
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._work, name="stator-heartbeat", daemon=True)
         self.beats = 0
@@ -60,15 +68,21 @@ class Heartbeat:
             self._ended(ended)
 
     def _work(self) -> None:
+        self._reach(self._presence.show)
         while not self._stopped.wait(self._interval):
             self.beats += 1
-            try:
-                self.beat()
-            except (DatabaseError, InterfaceError) as error:
-                # The leases run on; the worker stops what is past its own deadline.
-                logger.warning("stator.heartbeat_failed", extra={"error": type(error).__name__})
-            tidy_connections()
+            self._reach(self.beat)
+            self._reach(self._presence.show)
+        self._reach(self._presence.leave)
         connections.close_all()
+
+    def _reach(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except (DatabaseError, InterfaceError) as error:
+            # The leases run on; the worker stops what is past its own deadline.
+            logger.warning("stator.heartbeat_failed", extra={"error": type(error).__name__})
+        tidy_connections()
 
 
 def _wants_renewal(claim: Claim, now: float) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ logger = logging.getLogger("stator.worker")
 
 # How long outcomes wait whose row an application's transaction has locked.
 DEFERRED_FOR = 0.2
+
+LONGEST_GATHER = 0.02
 
 # Seconds until the next attempt of a state that does not say.
 FALLBACK = 60.0
@@ -62,6 +65,7 @@ class Recorder:
         self._woken = woken
         self._waiting: list[Ended] = []
         self._unwritten: list[_Batch] = []
+        self._wrote_until = self._took = 0.0
 
     def add(self, claim: Claim, outcome: Outcome) -> None:
         """Take an outcome to be written."""
@@ -69,14 +73,27 @@ class Recorder:
         self._waiting.append((claim, outcome))
         self.came.set()
 
+    async def gather(self) -> None:
+        """Wait for as long as the last batch took to write, unless there is a whole batch.
+
+        So a stream of single outcomes is written in batches that keep the database busy for half of the time at most,
+        while a first outcome after a pause is written at once.
+        """
+        rest = self._wrote_until + min(self._took, LONGEST_GATHER) - time.monotonic()
+        if rest > 0 and len(self._waiting) < self._size:
+            await asyncio.sleep(rest)
+
     async def flush(self) -> int:
         """Write what has come in so far; return how many outcomes were settled. Outages keep them for the next time."""
         self.came.clear()
         batches = self._unwritten or self._batches()
         self._unwritten = []
         settled = 0
+        started = time.monotonic()
         while batches:
             settled += await self._write_first(batches)
+        self._wrote_until = time.monotonic()
+        self._took = self._wrote_until - started
         return settled
 
     def _batches(self) -> list[_Batch]:

@@ -147,7 +147,9 @@ class Slots:
     def _thread_room(self) -> int:
         able = self.settings.THREADS - len(self.stuck)
         ahead = max(1, min(MOST_AHEAD, int(AHEAD / max(self._sync_runtime, 1e-6))))
-        return able * ahead - self._threaded
+        room = able * ahead - self._threaded
+        # While threads have work ahead of them, claims wait until they are worth their statement.
+        return room if ahead == 1 or room >= able * ahead // 2 else 0
 
     async def _attempt(self, attempt: Attempt) -> None:
         self._finish(await attempt_async(attempt.claims))

@@ -23,6 +23,7 @@ from stator.worker.dispatcher import Dispatcher, lanes_of
 from stator.worker.ending import close, stop_on_signals
 from stator.worker.executor import Attempted
 from stator.worker.heartbeat import Heartbeat, interval_for
+from stator.worker.presence import Presence
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler
 from stator.worker.slots import GRACE, Slots
@@ -132,7 +133,8 @@ class Worker:
         leases = [
             operations.lease_of(state) for operations in self.operations for state in operations.graph.automatic_states
         ]
-        self.heartbeat = Heartbeat(self._held, self._claims_ended, interval_for(leases))
+        presence = Presence(self.id, self.operations, self._figures)
+        self.heartbeat = Heartbeat(self._held, self._claims_ended, interval_for(leases), presence)
         self.watchdog = Watchdog(self.settings.WATCHDOG, self._liveness_file, self._trouble)
         self.listeners = self._listeners()
 
@@ -191,6 +193,8 @@ class Worker:
     async def _record_loop(self) -> None:
         while True:
             await self.recorder.came.wait()
+            if self.slots.running:
+                await self.recorder.gather()
             if await self._reach(self.recorder.flush):
                 self.dispatcher.woken.set()
             if self.until_idle and self._is_empty():
@@ -288,6 +292,10 @@ class Worker:
 
     def _held(self) -> list[Claim]:
         return [*list(self.slots.running.values()), *list(self.recorder.held.values())]
+
+    def _figures(self) -> dict[str, int]:
+        handled = sum(self.recorder.handled.copy().values())
+        return {"running": len(self.slots.running), "handled": handled, "lost": self.recorder.lost}
 
     def _claims_ended(self, keys: set[int]) -> None:
         self._loop.call_soon_threadsafe(self.slots.cancel_ended, keys)

@@ -9,6 +9,7 @@ import pytest
 from django.db import DatabaseError, connection, connections, transaction
 
 from tests.faults.fleet import LEASE, logged
+from tests.processes import wait_until
 from tests.testapp.faults import Effect, Job, JobLine
 
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
@@ -87,10 +88,10 @@ def test_moves_by_hand_and_outcomes_survive_deadlocks(watch, fleet):
     workers = fleet("testapp.Job", STATOR_CONCURRENCY=10)
     for _ in range(2):
         workers.start()
-    done, deadlocks, moved = Flag(), [], []
+    enough, deadlocks, moved = Flag(), [], []
 
-    def repeat(act):
-        while not done.is_set():
+    def repeat(act, met):
+        while not met():
             try:
                 act()
             except DatabaseError as error:
@@ -105,13 +106,16 @@ def test_moves_by_hand_and_outcomes_survive_deadlocks(watch, fleet):
     def move():
         moved.append(Job.transition_perform_queryset(Job.objects.all(), "fresh"))
 
-    threads = [Thread(target=repeat, args=[act]) for act in (write_backwards, write_backwards, move)]
-    for thread in threads:
+    writer = Thread(target=repeat, args=[write_backwards, enough.is_set])
+    mover = Thread(target=repeat, args=[move, lambda: moved and enough.is_set()])
+    for thread in (writer, mover):
         thread.start()
-    workers.until(lambda: len(deadlocks) >= 2 and len(moved) >= 3)
-    done.set()
-    for thread in threads:
-        thread.join(30)
+    try:
+        wait_until(lambda: len(deadlocks) >= 2, 60)
+    finally:
+        enough.set()
+        for thread in (writer, mover):
+            thread.join(30)
     until_done(workers)
     workers.stop()
 

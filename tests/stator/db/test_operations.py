@@ -7,12 +7,13 @@ import pytest
 from django.utils import timezone
 
 from stator.db import chores
-from stator.db.claim import new_token, new_worker_id, worker_of
+from stator.db.claim import new_token, new_worker_id
 from stator.db.look import Work, look
 from stator.failures import describe
 from stator.models import Depth, Report, Stats
 from stator.outcomes import Moved, Released, Waiting
 from stator.signals import transitioned
+from stator.workers import worker_of
 from tests.stator.rows import (
     ago,
     at_once,

@@ -1,0 +1,6 @@
+"""Why an object is not moving: :func:`explain` for one, :func:`explain_counts` for many."""
+
+from stator.explain.counts import explain_counts
+from stator.explain.reasons import Reason, explain
+
+__all__ = ["Reason", "explain", "explain_counts"]

@@ -1,0 +1,165 @@
+"""What is known about one object, read in at most five statements; every moment is the database's."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from django.db import router
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Now
+
+from stator.columns import FRAMEWORK_COLUMNS
+from stator.conf import Settings, load_settings
+from stator.graph import State
+from stator.indexes import place_in_line
+from stator.moves import owner_of
+from stator.pauses import Pause, Pauses, read_pauses
+from stator.reports import Report
+from stator.workers import Worker, live_workers, worker_of
+
+# The line is counted so far; to count a million rows would tell no more.
+LINE = 1000
+
+
+@dataclass(kw_only=True)
+class Facts:
+    """One object as the database has it at ``now``, with what workers, people and its latest attempt say about it."""
+
+    model: Any
+    pk: Any
+    settings: Settings
+    row: dict[str, Any]
+    now: datetime
+    pauses: list[Pause]
+    report: Report | None = None
+    workers: list[Worker] = field(default_factory=list)
+    holder: Worker | None = None
+    running: int = 0
+    ahead: int = 0
+
+    @property
+    def label(self) -> str:
+        """The label of the model."""
+        return str(self.model._meta.label)
+
+    @property
+    def name(self) -> str:
+        """The name of its state."""
+        return str(self.row["state"])
+
+    @cached_property
+    def state(self) -> State | None:
+        """Its state; None when this code does not know it."""
+        found: State | None = self.model.state_graph.states.get(self.name)
+        return found
+
+    @property
+    def automatic(self) -> bool:
+        """Whether workers attempt objects in its state."""
+        return self.state is not None and self.state.automatic
+
+    @property
+    def claimed(self) -> bool:
+        """Whether a claim is on it."""
+        return self.row["state_claim"] is not None
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether it lost so many leases that it is left alone."""
+        return bool(self.automatic and self.row["state_crashes"] >= self.settings.MAX_CRASHES)
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether nothing about the object itself keeps it from being attempted."""
+        return self.automatic and not (self.claimed or self.quarantined or self.pauses or self.waiting)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is marked ready."""
+        return bool(self.row["state_ready"])
+
+    @property
+    def waiting(self) -> bool:
+        """Whether its time has not come."""
+        due = self.row["state_next_attempt"]
+        return not self.ready and due is not None and due > self.now
+
+    def since(self, column: str) -> float:
+        """Seconds since the moment in a column; negative for one that is to come."""
+        return (self.now - self.row[column]).total_seconds()
+
+
+def gather(model: Any, pk: Any, using: str | None = None) -> Facts | None:
+    """The facts about an object, None when it is gone; at most five statements."""
+    owner = owner_of(model)
+    using = using or router.db_for_write(owner)
+    rows: QuerySet[Any] = QuerySet(owner, using=using)
+    active = read_pauses(using)
+    facts = _read_row(owner, pk, rows, active)
+    if facts is None:
+        return None
+    if facts.automatic and not facts.claimed and not facts.ready:
+        key = {"model_label": owner._meta.label_lower, "object_pk": str(pk)}
+        facts.report = Report.objects.using(using).filter(**key).first()
+    _read_workers(facts, using)
+    if facts.ready and facts.in_turn:
+        _read_line(facts, rows, Pauses.of(owner._meta.label_lower, active))
+    return facts
+
+
+def _read_row(owner: Any, pk: Any, rows: QuerySet[Any], active: list[Pause]) -> Facts | None:
+    own = [pause for pause in active if pause.model_label == owner._meta.label_lower]
+    partial = {f"stator_held_{pause.pk}": pause for pause in own if pause.where}
+    matches = {name: Exists(rows.filter(pause.condition(owner), pk=OuterRef("pk"))) for name, pause in partial.items()}
+    row = rows.filter(pk=pk).values("state", *FRAMEWORK_COLUMNS, stator_now=Now(), **matches).first()
+    if row is None:
+        return None
+    state = owner.state_graph.states.get(row["state"])
+    missed = {pause.pk for name, pause in partial.items() if not row[name]}
+    heeded = [
+        pause
+        for pause in own
+        if state is not None and state.automatic and pause.state in ("", state.name) and pause.pk not in missed
+    ]
+    return Facts(model=owner, pk=pk, settings=load_settings(), row=row, now=row["stator_now"], pauses=heeded)
+
+
+def _read_workers(facts: Facts, using: str) -> None:
+    """The live workers that serve the model, and the one that holds the object, alive or not."""
+    if facts.claimed:
+        facts.holder = Worker.objects.using(using).filter(pk=worker_of(facts.row["state_claim"])).first()
+    facts.workers = [worker for worker in live_workers(using) if worker.serves(facts.model._meta.label_lower)]
+
+
+def _read_line(facts: Facts, rows: QuerySet[Any], pauses: Pauses) -> None:
+    """How many rows of a limited state run, and how many rows are to be claimed before this one."""
+    state = facts.state
+    if state is None:
+        return
+    if state.concurrency:
+        held = rows.filter(state_claim__isnull=False, state=state.name)
+        facts.running = held.values("pk")[: state.concurrency].count()
+    # Compared within the database: SQLite keeps moments as texts of different precision.
+    turn = Subquery(rows.filter(pk=facts.pk).annotate(turn=place_in_line()).values("turn"))
+    earlier = Q(turn__lt=F("mine")) | Q(turn=F("mine"), pk__lt=facts.pk)
+    claimable = rows.filter(
+        state_ready=True,
+        state_claim=None,
+        state_crashes__lt=facts.settings.MAX_CRASHES,
+        state__in=_claimed_with(facts, state, pauses),
+    )
+    in_line = claimable.annotate(turn=place_in_line(), mine=turn).filter(earlier)
+    facts.ahead = in_line.order_by().values("pk")[: LINE + 1].count()
+
+
+def _claimed_with(facts: Facts, state: State, pauses: Pauses) -> list[str]:
+    """The states whose rows are claimed in one line with those of a state: a limited one has a line of its own."""
+    if state.concurrency:
+        return [state.name]
+    together = [other for other in facts.model.state_graph.automatic_states if not other.concurrency]
+    return sorted(other.name for other in pauses.running(together) if _manner(other) == _manner(state))
+
+
+def _manner(state: State) -> tuple[bool, int]:
+    return state.is_async, state.batch or 1

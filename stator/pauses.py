@@ -1,0 +1,176 @@
+"""Pauses: what people told workers to leave alone for a while, and how workers read it."""
+
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from django.core.exceptions import EmptyResultSet, FieldError, ValidationError
+from django.db import models
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+
+from stator import columns
+from stator.graph import State
+from stator.moves import named_state, owner_of
+from stator.options import is_seconds
+from stator.reports import REASON_LENGTH
+
+logger = logging.getLogger("stator.pauses")
+
+# Workers read this many at most; a project with more wants a column and a condition, not pauses.
+MOST_PAUSES = 1000
+WHERE_LENGTH = 2000
+
+# The database, and not Django, finds out that a pattern is none: at every claim, in every worker.
+REFUSED_LOOKUPS = ("regex", "iregex")
+
+
+class PauseQuerySet(QuerySet["Pause"]):
+    """Rows of the table of pauses."""
+
+    def active(self) -> "PauseQuerySet":
+        """Those in force now, by the clock of the database."""
+        return self.filter(Q(until=None) | Q(until__gt=Now()))
+
+
+class Pause(models.Model):
+    """Objects of one model that workers leave alone until ``until``, or until somebody resumes them.
+
+    ``state`` empty: all states. ``where``: the lookups that an object must match, all of them when empty. A pause is
+    never changed but for its end.
+    """
+
+    model_label = models.CharField(max_length=200)
+    state = models.CharField(max_length=100, blank=True)
+    where = models.JSONField(default=dict, blank=True)
+    reason = models.CharField(max_length=REASON_LENGTH, blank=True)
+    actor = models.CharField(max_length=150, blank=True)
+    created = models.DateTimeField(db_default=Now())
+    until = models.DateTimeField(null=True, blank=True)
+
+    objects: ClassVar[Any] = PauseQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["until"], name="stator_pause_until")]
+
+    def __str__(self) -> str:
+        return f"{self.model_label}{f' in {self.state}' if self.state else ''}{f' {self.where}' if self.where else ''}"
+
+    def condition(self, model: Any) -> Q:
+        """Which rows it holds; all of its states where this code cannot tell, so that nothing starts by mistake."""
+        try:
+            check_where(model, self.where)
+        except ValueError as error:
+            logger.warning("stator.pause_unclear", extra={"model": self.model_label, "error": str(error)})
+            return Q()
+        return Q(**self.where)
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """What of one model is paused. ``seen``: number and sum of ids of all active pauses when this was read."""
+
+    seen: tuple[int, int] = (0, 0)
+    everything: bool = False
+    states: frozenset[str] = frozenset()
+    partial: tuple[Pause, ...] = ()
+
+    @classmethod
+    def of(cls, label: str, active: list[Pause]) -> "Pauses":
+        """Those of a model among all that are active in its database."""
+        own = [pause for pause in active if pause.model_label == label]
+        whole = {pause.state for pause in own if not pause.where}
+        return cls(
+            seen=(len(active), sum(pause.pk for pause in active)),
+            everything="" in whole,
+            states=frozenset(whole - {""}),
+            partial=tuple(pause for pause in own if pause.where),
+        )
+
+    def running(self, states: Iterable[State]) -> list[State]:
+        """Those of the states that are not paused as a whole."""
+        return [] if self.everything else [state for state in states if state.name not in self.states]
+
+    def conditions(self, model: Any, states: Iterable[State]) -> list[Q]:
+        """Which rows of these states are held although their state is not."""
+        names = {state.name for state in states}
+        return [
+            Q(state=pause.state) & pause.condition(model) if pause.state else pause.condition(model) & Q(state__in=names)
+            for pause in self.partial
+            if pause.state in {"", *names}
+        ]
+
+
+def read_pauses(using: str) -> list[Pause]:
+    """All pauses that are active in a database."""
+    return list(Pause.objects.using(using).active().order_by("pk")[:MOST_PAUSES])
+
+
+def make_pause(
+    model: Any, using: str, *, state: State | str | None, where: Any, reason: str, actor: str, seconds: float | None
+) -> Pause:
+    """Tell workers to leave objects alone; ``ValueError`` with one line where that cannot be meant."""
+    if seconds is not None and not is_seconds(seconds):
+        raise ValueError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
+    owner = owner_of(model)
+    where = check_where(owner, where)
+    pause = Pause(
+        model_label=owner._meta.label_lower,
+        state=named_state(owner, state).name if state else "",
+        where=where,
+        reason=reason[:REASON_LENGTH],
+        actor=actor[:150],
+        until=None if seconds is None else columns.after(seconds),
+    )
+    pause.save(using=using)
+    pause.refresh_from_db(using=using)
+    logger.info("stator.paused", extra={"model": pause.model_label, "state": pause.state, "actor": actor})
+    return pause
+
+
+def end_pauses(model: Any, using: str, *, state: State | str | None, where: Any, actor: str) -> int:
+    """End active pauses of a model: all, or those of exactly this state and condition; return how many."""
+    owner = owner_of(model)
+    label = owner._meta.label_lower
+    active = Pause.objects.using(using).active().filter(model_label=label)
+    wanted = None if where is None else check_where(owner, where)
+    meant = [
+        pause.pk
+        for pause in active.order_by("pk")[:MOST_PAUSES]
+        if (state is None or pause.state == str(state)) and (wanted is None or pause.where == wanted)
+    ]
+    ended: int = active.filter(pk__in=meant).update(until=Now())
+    logger.info("stator.resumed", extra={"model": label, "count": ended, "actor": actor})
+    return ended
+
+
+def check_where(model: Any, where: Any) -> dict[str, Any]:
+    """The lookups of a pause, as JSON has them; ``ValueError`` with one line when workers could not ask for them."""
+    try:
+        text = json.dumps(where or {}, ensure_ascii=False)
+        text.encode()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"where={where!r} cannot be kept as JSON: {error}") from error
+    kept = json.loads(text)
+    if not isinstance(kept, dict):
+        raise ValueError(f"where={where!r} must be a dictionary of lookups, for instance {{'tenant': 3}}")
+    if "\\u0000" in text or len(text) > WHERE_LENGTH:
+        raise ValueError(f"where has a NUL, or more than {WHERE_LENGTH} characters")
+    for lookup in kept:
+        if lookup.rpartition("__")[2] in REFUSED_LOOKUPS:
+            raise ValueError(f"where={{{lookup!r}: ...}}: patterns are not taken; use startswith, contains or in")
+    _compile(model, kept)
+    return kept
+
+
+def _compile(model: Any, where: dict[str, Any]) -> None:
+    rows: QuerySet[Any] = QuerySet(model)
+    try:
+        rows.filter(**where).query.sql_with_params()
+    except EmptyResultSet:
+        return
+    except (FieldError, ValidationError, ValueError, TypeError) as error:
+        text = " ".join(getattr(error, "messages", None) or [str(error)])
+        raise ValueError(f"where={where!r} does not fit {model._meta.label}: {text}") from error

@@ -1,0 +1,59 @@
+"""This process in the table of workers: written at the start, refreshed by the heartbeat, closed at a clean end."""
+
+import os
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from django.db.models.functions import Now
+
+from stator import __version__
+from stator.db import Operations
+from stator.workers import WORKER_BEAT, Worker
+
+HOST_LENGTH = 255
+
+
+class Presence:
+    """One row in each database that the process works in. ``figures`` gives what it runs, has handled and has lost."""
+
+    def __init__(self, worker_id: str, operations: list[Operations], figures: Callable[[], dict[str, int]]) -> None:
+        self._id = worker_id
+        self._labels: dict[str, list[str]] = defaultdict(list)
+        for part in operations:
+            self._labels[part.alias].append(part.label)
+        self._figures = figures
+        self._shown = float("-inf")
+
+    def show(self) -> None:
+        """Say that the process lives, unless that was said lately; one UPDATE per database."""
+        now = time.monotonic()
+        if now - self._shown < WORKER_BEAT:
+            return
+        self._refresh(heartbeat=Now())
+        self._shown = now
+
+    def leave(self) -> None:
+        """Say that the process ends."""
+        self._refresh(heartbeat=Now(), stopped=Now())
+
+    def _refresh(self, **moments: Any) -> None:
+        for alias, labels in self._labels.items():
+            rows = Worker.objects.using(alias)
+            if rows.filter(pk=self._id).update(**moments, **self._figures()):
+                continue
+            # The first time, or it was pruned while the process was cut off.
+            rows.bulk_create([self._row(alias, labels)], ignore_conflicts=True)
+
+    def _row(self, alias: str, labels: list[str]) -> Worker:
+        return Worker(
+            id=self._id,
+            host=socket.gethostname()[:HOST_LENGTH],
+            pid=os.getpid(),
+            version=__version__,
+            models=sorted(labels),
+            database=alias,
+            **self._figures(),
+        )

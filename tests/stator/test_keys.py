@@ -1,0 +1,269 @@
+"""The same behaviour over every kind of primary key, table, inheritance and database. Fault F26."""
+
+import uuid
+
+import pytest
+from django.db import connection, models
+from django.test import override_settings
+from django.test.utils import isolate_apps
+
+from stator.db import chores
+from stator.failures import describe
+from stator.fields import StateField
+from stator.models import History, Report, StatorModel, Stats
+from stator.outcomes import Moved, Waiting
+from stator.runner import StatorRunner
+from stator.startup import check_database
+from tests.stator.rows import ago, at_once, automatic, claim_all, expire, operations_of, put, raw, row
+from tests.testapp.keys import (
+    BigKeyed,
+    BigProxy,
+    Branch,
+    Code,
+    CodeKeyed,
+    Heir,
+    IntKeyed,
+    KeyGraph,
+    OddColumns,
+    OddTable,
+    OneToOneKeyed,
+    Plain,
+    QuotedTable,
+    TextKeyed,
+    UuidKeyed,
+)
+
+TEXTS = ["it's", '"', "é日本🎉", "'; DROP TABLE testapp_textkeyed; --", "%s %(x)s {0}", "a\\b", "z" * 255, " "]
+
+MAKE = {
+    "int": (IntKeyed, lambda number: IntKeyed()),
+    "bigint": (BigKeyed, lambda number: BigKeyed(id=2**62 + number)),
+    "uuid": (UuidKeyed, lambda number: UuidKeyed(id=uuid.uuid4())),
+    "text": (TextKeyed, lambda number: TextKeyed(slug=TEXTS[number])),
+    "custom field": (CodeKeyed, lambda number: CodeKeyed(code=Code(f"c{number}"))),
+    "one to one": (OneToOneKeyed, lambda number: OneToOneKeyed(plain=Plain.objects.create())),
+    "child of a plain parent": (Heir, lambda number: Heir(title="x")),
+    "child of a managed parent": (Branch, lambda number: Branch(leaf="x")),
+    "proxy": (BigProxy, lambda number: BigProxy()),
+    "odd table": (OddTable, lambda number: OddTable()),
+    "quoted table": (QuotedTable, lambda number: QuotedTable()),
+    "odd columns": (OddColumns, lambda number: OddColumns()),
+}
+# The table in which the row's state is.
+OWNERS = {Branch: BigKeyed, BigProxy: BigKeyed}
+COUNT = 8
+
+every_kind = pytest.mark.parametrize(("model", "make"), MAKE.values(), ids=MAKE)
+both = pytest.mark.parametrize("implementation", ["vendor", "portable"])
+
+
+def made(make, count=COUNT):
+    instances = []
+    for number in range(count):
+        instance = make(number)
+        instance.save(force_insert=True)
+        instances.append(instance)
+    return instances
+
+
+def finish(instances):
+    model = type(instances[0])
+    assert {found.state for found in raw(model).all()} == {"last"}
+    assert set(raw(model).values_list("state_version", "note", "state_claim")) == {(2, "seen", None)}
+
+
+@pytest.mark.usefixtures("transactional_db")
+@every_kind
+def test_real_worker_takes_rows_to_the_end(model, make):
+    instances = made(make)
+    summary = StatorRunner([model], until_idle=True).run()
+    finish(instances)
+    label = OWNERS.get(model, model)._meta.label_lower
+    assert summary.handled == {label: 2 * COUNT}
+    assert summary.moved == {(label, "second"): COUNT, (label, "last"): COUNT}
+    assert (summary.failed, summary.lost) == (0, 0)
+    assert sum(Stats.objects.values_list("handled", flat=True)) == 2 * COUNT
+    assert Stats.get_for_model(model).most_recent_handled()[0] == 2 * COUNT
+
+
+@pytest.mark.django_db
+@every_kind
+def test_single_cycles_take_rows_to_the_end_and_delete_them(model, make):
+    instances = made(make)
+    runner = StatorRunner([model])
+    assert [runner.run_single_cycle() for _ in range(3)] == [COUNT, COUNT, 0]
+    finish(instances)
+    raw(OWNERS.get(model, model)).update(state_changed=ago(100))
+    runner.run_single_cycle()
+    assert not raw(model).exists()
+
+
+@pytest.mark.usefixtures("transactional_db")
+@both
+@every_kind
+def test_rows_are_claimed_once_fenced_reaped_and_moved(model, make, implementation):
+    instances = made(make)
+    owner = OWNERS.get(model, model)
+    workers = [operations_of(owner, implementation) for _ in range(2)]
+    claimed = [claim for claims in at_once(*(lambda w=w: claim_all(w) for w in workers)) for claim in claims]
+    assert {str(claim.pk) for claim in claimed} == {str(instance.pk) for instance in instances}
+    assert len(claimed) == COUNT
+    first, second = claimed[0], claimed[1]
+    assert first.operations.renew([first]) == set()
+    expire(raw(owner).get(pk=first.pk))
+    assert [pk for pk, _ in workers[0].reap(10)] == [first.pk]
+    written = workers[0].record([(first, Moved(KeyGraph.second)), (second, Moved(KeyGraph.second))])
+    assert (written.lost, [move.pk for move in written.moves]) == ([first], [second.pk])
+    again = workers[0].claim(automatic(workers[0]), 1, alone=True)
+    assert [claim.pk for claim in again] == [first.pk]
+    failed = workers[0].record([(again[0], Waiting(0.0, describe(ValueError("no"))))])
+    assert [pk for pk, _ in failed.failures] == [first.pk]
+    assert Report.objects.get().object_pk == str(first.pk)
+    assert str(model.stator.with_report().get().pk) == str(first.pk)
+
+
+@pytest.mark.django_db
+@both
+@every_kind
+def test_chores_know_the_rows(model, make, implementation):
+    instances = made(make, 2)
+    operations = operations_of(OWNERS.get(model, model), implementation)
+    raw(OWNERS.get(model, model)).update(state_ready=False)
+    assert chores.mark_ready(operations, 10) == 2
+    raw(OWNERS.get(model, model)).update(state="last", state_ready=False, state_changed=ago(61))
+    assert chores.delete_due(operations, 1) == 1
+    assert raw(model).count() == len(instances) - 1
+
+
+@pytest.mark.django_db
+@every_kind
+def test_rows_are_moved_by_hand_in_every_manner(model, make):
+    one, other = made(make, 2)
+    one.transition_perform("second")
+    other.state = KeyGraph.second
+    other.save()
+    assert model.transition_perform_queryset(model.objects.all(), "last") == 2
+    assert model.objects.update(state="first", note="again") == 2
+    assert model.stator.in_state("first").move("second") == 2
+    assert set(raw(model).values_list("state", "state_version", "note")) == {("second", 4, "again")}
+    pks = {str(one.pk), str(other.pk)}
+    assert set(History.objects.values_list("object_pk", flat=True)) == pks
+    assert History.objects.filter(model_label=OWNERS.get(model, model)._meta.label_lower).count() == 8
+
+
+@pytest.mark.django_db
+@every_kind
+def test_database_of_the_model_is_found_usable(model, make):
+    check_database([OWNERS.get(model, model)])
+
+
+@pytest.mark.django_db
+@every_kind
+def test_idempotency_key_and_labels_name_the_object(model, make):
+    (instance,) = made(make, 1)
+    (claim,) = claim_all(operations_of(OWNERS.get(model, model)))
+    label = OWNERS.get(model, model)._meta.label_lower
+    assert claim.idempotency_key == f"{label}:{instance.pk}:0:first"
+
+
+def test_child_and_proxy_are_worked_on_as_their_parent_once():
+    assert StatorRunner([Branch, BigProxy, BigKeyed, BigKeyed]).models == [BigKeyed]
+    assert StatorRunner([Heir]).models == [Heir]
+
+
+# Databases other than the default
+
+
+class Elsewhere:
+    """Writes one model in the other database."""
+
+    def db_for_read(self, model, **hints):
+        return "other" if model is UuidKeyed else None
+
+    db_for_write = db_for_read
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+class TestOtherDatabase:
+    def check(self, pk):
+        found = raw(UuidKeyed, "other").get(pk=pk)
+        assert (found.state, found.note, found.state_version) == ("last", "seen", 2)
+        assert sum(Stats.objects.using("other").values_list("handled", flat=True)) == 2
+        assert not raw(UuidKeyed).exists()
+        assert not Stats.objects.using("default").exists()
+
+    def test_rows_of_the_database_that_is_named_are_worked_on(self):
+        made = UuidKeyed.objects.using("other").create()
+        StatorRunner([UuidKeyed], until_idle=True, database="other").run()
+        self.check(made.pk)
+
+    def test_rows_are_worked_on_where_routers_write_them(self):
+        with override_settings(DATABASE_ROUTERS=[f"{__name__}.Elsewhere"]):
+            made = UuidKeyed.objects.create()
+            assert made._state.db == "other"
+            StatorRunner([UuidKeyed], until_idle=True).run()
+            self.check(made.pk)
+
+    def test_moves_by_hand_stay_in_the_database_of_the_object(self):
+        made = put(UuidKeyed, "other")
+        twin = put(UuidKeyed, id=made.pk)
+        made.transition_perform("second", actor="eve")
+        assert raw(UuidKeyed, "other").get().state == "second"
+        assert row(twin).state == "first"
+        made.state = "last"
+        made.save()
+        assert UuidKeyed.stator.using("other").move("first") == 1
+        assert UuidKeyed.transition_perform_queryset(UuidKeyed.objects.using("other"), "second") == 1
+        assert raw(UuidKeyed, "other").get().state_version == 4
+        assert History.objects.using("other").count() == 4
+        assert not History.objects.using("default").exists()
+        assert row(twin).state_version == 0
+
+    def test_two_databases_do_not_see_each_others_rows(self):
+        put(UuidKeyed, "other")
+        assert claim_all(operations_of(UuidKeyed)) == []
+        assert len(claim_all(operations_of(UuidKeyed, alias="other"))) == 1
+
+
+# Names of tables that Django itself takes on one database only
+
+
+@isolate_apps("tests.testapp")
+def check_table(name):
+    class Strange(StatorModel):
+        state = StateField(KeyGraph)
+        note = models.CharField(max_length=20, blank=True)
+
+        class Meta:
+            app_label = "testapp"
+            db_table = name
+
+    with connection.schema_editor() as editor:
+        editor.create_model(Strange)
+    try:
+        instance = Strange.objects.create()
+        check_database([Strange])
+        assert StatorRunner([Strange], until_idle=True).run().handled == {"testapp.strange": 2}
+        assert row(instance).state == "last"
+        assert Strange.stator.move("first") == 1
+    finally:
+        with connection.schema_editor() as editor:
+            editor.delete_model(Strange)
+
+
+@pytest.mark.sqlite
+def test_table_with_a_percent_sign(transactional_db):
+    # On PostgreSQL, Django itself takes it for a placeholder.
+    check_table("100% 'sure'")
+
+
+@pytest.mark.postgresql
+def test_table_in_a_schema_of_its_own(transactional_db):
+    # SQLite has no schemas.
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE SCHEMA elsewhere")
+    try:
+        check_table('"elsewhere"."rows"')
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP SCHEMA elsewhere CASCADE")

@@ -1,0 +1,313 @@
+"""How the library is built: floors, sizes, and what no module may do. Read from the source, nothing is run."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# A module imports its own floor and lower ones. A package stands for all modules in it.
+FLOORS = {
+    0: "backoff durations exceptions failures graph logs options outcomes states",
+    1: "columns conf explain fields indexes limits meta models moves pauses querysets reports signals statistics "
+    "wakeup workers",
+    2: "db",
+    3: "runner startup supervisor worker",
+    4: "admin apps checks management permissions testing views",
+}
+FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
+
+# Floor 0 is without Django; these need none either.
+WITHOUT_DJANGO = {name for name, floor in FLOOR_OF.items() if floor == 0} | {"supervisor"}
+
+# ``(module, function)``, with the reason; what can be loaded only once Django is ready is loaded by name.
+IMPORTS_INSIDE: set[tuple[str, str]] = set()
+
+LOADED_BY_NAME = {
+    # One of the constants above it.
+    ("db", "vendor"),
+    ("apps", "f'stator.{module}'"),
+}
+
+MOST_LINES, MOST_IN_FUNCTION = 350, 40
+LONG_FUNCTIONS = {
+    # One parameter and one attribute for each option of a state; nothing happens in it.
+    ("states", "__init__"),
+}
+
+# Where statements of our own are sent to a database, and why the ORM does not do.
+WITH_SQL = {
+    "checks.databases": "asks the server for what it knows of itself",
+    "db": "the statements on rows",
+    "startup": "looks at tables before anything is claimed",
+    "wakeup": "NOTIFY",
+    "worker.listener": "LISTEN",
+}
+# What may be put into the text of a statement: quoted names, and parts made of such.
+IN_SQL = re.compile(
+    r"(table|pk|pk_type|assignments|returning|further|crashed|pick|picked|COUNTED|KEPT|CHANNEL|sql)"
+    r"|', '\.join\(parts\)|\w+\.ops\.quote_name\(table\)|'pk' if tell else 'count\(\*\)'"
+)
+SQL = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE|LISTEN|NOTIFY|CREATE|DROP|ALTER|SET LOCAL)\b")
+
+# Only these ask the clock of the machine what time it is, and none of them decides who holds a row.
+ASKS_THE_TIME = {
+    "admin": "shows ages to people",
+    "models": "state_age, for people",
+    "statistics": "the hour and the minute that are counted",
+    "testing": "is the clock of tests",
+}
+SLEEPS = {
+    # A handler that blocks its thread, or the event loop, is what these are about.
+    "tests/testapp/faults.py",
+}
+
+
+def modules(package="stator"):
+    return sorted(path for path in (ROOT / package).rglob("*.py") if "migrations" not in path.parts)
+
+
+def name_of(path):
+    """Without the package: ``db.base``, and an empty name for the package itself."""
+    parts = path.relative_to(ROOT).with_suffix("").parts[1:]
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def top_of(name):
+    return name.partition(".")[0]
+
+
+@cache
+def tree_of(path):
+    return ast.parse(path.read_text(), str(path))
+
+
+NAMES = {name_of(path): path for path in modules()}
+each_module = pytest.mark.parametrize("name", [name for name in NAMES], ids=lambda name: name or "stator")
+
+
+def imports_of(name):
+    """``(module, node)`` of everything that a module imports."""
+    for node in ast.walk(tree_of(NAMES[name])):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} imports relatively; write the whole name"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole.removeprefix("stator.") in NAMES else node.module, node
+
+
+def ours(name):
+    return {module.partition(".")[2] for module, _ in imports_of(name) if top_of(module) == "stator"} - {""}
+
+
+def functions_of(name):
+    for node in ast.walk(tree_of(NAMES[name])):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def test_every_module_has_its_floor_and_no_floor_names_what_is_gone():
+    found = {top_of(name) for name in NAMES} - {""}
+    assert found <= set(FLOOR_OF), f"give them a floor: {sorted(found - set(FLOOR_OF))}"
+    assert set(FLOOR_OF) <= found | {"explain"}, f"these are gone: {sorted(set(FLOOR_OF) - found)}"
+
+
+@each_module
+def test_module_imports_no_floor_above_its_own(name):
+    floor = FLOOR_OF.get(top_of(name), 0)
+    above = {module for module in ours(name) if FLOOR_OF[top_of(module)] > floor}
+    assert not above, f"stator.{name} is on floor {floor} and may not import {', '.join(sorted(above))}"
+
+
+@each_module
+def test_floor_0_knows_nothing_of_django(name):
+    if top_of(name) in WITHOUT_DJANGO or not name:
+        assert not [module for module, _ in imports_of(name) if top_of(module) in ("django", "asgiref", "psycopg")]
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    done, path = set(), []
+
+    def visit(name):
+        assert name not in path, f"a circle: {' -> '.join([*path[path.index(name) :], name])}"
+        if name in done:
+            return
+        path.append(name)
+        for module in sorted(ours(name) - {name}):
+            visit(module)
+        path.pop()
+        done.add(name)
+
+    for name in NAMES:
+        visit(name)
+
+
+@each_module
+def test_module_imports_at_its_top_and_never_for_types_only(name):
+    allowed = {function for module, function in IMPORTS_INSIDE if module == name}
+    for function in functions_of(name):
+        inside = [node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)]
+        assert not inside or function.name in allowed, f"stator.{name}.{function.name} imports inside"
+    assert "TYPE_CHECKING" not in NAMES[name].read_text()
+
+
+def test_exceptions_that_are_named_are_still_needed():
+    for module, function in IMPORTS_INSIDE | LONG_FUNCTIONS:
+        assert function in {node.name for node in functions_of(module)}
+    assert set(WITH_SQL) <= set(NAMES)
+    assert {top_of(name) for name in ASKS_THE_TIME} <= set(FLOOR_OF)
+
+
+@each_module
+def test_module_is_short_and_says_what_it_is_for(name):
+    path = NAMES[name]
+    assert len(path.read_text().splitlines()) <= MOST_LINES
+    if path.read_text():
+        assert ast.get_docstring(tree_of(path)), f"stator.{name} has no docstring"
+
+
+@each_module
+def test_functions_are_short(name):
+    for function in functions_of(name):
+        lines = function.end_lineno - function.lineno + 1
+        assert lines <= MOST_IN_FUNCTION or (name, function.name) in LONG_FUNCTIONS, f"{function.name}: {lines} lines"
+
+
+@each_module
+def test_what_others_use_says_what_they_get(name):
+    for node in ast.walk(tree_of(NAMES[name])):
+        if not isinstance(node, ast.ClassDef | ast.Module):
+            continue
+        if isinstance(node, ast.ClassDef) and node.name.startswith("_"):
+            continue
+        for part in node.body:
+            if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                told = ast.get_docstring(part) or part.name.startswith("_") or part.name in INHERITED
+                assert told, f"stator.{name}.{part.name} has no docstring"
+
+
+# What Django calls and documents.
+INHERITED = {"Meta", "Media", "deconstruct", "to_python", "get_prep_value", "pre_save", "from_db", "refresh_from_db", "save", "delete"}
+
+
+def test_tasks_builds_on_what_the_framework_offers_to_everybody():
+    public = {"graph", "fields", "models", "signals", "exceptions", "admin", "testing", "runner", "backoff"}
+    for path in modules("tasks"):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ImportFrom) and top_of(node.module or "") == "stator" and node.module != "stator":
+                assert node.module.split(".")[1] in public, f"{path.name} imports {node.module}"
+
+
+# Security
+
+
+def calls(tree):
+    """``(dotted name, node)`` of every call."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def library():
+    return [*modules("stator"), *modules("tasks"), *modules("examples"), *modules("project")]
+
+
+@pytest.mark.parametrize("path", library(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_stored_is_ever_run(path):
+    """S1: no pickle, no eval, no path of a module taken from a row."""
+    tree = tree_of(path)
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        assert not {top_of(name) for name in names} & {"pickle", "marshal", "shelve", "dill", "yaml", "code"}
+    for name, node in calls(tree):
+        assert name not in ("eval", "exec", "compile", "__import__", "os.system", "os.popen"), f"line {node.lineno}"
+        assert not any(keyword.arg == "shell" for keyword in node.keywords), f"line {node.lineno}"
+
+
+@each_module
+def test_modules_are_loaded_by_names_that_are_in_the_source_only(name):
+    """S1 again."""
+    for called, node in calls(tree_of(NAMES[name])):
+        if called in ("import_module", "import_string", "importlib.import_module"):
+            wanted = node.args[0]
+            known = isinstance(wanted, ast.Constant) or (name, ast.unparse(wanted)) in LOADED_BY_NAME
+            assert known, f"stator.{name} line {node.lineno} loads {ast.unparse(wanted)}"
+
+
+@each_module
+def test_statements_are_written_in_few_modules(name):
+    """S2: the rest asks the ORM."""
+    if name in WITH_SQL or top_of(name) in WITH_SQL:
+        return
+    for called, node in calls(tree_of(NAMES[name])):
+        _, dot, method = called.rpartition(".")
+        # Without a dot it is the next in a chain of Django's wrappers.
+        method = method if dot or method == "RawSQL" else ""
+        assert method not in ("execute", "executemany", "RawSQL", "raw", "extra"), f"stator.{name} line {node.lineno}"
+
+
+@each_module
+def test_text_of_statements_is_made_of_quoted_names_only(name):
+    """S2: values are parameters."""
+    if not (name in WITH_SQL or top_of(name) in WITH_SQL):
+        return
+    for node in ast.walk(tree_of(NAMES[name])):
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        constants = "".join(part.value for part in node.values if isinstance(part, ast.Constant))
+        if not SQL.search(constants):
+            continue
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                put = ast.unparse(part.value)
+                assert IN_SQL.fullmatch(put), f"stator.{name} line {node.lineno} puts {put} into a statement"
+
+
+@each_module
+def test_statements_are_not_made_by_percent_or_format(name):
+    """S2."""
+    for node in ast.walk(tree_of(NAMES[name])):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
+            assert not SQL.search(str(node.left.value)), f"stator.{name} line {node.lineno}"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+            assert not SQL.search(ast.unparse(node.func.value)), f"stator.{name} line {node.lineno}"
+
+
+@pytest.mark.parametrize("package", ["stator", "tasks"])
+def test_tokens_are_compared_in_constant_time(package):
+    """S5: never by ``==``."""
+    for path in modules(package):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Compare) and any(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops):
+                sides = [ast.unparse(side) for side in (node.left, *node.comparators)]
+                if path.name in ("views.py", "api.py", "auth.py"):
+                    assert not any(re.search("token|secret", side, re.IGNORECASE) for side in sides), node.lineno
+    if (views := ROOT / package / "views.py").exists() and "token" in views.read_text():
+        assert any(name.endswith("compare_digest") for name, _ in calls(tree_of(views)))
+
+
+# Time
+
+
+@each_module
+def test_clock_of_the_machine_is_asked_in_few_modules(name):
+    """The clock of the database decides; where a machine's own is asked, it is for people."""
+    if top_of(name) in ASKS_THE_TIME:
+        return
+    for called, node in calls(tree_of(NAMES[name])):
+        asks = called in ("timezone.now", "datetime.now", "datetime.datetime.now", "now", "datetime.utcnow")
+        assert not asks, f"stator.{name} line {node.lineno} asks {called}()"
+
+
+@pytest.mark.parametrize("path", modules("tests"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_test_sleeps(path):
+    if str(path.relative_to(ROOT)) in SLEEPS:
+        return
+    for called, node in calls(tree_of(path)):
+        assert called not in ("time.sleep", "sleep"), f"line {node.lineno}"
