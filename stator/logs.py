@@ -6,6 +6,8 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -40,16 +42,21 @@ def escape(text: str) -> str:
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def configure(stream: TextIO, as_json: bool) -> logging.Handler:
-    """Send the events of ``stator`` to ``stream``; return the handler so that it can be removed."""
+@contextmanager
+def events_to(stream: TextIO, as_json: bool) -> Iterator[None]:
+    """Meanwhile the events of ``stator`` go to ``stream``, and nowhere else."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
     logger = logging.getLogger("stator")
+    before = logger.propagate, logger.level
     logger.addHandler(handler)
     logger.propagate = False
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.INFO)
-    return handler
+    logger.setLevel(logger.level or logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate, logger.level = before
 
 
 class Progress:

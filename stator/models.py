@@ -5,7 +5,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
-from django.db import models, transaction
+from django.db import models, router, transaction
 from django.db.models import DEFERRED, QuerySet
 from django.db.models.signals import class_prepared
 from django.utils import timezone
@@ -13,6 +13,7 @@ from django.utils.functional import classproperty
 
 from stator.columns import FRAMEWORK_COLUMNS
 from stator.exceptions import LeaseLost
+from stator.explain import Reason, explain
 from stator.fields import ClaimField, LockedUntilField, NextAttemptField, ReadyField, StateField, changed_field
 from stator.graph import State, StateGraph
 from stator.indexes import add_indexes
@@ -103,6 +104,14 @@ class StatorModel(models.Model):
     ) -> int:
         """As :meth:`transition_perform_queryset`, for async code."""
         return await sync_to_async(cls.transition_perform_queryset)(queryset, state, actor=actor, reason=reason)
+
+    def explain(self) -> list[Reason]:
+        """Why the object is not moving, as the database has it now: the most decisive reason first."""
+        return explain(type(self), self.pk, router.db_for_write(type(self), instance=self))
+
+    async def aexplain(self) -> list[Reason]:
+        """As :meth:`explain`, for async code."""
+        return await sync_to_async(self.explain)()
 
     @classmethod
     def from_db(cls, db: str | None, field_names: Any, values: Any, **kwargs: Any) -> "StatorModel":

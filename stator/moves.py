@@ -58,12 +58,17 @@ def move_by_hand(
     return _in_batches(queryset, move)
 
 
-def write_by_hand(queryset: QuerySet[Any], changes: columns.Changes) -> int:
-    """Write framework columns of every row of ``queryset`` without a move, and wake workers; return how many."""
+def write_by_hand(queryset: QuerySet[Any], changes: columns.Changes, *, actor: str = "", reason: str = "") -> int:
+    """Write framework columns of every row of ``queryset`` without a move, and wake workers; return how many.
+
+    History is kept where it is known who did it.
+    """
     owner = owner_of(queryset.model)
 
     def write(using: str, rows: QuerySet[Any], before: list[Any]) -> int:
         announce(owner, using)
+        if actor:
+            _keep_act(owner, using, before, actor, reason)
         return rows.update(**changes)
 
     return _in_batches(queryset, write)
@@ -129,6 +134,17 @@ def _keep_history(owner: Any, using: str, before: list[Any], target: State, acto
     History.objects.using(using).bulk_create(
         History(
             model_label=label, object_pk=str(pk), version=version + 1, source=source, to=target.name,
+            actor=actor[:150], reason=reason[:REASON_LENGTH],
+        )
+        for pk, source, version in before
+    )  # fmt: skip
+
+
+def _keep_act(owner: Any, using: str, before: list[Any], actor: str, reason: str) -> None:
+    label = owner._meta.label_lower
+    History.objects.using(using).bulk_create(
+        History(
+            model_label=label, object_pk=str(pk), version=version, source=source,
             actor=actor[:150], reason=reason[:REASON_LENGTH],
         )
         for pk, source, version in before

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django.core.exceptions import EmptyResultSet, FieldError, ValidationError
-from django.db import models
+from django.db import DataError, models, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
@@ -93,14 +93,14 @@ class Pauses:
         """Those of the states that are not paused as a whole."""
         return [] if self.everything else [state for state in states if state.name not in self.states]
 
-    def conditions(self, model: Any, states: Iterable[State]) -> list[Q]:
-        """Which rows of these states are held although their state is not."""
-        names = {state.name for state in states}
-        return [
-            Q(state=pause.state) & pause.condition(model) if pause.state else pause.condition(model) & Q(state__in=names)
-            for pause in self.partial
-            if pause.state in {"", *names}
-        ]
+    def without_held(self, rows: QuerySet[Any], states: Iterable[State]) -> QuerySet[Any]:
+        """The rows, without those that are paused although their state is not."""
+        names = sorted(state.name for state in states)
+        for pause in self.partial:
+            if pause.state in ("", *names):
+                within = [pause.state] if pause.state else names
+                rows = rows.exclude(Q(state__in=within) & pause.condition(rows.model))
+        return rows
 
 
 def read_pauses(using: str) -> list[Pause]:
@@ -116,6 +116,7 @@ def make_pause(
         raise ValueError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
     owner = owner_of(model)
     where = check_where(owner, where)
+    _try(owner, using, where)
     pause = Pause(
         model_label=owner._meta.label_lower,
         state=named_state(owner, state).name if state else "",
@@ -149,7 +150,7 @@ def end_pauses(model: Any, using: str, *, state: State | str | None, where: Any,
 def check_where(model: Any, where: Any) -> dict[str, Any]:
     """The lookups of a pause, as JSON has them; ``ValueError`` with one line when workers could not ask for them."""
     try:
-        text = json.dumps(where or {}, ensure_ascii=False)
+        text = json.dumps(where or {}, ensure_ascii=False, allow_nan=False)
         text.encode()
     except (TypeError, ValueError) as error:
         raise ValueError(f"where={where!r} cannot be kept as JSON: {error}") from error
@@ -165,12 +166,25 @@ def check_where(model: Any, where: Any) -> dict[str, Any]:
     return kept
 
 
+def _try(model: Any, using: str, where: dict[str, Any]) -> None:
+    """Have the database plan the question: what it cannot answer would otherwise end every worker at its next claim."""
+    rows: QuerySet[Any] = QuerySet(model, using=using)
+    try:
+        with transaction.atomic(using=using):
+            rows.filter(**where).explain()
+    except EmptyResultSet:
+        return
+    except (DataError, OverflowError, ValueError, TypeError) as error:
+        text = " ".join(str(error).split())
+        raise ValueError(f"where={where!r} does not fit {model._meta.label}: {text}") from error
+
+
 def _compile(model: Any, where: dict[str, Any]) -> None:
     rows: QuerySet[Any] = QuerySet(model)
     try:
         rows.filter(**where).query.sql_with_params()
     except EmptyResultSet:
         return
-    except (FieldError, ValidationError, ValueError, TypeError) as error:
+    except (FieldError, ValidationError, ValueError, TypeError, OverflowError) as error:
         text = " ".join(getattr(error, "messages", None) or [str(error)])
         raise ValueError(f"where={where!r} does not fit {model._meta.label}: {text}") from error

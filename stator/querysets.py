@@ -3,17 +3,19 @@
 from collections.abc import Iterable
 from typing import Any
 
-from django.db import connections, models
-from django.db.models import Count, Exists, Manager, OuterRef, Q, QuerySet, Value
-from django.db.models.functions import Cast, Concat, Now, Substr
+from django.db import models, router
+from django.db.models import Count, Exists, Manager, Q, QuerySet
+from django.db.models.functions import Now
 
 from stator import columns
 from stator.conf import load_settings
 from stator.exceptions import ProtectedColumn
+from stator.explain import explain_counts
 from stator.graph import State
 from stator.indexes import place_in_line
 from stator.moves import announce, move_by_hand, owner_of, write_by_hand
-from stator.reports import Report
+from stator.pauses import Pause, end_pauses, make_pause
+from stator.reports import reports_of
 
 _GUARDED = columns.FRAMEWORK_COLUMNS | {"state"}
 
@@ -103,21 +105,16 @@ class OperatorQuerySet(GuardedQuerySet):
 
     def with_report(self, **lookups: Any) -> "OperatorQuerySet":
         """Rows whose latest report matches, for instance ``with_report(fingerprint="...")``."""
-        reports = Report.objects.filter(
-            model_label=owner_of(self.model)._meta.label_lower,
-            object_pk=self._pk_text,
-            **lookups,
-        )
-        return self.filter(Exists(reports))
+        return self.filter(Exists(reports_of(owner_of(self.model), self.db, **lookups)))
 
-    def retry(self) -> int:
+    def retry(self, *, actor: str = "") -> int:
         """Have the rows attempted now, releasing quarantine and forgetting errors; claimed rows are left alone."""
         rows = self.filter(state_claim=None, state__in=self._automatic)
-        return write_by_hand(rows, columns.retrying())
+        return write_by_hand(rows, columns.retrying(), actor=actor, reason="retried")
 
-    def unlock(self) -> int:
+    def unlock(self, *, actor: str = "") -> int:
         """End the claims on the rows; whoever held them can write nothing more."""
-        return write_by_hand(self.leased(), columns.unlocking())
+        return write_by_hand(self.leased(), columns.unlocking(), actor=actor, reason="unlocked")
 
     def move(self, state: State | str, *, actor: str = "", reason: str = "") -> int:
         """Move the rows to ``state`` by hand, recording who did it and why."""
@@ -128,18 +125,41 @@ class OperatorQuerySet(GuardedQuerySet):
         counted = dict(self.order_by().values_list("state").annotate(Count("pk")))
         return {**dict.fromkeys(self.model.state_graph.states, 0), **counted}
 
+    def explain_counts(self) -> dict[str, int]:
+        """How many rows are not moving for which reason: the code of the first that ``explain()`` gives."""
+        return explain_counts(self)
+
+    def pause(
+        self,
+        state: State | str | None = None,
+        where: dict[str, Any] | None = None,
+        reason: str = "",
+        actor: str = "",
+        seconds: float | None = None,
+    ) -> Pause:
+        """Have workers leave the model alone, one state of it, or the rows that match; what runs may finish.
+
+        ``where``: lookups with values that JSON has, such as ``{"tenant": 3}``. ``seconds``: for so long; None for
+        until ``resume()``. Workers obey from their next poll.
+        """
+        self._refuse_part("pause")
+        return make_pause(
+            self.model, self._written_to, state=state, where=where, reason=reason, actor=actor, seconds=seconds
+        )
+
+    def resume(self, state: State | str | None = None, where: dict[str, Any] | None = None, actor: str = "") -> int:
+        """End the pauses of the model, or only those made with this ``state`` and ``where``; return how many."""
+        self._refuse_part("resume")
+        return end_pauses(self.model, self._written_to, state=state, where=where, actor=actor)
+
+    def _refuse_part(self, name: str) -> None:
+        """Pauses hold rows to come as well, so a queryset of rows is not what they are about."""
+        if self.query.where or self.query.is_sliced:
+            raise ValueError(f"{name}() takes no filtered rows; use {self.model.__name__}.stator.{name}(where={{...}})")
+
     @property
-    def _pk_text(self) -> Any:
-        """The primary key as reports spell it."""
-        text = Cast(OuterRef("pk"), models.CharField(max_length=255))
-        pk = self.model._meta.pk
-        kept = getattr(pk, "target_field", pk)
-        if not isinstance(kept, models.UUIDField) or connections[self.db].features.has_native_uuid_field:
-            return text
-        # Kept as 32 digits, without the hyphens.
-        dash = Value("-")
-        parts = [Substr(text, start, length) for start, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))]
-        return Concat(parts[0], *(part for tail in parts[1:] for part in (dash, tail)))
+    def _written_to(self) -> str:
+        return getattr(self, "_db", None) or router.db_for_write(owner_of(self.model))
 
     @property
     def _automatic(self) -> list[str]:

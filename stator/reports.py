@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from django.db import models
-from django.db.models.functions import Now
+from django.db import connections, models
+from django.db.models import OuterRef, QuerySet, Value
+from django.db.models.functions import Cast, Concat, Now, Substr
 
 from stator.failures import Failure, bounded
 
@@ -73,6 +74,26 @@ class History(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model_label} {self.object_pk}: {self.source} -> {self.to}"
+
+
+def reports_of(model: Any, using: str, **lookups: Any) -> QuerySet[Report]:
+    """The reports on the row of an outer query, by lookups."""
+    return Report.objects.using(using).filter(
+        model_label=model._meta.label_lower, object_pk=_pk_text(model, using), **lookups
+    )
+
+
+def _pk_text(model: Any, using: str) -> Any:
+    """The primary key as reports spell it."""
+    text = Cast(OuterRef("pk"), models.CharField(max_length=255))
+    pk = model._meta.pk
+    kept = getattr(pk, "target_field", pk)
+    if not isinstance(kept, models.UUIDField) or connections[using].features.has_native_uuid_field:
+        return text
+    # Kept as 32 digits, without the hyphens.
+    dash = Value("-")
+    parts = [Substr(text, start, length) for start, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))]
+    return Concat(parts[0], *(part for tail in parts[1:] for part in (dash, tail)))
 
 
 def failure_report(label: str, pk: Any, state: str, failure: Failure, worker: str) -> Report:

@@ -179,9 +179,10 @@ def _contained(operations: Operations) -> Iterator[None]:
     if not connection.in_atomic_block:
         yield
         return
-    savepoint = transaction.savepoint(using=alias)
+    # Of the connection: the function of the same name in django.db.transaction has another name from Django 6.1 on.
+    savepoint = connection.savepoint()
     yield
     if connection.needs_rollback or not connection.is_usable():
-        transaction.savepoint_rollback(savepoint, using=alias)
         transaction.set_rollback(False, using=alias)
+        transaction.savepoint_rollback(savepoint, using=alias)
     transaction.savepoint_commit(savepoint, using=alias)

@@ -16,7 +16,7 @@ FLOORS = {
     "wakeup workers",
     2: "db",
     3: "runner startup supervisor worker",
-    4: "admin apps checks management permissions testing views",
+    4: "admin apps checks commands management permissions testing views",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 
@@ -41,6 +41,9 @@ LONG_FUNCTIONS = {
 # Where statements of our own are sent to a database, and why the ORM does not do.
 WITH_SQL = {
     "checks.databases": "asks the server for what it knows of itself",
+    "commands.doctor.clocks": "the same",
+    "commands.doctor.postgresql": "the same",
+    "commands.doctor.tables": "the same",
     "db": "the statements on rows",
     "startup": "looks at tables before anything is claimed",
     "wakeup": "NOTIFY",
@@ -86,7 +89,7 @@ def tree_of(path):
 
 
 NAMES = {name_of(path): path for path in modules()}
-each_module = pytest.mark.parametrize("name", [name for name in NAMES], ids=lambda name: name or "stator")
+each_module = pytest.mark.parametrize("name", list(NAMES), ids=lambda name: name or "stator")
 
 
 def imports_of(name):
@@ -192,7 +195,18 @@ def test_what_others_use_says_what_they_get(name):
 
 
 # What Django calls and documents.
-INHERITED = {"Meta", "Media", "deconstruct", "to_python", "get_prep_value", "pre_save", "from_db", "refresh_from_db", "save", "delete"}
+INHERITED = {
+    "Meta",
+    "Media",
+    "deconstruct",
+    "to_python",
+    "get_prep_value",
+    "pre_save",
+    "from_db",
+    "refresh_from_db",
+    "save",
+    "delete",
+}
 
 
 def test_tasks_builds_on_what_the_framework_offers_to_everybody():

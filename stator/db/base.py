@@ -4,6 +4,7 @@ Every write after a claim carries the claim's token and the state it was made in
 lost lease. Every statement passes over rows that somebody else has locked, so none ever waits for a row.
 """
 
+import threading
 import time
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -18,7 +19,7 @@ from django.db.models.functions import Now
 from stator import columns
 from stator.conf import Settings
 from stator.db.claim import Claim, new_token
-from stator.db.keeping import keep, keep_history, keep_moves
+from stator.db.keeping import keep, keep_history, keep_moves, keep_quarantine
 from stator.db.retry import retrying
 from stator.db.written import (
     RELEASED,
@@ -33,13 +34,11 @@ from stator.db.written import (
     lease_key,
     write_key,
 )
-from stator.failures import quarantined
 from stator.graph import State, StateGraph
 from stator.indexes import place_in_line
 from stator.limits import Limit
 from stator.meta import options_of
 from stator.pauses import Pauses, read_pauses
-from stator.reports import failure_report, keep_reports
 from stator.signals import Move
 from stator.statistics import Stats
 from stator.workers import worker_of
@@ -59,7 +58,6 @@ class Operations:
         self.label: str = model._meta.label_lower
         self.graph: type[StateGraph] = model.state_graph
         self.options = options_of(model)
-        self.shard = int(worker_id[:2], 16)
         # As the latest look for work found them; None before the first.
         self.pauses: Pauses | None = None
 
@@ -74,6 +72,11 @@ class Operations:
     def rows(self) -> QuerySet[Any]:
         """All rows of the model, by none of the project's managers."""
         return QuerySet(self.model, using=self.alias)
+
+    @property
+    def shard(self) -> int:
+        """Which rows of the statistics the calling thread adds to: threads that share one would wait for each other."""
+        return int(self.worker_id[:2], 16) + 256 * (threading.get_native_id() % 127)
 
     def fetch(self, statement: str, params: list[Any]) -> list[Any]:
         """The rows of one statement."""
@@ -107,10 +110,8 @@ class Operations:
 
         A state whose ``concurrency`` is limited is claimed by itself. Nothing is taken that is paused.
         """
-        if self.pauses is None:
-            self.pauses = Pauses.of(self.label, read_pauses(self.alias))
-        states = self.unpaused(states)
-        if not states:
+        self.pauses = self.pauses or Pauses.of(self.label, read_pauses(self.alias))
+        if not (states := self.pauses.running(states)):
             return []
         token = token or new_token(self.worker_id)
         claimed = time.monotonic()
@@ -138,26 +139,17 @@ class Operations:
             found = {instance.pk: instance for instance in self.rows.filter(pk__in=picked, state_claim=token)}
         return [found[pk] for pk in picked if pk in found]
 
-    def unpaused(self, states: list[State]) -> list[State]:
-        """Those of the states that are not paused, as far as is known."""
-        return self.pauses.running(states) if self.pauses else states
-
     def claimable(self, states: list[State]) -> QuerySet[Any]:
         """Ready rows in states this code knows, but for those that are paused; index ``st_ready``."""
-        states = self.unpaused(states)
+        pauses = self.pauses or Pauses()
+        states = pauses.running(states)
         rows = self.rows.filter(
             state_ready=True,
             state_claim=None,
             state__in=sorted(state.name for state in states),
             state_crashes__lt=self.settings.MAX_CRASHES,
         )
-        for held in self.pauses_within(states):
-            rows = rows.exclude(held)
-        return rows
-
-    def pauses_within(self, states: list[State]) -> list[Q]:
-        """Which rows are paused in states that are not."""
-        return self.pauses.conditions(self.model, states) if self.pauses else []
+        return pauses.without_held(rows, states)
 
     def waiting(self) -> QuerySet[Any]:
         """Rows that workers will attempt once they are due; index ``st_rest``."""
@@ -340,17 +332,8 @@ class Operations:
             held = [(pk, worker_of(token)) for pk, token in rows.values_list("pk", "state_claim")]
             if held:
                 rows.update(**columns.reaping(self.settings.MAX_CRASHES))
-                self._report_quarantine(dict(held))
+                keep_quarantine(self.alias, self.label, self.rows, dict(held), self.settings.MAX_CRASHES)
         return held
-
-    def _report_quarantine(self, held: dict[Any, str]) -> None:
-        most = self.settings.MAX_CRASHES
-        crashed = self.rows.filter(pk__in=list(held), state_crashes__gte=most).values_list("pk", "state")
-        keep_reports(
-            self.alias,
-            self.label,
-            [failure_report(self.label, pk, state, quarantined(most), held[pk]) for pk, state in crashed],
-        )
 
     def _expired(self) -> Q:
         """Leases past their end, or further away than any can be: then the clock was set back. Index ``st_lease``."""

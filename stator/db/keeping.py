@@ -3,8 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
+from django.db.models import QuerySet
+
 from stator.db.claim import Claim
 from stator.db.written import Ended
+from stator.failures import quarantined
 from stator.outcomes import Moved, Outcome
 from stator.reports import History, Report, failure_report, keep_reports, reason_report
 
@@ -29,6 +32,12 @@ def keep_moves(alias: str, label: str, worker: str, versions: Iterable[tuple[Any
         )
         for pk, version in versions
     )
+
+
+def keep_quarantine(alias: str, label: str, rows: QuerySet[Any], held: dict[Any, str], most: int) -> None:
+    """Keep a report of each row whose crash was its last; ``held`` says which worker had it."""
+    crashed = rows.filter(pk__in=list(held), state_crashes__gte=most).values_list("pk", "state")
+    keep_reports(alias, label, [failure_report(label, pk, state, quarantined(most), held[pk]) for pk, state in crashed])
 
 
 def report_of(label: str, claim: Claim, outcome: Outcome) -> Report | None:

@@ -9,7 +9,6 @@ from django.db.models import BigIntegerField, Func
 from stator.db.base import Operations
 from stator.pauses import Pause, Pauses, read_pauses
 
-
 NONE = Pauses()
 
 

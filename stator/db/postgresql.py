@@ -54,7 +54,7 @@ class Operations(base.Operations):
             return cursor.fetchone()[0]
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
-        if self.model._meta.parents or self.pauses_within(states):
+        if self.model._meta.parents or (self.pauses and self.pauses.partial):
             # The columns of a row are in several tables, or those of other tables count: claim first, then load.
             return super()._claim_rows(states, limit, token, alone)
         names = [state.name for state in states]

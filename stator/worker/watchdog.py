@@ -69,8 +69,13 @@ class Watchdog:
         os._exit(FROZEN)
 
     def _show_life(self) -> None:
-        if self._liveness_file is not None and time.monotonic() - self._ticked < self._limit / 2:
+        if self._liveness_file is None or time.monotonic() - self._ticked >= self._limit / 2:
+            return
+        try:
             write_liveness(self._liveness_file)
+        except OSError as error:
+            # Whoever reads the file sees it grow old; a full disk must not end the watch.
+            logger.warning("stator.liveness_failed", extra={"error": type(error).__name__})
 
 
 def write_liveness(path: Path) -> None:

@@ -171,7 +171,8 @@ def outcomes_have_one_start(case: Case) -> None:
             case.object_to("I3", f"claim {claim} was started {count} times")
     for effect in case.effects:
         event = claims.get(effect.claim)
-        if event is None or (event.new.version, event.new.state, event.actor) != (effect.version, effect.state, effect.actor):
+        claimed = event and (event.new.version, event.new.state, event.actor)
+        if claimed != (effect.version, effect.state, effect.actor):
             case.object_to("I3", f"{effect.actor} ran {effect.state}, version {effect.version}, without that claim")
     accepted = [step.event.old for step in case.steps if step.kind is Kind.MOVE and step.holder]
     for row in accepted:

@@ -16,7 +16,7 @@ from tests.faults.watch import Watch
 def watch(transactional_db: None) -> Iterator[Callable[..., Watch]]:
     """Keeps the history of the given models until the end of the test: ``watch(Job)``."""
     with ExitStack() as stack:
-        yield lambda *models, **options: stack.enter_context(Watch(*models, **options))
+        yield lambda *models: stack.enter_context(Watch(*models))
 
 
 @pytest.fixture

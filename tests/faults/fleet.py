@@ -26,9 +26,8 @@ SETTINGS = {
 class Fleet:
     """Workers that can be harmed one by one; leaving the context ends them all."""
 
-    def __init__(self, *labels: str, using: str = "default", **variables: Any) -> None:
+    def __init__(self, *labels: str, **variables: Any) -> None:
         self.labels = labels
-        self.using = using
         self.variables = {**SETTINGS, **{name: str(value) for name, value in variables.items()}}
         self.alive: dict[str, WorkerProcess] = {}
         self.started = 0
@@ -82,8 +81,7 @@ class Fleet:
 
     def starts(self, worker: WorkerProcess, **lookups: Any) -> Any:
         """What handlers of a worker have begun."""
-        effects = Effect.objects.using(self.using)
-        return effects.filter(actor__startswith=f"{worker.name}:", **lookups)
+        return Effect.objects.filter(actor__startswith=f"{worker.name}:", **lookups)
 
 
 def logged(worker: WorkerProcess, event: str) -> list[dict[str, Any]]:

@@ -13,7 +13,8 @@ A, B = "a:1", "b:2"
 FIRST, SECOND, THIRD = UUID(int=1), UUID(int=2), UUID(int=3)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LEASE = 3.0
-RULES = Rules(edges=frozenset({("fresh", "halfway"), ("halfway", "done")}), terminal=frozenset({"done"}), initial="fresh")
+EDGES = frozenset({("fresh", "halfway"), ("halfway", "done")})
+RULES = Rules(edges=EDGES, terminal=frozenset({"done"}), initial="fresh")
 PROMPT = replace(RULES, reap_slack=2.0, claim_slack=2.0)
 
 
@@ -49,7 +50,8 @@ class Script:
         return self.change(actor, replace(self.row, locked_until=self.clock + timedelta(seconds=1 + LEASE)))
 
     def move(self, actor, state, **wrong):
-        return self.change(actor, Row(**{"state": state, "version": self.row.version + 1, "ready": state != "done", **wrong}))
+        entered = {"state": state, "version": self.row.version + 1, "ready": state != "done"}
+        return self.change(actor, Row(**{**entered, **wrong}))
 
     def free(self, actor, after=1.0, **changed):
         return self.change(actor, replace(self.row, claim=None, locked_until=None, **changed), after)
@@ -88,7 +90,7 @@ def finished(script):
         Script().claim(A, FIRST).delete("operator"),
         Script().claim(A, FIRST).reap(B).claim(B, SECOND).reap(A).claim(A, THIRD).reap(A),
     ],
-    ids=["plain", "reaped", "waited", "released", "unlocked", "moved by hand", "ended by hand", "deleted", "quarantined"],
+    ids=["plain", "reaped", "waited", "released", "unlocked", "moved", "ended", "deleted", "quarantined"],
 )
 def test_good_histories_pass(script):
     assert script.broken() == set()
@@ -152,7 +154,8 @@ def test_a_handler_that_ran_on_nothing_is_caught():
 
 
 def test_histories_tell_what_each_event_was():
-    script = Script().claim(A, FIRST).renew(A).reap(B).claim(B, SECOND).release(B).claim(A, THIRD).wait(A).delete("operator")
+    script = Script().claim(A, FIRST).renew(A).reap(B).claim(B, SECOND).release(B)
+    script.claim(A, THIRD).wait(A).delete("operator")
 
     kinds = History(script.events).kinds()
 

@@ -60,7 +60,7 @@ def test_no_object_is_lost_when_workers_are_killed(watch, fleet, thorough):
 
     history = watched.history(Job)
     waits = recoveries(history)
-    print(f"{kills} kills ended {crashed_claims(history)} claims; claimed again {max(waits):.1f} s after expiry at most")
+    print(f"{kills} kills ended {crashed_claims(history)} claims, claimed again within {max(waits):.1f} s of expiry")
     assert Job.objects.filter(state="done").count() == objects
     assert crashed_claims(history) > kills / 2
     watched.judge(max_crashes=1000, reap_slack=RECOVERY)

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from django.db import DatabaseError, connection, connections, transaction
 
-from tests.faults.fleet import LEASE, logged
+from tests.faults.fleet import logged
 from tests.processes import wait_until
 from tests.testapp.faults import Effect, Job, JobLine
 
@@ -51,9 +51,8 @@ def test_outcome_of_a_row_that_an_application_holds_waits_without_holding_up_oth
     with other_connection() as application:
         application.execute("SELECT 1 FROM testapp_job WHERE id = %s FOR UPDATE", [held.pk])
         gate.touch()
-        others = [Job.objects.create(seconds=LEASE / 2) for _ in range(5)]
+        others = [Job.objects.create(seconds=0.5) for _ in range(5)]
 
-        # Two steps of half a lease: all the while the lease of the held row can not be renewed either.
         until_done(workers, Job.objects.filter(pk__in=[job.pk for job in others]))
 
         assert Job.objects.get(pk=held.pk).state == "fresh"

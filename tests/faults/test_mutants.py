@@ -3,12 +3,13 @@
 from contextlib import contextmanager
 
 import pytest
-from django.db.models import F
+from django.db.models import F, Q
 
 from stator import columns
 from stator.conf import Settings
-from stator.db import base, operations_for
+from stator.db import operations_for
 from stator.db.claim import new_worker_id
+from stator.db.written import changes_of
 from stator.outcomes import Moved, Waiting
 from tests.faults.checker import kinds_of
 from tests.processes import wait_until
@@ -68,7 +69,7 @@ def write_where(**guard):
                 accepted = set()
                 for claim, outcome in group:
                     given = {name: getattr(claim, source) for name, source in guard.items()}
-                    if self.rows.filter(**given).update(**base._changes(outcome)):
+                    if self.rows.filter(**given).update(**changes_of(outcome)):
                         accepted.add(claim.pk)
                 return accepted
 
@@ -94,7 +95,7 @@ def reap_at_will(vendor):
 
     class Mutant(vendor):
         def _expired(self):
-            return base.Q(state_claim__isnull=False)
+            return Q(state_claim__isnull=False)
 
     return Mutant
 

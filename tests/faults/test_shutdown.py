@@ -68,4 +68,3 @@ def test_second_signal_ends_it_at_once(watch, fleet, model, processes):
     assert not model.stator.leased().exists()
     assert set(model.objects.values_list("state_crashes", flat=True)) == {0}
     watched.judge(external=frozenset({"fresh", "halfway"}))
-

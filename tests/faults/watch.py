@@ -4,7 +4,7 @@ from datetime import UTC
 from typing import Any, Self
 from uuid import UUID
 
-from django.db import connections
+from django.db import connection
 from django.utils.dateparse import parse_datetime
 from django.utils.timezone import is_naive, make_aware
 
@@ -27,9 +27,8 @@ FUNCTION = """
 class Watch:
     """While it is entered, every committed change of a row of ``models`` becomes an :class:`Event`."""
 
-    def __init__(self, *models: Any, using: str = "default") -> None:
+    def __init__(self, *models: Any) -> None:
         self.models = models
-        self.using = using
 
     def __enter__(self) -> Self:
         for statement in self._statements(_create):
@@ -43,8 +42,8 @@ class Watch:
     def history(self, model: Any) -> History:
         """What happened so far."""
         label = model._meta.label_lower
-        events = faults.Event.objects.using(self.using).filter(label=label).order_by("pk")
-        effects = faults.Effect.objects.using(self.using).filter(label=label).order_by("pk")
+        events = faults.Event.objects.filter(label=label).order_by("pk")
+        effects = faults.Effect.objects.filter(label=label).order_by("pk")
         return History([_event(event) for event in events], [_effect(effect) for effect in effects])
 
     def violations(self, model: Any, **rules: Any) -> list[Violation]:
@@ -54,18 +53,18 @@ class Watch:
     def judge(self, **rules: Any) -> None:
         """Every test's last words: nothing is locked, and no promise was broken."""
         for model in self.models:
-            locked = model.objects.using(self.using).filter(state_claim__isnull=False).count()
+            locked = model.objects.filter(state_claim__isnull=False).count()
             assert locked == 0, f"{locked} rows of {model._meta.label} are locked"
             found = self.violations(model, **rules)
             assert not found, "\n".join(f"{v.rule} {model._meta.label} {v.pk}: {v.text}" for v in found[:20])
 
     def _statements(self, make: Any) -> list[str]:
-        vendor = connections[self.using].vendor
+        vendor = connection.vendor
         first = [FUNCTION] if vendor == "postgresql" and make is _create else []
         return first + [statement for model in self.models for statement in make[vendor](model)]
 
     def _execute(self, statement: str) -> None:
-        with connections[self.using].cursor() as cursor:
+        with connection.cursor() as cursor:
             cursor.execute(statement)
 
 
@@ -131,5 +130,3 @@ def _effect(effect: faults.Effect) -> Effect:
     return Effect(
         effect.object_pk, effect.version, effect.state, effect.claim, effect.at, effect.actor, effect.note
     )  # fmt: skip
-
-

@@ -15,7 +15,9 @@ def test_jitter_stays_within_its_fraction_and_uses_it():
     assert 123 < max(drawn) <= 125
 
 
-@pytest.mark.parametrize(("failures", "ceiling"), [(1, 10), (2, 20), (3, 40), (4, 60), (5, 60), (1000, 60), (10**9, 60)])
+@pytest.mark.parametrize(
+    ("failures", "ceiling"), [(1, 10), (2, 20), (3, 40), (4, 60), (5, 60), (1000, 60), (10**9, 60)]
+)
 def test_backoff_doubles_up_to_its_cap_with_full_jitter(failures, ceiling):
     drawn = [Backoff(base=10, cap=60).delay(failures, 1) for _ in range(500)]
     assert ceiling / 10 <= min(drawn)

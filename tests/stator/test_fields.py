@@ -49,7 +49,9 @@ def test_row_born_in_a_terminal_initial_state_is_not_ready():
     assert not row(Rest.objects.create()).state_ready
 
 
-@pytest.mark.parametrize("create", [Step.objects.create, lambda **values: Step(**values).save()], ids=["create", "save"])
+@pytest.mark.parametrize(
+    "create", [Step.objects.create, lambda **values: Step(**values).save()], ids=["create", "save"]
+)
 def test_unknown_state_is_refused_with_the_names_there_are(create):
     with pytest.raises(ValueError, match="'nowhere' is not a state of StepGraph; its states are new, slow, late"):
         create(state="nowhere")
@@ -75,7 +77,9 @@ def test_row_may_be_born_not_ready():
     assert found.state_next_attempt == step.state_next_attempt
 
 
-@pytest.mark.parametrize("copy", [lambda step: step.save(force_insert=True), lambda step: Step.objects.bulk_create([step])])
+@pytest.mark.parametrize(
+    "copy", [lambda step: step.save(force_insert=True), lambda step: Step.objects.bulk_create([step])]
+)
 def test_copy_of_a_leased_row_is_not_leased(copy):
     original = put(Step, state_claim=new_token("0" * 12), state_locked_until=ago(-60), state_ready=False)
     step = raw(Step).get()

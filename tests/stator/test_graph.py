@@ -514,7 +514,11 @@ BAD_GRAPHS = [
     (no_handler, "Silent.opened: has no handler", "add a classmethod handle_opened(cls, instance)"),
     (misnamed_handler, "Misnamed.opened: has no handler", "add a classmethod work(cls, instance)"),
     (no_interval, "Restless.opened: has no try_interval", "set try_interval=SECONDS"),
-    (terminal_handler, "Late.opened: a terminal state has no handler", "remove handle_opened() or declare a transition"),
+    (
+        terminal_handler,
+        "Late.opened: a terminal state has no handler",
+        "remove handle_opened() or declare a transition",
+    ),
     (instance_method, "Bound.opened: handler handle_opened", "lacks @classmethod"),
     (handler_is_text, "Text.opened: handler handle_opened is not callable", "make it a classmethod"),
     (edge_to_a_name, "transitions_to() takes a State of the same graph, not 'closed'", "define the state above"),

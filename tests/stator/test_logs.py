@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stator.logs import JsonFormatter, LineFormatter, Progress, configure, describe, escape
+from stator.logs import JsonFormatter, LineFormatter, Progress, describe, escape, events_to
 
 HOSTILE = ["\n", "\r", "\r\n", "\x1b[2J", "\x00", "\x85", "\u2028", "\u2029", "\u202e", "\u2066", "\ud800", "\x9b31m"]
 
@@ -61,20 +61,14 @@ def test_escape_leaves_other_text_alone():
     assert escape("a\nb") == "a\\nb"
 
 
-@pytest.fixture
-def stator_logger():
-    logger = logging.getLogger("stator")
+def test_events_of_stator_alone_go_to_the_stream_and_only_meanwhile():
+    stream, logger = io.StringIO(), logging.getLogger("stator")
     before = logger.handlers[:], logger.level, logger.propagate
-    yield logger
-    logger.handlers[:], logger.level, logger.propagate = before
-
-
-def test_configure_sends_events_of_stator_alone(stator_logger):
-    stream = io.StringIO()
-    configure(stream, as_json=True)
-    logging.getLogger("stator.worker").info("stator.progress", extra={"handled": 3})
-    logging.getLogger("other").warning("not ours")
+    with events_to(stream, as_json=True):
+        logging.getLogger("stator.worker").info("stator.progress", extra={"handled": 3})
+        logging.getLogger("other").warning("not ours")
     assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["stator.progress"]
+    assert (logger.handlers, logger.level, logger.propagate) == before
 
 
 def worker_with(handled, moved):
@@ -102,8 +96,7 @@ def test_terminal_gets_a_line_that_is_rewritten():
     assert stream.getvalue().endswith("\n")
 
 
-def test_log_gets_an_event_only_when_something_was_done(caplog, stator_logger):
-    stator_logger.propagate = True
+def test_log_gets_an_event_only_when_something_was_done(caplog):
     progress = Progress(io.StringIO())
     with caplog.at_level(logging.INFO, "stator"):
         for handled in (0, 10, 10):

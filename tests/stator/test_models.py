@@ -104,7 +104,10 @@ def test_refused_holder_never_becomes_valid_again():
     for save in (SAVES["update()"], SAVES["bulk_update()"], lambda page: page.refresh_from_db()):
         save(late)
     for save in (SAVES["save()"], SAVES["save(update_fields)"], SAVES["save(force_update)"]):
-        with pytest.raises(LeaseLost, match=r"testapp\.Page \d+: the claim on it has ended; this save changed nothing"), transaction.atomic():
+        with (
+            pytest.raises(LeaseLost, match=r"testapp\.Page \d+: the claim on it has ended; this save changed nothing"),
+            transaction.atomic(),
+        ):
             save(late)
     assert row(page).state_claim == second.token
     assert not late.stator.still_mine()
@@ -374,7 +377,9 @@ def test_versions_have_no_gaps():
 
 def test_unknown_state_is_refused_with_the_names_there_are():
     page = Page.objects.create(title="a")
-    with pytest.raises(ValueError, match="'nowhere' is not a state of PageGraph; its states are draft, review, published"):
+    with pytest.raises(
+        ValueError, match="'nowhere' is not a state of PageGraph; its states are draft, review, published"
+    ):
         page.transition_perform("nowhere")
     assert row(page).state_version == 0
 

@@ -149,7 +149,10 @@ def test_moves_that_are_rolled_back_are_not_told_of(listen, django_capture_on_co
 
 def test_workers_are_woken_where_the_new_state_is_attempted(django_capture_on_commit_callbacks):
     woken = []
-    hear = lambda sender, using, **kwargs: woken.append((sender, using))  # noqa: E731
+
+    def hear(sender, using, **kwargs):
+        woken.append((sender, using))
+
     became_ready.connect(hear)
     try:
         pages(1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import connections
+from django.db import connection
 from django.db.backends.signals import connection_created
 
 OPERATOR = "operator"
@@ -23,16 +23,16 @@ def actor() -> str:
 
 
 @contextmanager
-def acting_as(name: str, using: str = "default") -> Iterator[None]:
+def acting_as(name: str) -> Iterator[None]:
     """What this thread writes meanwhile is written in that name."""
-    connections[using].ensure_connection()
+    connection.ensure_connection()
     _acting.name = name
-    _introduce(connections[using])
+    _introduce(connection)
     try:
         yield
     finally:
         _acting.name = None
-        _introduce(connections[using])
+        _introduce(connection)
 
 
 def introduce(connection: Any, **kwargs: Any) -> None:

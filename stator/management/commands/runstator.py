@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser, DjangoHelpFormatter
 from django.db import connections
 
-from stator.logs import Progress, configure
+from stator.logs import Progress, events_to
 from stator.models import StatorModel
 from stator.runner import StatorRunner, managed
 from stator.startup import Unusable, check_database
@@ -79,16 +79,18 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Check what was given, then work; ends the process with one of the exit codes above."""
         runner = self._runner(options)
-        configure(sys.stderr, options["json_logs"])
-        if options["processes"] == 1:
-            code = self._work(runner)
-        else:
-            # Connections must not be shared by forked processes.
-            connections.close_all()
-            timeout = runner.settings().SHUTDOWN_TIMEOUT
-            code = Supervisor(options["processes"], lambda number: self._work(runner), timeout + 5).run()
+        with events_to(sys.stderr, options["json_logs"]):
+            code = self._run(runner, options["processes"])
         if code:
             _exit(code)
+
+    def _run(self, runner: StatorRunner, processes: int) -> int:
+        if processes == 1:
+            return self._work(runner)
+        # Connections must not be shared by forked processes.
+        connections.close_all()
+        timeout = runner.settings().SHUTDOWN_TIMEOUT
+        return Supervisor(processes, lambda number: self._work(runner), timeout + 5).run()
 
     def _runner(self, options: dict[str, Any]) -> StatorRunner:
         _check_numbers(options)
@@ -167,7 +169,7 @@ def _check_liveness_file(path: str | None) -> None:
     if path is None:
         return
     folder = Path(path).parent
-    if not path or Path(path).is_dir() or not os.access(folder, os.W_OK):
+    if not path or Path(path).is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise _bad(f"--liveness-file {path!r} cannot be written; name a file in a folder this process may write")
 
 

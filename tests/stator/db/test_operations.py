@@ -302,9 +302,8 @@ def test_released_row_is_ready_again_and_the_attempt_is_refunded(operations):
 def test_batch_of_different_outcomes_is_written_together(operations):
     steps = [put(Step, state_changed=ago(100 - number)) for number in range(6)]
     claims = claim_all(operations)
-    outcomes = [
-        Moved(StepGraph.done), Waiting(10.0), Waiting(20.0, ERROR), Released(), Moved(StepGraph.slow), Moved(StepGraph.done)
-    ]  # fmt: skip
+    done = Moved(StepGraph.done)
+    outcomes = [done, Waiting(10.0), Waiting(20.0, ERROR), Released(), Moved(StepGraph.slow), done]
     written = record(operations, *zip(claims, outcomes, strict=True))
     assert [row(step).state for step in steps] == ["done", "new", "new", "new", "slow", "done"]
     assert [row(step).state_failures for step in steps] == [0, 0, 1, 0, 0, 0]
@@ -803,7 +802,7 @@ def test_no_count_is_lost_with_several_workers_at_once(make):
     workers = [make() for _ in range(4)]
     for worker in workers[1:]:
         # Several workers may share a shard.
-        worker.shard = workers[0].shard
+        worker.worker_id = workers[0].worker_id[:2] + worker.worker_id[2:]
 
     def drain(operations):
         handled, ended = 0, []
@@ -880,5 +879,3 @@ def test_idempotency_key_is_stable_over_retries_and_new_on_re_entry(operations):
     record(operations, (third, Moved(StepGraph.slow)))
     record(operations, (take(operations, step), Moved(StepGraph.new)))
     assert take(operations, step).idempotency_key == f"testapp.step:{step.pk}:2:new"
-
-

@@ -28,7 +28,9 @@ def forbidden():
             )
     yield lines[2]
     with connection.cursor() as cursor:
-        drop = f"ALTER TABLE {table} DROP CONSTRAINT stays" if connection.vendor == "postgresql" else "DROP TRIGGER stays"
+        drop = (
+            f"ALTER TABLE {table} DROP CONSTRAINT stays" if connection.vendor == "postgresql" else "DROP TRIGGER stays"
+        )
         cursor.execute(drop)
 
 

@@ -1,0 +1,121 @@
+"""What the arguments of subcommands name: models, databases, objects, states, conditions, and who asks."""
+
+import getpass
+import json
+import os
+from argparse import ArgumentParser
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import ValidationError
+from django.db import connections, router
+
+from stator.commands.answer import BadInput
+from stator.models import StatorModel
+from stator.moves import named_state, owner_of
+from stator.querysets import OperatorQuerySet
+from stator.runner import managed
+
+# What a number in the argument list may be at most.
+MOST = 1_000_000
+
+
+def add_label(parser: ArgumentParser, **options: Any) -> None:
+    """The argument that names a model."""
+    parser.add_argument("label", metavar="app.Model", help="The model.", **options)
+
+
+def add_pks(parser: ArgumentParser, many: str) -> None:
+    """The argument that names objects; ``many`` as argparse's ``nargs``."""
+    parser.add_argument("pks", nargs=many, metavar="PK", help="Primary keys of objects.")
+
+
+def model_of(label: str) -> Any:
+    """The managed model with a label, the one whose table has the state."""
+    try:
+        model = apps.get_model(label)
+    except (LookupError, ValueError) as error:
+        known = ", ".join(model._meta.label for model in StatorModel.subclasses) or "none"
+        raise BadInput(f"{label!r} is not a model; managed models are: {known}") from error
+    if not issubclass(model, StatorModel):
+        raise BadInput(f"{label!r} is not managed by Stator; have it inherit StatorModel")
+    if model._meta.abstract or not hasattr(model, "state_graph"):
+        raise BadInput(f"{label!r} has no rows of its own")
+    return owner_of(model)
+
+
+def models_of(labels: list[str]) -> list[Any]:
+    """The managed models with these labels, or all."""
+    return list(dict.fromkeys(map(model_of, labels))) or managed(StatorModel.subclasses)
+
+
+def database_of(options: dict[str, Any], model: Any) -> str:
+    """The database that is meant: the one given, or where the routers write the model."""
+    return str(options["database"] or router.db_for_write(model))
+
+
+def check_database_name(name: str | None) -> None:
+    """Refuse the name of a database that the project does not have."""
+    if name is not None and name not in connections:
+        raise BadInput(f"--database {name!r} is not in DATABASES; there are {', '.join(connections)}")
+
+
+def rows_of(model: Any, options: dict[str, Any]) -> OperatorQuerySet:
+    """All rows of a model in the database that is meant."""
+    return OperatorQuerySet(model, using=database_of(options, model))
+
+
+def pks_of(model: Any, texts: list[str]) -> list[Any]:
+    """Primary keys from their texts."""
+    pk = model._meta.pk
+    pks, field = [], getattr(pk, "target_field", pk)
+    for text in texts:
+        try:
+            pks.append(field.to_python(text))
+            field.run_validators(pks[-1])
+        except (ValidationError, ValueError, OverflowError) as error:
+            raise BadInput(f"{text!r} cannot be the primary key of {model._meta.label}") from error
+    return pks
+
+
+def state_of(model: Any, name: str | None) -> str | None:
+    """The name of a state of the model's graph."""
+    if name is None:
+        return None
+    try:
+        return str(named_state(model, name))
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+
+
+def where_of(pairs: list[str]) -> dict[str, Any] | None:
+    """Lookups from ``name=value``; a value that reads as JSON is what JSON says, any other is a text."""
+    where = {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        if not (name and sign):
+            raise BadInput(f"--where {pair!r} must be NAME=VALUE, for instance tenant=3 or name__startswith=A")
+        where[name] = _value(text)
+    return where or None
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def positive(name: str, value: float | None) -> None:
+    """Refuse a number that is not above 0, or beyond all reason."""
+    if value is not None and not 0 < value <= MOST * 1000:
+        raise BadInput(f"{name} {value} must be above 0 and at most {MOST * 1000:,}")
+
+
+def actor() -> str:
+    """Who runs the command: the name of the user of the operating system."""
+    try:
+        return getpass.getuser()
+    except (KeyError, ImportError, OSError):
+        # A container may run as a number without a name.
+        return f"user {os.getuid()}"

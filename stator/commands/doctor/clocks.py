@@ -1,0 +1,26 @@
+"""Whether the clock of this host is that of the database."""
+
+import time
+
+from django.db import connections
+
+from stator.commands.doctor.finding import OK, WARN, Finding
+
+# Workers go by the database alone, so this much only confuses people who read logs.
+TOLERATED = 5.0
+
+
+def skew(alias: str) -> Finding:
+    """How far the clocks are apart."""
+    connection = connections[alias]
+    if connection.vendor != "postgresql":
+        return Finding("clock", alias, OK, f"not looked at on {connection.vendor}")
+    with connection.cursor() as cursor:
+        before = time.time()
+        cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
+        theirs, after = cursor.fetchone()[0], time.time()
+    apart = abs(theirs - (before + after) / 2)
+    if apart > TOLERATED + (after - before) / 2:
+        message = f"the clock of this host and that of the database are {apart:.1f} s apart"
+        return Finding("clock", alias, WARN, message, "run a time service such as chrony on both")
+    return Finding("clock", alias, OK, f"{apart:.1f} s apart from the database")

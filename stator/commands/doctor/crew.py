@@ -1,0 +1,47 @@
+"""Whether there are workers, and whether they do what others cannot."""
+
+from typing import Any
+
+from stator import columns
+from stator.commands.doctor.finding import FAIL, OK, WARN, Finding
+from stator.commands.figures import bounded, shown
+from stator.conf import load_settings
+from stator.durations import span
+from stator.querysets import OperatorQuerySet
+from stator.workers import WORKER_ALIVE
+from stator.workers import live_workers as alive
+
+START = "start manage.py runstator for them"
+
+
+def expired_leases(alias: str, models: list[Any]) -> Finding:
+    """Whether leases ran out that nobody has reaped."""
+    patience = 2 * load_settings().REAP_INTERVAL + 1
+    late = {"state_claim__isnull": False, "state_locked_until__lte": columns.after(-patience)}
+    found = {model._meta.label: bounded(OperatorQuerySet(model, using=alias).filter(**late)) for model in models}
+    if expired := [f"{label} {shown(count)}" for label, count in found.items() if count]:
+        message = f"ran out more than {span(patience)} ago: {', '.join(expired)}"
+        return Finding("leases", alias, FAIL, message, f"{START}, or unlock the objects")
+    return Finding("leases", alias, OK, "none ran out that nobody reaped")
+
+
+def live_workers(alias: str, models: list[Any]) -> Finding:
+    """Whether every model has a live worker; a failure where objects wait for one."""
+    served = {label for worker in alive(alias) for label in worker.models}
+    idle = [model for model in models if model._meta.label_lower not in served]
+    waiting = [model._meta.label for model in idle if _has_work(OperatorQuerySet(model, using=alias))]
+    heard = f"none was heard of in the last {span(WORKER_ALIVE)}"
+    if waiting:
+        message = f"objects wait and no live worker serves {', '.join(waiting)}; {heard}"
+        return Finding("workers", alias, FAIL, message, START)
+    if idle:
+        names = ", ".join(model._meta.label for model in idle)
+        return Finding("workers", alias, WARN, f"no live worker serves {names}; {heard}", START)
+    return Finding("workers", alias, OK, "every model has a live worker")
+
+
+def _has_work(rows: OperatorQuerySet) -> bool:
+    states = [state.name for state in rows.model.state_graph.automatic_states]
+    resting = rows.filter(state_ready=False, state_claim=None, state__in=states)
+    due = resting.filter(state_next_attempt__lte=columns.after(0))
+    return bool(rows.ready().exists() or due.exists())

@@ -1,0 +1,52 @@
+"""Whether the database can be used, has all tables, columns and indexes, and rows in known states only."""
+
+from typing import Any
+
+from django.db import connections
+
+from stator.checks.databases import check_rows
+from stator.commands.doctor.finding import FAIL, OK, WARN, Finding
+from stator.indexes import own_indexes
+from stator.startup import Unusable, check_database
+
+MIGRATE = "run manage.py makemigrations and migrate"
+
+PRESENT = {
+    "postgresql": "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid WHERE indisvalid",
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'index'",
+    "mysql": "SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_schema = DATABASE()",
+}
+
+
+def usable(alias: str, models: list[Any]) -> Finding:
+    """Whether the database can be reached, is a primary, and has the tables and columns."""
+    try:
+        check_database(models, alias)
+    except Unusable as error:
+        message, _, remedy = str(error).rpartition("; ")
+        return Finding("database", alias, FAIL, message, remedy)
+    return Finding("database", alias, OK, "can be reached and written, with all tables and columns")
+
+
+def indexes(alias: str, models: list[Any]) -> Finding:
+    """Whether every model has the indexes that the statements of workers are made for."""
+    connection = connections[alias]
+    if connection.vendor not in PRESENT:
+        return Finding("indexes", alias, OK, f"not looked at on {connection.vendor}")
+    with connection.cursor() as cursor:
+        cursor.execute(PRESENT[connection.vendor])
+        present = {name for (name,) in cursor.fetchall()}
+    # What a database cannot have, such as an index on a part of the rows, is not missed in it.
+    supported = connection.features.supports_partial_indexes
+    wanted = [index.name for model in models for index in own_indexes(model) if supported]
+    if missing := [name for name in wanted if name not in present]:
+        return Finding("indexes", alias, WARN, f"missing or invalid: {', '.join(missing)}", MIGRATE)
+    return Finding("indexes", alias, OK, f"all {len(wanted)} are there")
+
+
+def unknown_states(alias: str, models: list[Any]) -> Finding:
+    """Whether rows are in states that the code does not have."""
+    found = list(check_rows(models, alias))
+    if found:
+        return Finding("states", alias, WARN, " ".join(message.msg for message in found), str(found[0].hint))
+    return Finding("states", alias, OK, "all states of rows are known")

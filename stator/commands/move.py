@@ -1,0 +1,27 @@
+"""``stator move``: move objects by hand."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from stator.commands.answer import Answer
+from stator.commands.arguments import actor, add_label, add_pks, model_of, pks_of, rows_of, state_of
+
+HELP = "Move objects to a state by hand, ending any claim on them."
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Which objects, where, and why."""
+    add_label(parser)
+    parser.add_argument("state", metavar="STATE", help="Where they go.")
+    add_pks(parser, "+")
+    parser.add_argument("--reason", required=True, metavar="R", help="Why; kept in the history of each.")
+
+
+def run(options: dict[str, Any]) -> Answer:
+    """How many were moved."""
+    model = model_of(options["label"])
+    state = state_of(model, options["state"]) or ""
+    pks = pks_of(model, options["pks"])
+    count = rows_of(model, options).filter(pk__in=pks).move(state, actor=actor(), reason=options["reason"])
+    data = {"model": model._meta.label, "state": state, "named": len(pks), "moved": count}
+    return Answer(data, [f"{count:,} of {len(pks):,} moved to {state}."])

@@ -1,0 +1,60 @@
+"""``stator pause``: have workers leave objects alone."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from stator.commands.answer import Answer, BadInput
+from stator.commands.arguments import actor, add_label, model_of, positive, rows_of, state_of, where_of
+from stator.pauses import Pause
+
+HELP = "Have workers leave a model, a state of it or some of its objects alone; what runs may finish."
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """What, why and for how long."""
+    add_label(parser)
+    add_what(parser)
+    parser.add_argument("--reason", default="", metavar="R", help="Why; shown to whoever asks.")
+    parser.add_argument(
+        "--for", type=float, dest="seconds", metavar="SECONDS", help="For how long (default: until it is resumed)."
+    )
+
+
+def add_what(parser: ArgumentParser) -> None:
+    """The arguments that say which objects of a model are meant."""
+    parser.add_argument("--state", metavar="S", help="Only objects in this state.")
+    parser.add_argument(
+        "--where", action="append", default=[], metavar="K=V", help="Only objects that match this lookup; repeatable."
+    )
+
+
+def run(options: dict[str, Any]) -> Answer:
+    """The pause."""
+    model = model_of(options["label"])
+    positive("--for", options["seconds"])
+    try:
+        pause = rows_of(model, options).pause(
+            state_of(model, options["state"]),
+            where_of(options["where"]),
+            reason=options["reason"],
+            actor=actor(),
+            seconds=options["seconds"],
+        )
+    except ValueError as error:
+        raise BadInput(" ".join(str(error).split())) from error
+    end = "it is resumed" if pause.until is None else pause.until.isoformat(" ", "seconds")
+    return Answer(described(pause), [f"Paused {pause} until {end}."])
+
+
+def described(pause: Pause) -> dict[str, Any]:
+    """A pause as JSON has it."""
+    return {
+        "id": pause.pk,
+        "model": pause.model_label,
+        "state": pause.state,
+        "where": pause.where,
+        "reason": pause.reason,
+        "actor": pause.actor,
+        "created": pause.created.isoformat(),
+        "until": pause.until.isoformat() if pause.until else None,
+    }

@@ -1,0 +1,27 @@
+"""``stator resume``: end pauses."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from stator.commands.answer import Answer, BadInput
+from stator.commands.arguments import actor, add_label, model_of, rows_of, state_of, where_of
+from stator.commands.pause import add_what
+
+HELP = "End the pauses of a model, or only the one that was made with this state and these lookups."
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Which pauses."""
+    add_label(parser)
+    add_what(parser)
+
+
+def run(options: dict[str, Any]) -> Answer:
+    """How many pauses ended."""
+    model = model_of(options["label"])
+    state, where = state_of(model, options["state"]), where_of(options["where"])
+    try:
+        count = rows_of(model, options).resume(state, where, actor=actor())
+    except ValueError as error:
+        raise BadInput(" ".join(str(error).split())) from error
+    return Answer({"model": model._meta.label, "resumed": count}, [f"{count:,} pauses of {model._meta.label} ended."])

@@ -1,0 +1,55 @@
+"""``stator retry``: have objects attempted now."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from stator.commands.answer import Answer, BadInput
+from stator.commands.arguments import MOST, actor, add_label, add_pks, model_of, pks_of, rows_of, state_of
+from stator.querysets import OperatorQuerySet
+
+HELP = "Have objects attempted now, with a clean record; claimed ones are left alone."
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Which objects."""
+    add_label(parser)
+    add_pks(parser, "*")
+    parser.add_argument("--state", metavar="S", help="Only those in this state.")
+    parser.add_argument("--failed", action="store_true", help="Only those whose latest attempt was an error.")
+    parser.add_argument("--quarantined", action="store_true", help="Only those in quarantine.")
+    parser.add_argument("--limit", type=int, metavar="N", help="At most so many.")
+    parser.add_argument("--yes", action="store_true", help="Needed where nothing is said about which.")
+
+
+def run(options: dict[str, Any]) -> Answer:
+    """How many will be attempted now."""
+    model = model_of(options["label"])
+    rows = _meant(rows_of(model, options), options)
+    if options["limit"] is not None:
+        rows = _first(rows, options["limit"])
+    count = rows.retry(actor=actor())
+    data = {"model": model._meta.label, "retried": count}
+    return Answer(data, [f"{count:,} of {model._meta.label} will be attempted now."])
+
+
+def _meant(rows: OperatorQuerySet, options: dict[str, Any]) -> OperatorQuerySet:
+    state = state_of(rows.model, options["state"])
+    chosen = options["pks"] or state or options["failed"] or options["quarantined"] or options["limit"] is not None
+    if not (chosen or options["yes"]):
+        raise BadInput(f"this is every object of {rows.model._meta.label}; add --yes, or say which")
+    if options["pks"]:
+        rows = rows.filter(pk__in=pks_of(rows.model, options["pks"]))
+    if state:
+        rows = rows.in_state(state)
+    if options["failed"]:
+        rows = rows.failed()
+    return rows.quarantined() if options["quarantined"] else rows
+
+
+def _first(rows: OperatorQuerySet, limit: int) -> OperatorQuerySet:
+    if not 0 < limit <= MOST:
+        raise BadInput(f"--limit {limit} must be from 1 to {MOST:,}")
+    states = [state.name for state in rows.model.state_graph.automatic_states]
+    wanted = rows.filter(state_claim=None, state__in=states).order_by("pk")
+    # As a query of its own, since what is cut off cannot be filtered further.
+    return OperatorQuerySet(rows.model, using=rows.db).filter(pk__in=list(wanted.values_list("pk", flat=True)[:limit]))

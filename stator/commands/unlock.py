@@ -1,0 +1,24 @@
+"""``stator unlock``: end claims."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from stator.commands.answer import Answer
+from stator.commands.arguments import actor, add_label, add_pks, model_of, pks_of, rows_of
+
+HELP = "End the claims on objects; whoever held them can write nothing more."
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Which objects."""
+    add_label(parser)
+    add_pks(parser, "+")
+
+
+def run(options: dict[str, Any]) -> Answer:
+    """How many were unlocked."""
+    model = model_of(options["label"])
+    pks = pks_of(model, options["pks"])
+    count = rows_of(model, options).filter(pk__in=pks).unlock(actor=actor())
+    data = {"model": model._meta.label, "named": len(pks), "unlocked": count}
+    return Answer(data, [f"{count:,} of {len(pks):,} unlocked; nobody held the others."])

@@ -1,0 +1,63 @@
+"""``stator workers``: which worker processes there are."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.db.models import Case, Q, Value, When
+from django.db.models.functions import Now
+
+from stator import columns
+from stator.commands.answer import Answer, table
+from stator.commands.arguments import models_of
+from stator.commands.figures import databases_of
+from stator.durations import span
+from stator.workers import MOST_WORKERS, WORKER_ALIVE, Worker
+
+HELP = "List the worker processes of the last day."
+HEADS = ["worker", "host", "pid", "status", "heard of", "running", "handled", "lost", "models"]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Only the common ones."""
+
+
+def run(options: dict[str, Any]) -> Answer:
+    """The workers of every database that is meant, the latest first."""
+    found = [row for alias in databases_of(models_of([]), options) for row in workers_in(alias)]
+    rows = [
+        [
+            row["id"], row["host"], row["pid"], row["status"], f"{span(row['heartbeat_age'])} ago", row["running"],
+            row["handled"], row["lost"], " ".join(row["models"]),
+        ]
+        for row in found
+    ]  # fmt: skip
+    return Answer(found, table(HEADS, rows) if rows else ["No worker was heard of in the last day; start runstator."])
+
+
+def workers_in(alias: str) -> list[dict[str, Any]]:
+    """The workers that a database knows: alive, gone without a word, or stopped."""
+    status = Case(
+        When(stopped__isnull=False, then=Value("stopped")),
+        When(Q(heartbeat__lte=columns.after(-WORKER_ALIVE)), then=Value("gone")),
+        default=Value("alive"),
+    )
+    rows = Worker.objects.using(alias).annotate(status=status, now=Now()).order_by("-started", "pk")
+    return [_described(worker) for worker in rows[:MOST_WORKERS]]
+
+
+def _described(worker: Any) -> dict[str, Any]:
+    return {
+        "id": worker.pk,
+        "host": worker.host,
+        "pid": worker.pid,
+        "version": worker.version,
+        "database": worker.database,
+        "models": worker.models,
+        "status": worker.status,
+        "started": worker.started.isoformat(),
+        "heartbeat_age": max(0.0, (worker.now - worker.heartbeat).total_seconds()),
+        "stopped": worker.stopped.isoformat() if worker.stopped else None,
+        "running": worker.running,
+        "handled": worker.handled,
+        "lost": worker.lost,
+    }

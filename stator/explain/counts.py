@@ -1,0 +1,88 @@
+"""How many rows of a queryset are held up by what: the first reason of each, counted by the database."""
+
+from collections import Counter
+from typing import Any
+
+from django.db import router
+from django.db.models import Case, CharField, Count, Exists, OuterRef, Q, QuerySet, Value, When
+from django.db.models.functions import Now
+
+from stator.conf import load_settings
+from stator.moves import owner_of
+from stator.pauses import Pause, Pauses, read_pauses
+from stator.reports import reports_of
+from stator.workers import live_workers
+
+# What the database answers for rows that only wait for a worker; which of the reasons it is depends on their state.
+IN_TURN, SUSPECT, DUE = "in_turn", "crashed", "due"
+
+
+def explain_counts(queryset: QuerySet[Any]) -> dict[str, int]:
+    """How many rows have which first reason, by its code, most first; in a handful of statements."""
+    owner = owner_of(queryset.model)
+    using = getattr(queryset, "_db", None) or router.db_for_write(owner)
+    active = read_pauses(using)
+    reason = Case(*_cases(owner, using, active), default=Value(DUE), output_field=CharField())
+    rows: QuerySet[Any] = QuerySet(owner, using=using).filter(pk__in=queryset.order_by().values("pk"))
+    found = rows.annotate(stator_reason=reason).values_list("state", "stator_reason").annotate(Count("pk"))
+    worked_on = any(worker.serves(owner._meta.label_lower) for worker in live_workers(using))
+    full = _full_states(owner, using)
+    counts: Counter[str] = Counter()
+    for state, code, count in found.order_by():
+        counts[_refined(code, state in full, worked_on)] += count
+    return dict(counts.most_common())
+
+
+def _refined(code: str, full: bool, worked_on: bool) -> str:
+    if code in (IN_TURN, SUSPECT, DUE) and not worked_on:
+        return "no_worker"
+    if code == IN_TURN:
+        return "at_limit" if full else "in_line"
+    return code
+
+
+def _cases(owner: Any, using: str, active: list[Pause]) -> list[When]:
+    """The reasons in their order; the conditions are those of :mod:`stator.explain.order`."""
+    graph = owner.state_graph
+    automatic = [state.name for state in graph.automatic_states]
+    waiting = Q(state_ready=False, state_next_attempt__gt=Now())
+    said = reports_of(owner, using, error="", state=OuterRef("state"))
+    conditions: list[tuple[Any, str]] = [
+        (Q(state__in=[state.name for state in graph.terminal_states]), "terminal"),
+        (~Q(state__in=list(graph.states)), "unknown_state"),
+        (Q(state_claim__isnull=False, state_locked_until__lte=Now()), "lease_lost"),
+        (Q(state_claim__isnull=False), "leased"),
+        (Q(state__in=automatic, state_crashes__gte=load_settings().MAX_CRASHES), "quarantined"),
+        *((held, "paused") for held in _held(owner, using, active, automatic)),
+        (~Q(state__in=automatic), "external"),
+        (waiting & Q(state_failures__gt=0), "backoff"),
+        (waiting & Exists(said), "last_said"),
+        (waiting, "not_due"),
+        (Q(state_ready=True, state_crashes__gt=0), SUSPECT),
+        (Q(state_ready=True), IN_TURN),
+    ]
+    return [When(condition, then=Value(code)) for condition, code in conditions]
+
+
+def _held(owner: Any, using: str, active: list[Pause], automatic: list[str]) -> list[Any]:
+    """For each pause of the model which rows it holds."""
+    rows: QuerySet[Any] = QuerySet(owner, using=using)
+    pauses = Pauses.of(owner._meta.label_lower, active)
+    whole = automatic if pauses.everything else sorted(pauses.states.intersection(automatic))
+    held: list[Any] = [Q(state__in=whole)] if whole else []
+    for pause in pauses.partial:
+        within = Q(state__in=[pause.state] if pause.state else automatic)
+        # Apart from the row, so that a join does not count it twice.
+        held.append(within & Exists(rows.filter(pause.condition(owner), pk=OuterRef("pk"))))
+    return held
+
+
+def _full_states(owner: Any, using: str) -> set[str]:
+    """Limited states in which as many rows are claimed as may be."""
+    limits = {state.name: state.concurrency for state in owner.state_graph.automatic_states if state.concurrency}
+    if not limits:
+        return set()
+    rows: QuerySet[Any] = QuerySet(owner, using=using)
+    held = rows.filter(state_claim__isnull=False, state__in=list(limits))
+    claimed = held.order_by().values_list("state").annotate(Count("pk"))
+    return {name for name, count in claimed if count >= limits[name]}

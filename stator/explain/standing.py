@@ -1,0 +1,106 @@
+"""Reasons for which an object is not attempted whatever the time: it rests, or others have it, or people say so."""
+
+from typing import Any
+
+from stator.durations import span
+from stator.explain.facts import Facts
+from stator.explain.reason import Reason, coming, report_of, words_of
+from stator.pauses import Pause
+from stator.workers import worker_of
+
+
+def terminal(facts: Facts) -> list[Reason]:
+    """It is where it belongs."""
+    state = facts.state
+    if state is None or not state.terminal:
+        return []
+    if not state.delete_after:
+        return [Reason("terminal", f"{state} is a terminal state: the object stays here.")]
+    left = state.delete_after - facts.since("state_changed")
+    sentence = f"{state} is a terminal state: the object is deleted {coming(left)}."
+    return [Reason("terminal", sentence, {"deleted_in": left})]
+
+
+def unknown_state(facts: Facts) -> list[Reason]:
+    """Workers pass over states that their code does not have."""
+    if facts.state is not None:
+        return []
+    graph = facts.model.state_graph
+    if heir := graph.renames.get(facts.name):
+        sentence = f"{facts.name!r} is the former name of {heir}; workers move the object at their next pass."
+        return [Reason("unknown_state", sentence, {"within": facts.settings.SCHEDULE_INTERVAL})]
+    sentence = (
+        f"{graph.__name__} does not know the state {facts.name!r}, so workers leave the object alone; "
+        f"declare renamed_from={facts.name!r} on the state that took its place, or move the object by hand."
+    )
+    return [Reason("unknown_state", sentence)]
+
+
+def leased(facts: Facts) -> list[Reason]:
+    """A worker attempts it, or did until it died."""
+    if not facts.claimed:
+        return []
+    left = -facts.since("state_locked_until") if facts.row["state_locked_until"] else None
+    who, numbers = _holder(facts)
+    if left is not None and left <= 0:
+        within = facts.settings.REAP_INTERVAL
+        sentence = f"The lease of {who} ran out {span(-left)} ago; the object is reclaimed within {span(within)}."
+        return [Reason("lease_lost", sentence, numbers | {"expired": -left, "within": within})]
+    until = "" if left is None else f", until {span(left)} from now unless renewed"
+    since = f" since {span(numbers['since'])} ago" if "since" in numbers else ""
+    return [Reason("leased", f"Leased by {who}{since}{until}.", numbers | {"until": left})]
+
+
+def _holder(facts: Facts) -> tuple[str, dict[str, Any]]:
+    """The worker that holds the object, in words and numbers."""
+    from_token = worker_of(facts.row["state_claim"])
+    numbers: dict[str, Any] = {"worker": from_token}
+    if facts.row["state_attempted"]:
+        numbers["since"] = facts.since("state_attempted")
+    worker = facts.holder
+    if worker is None:
+        return f"worker {from_token}, of which nothing is known", numbers
+    heard = (facts.now - worker.heartbeat).total_seconds()
+    numbers |= {"host": worker.host, "pid": worker.pid, "heartbeat": heard}
+    end = "stopped" if worker.stopped else f"heartbeat {span(heard)} ago"
+    return f"worker {worker.pk} (process {worker.pid} on {worker.host}, {end})", numbers
+
+
+def quarantined(facts: Facts) -> list[Reason]:
+    """It ended its workers too often."""
+    if not facts.quarantined or facts.claimed:
+        return []
+    crashes = facts.row["state_crashes"]
+    said = f" It last said: {words_of(facts)}." if facts.report else ""
+    sentence = f"Quarantined after {crashes} lost leases in a row; retry it once the cause is mended.{said}"
+    return [Reason("quarantined", sentence, {"crashes": crashes, **report_of(facts)})]
+
+
+def paused(facts: Facts) -> list[Reason]:
+    """Somebody told workers to leave it alone."""
+    return [_pause(facts, pause) for pause in facts.pauses]
+
+
+def _pause(facts: Facts, pause: Pause) -> Reason:
+    left = (pause.until - facts.now).total_seconds() if pause.until else None
+    what = pause.state or "the model"
+    where = f" where {', '.join(f'{name}={value!r}' for name, value in pause.where.items())}" if pause.where else ""
+    by = f" by {pause.actor}" if pause.actor else ""
+    until = "until it is resumed" if left is None else f"for another {span(left)}"
+    why = f": {pause.reason}" if pause.reason else ""
+    numbers = {"pause": pause.pk, "actor": pause.actor, "reason": pause.reason, "until": left}
+    return Reason("paused", f"Paused{by}: {what}{where}, {until}{why}.", numbers)
+
+
+def external(facts: Facts) -> list[Reason]:
+    """Something else moves it."""
+    state = facts.state
+    if state is None or state.terminal or state.automatic:
+        return []
+    moved_by = " or workers move it once a condition holds" if state.conditions else ""
+    sentence, numbers = f"Workers do not attempt {state}: something else moves the object on{moved_by}", {}
+    if state.timeout_state and state.timeout_value:
+        left = state.timeout_value - facts.since("state_changed")
+        timeout = f"times out to {state.timeout_state} {coming(left)}" if left > 0 else f"timed out {span(-left)} ago"
+        sentence, numbers = f"{sentence}; it {timeout}", {"times_out_in": left}
+    return [Reason("external", f"{sentence}.", numbers)]

@@ -1,0 +1,84 @@
+"""Reasons for which an object that workers attempt is not attempted yet."""
+
+from stator.durations import span
+from stator.explain.facts import LINE, Facts
+from stator.explain.reason import Reason, coming, counted, report_of, words_of
+from stator.workers import WORKER_ALIVE
+
+
+def backoff(facts: Facts) -> list[Reason]:
+    """It failed, and waits for the next attempt."""
+    failures = facts.row["state_failures"]
+    if not _rests(facts) or not failures:
+        return []
+    left = -facts.since("state_next_attempt")
+    said = f", the last one {words_of(facts)}" if facts.report and facts.report.error else ""
+    sentence = f"Backing off after {counted(failures, 'error')}{said}; next attempt {coming(left)}."
+    return [Reason("backoff", sentence, {"failures": failures, "next_attempt_in": left, **report_of(facts)})]
+
+
+def last_said(facts: Facts) -> list[Reason]:
+    """Its handler gave a reason to wait."""
+    report = facts.report
+    if not _rests(facts) or facts.row["state_failures"] or report is None:
+        return []
+    if report.error or report.state != facts.name:
+        return []
+    times = f" ({report.times} times)" if report.times > 1 else ""
+    return [Reason("last_said", f'Its handler last said "{report.message}"{times}.', report_of(facts))]
+
+
+def not_due(facts: Facts) -> list[Reason]:
+    """Its time has not come."""
+    if not _rests(facts) or facts.row["state_failures"]:
+        return []
+    left = -facts.since("state_next_attempt")
+    return [Reason("not_due", f"Not due yet: the next attempt is {coming(left)}.", {"next_attempt_in": left})]
+
+
+def no_worker(facts: Facts) -> list[Reason]:
+    """Nobody is there to do it."""
+    state = facts.state
+    moved_by_workers = state is None or state.automatic or state.timeout_state or state.conditions
+    if facts.workers or facts.claimed or facts.quarantined or not moved_by_workers:
+        return []
+    sentence = (
+        f"No live worker serves {facts.label}: none was heard of in the last {span(WORKER_ALIVE)}; start runstator."
+    )
+    return [Reason("no_worker", sentence, {"workers": 0})]
+
+
+def crashed(facts: Facts) -> list[Reason]:
+    """It may be what ended its worker."""
+    crashes = facts.row["state_crashes"]
+    if not (facts.in_turn and facts.ready and crashes):
+        return []
+    sentence = f"It lost {counted(crashes, 'lease')} in a row, so it is run alone, once a worker runs nothing else."
+    return [Reason("crashed", sentence, {"crashes": crashes})]
+
+
+def at_limit(facts: Facts) -> list[Reason]:
+    """As many as may run in its state do."""
+    most = facts.state.concurrency if facts.state else None
+    if not most or not (facts.in_turn and facts.ready) or facts.running < most:
+        return []
+    sentence = f"{facts.name} is at its limit: {facts.running} of {most} are claimed."
+    return [Reason("at_limit", sentence, {"claimed": facts.running, "limit": most})]
+
+
+def in_line(facts: Facts) -> list[Reason]:
+    """Others are first."""
+    if not facts.in_turn:
+        return []
+    if not facts.ready:
+        within = facts.settings.POLL_INTERVAL
+        return [Reason("due", f"Due; workers mark it ready within {span(within)} or so.", {"within": within})]
+    if facts.ahead > LINE:
+        return [Reason("in_line", f"Ready, with more than {LINE:,} objects before it.", {"more_than": LINE})]
+    before = f"with {counted(facts.ahead, 'object')} before it" if facts.ahead else "and next in line"
+    return [Reason("in_line", f"Ready, {before}.", {"ahead": facts.ahead})]
+
+
+def _rests(facts: Facts) -> bool:
+    """Whether it waits for its time, and for nothing else."""
+    return facts.automatic and facts.waiting and not (facts.claimed or facts.quarantined)

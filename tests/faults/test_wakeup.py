@@ -1,0 +1,106 @@
+"""How soon a worker that has nothing to do begins what is committed: by notification, and without any."""
+
+import pytest
+from django.db import connection
+from psycopg.conninfo import make_conninfo
+
+from tests.testapp.faults import Effect, Job
+
+pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+
+# After so long a silence the next look is at least a second away: each look comes after twice the time of the last.
+SILENCE = 3.3
+SLOW = {"STATOR_POLL_INTERVAL": 30, "STATOR_LEASE": 60, "STATOR_SCHEDULE_INTERVAL": 60}
+
+
+def until_silent(workers):
+    """Wait until no worker has sent a statement for some time."""
+    workers.until(lambda: silence() > SILENCE)
+
+
+def silence():
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT extract(epoch FROM clock_timestamp() - max(query_start))::float FROM pg_stat_activity"
+            " WHERE application_name LIKE 'worker%' AND datname = current_database()"
+        )
+        return cursor.fetchone()[0] or 0.0
+
+
+def delay_of(workers, watched, job):
+    """Seconds from the commit of a new object to the start of its handler, by the clock of the database."""
+    effect = workers.until(lambda: Effect.objects.filter(object_pk=str(job.pk)).first())
+    created = next(event for event in watched.history(Job).events if event.pk == str(job.pk))
+    return (effect.at - created.at).total_seconds()
+
+
+def test_commit_wakes_a_worker_that_would_not_look_for_long(watch, fleet):
+    watched = watch(Job)
+    workers = fleet("testapp.Job", **SLOW)
+    workers.start()
+    Job.objects.create()
+    workers.until(lambda: Job.objects.filter(state="done").exists())
+    delays = []
+
+    for _ in range(2):
+        until_silent(workers)
+        delays.append(delay_of(workers, watched, Job.objects.create()))
+
+    workers.until(lambda: not Job.objects.exclude(state="done").exists())
+    workers.stop()
+    print(f"woken after {', '.join(f'{delay * 1000:.0f}' for delay in delays)} ms")
+    assert max(delays) < 0.8
+    watched.judge()
+
+
+def test_listener_is_back_after_its_connection_was_cut(watch, fleet):
+    watched = watch(Job)
+    workers = fleet("testapp.Job", **SLOW)
+    worker = workers.start()
+    workers.until(lambda: listeners(connection))
+    before = listeners(connection)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s)", [before[0]])
+    workers.until(lambda: listeners(connection) not in ([], before))
+    until_silent(workers)
+
+    delay = delay_of(workers, watched, Job.objects.create())
+
+    workers.until(lambda: not Job.objects.exclude(state="done").exists())
+    workers.stop()
+    assert delay < 0.8, worker.output()
+    watched.judge()
+
+
+def listeners(connection):
+    """The connections that listen: they did nothing but that, and call themselves now and then."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND (query LIKE 'LISTEN%' OR query LIKE '%pg_notify%')"
+        )
+        return [pid for (pid,) in cursor.fetchall()]
+
+
+@pytest.mark.parametrize("lost", ["in a pooler", "switched off"])
+def test_polling_finds_what_no_notification_tells(watch, fleet, lost):
+    watched = watch(Job)
+    # Notifications stay in their database: a listener in another hears nothing, as one behind a pooler.
+    elsewhere = make_conninfo(**parameters(), dbname="postgres")
+    deaf = {"STATOR_LISTEN_DSN": elsewhere} if lost == "in a pooler" else {"STATOR_NOTIFY": "false"}
+    workers = fleet("testapp.Job", STATOR_POLL_INTERVAL=0.5, STATOR_SCHEDULE_INTERVAL=60, **deaf)
+    workers.start()
+    Job.objects.create()
+    workers.until(lambda: Job.objects.filter(state="done").exists())
+
+    delays = [delay_of(workers, watched, Job.objects.create()) for _ in range(5)]
+
+    workers.until(lambda: not Job.objects.exclude(state="done").exists())
+    workers.stop()
+    assert max(delays) < 0.5 * 1.2 + 1
+    watched.judge()
+
+
+def parameters():
+    wanted = ("host", "port", "user", "password")
+    return {name: value for name, value in connection.get_connection_params().items() if name in wanted}

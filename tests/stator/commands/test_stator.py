@@ -1,0 +1,311 @@
+"""``manage.py stator``: what each subcommand answers to good input, and how it refuses bad input."""
+
+import getpass
+import io
+import json
+import shutil
+import subprocess
+import sys
+from contextlib import redirect_stderr
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from stator.commands import SUBCOMMANDS, graph, status
+from stator.db.claim import new_token, new_worker_id
+from stator.models import History, Pause, Report, Worker
+from tests.processes import environment_for_subprocess
+from tests.stator.rows import ago, put, raw
+from tests.testapp.explained import Errand
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LABEL = "testapp.Errand"
+
+
+def run(*arguments, code=0):
+    """What a subcommand writes to standard output."""
+    out = io.StringIO()
+    if code:
+        with pytest.raises(SystemExit) as ended:
+            call_command("stator", *map(str, arguments), stdout=out)
+        assert ended.value.code == code
+    else:
+        call_command("stator", *map(str, arguments), stdout=out)
+    return out.getvalue()
+
+
+def asked(*arguments, code=0):
+    """The JSON document that a subcommand writes."""
+    return json.loads(run(*arguments, "--json", code=code))
+
+
+def refused(*arguments):
+    """The one line of a refusal with exit code 2."""
+    with pytest.raises(CommandError) as refusal:
+        run(*arguments)
+    assert refusal.value.returncode == 2
+    message = str(refusal.value)
+    assert "\n" not in message
+    return message
+
+
+def held(seconds=60):
+    return {"state_claim": new_token(new_worker_id()), "state_locked_until": ago(-seconds), "state_ready": False}
+
+
+def state_of(errand):
+    return raw(Errand).get(pk=errand.pk).state
+
+
+# explain
+
+
+def test_explain_gives_the_reasons_in_words_and_as_json():
+    errand = put(Errand, state="done")
+    assert run("explain", LABEL, errand.pk) == "terminal: done is a terminal state: the object stays here.\n"
+    answer = asked("explain", LABEL, errand.pk)
+    assert (answer["model"], answer["pk"], answer["reasons"][0]["code"]) == (LABEL, str(errand.pk), "terminal")
+    assert asked("explain", LABEL, errand.pk + 1)["reasons"][0]["code"] == "gone"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["explain", "x;drop table", "1"], "is not a model; managed models are:"),
+        (["explain", "", "1"], "is not a model"),
+        (["explain", "auth.User", "1"], "is not managed by Stator"),
+        (["explain", LABEL, "one"], "'one' cannot be the primary key of testapp.Errand"),
+        (["unlock", LABEL, "9" * 30], "cannot be the primary key of testapp.Errand"),
+        (["pause", LABEL, "--where", "tenant__lt=1e400"], "cannot be kept as JSON"),
+        (["explain", LABEL, "1", "--database", "nowhere"], "--database 'nowhere' is not in DATABASES"),
+        (["retry", LABEL], "this is every object of testapp.Errand; add --yes, or say which"),
+        (["retry", LABEL, "--state", "nowhere"], "'nowhere' is not a state of ErrandGraph"),
+        (["retry", LABEL, "--limit", "0"], "--limit 0 must be from 1"),
+        (["unlock", LABEL, "a\x1b[31m"], "'a\\x1b[31m' cannot be the primary key"),
+        (["move", LABEL, "nowhere", "1", "--reason", "r"], "'nowhere' is not a state"),
+        (["pause", LABEL, "--state", "nowhere"], "'nowhere' is not a state"),
+        (["pause", LABEL, "--where", "tenant"], "--where 'tenant' must be NAME=VALUE"),
+        (["pause", LABEL, "--where", "tenent=3"], "does not fit testapp.Errand: Cannot resolve keyword 'tenent'"),
+        (["pause", LABEL, "--where", "tenant=three"], "does not fit testapp.Errand"),
+        (["pause", LABEL, "--for", "-1"], "--for -1.0 must be above 0"),
+        (["pause", LABEL, "--for", "nan"], "--for nan must be above 0"),
+        (["resume", LABEL, "--state", "nowhere"], "'nowhere' is not a state"),
+        (["resume", LABEL, "--where", "tenent=3"], "does not fit testapp.Errand"),
+        (["status", "--watch", "--json"], "--watch and --json do not go together"),
+        (["status", "nowhere.Nothing"], "is not a model"),
+        (["graph", "nowhere"], "is not a model"),
+        (["doctor", "--database", "nowhere"], "is not in DATABASES"),
+        (["workers", "--database", "nowhere"], "is not in DATABASES"),
+        (["prune", "--database", "nowhere"], "is not in DATABASES"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(arguments, message):
+    put(Errand)
+    assert message in refused(*arguments)
+    assert not Pause.objects.exists()
+    assert not History.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["nothing"], ["explain"], ["graph", LABEL, "--format", "png"], ["move", LABEL, "done", "1"]]
+)
+def test_wrong_arguments_are_one_line_and_exit_code_2(arguments, subprocess_environment):
+    command = [sys.executable, "-m", "django", "stator", *arguments]
+    ended = subprocess.run(command, env=subprocess_environment, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert len(ended.stderr.strip().splitlines()) == 1
+    assert ended.stderr.startswith("stator: ")
+
+
+def test_refusal_on_the_command_line_has_exit_code_2_and_no_traceback(subprocess_environment):
+    command = [sys.executable, "-m", "django", "stator", "explain", "no.Model", "1"]
+    ended = subprocess.run(command, env=subprocess_environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert len(ended.stderr.strip().splitlines()) == 1
+
+
+def test_database_that_is_away_is_one_line_and_exit_code_75(tmp_path):
+    away = environment_for_subprocess(DATABASE_URL=f"sqlite:///{tmp_path}/none/here.sqlite3", TEST_DATABASE_DEFAULT="")
+    command = [sys.executable, "-m", "django", "stator", "explain", LABEL, "1"]
+    ended = subprocess.run(command, env=away, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 75, ended.stderr
+    assert "the database cannot be used" in ended.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in ended.stderr
+
+
+# Acts
+
+
+def test_retry_of_named_rows_records_the_user():
+    errands = [put(Errand, state_ready=False, state_failures=3, state_next_attempt=ago(-600)) for _ in range(3)]
+    assert asked("retry", LABEL, errands[0].pk, errands[1].pk) == {"model": LABEL, "retried": 2}
+    assert Errand.stator.ready().count() == 2
+    assert set(History.objects.values_list("actor", "reason")) == {(getpass.getuser(), "retried")}
+    assert run("retry", LABEL, "--failed") == "1 of testapp.Errand will be attempted now.\n"
+
+
+def test_retry_by_state_condition_limit_and_of_all():
+    for number in range(3):
+        put(Errand, state_ready=False, state_crashes=number + 1, state_failures=number)
+    put(Errand, state="heir", state_ready=False)
+    put(Errand, state="done")
+    assert asked("retry", LABEL, "--quarantined")["retried"] == 1
+    assert asked("retry", LABEL, "--state", "heir")["retried"] == 1
+    assert asked("retry", LABEL, "--state", "new", "--limit", "2")["retried"] == 2
+    assert asked("retry", LABEL, "--yes")["retried"] == 4
+
+
+def test_unlock_ends_claims_of_named_rows():
+    errand, other = put(Errand, **held()), put(Errand, **held())
+    assert asked("unlock", LABEL, errand.pk, other.pk + 1) == {"model": LABEL, "named": 2, "unlocked": 1}
+    assert set(Errand.stator.leased()) == {other}
+    assert run("unlock", LABEL, errand.pk) == "0 of 1 unlocked; nobody held the others.\n"
+
+
+def test_move_records_who_and_why():
+    errand = put(Errand)
+    assert run("move", LABEL, "done", errand.pk, "--reason", "asked for") == "1 of 1 moved to done.\n"
+    assert state_of(errand) == "done"
+    entry = History.objects.get()
+    assert (entry.actor, entry.reason, entry.to) == (getpass.getuser(), "asked for", "done")
+
+
+def test_pause_and_resume():
+    answer = asked("pause", LABEL, "--state", "new", "--where", "tenant=3", "--reason", "moving", "--for", "60")
+    assert (answer["model"], answer["state"], answer["where"]) == ("testapp.errand", "new", {"tenant": 3})
+    assert (answer["reason"], answer["actor"]) == ("moving", getpass.getuser())
+    assert answer["until"]
+    assert run("pause", LABEL) == "Paused testapp.errand until it is resumed.\n"
+    assert run("pause", LABEL, "--where", "name=abc").startswith("Paused testapp.errand {'name': 'abc'} until")
+    assert asked("resume", LABEL, "--state", "new", "--where", "tenant=3") == {"model": LABEL, "resumed": 1}
+    assert run("resume", LABEL) == "2 pauses of testapp.Errand ended.\n"
+
+
+def test_user_without_a_name_is_a_number(monkeypatch):
+    def nobody():
+        raise KeyError("getpwuid")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    assert asked("pause", LABEL)["actor"].startswith("user ")
+
+
+# Looking
+
+
+def test_status_has_figures_of_every_kind():
+    put(Errand, state_changed=ago(90))
+    put(Errand, **held())
+    failed = put(Errand, state_ready=False, state_failures=1, state_next_attempt=ago(-60))
+    Report.objects.create(model_label="testapp.errand", object_pk=str(failed.pk), state="new", error="OSError")
+    put(Errand, state_ready=False, state_crashes=3)
+    put(Errand, state="done")
+    Errand.stator.pause("heir")
+    Worker.objects.create(id="a" * 12, host="oak", pid=7, version="1", models=["testapp.errand"], database="default")
+    answer = asked("status", LABEL)
+    (figures,) = answer["models"]
+    assert figures["states"] == {"new": 4, "limited": 0, "outside": 0, "asked": 0, "heir": 0, "done": 1, "swept": 0}
+    assert [figures[name] for name in ("ready", "leased", "failing", "quarantined")] == [1, 1, 1, 1]
+    assert 89 < figures["oldest_ready"] < 120
+    assert [pause["state"] for pause in figures["paused"]] == ["heir"]
+    assert [(worker["id"], worker["status"]) for worker in answer["workers"]] == [("a" * 12, "alive")]
+    text = run("status", LABEL)
+    assert "testapp.Errand  1" in text
+    assert "1 live workers, 0 attempts running" in text
+
+
+def test_status_of_all_models_takes_a_bounded_number_of_rows(monkeypatch):
+    monkeypatch.setattr("stator.commands.figures.COUNTED", 2)
+    for _ in range(5):
+        put(Errand, state="done")
+    (figures,) = asked("status", LABEL)["models"]
+    assert figures["states"]["done"] == 3
+    assert "done 2+" in run("status", LABEL)
+    assert len(asked("status")["models"]) > 5
+
+
+def test_status_is_shown_again_until_it_is_interrupted(monkeypatch):
+    class Interrupted:
+        def wait(self, seconds):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("stator.management.commands.stator.Event", Interrupted)
+    assert LABEL in run("status", LABEL, "--watch")
+    assert status.HEADS[0] == "model"
+
+
+def test_workers_are_listed_with_what_became_of_them():
+    assert asked("workers") == []
+    assert "No worker was heard of" in run("workers")
+    for number, values in enumerate([{}, {"stopped": ago(5)}, {}]):
+        Worker.objects.create(
+            id=str(number) * 12, host="oak", pid=7, version="1", models=["testapp.errand"], database="default", **values
+        )
+    raw(Worker).filter(pk="2" * 12).update(heartbeat=ago(100))
+    found = {worker["id"][0]: worker["status"] for worker in asked("workers", "--database", "default")}
+    assert found == {"0": "alive", "1": "stopped", "2": "gone"}
+    assert "testapp.errand" in run("workers")
+
+
+def test_prune_deletes_what_is_old_enough():
+    report = Report.objects.create(model_label="testapp.errand", object_pk="1", state="new")
+    raw(Report).filter(pk=report.pk).update(at=ago(400 * 86400))
+    Report.objects.create(model_label="testapp.errand", object_pk="2", state="new")
+    assert asked("prune") == {"deleted": {"default": 1}}
+    assert run("prune") == "0 rows deleted from default\n"
+
+
+# graph
+
+
+def test_graph_as_mermaid_has_every_state_and_labels_by_kind():
+    lines = run("graph", LABEL).splitlines()
+    assert lines[0] == "stateDiagram-v2"
+    for line in (
+        "[*] --> new", "new --> limited", "outside --> done: timeout 3 d", "heir --> swept: failure",
+        "asked --> done: condition", "done --> [*]",
+    ):  # fmt: skip
+        assert f"    {line}" in lines
+
+
+def test_graph_with_counts():
+    put(Errand)
+    assert "    new: new (1)" in run("graph", LABEL, "--counts").splitlines()
+    answer = asked("graph", LABEL, "--counts", "--format", "dot")
+    assert {node["name"]: node["count"] for node in answer["states"]}["new"] == 1
+    assert {edge["kind"] for edge in answer["edges"]} == {"handler", "timeout", "failure", "condition"}
+    assert answer["text"].startswith('digraph "Errand" {')
+
+
+def test_graph_as_dot():
+    text = run("graph", LABEL, "--format", "dot")
+    assert '    "outside" -> "done" [label="timeout 3 d", style=dashed];' in text
+    assert text.count("{") == text.count("}") == 1
+
+
+def test_svg_without_graphviz_names_the_remedy(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert "--format svg needs Graphviz; install it" in refused("graph", LABEL, "--format", "svg")
+
+
+def test_svg_is_what_graphviz_draws(monkeypatch, tmp_path):
+    program = tmp_path / "dot"
+    program.write_text('#!/bin/sh\nread line\necho "<svg>$1 $line</svg>"\ncat > /dev/null\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda name: str(program))
+    assert run("graph", LABEL, "--format", "svg") == '<svg>-Tsvg digraph "Errand" {</svg>\n'
+    program.write_text("#!/bin/sh\ncat > /dev/null\necho 'syntax\n error' >&2\nexit 1\n")
+    assert refused("graph", LABEL, "--format", "svg") == "dot failed: syntax error"
+
+
+def test_every_kind_of_edge_has_a_name():
+    assert set(graph.KINDS) == {"transitions_to", "times_out_to", "fails_to", "when"}
+
+
+def test_every_subcommand_has_help(subprocess_environment):
+    for name, module in SUBCOMMANDS.items():
+        out = io.StringIO()
+        with redirect_stderr(out), pytest.raises(SystemExit) as ended:
+            call_command("stator", name, "--help", stdout=out)
+        assert ended.value.code == 0
+        assert module.HELP

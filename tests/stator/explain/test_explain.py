@@ -1,0 +1,311 @@
+"""Each cause has a fixture where it is said first, and whatever does not move is told why."""
+
+import itertools
+import re
+from datetime import timedelta
+
+import pytest
+from django.db.models.functions import Now
+
+from stator.conf import load_settings
+from stator.db.claim import new_token, new_worker_id
+from stator.explain import explain, explain_counts
+from stator.models import Pause, Report, Worker
+from tests.stator.rows import ago, change, put, raw
+from tests.testapp.explained import Errand
+from tests.testapp.keys import UuidKeyed
+
+pytestmark = pytest.mark.django_db
+
+WORKER = new_worker_id()
+FREE = {"state_ready": False, "state_claim": None, "state_locked_until": None}
+CODES = {
+    "terminal", "external", "paused", "unknown_state", "quarantined", "not_due", "last_said", "backoff", "leased",
+    "lease_lost", "at_limit", "in_line", "no_worker", "gone", "crashed", "due",
+}  # fmt: skip
+
+
+@pytest.fixture
+def crew():
+    """A live worker that serves the model."""
+    return Worker.objects.create(
+        id=WORKER, host="oak", pid=4242, version="1", models=["testapp.errand"], database="default"
+    )
+
+
+def held(by=WORKER, seconds=60):
+    """The columns of a row that a worker holds."""
+    return {
+        "state_ready": False, "state_claim": new_token(by), "state_locked_until": ago(-seconds),
+        "state_attempted": ago(5),
+    }  # fmt: skip
+
+
+def report(errand, **values):
+    values = {"state": errand.state, **values}
+    return Report.objects.create(model_label="testapp.errand", object_pk=str(errand.pk), **values)
+
+
+def first(errand):
+    return errand.explain()[0]
+
+
+def codes(errand):
+    return [reason.code for reason in errand.explain()]
+
+
+def test_terminal(crew):
+    assert str(first(put(Errand, state="done"))) == "done is a terminal state: the object stays here."
+    reason = first(put(Errand, state="swept", state_changed=ago(600)))
+    assert reason.code == "terminal"
+    assert reason.numbers["deleted_in"] == pytest.approx(3000, abs=5)
+
+
+def test_external_with_and_without_its_timeout(crew):
+    reason = first(put(Errand, state="outside", state_changed=ago(86400 - 5)))
+    assert reason.code == "external"
+    assert "it times out to done in 2 d" in reason.sentence
+    assert reason.numbers["times_out_in"] == pytest.approx(2 * 86400, abs=10)
+    assert "timed out 2 s ago" in first(put(Errand, state="outside", state_changed=ago(3 * 86400 + 2.5))).sentence
+    reason = first(put(Errand, state="asked"))
+    assert (reason.code, reason.numbers) == ("external", {})
+    assert "once a condition holds" in reason.sentence
+
+
+def test_paused_by_whom_until_when_and_why(crew):
+    errand = put(Errand, tenant=3)
+    Errand.stator.pause("new", {"tenant": 3}, reason="moving house", actor="ada", seconds=240)
+    reason = first(errand)
+    assert re.fullmatch(r"Paused by ada: new where tenant=3, for another 3 m \d+ s: moving house\.", reason.sentence)
+    assert (reason.code, reason.numbers["actor"], reason.numbers["reason"]) == ("paused", "ada", "moving house")
+    assert reason.numbers["until"] == pytest.approx(240, abs=5)
+    assert codes(put(Errand, tenant=4)) == ["in_line"]
+    assert codes(put(Errand, state="heir", tenant=3)) == ["in_line"]
+
+
+def test_unknown_state_and_the_one_that_was_renamed(crew):
+    errand = put(Errand)
+    change(errand, state="mislaid")
+    reason = first(raw(Errand).get())
+    assert reason.code == "unknown_state"
+    assert "declare renamed_from='mislaid'" in reason.sentence
+    change(errand, state="former")
+    assert "the former name of heir" in first(raw(Errand).get()).sentence
+
+
+def test_quarantined_with_the_last_report(crew):
+    errand = put(Errand, state_crashes=3, state_ready=False)
+    report(errand, error="stator.Quarantined", message="3 leases in a row")
+    reason = first(errand)
+    assert (reason.code, reason.numbers["crashes"]) == ("quarantined", 3)
+    assert reason.sentence.endswith("It last said: stator.Quarantined: 3 leases in a row.")
+
+
+def test_not_due(crew):
+    reason = first(put(Errand, state_ready=False, state_next_attempt=ago(-245)))
+    assert reason.code == "not_due"
+    assert re.fullmatch(r"Not due yet: the next attempt is in 4 m( \d s)?\.", reason.sentence)
+    assert reason.numbers["next_attempt_in"] == pytest.approx(245, abs=5)
+
+
+def test_what_the_handler_last_said(crew):
+    errand = put(Errand, state_ready=False, state_next_attempt=ago(-60))
+    report(errand, message="DNS not propagated", times=12)
+    assert str(first(errand)) == 'Its handler last said "DNS not propagated" (12 times).'
+    assert codes(errand) == ["last_said", "not_due"]
+    Report.objects.update(state="heir")
+    assert codes(errand) == ["not_due"]
+
+
+def test_backoff_after_errors(crew):
+    errand = put(Errand, state_ready=False, state_next_attempt=ago(-90), state_failures=3)
+    report(errand, error="OSError", message="no route to host")
+    reason = first(errand)
+    assert re.fullmatch(
+        r"Backing off after 3 errors, the last one OSError: no route to host; next attempt in 1 m \d+ s\.",
+        reason.sentence,
+    )
+    assert (reason.code, reason.numbers["failures"], reason.numbers["error"]) == ("backoff", 3, "OSError")
+
+
+def test_leased_by_a_worker_that_is_known(crew):
+    raw(Worker).update(heartbeat=Now() - timedelta(seconds=2))
+    reason = first(put(Errand, **held()))
+    assert reason.code == "leased"
+    assert re.match(rf"Leased by worker {WORKER} \(process 4242 on oak, heartbeat 2 s ago\) since 5 s", reason.sentence)
+    assert (reason.numbers["worker"], reason.numbers["host"], reason.numbers["pid"]) == (WORKER, "oak", 4242)
+    assert reason.numbers["until"] == pytest.approx(60, abs=5)
+
+
+def test_leased_by_a_worker_of_which_nothing_is_known():
+    other = new_worker_id()
+    reason = first(put(Errand, **held(other)))
+    assert reason.code == "leased"
+    assert f"worker {other}, of which nothing is known" in reason.sentence
+
+
+def test_lost_lease(crew):
+    reason = first(put(Errand, **held(seconds=-7)))
+    assert reason.code == "lease_lost"
+    assert reason.sentence.endswith("ran out 7 s ago; the object is reclaimed within 5 s.")
+    assert reason.numbers["within"] == load_settings().REAP_INTERVAL
+
+
+def test_limit_of_the_state(crew):
+    put(Errand, state="limited", **held())
+    reason = first(put(Errand, state="limited"))
+    assert str(reason) == "limited is at its limit: 1 of 1 are claimed."
+    assert (reason.code, reason.numbers) == ("at_limit", {"claimed": 1, "limit": 1})
+
+
+def test_place_in_line_is_counted_up_to_a_bound(crew, monkeypatch):
+    errands = [put(Errand, state_changed=ago(100 - number)) for number in range(5)]
+    assert [str(first(errand)) for errand in errands[:3]] == [
+        "Ready, and next in line.", "Ready, with 1 object before it.", "Ready, with 2 objects before it.",
+    ]  # fmt: skip
+    monkeypatch.setattr("stator.explain.facts.LINE", 3)
+    monkeypatch.setattr("stator.explain.waiting.LINE", 3)
+    reason = first(errands[4])
+    assert (str(reason), reason.numbers) == ("Ready, with more than 3 objects before it.", {"more_than": 3})
+    limited = put(Errand, state="limited")
+    assert first(limited).numbers == {"ahead": 0}
+
+
+def test_due_but_not_marked_ready(crew):
+    assert first(put(Errand, state_ready=False, state_next_attempt=ago(1))).code == "due"
+
+
+def test_lost_leases_before_the_quarantine(crew):
+    assert codes(put(Errand, state_crashes=1)) == ["crashed", "in_line"]
+
+
+@pytest.mark.parametrize(
+    "values", [{"stopped": Now()}, {"heartbeat": Now() - timedelta(seconds=31)}, {"models": ["testapp.line"]}]
+)
+def test_no_live_worker(crew, values):
+    errand = put(Errand)
+    assert first(errand).code == "in_line"
+    raw(Worker).update(**values)
+    reason = first(errand)
+    assert reason.code == "no_worker"
+    assert "No live worker serves testapp.Errand" in reason.sentence
+
+
+def test_gone():
+    errand = put(Errand)
+    raw(Errand).all().delete()
+    assert codes(errand) == ["gone"]
+
+
+def test_expired_pauses_end_by_themselves(crew):
+    errand = put(Errand)
+    pause = Errand.stator.pause(seconds=60)
+    assert first(errand).code == "paused"
+    raw(Pause).filter(pk=pause.pk).update(until=ago(1))
+    assert first(errand).code == "in_line"
+
+
+def test_keys_that_are_no_numbers_are_explained_and_counted(crew):
+    keyed = put(UuidKeyed, state_ready=False, state_next_attempt=ago(-60))
+    Report.objects.create(
+        model_label="testapp.uuidkeyed", object_pk=str(keyed.pk), state=keyed.state, message="not yet"
+    )
+    assert keyed.explain()[0].code == "last_said"
+    assert UuidKeyed.stator.explain_counts() == {"last_said": 1}
+
+
+def situations():
+    """Every combination of what may be said of a row, in every state, in paused models and others."""
+    lists = (
+        ["new", "limited", "outside", "asked", "heir", "done", "swept", "former", "mislaid"],
+        ["ready", "due", "waiting", "leased", "expired"],
+        [(0, 0, ""), (0, 0, "reason"), (2, 0, "error"), (0, 1, ""), (0, 3, "error"), (2, 3, "")],
+    )
+    return itertools.product(*lists)
+
+
+def made(state, standing, past):
+    """A row in a situation."""
+    failures, crashes, said = past
+    columns = {**FREE, "state_failures": failures, "state_crashes": crashes}
+    columns |= {
+        "ready": {"state_ready": True},
+        "due": {"state_next_attempt": ago(60)},
+        "waiting": {"state_next_attempt": ago(-600)},
+        "leased": held(seconds=600),
+        "expired": held(seconds=-60),
+    }[standing]
+    errand = raw(Errand).create(tenant=crashes)
+    change(errand, state=state, **columns)
+    errand = raw(Errand).get(pk=errand.pk)
+    if said:
+        report(errand, message="words", error="OSError" if said == "error" else "")
+    return errand
+
+
+def true_of(reason, errand):
+    """Whether a reason is borne out by the row itself."""
+    state = errand.state_graph.states.get(errand.state)
+    automatic = state is not None and state.automatic
+    claimed, rests = errand.state_claim is not None, errand.state_next_attempt is not None and not errand.state_ready
+    waits = automatic and rests and errand.state_next_attempt > ago(0) and not claimed
+    truths = {
+        "terminal": state is not None and state.terminal,
+        "unknown_state": state is None,
+        "external": state is not None and not state.terminal and not state.automatic,
+        "leased": claimed and errand.state_locked_until > ago(0),
+        "lease_lost": claimed and errand.state_locked_until <= ago(0),
+        "quarantined": automatic and errand.state_crashes >= 3,
+        "backoff": waits and errand.state_failures > 0,
+        "last_said": waits and errand.state_failures == 0,
+        "not_due": waits and errand.state_failures == 0,
+        "paused": automatic and Pause.objects.active().exists(),
+        "no_worker": not Worker.objects.live().exists(),
+        "crashed": errand.state_ready and errand.state_crashes > 0,
+        "at_limit": errand.state == "limited" and Errand.stator.in_state("limited").leased().exists(),
+        "in_line": automatic and errand.state_ready,
+        "due": automatic and rests and errand.state_next_attempt <= ago(0),
+    }
+    return truths[reason.code]
+
+
+@pytest.mark.parametrize("pause", [None, {"state": "new"}, {"where": {"tenant__gt": 0}}, {}])
+@pytest.mark.parametrize("worked_on", [True, False])
+def test_every_object_that_does_not_move_has_true_reasons_and_is_counted_under_the_first(pause, worked_on, request):
+    if worked_on:
+        request.getfixturevalue("crew")
+    errands = [made(*situation) for situation in situations()]
+    if pause is not None:
+        Errand.stator.pause(**pause)
+    firsts = {}
+    for errand in errands[:: 1 if worked_on else 7]:
+        reasons = errand.explain()
+        assert reasons
+        assert {reason.code for reason in reasons} <= CODES
+        for reason in reasons:
+            assert true_of(reason, errand), (reason, vars(errand))
+        firsts[reasons[0].code] = firsts.get(reasons[0].code, 0) + 1
+    if worked_on:
+        assert Errand.stator.explain_counts() == firsts
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{}, {"state": "limited"}, {"state": "done"}, held(), {"state_ready": False, "state_next_attempt": ago(-60)}],
+)
+def test_at_most_five_statements(crew, columns, django_assert_max_num_queries):
+    errand = put(Errand, tenant=3, **columns)
+    Errand.stator.pause(where={"tenant": 4})
+    Errand.stator.pause(where={"tenant__lt": 0})
+    with django_assert_max_num_queries(5):
+        explain(Errand, errand.pk)
+
+
+def test_counts_take_a_handful_of_statements_whatever_the_number(crew, django_assert_max_num_queries):
+    for tenant in range(20):
+        put(Errand, tenant=tenant)
+    Errand.stator.pause(where={"tenant__lt": 5})
+    with django_assert_max_num_queries(4):
+        assert Errand.stator.explain_counts() == {"in_line": 15, "paused": 5}
+    assert explain_counts(Errand.objects.filter(tenant__in=[1, 2, 9])) == {"paused": 2, "in_line": 1}
+    assert explain_counts(Errand.objects.none()) == {}

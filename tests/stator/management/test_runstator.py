@@ -1,0 +1,205 @@
+"""Bad arguments end with one line and code 2, an unusable database with one line and code 75. Faults F41, F11."""
+
+import subprocess
+import sys
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from stator.management.commands import runstator
+from stator.management.commands.runstator import Command
+from stator.models import StatorModel
+from stator.runner import managed
+from stator.startup import Unusable
+from tests.processes import environment_for_subprocess
+from tests.stator.rows import put, raw
+from tests.testapp.keys import BigKeyed
+from tests.testapp.models import Line, SyncLine
+
+NAN, INFINITY = float("nan"), float("inf")
+
+# Arguments, options, and what the line says. None of it reaches a database: the tests have no access to one.
+BAD_ARGUMENTS = [
+    (["nowhere.Model"], {}, "'nowhere.Model' is not a model; managed models are: "),
+    (["testapp.Nowhere"], {}, "'testapp.Nowhere' is not a model; managed models are: "),
+    (["testapp"], {}, "'testapp' is not a model"),
+    (["a.b.c"], {}, "'a.b.c' is not a model"),
+    ([""], {}, "'' is not a model"),
+    ([" "], {}, "' ' is not a model"),
+    (["."], {}, "'.' is not a model"),
+    (["x;drop table testapp_line"], {}, "'x;drop table testapp_line' is not a model"),
+    (["testapp.Line'; DROP TABLE x; --"], {}, "is not a model"),
+    (["testapp.Line\nstator.forged"], {}, r"'testapp.Line\nstator.forged' is not a model"),
+    (["testapp.Line\x00"], {}, r"'testapp.Line\x00' is not a model"),
+    (["../../etc/passwd"], {}, "is not a model"),
+    (["testapp.Keyed"], {}, "'testapp.Keyed' is not a model"),
+    (["auth.User"], {}, "'auth.User' is not managed by Stator; have it inherit StatorModel"),
+    (["testapp.Line", "nowhere.Model"], {}, "'nowhere.Model' is not a model"),
+    ([], {"exclude": ["nowhere.Model"]}, "'nowhere.Model' is not a model"),
+    ([], {"exclude": ["auth.User"]}, "'auth.User' is not managed by Stator"),
+    (["testapp.Line"], {"exclude": ["testapp.Line"]}, "no models are left to work on; give labels"),
+    (["testapp.Branch"], {"exclude": ["testapp.BigKeyed"]}, "no models are left to work on"),
+    ([], {"concurrency": 0}, "--concurrency 0 must be from 1 to 100000"),
+    ([], {"concurrency": -1}, "--concurrency -1 must be from 1 to 100000"),
+    ([], {"concurrency": 10**9}, "--concurrency 1000000000 must be from 1 to 100000"),
+    ([], {"concurrency": NAN}, "--concurrency nan must be from 1 to 100000"),
+    ([], {"concurrency": INFINITY}, "--concurrency inf must be from 1 to 100000"),
+    ([], {"concurrency": 2.5}, "CONCURRENCY=2.5 must be a whole number"),
+    ([], {"concurrency_per_model": 0}, "--concurrency-per-model 0 must be from 1 to 100000"),
+    ([], {"concurrency_per_model": -7}, "--concurrency-per-model -7 must be from 1 to 100000"),
+    ([], {"processes": 0}, "--processes 0 must be from 1 to 256"),
+    ([], {"processes": -1}, "--processes -1 must be from 1 to 256"),
+    ([], {"processes": 10**9}, "--processes 1000000000 must be from 1 to 256"),
+    ([], {"run_for": -1.0}, "--run-for -1.0 must be a number of seconds, at least 0"),
+    ([], {"run_for": NAN}, "--run-for nan must be a number of seconds"),
+    ([], {"run_for": INFINITY}, "--run-for inf must be a number of seconds"),
+    ([], {"schedule_interval": NAN}, "--schedule-interval nan must be a number of seconds"),
+    ([], {"schedule_interval": -5.0}, "--schedule-interval -5.0 must be a number of seconds"),
+    ([], {"schedule_interval": 0.0}, "SCHEDULE_INTERVAL=0.0 must be at least 0.05"),
+    ([], {"shutdown_timeout": -1.0}, "--shutdown-timeout -1.0 must be a number of seconds"),
+    ([], {"shutdown_timeout": 1e9}, "SHUTDOWN_TIMEOUT=1000000000.0 must not be longer than LEASE"),
+    ([], {"database": "nowhere"}, "--database 'nowhere' is not in DATABASES; there are default, other"),
+    ([], {"database": "x;drop"}, "--database 'x;drop' is not in DATABASES"),
+    ([], {"liveness_file": ""}, "--liveness-file '' cannot be written"),
+    ([], {"liveness_file": "/nowhere/at/all"}, "--liveness-file '/nowhere/at/all' cannot be written"),
+    ([], {"liveness_file": "/dev/null/file"}, "--liveness-file '/dev/null/file' cannot be written"),
+    ([], {"liveness_file": "/"}, "--liveness-file '/' cannot be written"),
+]
+
+# As a shell gives them, to a process of its own.
+BAD_COMMAND_LINES = [
+    (["nowhere.Model"], "'nowhere.Model' is not a model"),
+    (["x;drop table"], "'x;drop table' is not a model"),
+    (["--concurrency", "NaN"], "argument -c/--concurrency: invalid int value: 'NaN'"),
+    (["--concurrency", "1e9"], "argument -c/--concurrency: invalid int value: '1e9'"),
+    (["--processes", "0"], "--processes 0 must be from 1 to 256"),
+    (["--no-such-option"], "unrecognized arguments: --no-such-option"),
+]
+
+
+@pytest.mark.parametrize(("labels", "options", "message"), BAD_ARGUMENTS, ids=str)
+def test_bad_arguments_are_refused_in_one_line_before_a_database_is_touched(labels, options, message):
+    with pytest.raises(CommandError) as caught:
+        call_command("runstator", *labels, **options)
+    text = str(caught.value)
+    assert message in text
+    assert "\n" not in text
+    assert caught.value.returncode == 2
+
+
+def test_bad_settings_are_refused_in_one_line():
+    with override_settings(STATOR={"LEESE": 5}), pytest.raises(CommandError) as caught:
+        call_command("runstator", "testapp.Line")
+    assert str(caught.value) == "STATOR setting: 'LEESE' is not a setting; did you mean LEASE?"
+    assert caught.value.returncode == 2
+
+
+def test_excluding_everything_is_refused():
+    labels = [model._meta.label for model in StatorModel.subclasses]
+    with pytest.raises(CommandError, match="no models are left to work on"):
+        call_command("runstator", exclude=labels)
+
+
+def run(*arguments, **variables):
+    return subprocess.run(
+        [sys.executable, "-m", "django", "runstator", *arguments],
+        env=environment_for_subprocess(**variables), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_COMMAND_LINES, ids=str)
+def test_bad_command_line_ends_with_code_2_and_one_line(arguments, message):
+    # A database that cannot be reached: it is not looked for.
+    done = run(*arguments, DATABASE_URL="postgresql://nobody:hunter2@127.0.0.1:1/nowhere", TEST_DATABASE_DEFAULT="x")
+    assert done.returncode == 2
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1
+    assert message in lines[0]
+    assert "Traceback" not in done.stderr + done.stdout
+    assert done.stdout == ""
+
+
+def test_stopped_server_ends_with_code_75_and_one_line_without_the_password():
+    done = run(
+        "testapp.Line", DATABASE_URL="postgresql://nobody:hunter2@127.0.0.1:1/nowhere", TEST_DATABASE_DEFAULT="x"
+    )
+    assert done.returncode == 75
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("runstator: database 'default' cannot be used: connection failed")
+    assert lines[0].endswith("check DATABASES['default']")
+    assert "hunter2" not in done.stderr
+
+
+def test_tables_that_are_missing_end_with_code_75_and_one_line(tmp_path):
+    done = run("testapp.Line", DATABASE_URL="sqlite:////", TEST_DATABASE_DEFAULT=str(tmp_path / "empty.sqlite3"))
+    assert done.returncode == 75
+    assert done.stderr.strip() == "runstator: database 'default' has no table testapp_line; run manage.py migrate"
+
+
+def test_unusable_database_ends_every_process_of_several(tmp_path):
+    done = run(
+        "testapp.Line", "--processes", "2", DATABASE_URL="sqlite:////",
+        TEST_DATABASE_DEFAULT=str(tmp_path / "empty.sqlite3"),
+    )  # fmt: skip
+    assert done.returncode == 75
+    assert set(done.stderr.strip().splitlines()) == {
+        "runstator: database 'default' has no table testapp_line; run manage.py migrate"
+    }
+
+
+def test_help_shows_examples_signals_and_exit_codes():
+    done = run("--help")
+    assert done.returncode == 0
+    for part in ("examples:", "signals:", "exit codes:", "--concurrency-per-model", "--liveness-file"):
+        assert part in done.stdout
+
+
+@pytest.mark.usefixtures("transactional_db")
+class TestWorking:
+    def test_models_that_are_named_are_worked_on_until_idle(self):
+        put(Line), put(SyncLine)
+        call_command("runstator", "testapp.Line", "testapp.line", "--until-idle")
+        assert raw(Line).get().state == "last"
+        assert raw(SyncLine).get().state == "first"
+
+    def test_every_option_is_taken(self, tmp_path):
+        put(Line)
+        alive = tmp_path / "alive"
+        call_command(
+            "runstator", "-x", "testapp.SyncLine", "-c", "3", "--concurrency-per-model", "2", "-s", "10", "-r", "60",
+            "--until-idle", "--liveness-file", str(alive), "--shutdown-timeout", "5", "--json-logs", "--processes", "1",
+            "--database", "default",
+        )  # fmt: skip
+        assert raw(Line).get().state == "last"
+        assert alive.read_text().strip().isdigit()
+
+    def test_label_of_a_child_means_its_parents_rows(self):
+        put(BigKeyed)
+        call_command("runstator", "testapp.Branch", "--until-idle")
+        assert raw(BigKeyed).get().state == "last"
+
+    def test_real_process_works_and_ends_with_code_0(self):
+        put(Line)
+        done = run("testapp.Line", "--until-idle")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert raw(Line).get().state == "last"
+
+
+def test_all_models_are_chosen_unless_some_are_named():
+    assert runstator._chosen([], []) == managed(StatorModel.subclasses)
+    assert Line not in runstator._chosen([], ["testapp.Line"])
+    assert runstator._chosen(["testapp.Line", "testapp.LINE"], []) == [Line]
+
+
+def test_unusable_database_is_told_in_one_line(monkeypatch, capsys):
+    def refuse(models, alias):
+        raise Unusable("database 'default' is a read replica (in recovery); point it at the primary")
+
+    monkeypatch.setattr(runstator, "check_database", refuse)
+    command = Command()
+    runner = command._runner(vars(command.create_parser("manage.py", "runstator").parse_args([])))
+    assert command._work(runner) == 75
+    expected = "runstator: database 'default' is a read replica (in recovery); point it at the primary\n"
+    assert capsys.readouterr().err == expected

@@ -1,0 +1,101 @@
+"""Stand-ins for what the parts of a worker are given: no database, no clock that has to be waited for."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+from uuid import uuid4
+
+from stator.conf import Settings
+from stator.graph import State, StateGraph
+from stator.outcomes import Moved
+
+
+class WorkGraph(StateGraph):
+    """One state for each manner of handler."""
+
+    called = State(try_interval=1, force_initial=True)
+    awaited = State(try_interval=1)
+    done = State()
+
+    called.transitions_to(done, awaited)
+    awaited.transitions_to(done)
+
+    @classmethod
+    def handle_called(cls, instance):
+        return instance.act()
+
+    @classmethod
+    async def handle_awaited(cls, instance):
+        return await instance.act()
+
+
+class FakeClaim:
+    """As much of a claim as the parts of a worker look at."""
+
+    def __init__(self, operations, state="called", act=None, **attributes):
+        self.operations = operations
+        self.state = WorkGraph.states[state]
+        self.pk, self.token = uuid4().int, uuid4()
+        self.instance = SimpleNamespace(act=act or (lambda: "done"))
+        self.lease, self.max_runtime, self.version, self.attempt, self.failures = 60.0, 3600.0, 0, 1, 0
+        self.claimed = time.monotonic()
+        self.age, self.started, self.finished, self.cancelled_for = 0.0, 0.0, 0.0, None
+        self.deadline = self.claimed + 48.0
+        vars(self).update(attributes)
+
+
+class FakeOperations:
+    """Rows in a list: each claim takes the first; outcomes are kept."""
+
+    graph, alias, worker_id, shard = WorkGraph, "default", "0" * 12, 0
+
+    def __init__(self, label="app.model", ready=0, suspects=0, state="called"):
+        self.label, self.ready, self.suspects, self.state = label, ready, suspects, state
+        self.asked, self.released, self.recorded, self.renewed = [], [], [], []
+        self.ended = set()
+        self.settings = Settings()
+        self.model = type("Model", (), {})
+
+    def claim(self, states, limit, *, token, alone=False):
+        self.asked.append((limit, alone))
+        if alone:
+            count, self.suspects = min(1, self.suspects), max(0, self.suspects - 1)
+        else:
+            count = min(limit, self.ready)
+            self.ready -= count
+        return [FakeClaim(self, self.state, token=token) for _ in range(count)]
+
+    def release_token(self, token):
+        self.released.append(token)
+
+    def renew(self, claims):
+        self.renewed.append(list(claims))
+        return {id(claim) for claim in claims if claim in self.ended}
+
+
+async def at_once(function, *args, **kwargs):
+    """In place of a database thread."""
+    return function(*args, **kwargs)
+
+
+def on_loop(test):
+    """Runs a coroutine function as a test."""
+
+    def run(*args, **kwargs):
+        return asyncio.run(asyncio.wait_for(test(*args, **kwargs), 20))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    run.__signature__ = __import__("inspect").signature(test)
+    return run
+
+
+async def until(condition):
+    """Let the loop turn until something holds."""
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end, "it never came true"
+        await asyncio.sleep(0)
+
+
+def moved(claim):
+    return Moved(WorkGraph.done)

@@ -1,0 +1,155 @@
+"""Which model is claimed next, how much, and what runs alone."""
+
+import time
+
+import pytest
+
+from stator.worker import dispatcher as module
+from stator.worker.dispatcher import Dispatcher, lanes_of
+from tests.stator.worker.fakes import FakeOperations, at_once, on_loop
+
+
+class Room:
+    """In place of slots: keeps what was begun, and says how much room there is."""
+
+    def __init__(self, room):
+        self.left, self.begun = room, []
+
+    def room(self, label, is_async, batch=1):
+        return max(0, self.left)
+
+    def begin(self, claims):
+        self.begun += claims
+        self.left -= len(claims)
+
+
+def dispatcher_of(*operations, room=10, empty=lambda: True, run=at_once):
+    lanes = [next(lane for lane in lanes_of(one) if one.state in lane.names) for one in operations]
+    room = Room(room)
+    return Dispatcher(lanes, room, run, empty), room
+
+
+def test_sync_and_async_handlers_of_a_model_have_lanes_of_their_own():
+    lanes = list(lanes_of(FakeOperations()))
+    assert sorted((lane.is_async, lane.names) for lane in lanes) == [(False, {"called"}), (True, {"awaited"})]
+
+
+@on_loop
+async def test_no_more_is_claimed_than_there_is_room_to_start():
+    operations = FakeOperations(ready=100)
+    dispatcher, room = dispatcher_of(operations, room=7)
+    assert await dispatcher.claim() == 7
+    assert await dispatcher.claim() == 0
+    assert operations.asked == [(7, False)]
+    assert len(room.begun) == 7
+
+
+@on_loop
+async def test_models_take_turns_at_being_first():
+    models = [FakeOperations(f"app.{name}", ready=1000) for name in "abc"]
+    dispatcher, room = dispatcher_of(*models, room=0)
+    for _ in range(30):
+        room.left = 1
+        await dispatcher.claim()
+    begun = [claim.operations.label for claim in room.begun]
+    assert {label: begun.count(label) for label in set(begun)} == {"app.a": 10, "app.b": 10, "app.c": 10}
+
+
+@on_loop
+async def test_busy_model_does_not_keep_another_from_its_turn():
+    busy, other = FakeOperations("app.busy", ready=10_000), FakeOperations("app.other", ready=1)
+    dispatcher, room = dispatcher_of(busy, other, room=5)
+    for _ in range(3):
+        await dispatcher.claim()
+        room.left = 5
+    assert other.ready == 0
+
+
+@on_loop
+async def test_lane_that_gave_less_than_asked_for_is_left_until_it_is_woken():
+    operations = FakeOperations(ready=2)
+    dispatcher, room = dispatcher_of(operations)
+    assert await dispatcher.claim() == 2
+    assert not dispatcher.hungry
+    operations.ready = 1
+    assert await dispatcher.claim() == 0
+    assert len(operations.asked) == 1
+    dispatcher.wake("app.model")
+    assert dispatcher.woken.is_set()
+    assert await dispatcher.claim() == 1
+
+
+@on_loop
+async def test_lane_that_gave_all_that_was_asked_for_stays_hungry():
+    dispatcher, _ = dispatcher_of(FakeOperations(ready=20))
+    await dispatcher.claim()
+    assert dispatcher.hungry
+
+
+@on_loop
+async def test_waking_one_model_leaves_the_others_asleep():
+    models = [FakeOperations(f"app.{name}") for name in "ab"]
+    dispatcher, _ = dispatcher_of(*models)
+    await dispatcher.claim()
+    dispatcher.wake("app.b")
+    assert [lane.hungry for lane in dispatcher.lanes] == [False, True]
+    dispatcher.wake("app.a", {"awaited"})
+    assert [lane.hungry for lane in dispatcher.lanes] == [False, True]
+    dispatcher.wake()
+    assert all(lane.hungry for lane in dispatcher.lanes)
+
+
+@on_loop
+async def test_claim_whose_answer_was_lost_is_handed_back_later():
+    operations = FakeOperations(ready=5)
+    broken = True
+
+    async def run(function, *args, **kwargs):
+        answer = function(*args, **kwargs)
+        if broken:
+            raise ConnectionError
+        return answer
+
+    dispatcher, room = dispatcher_of(operations, run=run)
+    with pytest.raises(ConnectionError):
+        await dispatcher.claim()
+    assert dispatcher.hungry
+    ((doubtful, token),) = dispatcher.doubtful
+    assert doubtful is operations
+    with pytest.raises(ConnectionError):
+        await dispatcher.settle_doubts()
+    broken = False
+    await dispatcher.settle_doubts()
+    assert set(operations.released) == {token}
+    assert dispatcher.doubtful == []
+    assert room.begun == []
+
+
+@on_loop
+async def test_suspect_waits_for_the_process_to_be_empty_and_then_runs_alone():
+    operations = FakeOperations(ready=50, suspects=1)
+    state = {"empty": False}
+    dispatcher, room = dispatcher_of(operations, empty=lambda: state["empty"])
+    dispatcher.lanes[0].suspect = True
+    assert await dispatcher.claim() == 0
+    assert operations.asked == []
+    state["empty"] = True
+    assert await dispatcher.claim() == 1
+    assert operations.asked == [(1, True)]
+    state["empty"] = False
+    assert await dispatcher.claim() == 0
+    state["empty"] = True
+    assert await dispatcher.claim() == 0
+    assert operations.asked == [(1, True)] * 2
+    assert await dispatcher.claim() == 9
+    assert operations.asked[2:] == [(9, False)]
+
+
+@on_loop
+async def test_suspect_does_not_hold_up_the_others_for_ever(monkeypatch):
+    operations = FakeOperations(ready=50, suspects=1)
+    dispatcher, _ = dispatcher_of(operations, empty=lambda: False)
+    dispatcher.lanes[0].suspect = True
+    assert await dispatcher.claim() == 0
+    dispatcher._emptying_since = time.monotonic() - module.EMPTYING - 1
+    assert await dispatcher.claim() == 10

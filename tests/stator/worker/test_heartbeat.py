@@ -1,0 +1,87 @@
+"""Leases are extended by age, and only of what may still run."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+from django.db import OperationalError
+
+from stator.worker.heartbeat import Heartbeat, interval_for
+from tests.processes import wait_until
+from tests.stator.worker.fakes import FakeClaim, FakeOperations
+
+
+def beat(*claims):
+    """The ids that were told to have ended."""
+    told = []
+    Heartbeat(lambda: list(claims), told.append, 1.0, SimpleNamespace()).beat()
+    return told
+
+
+def claim_of_age(seconds, operations=None, **attributes):
+    """A claim whose lease was taken so many seconds ago."""
+    claim = FakeClaim(operations or FakeOperations(), **attributes)
+    claim.deadline = time.monotonic() - seconds + 0.8 * claim.lease
+    return claim
+
+
+@pytest.mark.parametrize(("age", "renewed"), [(1, False), (19, False), (21, True), (59, True), (90, True)])
+def test_lease_is_renewed_once_a_third_of_it_is_over(age, renewed):
+    claim = claim_of_age(age)
+    beat(claim)
+    assert bool(claim.operations.renewed) is renewed
+
+
+def test_renewing_moves_the_deadline_of_the_worker():
+    claim = claim_of_age(30)
+    beat(claim)
+    assert 47 < claim.deadline - time.monotonic() <= 48
+
+
+def test_claims_of_one_model_are_renewed_together():
+    operations, other = FakeOperations(), FakeOperations()
+    claims = [claim_of_age(30, operations) for _ in range(3)]
+    beat(*claims, claim_of_age(30, other))
+    assert operations.renewed == [claims]
+    assert len(other.renewed) == 1
+
+
+def test_attempt_past_its_time_is_renewed_no_more():
+    claim = claim_of_age(30, max_runtime=5.0, started=time.monotonic() - 6)
+    beat(claim)
+    assert claim.operations.renewed == []
+
+
+def test_attempt_that_lost_its_lease_is_renewed_no_more():
+    claim = claim_of_age(30, cancelled_for="lease")
+    beat(claim)
+    assert claim.operations.renewed == []
+
+
+def test_ended_claims_are_told_of_and_their_deadline_stays():
+    ended, other = (claim_of_age(30, operations) for operations in [FakeOperations()] * 2)
+    ended.operations.ended = {ended}
+    before = ended.deadline
+    assert beat(ended, other) == [{id(ended)}]
+    assert ended.deadline == before
+    assert other.deadline > before
+
+
+@pytest.mark.parametrize(
+    ("leases", "interval"), [([60], 5.0), ([60, 3], 0.25), ([0.5], 0.05), ([0.1], 0.05), ([], 5.0)]
+)
+def test_beats_come_several_times_before_a_third_of_the_shortest_lease(leases, interval):
+    assert interval_for(leases) == interval
+
+
+def test_outage_does_not_end_the_thread():
+    def down():
+        raise OperationalError("down")
+
+    shown = []
+    presence = SimpleNamespace(show=down, leave=lambda: shown.append("left"))
+    heartbeat = Heartbeat(down, lambda ended: None, 0.001, presence)
+    heartbeat.start()
+    wait_until(lambda: heartbeat.beats > 3)
+    heartbeat.stop(10)
+    assert shown == ["left"]

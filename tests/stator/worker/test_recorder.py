@@ -1,0 +1,154 @@
+"""Outcomes on their way to the database: batches, outages, lost leases, and rows that somebody has locked."""
+
+import asyncio
+import logging
+
+import pytest
+from django.db import DatabaseError, OperationalError
+
+from stator.db.written import Written, accept
+from stator.outcomes import Moved, Released, Waiting
+from stator.worker import recorder as module
+from stator.worker.recorder import Recorder
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
+
+DONE = Moved(WorkGraph.done)
+
+
+class Writing:
+    """A recorder whose database answers as it is told."""
+
+    def __init__(self, monkeypatch, size=100):
+        self.batches, self.answers, self.woken = [], [], []
+        self.recorder = Recorder(self.run, size, lambda operations, names: self.woken.append((operations, names)))
+        monkeypatch.setattr(module, "record", self.write)
+
+    async def run(self, function, *args, **kwargs):
+        return function(*args, **kwargs)
+
+    def write(self, operations, ended, again=False):
+        self.batches.append((ended, again))
+        if self.answers and (answer := self.answers.pop(0)) is not None:
+            return self.give(answer)
+        written = Written()
+        for claim, outcome in ended:
+            accept(written, claim, outcome)
+        return written
+
+    def give(self, answer):
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def add(self, *outcomes, operations=None):
+        claims = [FakeClaim(operations or FakeOperations()) for _ in outcomes]
+        for claim, outcome in zip(claims, outcomes, strict=True):
+            self.recorder.add(claim, outcome)
+        return claims
+
+
+@pytest.fixture
+def writing(monkeypatch):
+    return lambda size=100: Writing(monkeypatch, size)
+
+
+@on_loop
+async def test_what_came_in_is_written_in_batches_of_a_kind(writing):
+    writing, operations = writing(size=2), FakeOperations()
+    writing.add(*[DONE] * 5, *[Released()] * 2, operations=operations)
+    assert len(writing.recorder.held) == 7
+    assert await writing.recorder.flush() == 7
+    assert sorted(len(ended) for ended, _ in writing.batches) == [1, 2, 2, 2]
+    assert writing.recorder.held == {}
+    assert writing.recorder.handled == {"app.model": 5}
+    assert writing.recorder.moved == {("app.model", "done"): 5}
+
+
+@on_loop
+async def test_outage_keeps_outcomes_and_the_next_time_repeats_in_doubt(writing):
+    writing = writing()
+    (claim,) = writing.add(DONE)
+    writing.answers = [OperationalError("server closed the connection unexpectedly")]
+    with pytest.raises(OperationalError):
+        await writing.recorder.flush()
+    assert writing.recorder.held == {id(claim): claim}
+    assert writing.recorder.came.is_set()
+    assert await writing.recorder.flush() == 1
+    assert [again for _, again in writing.batches] == [False, True]
+
+
+@on_loop
+async def test_refused_outcome_does_not_spoil_its_batch_and_becomes_an_error(writing, caplog):
+    writing = writing()
+    bad, good = writing.add(DONE, DONE, operations=FakeOperations())
+    writing.answers = [DatabaseError("value too long")] * 2
+    with caplog.at_level(logging.ERROR, "stator"):
+        await writing.recorder.flush()
+    assert [len(ended) for ended, _ in writing.batches] == [2, 1, 1, 1]
+    (claim, outcome) = writing.batches[2][0][0]
+    assert claim is bad
+    assert isinstance(outcome, Waiting)
+    assert "value too long" in outcome.failure.message
+    assert writing.batches[3][0] == [(good, DONE)]
+    assert writing.recorder.held == {}
+    assert "stator.record_refused" in caplog.messages
+
+
+@on_loop
+async def test_outcome_that_cannot_be_written_in_any_form_is_given_up(writing):
+    writing = writing()
+    writing.add(DONE)
+    writing.answers = [DatabaseError("no")] * 2
+    await writing.recorder.flush()
+    assert writing.recorder.held == {}
+    assert len(writing.batches) == 2
+
+
+@on_loop
+async def test_deferred_outcome_stays_held_and_is_written_later(writing, monkeypatch):
+    monkeypatch.setattr(module, "DEFERRED_FOR", 0.0)
+    writing = writing()
+    (claim,) = writing.add(DONE)
+    writing.answers = [Written(deferred=[(claim, DONE)])]
+    assert await writing.recorder.flush() == 0
+    assert writing.recorder.held == {id(claim): claim}
+    await until(writing.recorder.came.is_set)
+    assert await writing.recorder.flush() == 1
+    assert writing.recorder.held == {}
+
+
+@on_loop
+async def test_lost_leases_are_counted_and_let_go(writing):
+    writing = writing()
+    (claim,) = writing.add(DONE)
+    writing.answers = [Written(lost=[claim])]
+    await writing.recorder.flush()
+    assert (writing.recorder.lost, writing.recorder.held) == (1, {})
+
+
+@on_loop
+async def test_states_that_became_ready_wake_their_lane(writing):
+    writing, operations = writing(), FakeOperations()
+    writing.add(Moved(WorkGraph.awaited), DONE, operations=operations)
+    await writing.recorder.flush()
+    assert writing.woken == [(operations, {"awaited"})]
+
+
+@on_loop
+async def test_what_comes_in_during_a_write_is_the_next_batch(writing):
+    writing = writing()
+    writing.add(DONE)
+    gate = asyncio.Event()
+
+    async def slow(function, *args, **kwargs):
+        await gate.wait()
+        return function(*args, **kwargs)
+
+    writing.recorder._run = slow
+    flushing = asyncio.create_task(writing.recorder.flush())
+    await asyncio.sleep(0)
+    writing.add(DONE)
+    gate.set()
+    assert await flushing == 1
+    assert writing.recorder.came.is_set()
+    assert await writing.recorder.flush() == 1

@@ -1,0 +1,225 @@
+"""How much runs at once, and what becomes of attempts that take too long."""
+
+import asyncio
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from stator.conf import Settings
+from stator.outcomes import Moved, Released, Waiting
+from stator.worker import slots as module
+from stator.worker.slots import Slots
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
+
+
+class Ran:
+    """Slots, and the outcomes that came out of them."""
+
+    def __init__(self, **settings):
+        self.outcomes = []
+        self.slots = Slots(Settings(**settings), self.done, lambda operations, attempted: None)
+        self.slots.start()
+
+    def done(self, claim, outcome):
+        self.outcomes.append((claim, outcome))
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *error):
+        self.slots.stop()
+
+
+def forever():
+    return asyncio.Event().wait()
+
+
+@on_loop
+async def test_room_is_what_concurrency_leaves():
+    async with Ran(CONCURRENCY=5) as ran:
+        operations = FakeOperations()
+        assert ran.slots.room("app.model", True) == 5
+        claims = [FakeClaim(operations, "awaited", forever) for _ in range(3)]
+        ran.slots.begin(claims)
+        assert ran.slots.room("app.model", True) == 2
+        assert set(ran.slots.running) == {id(claim) for claim in claims}
+        ran.slots.release_all()
+        assert ran.slots.room("app.model", True) == 5
+
+
+@on_loop
+async def test_room_of_one_model_may_be_smaller_and_leaves_the_others_theirs():
+    async with Ran(CONCURRENCY=10, CONCURRENCY_PER_MODEL=2) as ran:
+        busy = FakeOperations("app.busy")
+        ran.slots.begin([FakeClaim(busy, "awaited", forever) for _ in range(2)])
+        assert ran.slots.room("app.busy", True) == 0
+        assert ran.slots.room("app.other", True) == 2
+
+
+@on_loop
+async def test_room_is_never_more_than_one_statement_claims():
+    async with Ran(CONCURRENCY=5000, BATCH_SIZE=100) as ran:
+        assert ran.slots.room("app.model", True) == 100
+
+
+@on_loop
+async def test_sync_handlers_have_room_in_threads_and_a_little_ahead():
+    gate = threading.Event()
+    async with Ran(THREADS=2) as ran:
+        claims = [FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done") for _ in range(2)]
+        assert ran.slots.room("app.model", False) >= 2
+        ran.slots.begin(claims)
+        await until(lambda: all(claim.started for claim in claims))
+        assert ran.slots.room("app.model", False) == 0
+        assert ran.slots.room("app.model", True) > 0
+        gate.set()
+        await until(lambda: len(ran.outcomes) == 2)
+        assert {outcome for _, outcome in ran.outcomes} == {Moved(WorkGraph.done)}
+
+
+@on_loop
+async def test_async_and_sync_attempts_end_with_their_outcome():
+    async def act():
+        return "done"
+
+    async with Ran() as ran:
+        claims = [FakeClaim(FakeOperations(), "awaited", act), FakeClaim(FakeOperations(), "called")]
+        ran.slots.begin(claims)
+        await until(lambda: len(ran.outcomes) == 2)
+        assert all(outcome == Moved(WorkGraph.done) for _, outcome in ran.outcomes)
+        assert not ran.slots.running
+        assert all(claim.instance is None for claim in claims)
+
+
+@on_loop
+async def test_claim_whose_lease_is_nearly_over_is_released_and_not_begun():
+    async with Ran() as ran:
+        late = [FakeClaim(FakeOperations(), state, pytest.fail, deadline=0.0) for state in ("awaited", "called")]
+        ran.slots.begin(late)
+        await until(lambda: len(ran.outcomes) == 2)
+        assert {outcome for _, outcome in ran.outcomes} == {Released()}
+        assert not any(claim.started for claim in late)
+
+
+@on_loop
+async def test_async_attempt_past_its_time_is_cancelled_and_counts_as_an_error():
+    async with Ran() as ran:
+        claim = FakeClaim(FakeOperations(), "awaited", forever, max_runtime=5.0)
+        ran.slots.begin([claim])
+        await until(lambda: claim.started)
+        ran.slots.sweep()
+        assert ran.outcomes == []
+        claim.started -= 6
+        ran.slots.sweep()
+        await until(lambda: ran.outcomes)
+        ((_, outcome),) = ran.outcomes
+        assert isinstance(outcome, Waiting)
+        assert outcome.failure.kind == "stator.exceptions.AttemptTimedOut"
+        assert "max_runtime=5 s" in outcome.failure.message
+
+
+@on_loop
+async def test_async_attempt_whose_lease_ran_out_is_cancelled_and_released():
+    async with Ran() as ran:
+        claim = FakeClaim(FakeOperations(), "awaited", forever)
+        ran.slots.begin([claim])
+        await until(lambda: claim.started)
+        claim.deadline = time.monotonic() - 1
+        ran.slots.sweep()
+        await until(lambda: ran.outcomes)
+        assert ran.outcomes == [(claim, Released())]
+
+
+@on_loop
+async def test_attempt_whose_claim_has_ended_is_cancelled():
+    async with Ran() as ran:
+        ended, other = (FakeClaim(FakeOperations(), "awaited", forever) for _ in range(2))
+        ran.slots.begin([ended, other])
+        await until(lambda: ended.started and other.started)
+        ran.slots.cancel_ended({id(ended), 12345})
+        await until(lambda: ran.outcomes)
+        assert ran.outcomes == [(ended, Released())]
+        assert id(other) in ran.slots.running
+
+
+@on_loop
+async def test_handler_that_swallows_its_cancellation_is_abandoned_and_its_answer_dropped(monkeypatch):
+    monkeypatch.setattr(module, "GRACE", -1.0)
+    gate = asyncio.Event()
+
+    async def stubborn():
+        while not gate.is_set():
+            with suppress(asyncio.CancelledError):
+                await gate.wait()
+        return "done"
+
+    async with Ran() as ran:
+        claim = FakeClaim(FakeOperations(), "awaited", stubborn, max_runtime=5.0)
+        ran.slots.begin([claim])
+        await until(lambda: claim.started)
+        claim.started -= 6
+        ran.slots.sweep()
+        ran.slots.sweep()
+        assert len(ran.outcomes) == 1
+        assert ran.outcomes[0][1].failure.kind == "stator.exceptions.AttemptTimedOut"
+        gate.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(ran.outcomes) == 1
+
+
+@on_loop
+async def test_sync_handler_past_its_time_is_given_up_and_its_thread_counts_as_stuck():
+    gate = threading.Event()
+    async with Ran(THREADS=1) as ran:
+        claim = FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done", max_runtime=5.0)
+        ran.slots.begin([claim])
+        await until(lambda: claim.started)
+        claim.started -= 6
+        ran.slots.sweep()
+        assert ran.outcomes[0][1].failure.kind == "stator.exceptions.AttemptTimedOut"
+        assert ran.slots.all_stuck
+        assert ran.slots.room("app.model", False) == 0
+        gate.set()
+        await until(lambda: not ran.slots.all_stuck)
+        assert len(ran.outcomes) == 1
+        assert ran.slots.room("app.model", False) > 0
+
+
+@on_loop
+async def test_claims_that_no_thread_has_begun_are_handed_back():
+    gate = threading.Event()
+    async with Ran(THREADS=1) as ran:
+        claims = [FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done") for _ in range(3)]
+        ran.slots.begin(claims)
+        await until(lambda: claims[0].started)
+        ran.slots.hand_back()
+        assert ran.outcomes == [(claims[1], Released()), (claims[2], Released())]
+        gate.set()
+        await until(lambda: len(ran.outcomes) == 3)
+
+
+@on_loop
+async def test_stopping_cancels_async_attempts_and_releases_the_rest():
+    gate = threading.Event()
+    async with Ran(THREADS=1) as ran:
+        cancelled = FakeClaim(FakeOperations(), "awaited", forever)
+        blocked = FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done")
+        ran.slots.begin([cancelled, blocked])
+        await until(lambda: cancelled.started and blocked.started)
+        ran.slots.cancel_all()
+        await until(lambda: ran.outcomes)
+        ran.slots.release_all()
+        assert ran.outcomes == [(cancelled, Released()), (blocked, Released())]
+        gate.set()
+
+
+@on_loop
+async def test_slow_sync_handlers_are_claimed_ahead_less():
+    async with Ran(THREADS=2) as ran:
+        ran.slots._sync_runtime = 0.0001
+        assert ran.slots.room("app.model", False) == 2 * module.MOST_AHEAD
+        ran.slots._sync_runtime = 10.0
+        assert ran.slots.room("app.model", False) == 2
