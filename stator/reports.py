@@ -48,7 +48,7 @@ class History(models.Model):
 
         MOVE = "move"
         ERROR = "error"
-        HAND = "hand"
+        HAND = "hand", "by hand"
 
     model_label = models.CharField(max_length=200)
     object_pk = models.CharField(max_length=255)

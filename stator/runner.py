@@ -143,6 +143,7 @@ def override(settings: Settings, **given: Any) -> Settings:
 def _do_chores(operations: Operations) -> None:
     limit = operations.settings.BATCH_SIZE
     operations.reap(limit)
+    chores.settle(operations, limit)
     for chore in (chores.rename, chores.move_matching, chores.time_out):
         if moves := chore(operations, limit).listed:
             send_moves(operations, moves)

@@ -33,6 +33,18 @@ def mark_ready(operations: Operations, limit: int) -> int:
         return operations.rows.filter(pk__in=picked).update(state_ready=True) if picked else 0
 
 
+@retrying
+def settle(operations: Operations, limit: int) -> int:
+    """Take the mark of readiness from rows that nothing attempts; return how many.
+
+    They have it where the mixin was added to a table with rows, or a state became external or terminal.
+    """
+    settled = [state.name for state in operations.graph.states.values() if not state.automatic]
+    with operations.transaction():
+        picked = operations.lock(operations.rows.filter(state_ready=True, state_claim=None, state__in=settled), limit)
+        return operations.rows.filter(pk__in=picked).update(state_ready=False) if picked else 0
+
+
 def time_out(operations: Operations, limit: int) -> Moves:
     """Take the timeouts of resting rows. Index ``st_rest``."""
     parts = []

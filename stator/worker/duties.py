@@ -45,6 +45,11 @@ def reap(operations: Operations) -> bool:
     return len(reaped) == LIMIT
 
 
+def settle(operations: Operations) -> bool:
+    """Put rows to rest that nothing attempts."""
+    return chores.settle(operations, 5 * LIMIT) == 5 * LIMIT
+
+
 def time_out(operations: Operations) -> bool:
     """Take the timeouts of rows at rest."""
     return _tell(operations, chores.time_out(operations, LIMIT)) >= LIMIT
@@ -80,6 +85,9 @@ def prune(operations: Operations) -> bool:
 
 MARK_READY = Duty("mark_ready", mark_ready)
 REAP = Duty("reap", reap)
+
+# Done for each model when a worker starts: what it mends comes with a deployment.
+START = (Duty("settle", settle),)
 
 # Done for each model at every scheduling pass, in this order.
 PASS = (

@@ -12,7 +12,7 @@ from stator.conf import Settings
 from stator.db import Operations
 from stator.db.look import Work, look
 from stator.worker.dispatcher import Lane
-from stator.worker.duties import MARK_READY, PASS, REAP, perform
+from stator.worker.duties import MARK_READY, PASS, REAP, START, perform
 
 # After activity the first look is taken so soon; each further one after twice the time, up to POLL_INTERVAL.
 FIRST_LOOK = 0.02
@@ -87,7 +87,7 @@ class Scheduler:
         self.passes += 1
         await self._run(send_scheduled, self)
         for operations in self._operations:
-            for duty in PASS:
+            for duty in (*START, *PASS) if self.passes == 1 else PASS:
                 await self._run(perform, duty, operations, lambda: self.stopped)
 
     async def _do(self, operations: Operations, found: Work) -> None:

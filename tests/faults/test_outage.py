@@ -77,6 +77,8 @@ def test_work_resumes_when_the_server_has_crashed(own, watch, fleet, server, tho
         model.objects.bulk_create(model(seconds=random.uniform(0.05, 0.4)) for _ in range(150))
         before = Effect.objects.count()
         workers.until(lambda before=before: Effect.objects.count() > before + 10)
+        # A worker that finds no database when it starts says so and ends.
+        workers.until(lambda: all(workers.starts(worker).exists() for worker in started))
         up = crash(server)
         waits.append((workers.until(lambda up=up: first_claim(watched, model, up)) - up).total_seconds())
     workers.until(lambda: not model.objects.exclude(state="done").exists(), 180)

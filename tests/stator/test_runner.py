@@ -236,7 +236,7 @@ class TestWorker:
 
     def test_run_for_ends_after_so_long(self):
         put(Line)
-        summary = StatorRunner([Line], run_for=0.2).run()
+        summary = StatorRunner([Line], run_for=2).run()
         assert summary.handled == {"testapp.line": 2}
 
     def test_runs_in_a_thread_of_a_program(self):

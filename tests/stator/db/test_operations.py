@@ -879,3 +879,13 @@ def test_idempotency_key_is_stable_over_retries_and_new_on_re_entry(operations):
     record(operations, (third, Moved(StepGraph.slow)))
     record(operations, (take(operations, step), Moved(StepGraph.new)))
     assert take(operations, step).idempotency_key == f"testapp.step:{step.pk}:2:new"
+
+
+def test_rows_that_nothing_attempts_lose_the_mark_of_readiness(operations):
+    outside, ended, due = put(Step, state="outside"), put(Step, state="failed"), put(Step)
+    change(outside, state_ready=True, state_changed=ago(7300))
+    change(ended, state_ready=True)
+    assert chores.settle(operations, 10) == 2
+    assert chores.settle(operations, 10) == 0
+    assert [row(step).state_ready for step in (outside, ended, due)] == [False, False, True]
+    assert chores.time_out(operations, 10).count == 1
