@@ -112,7 +112,8 @@ class Supervisor:
         if self._stopped_at or code == 0:
             self._code = self._code or max(code, 0)
             return
-        if code in FINAL_CODES:
+        # A replacement is tried again: the first process of its number found a database.
+        if code in FINAL_CODES and number not in self._failures:
             self._code = code
             self._stop(signal.SIGTERM)
             return

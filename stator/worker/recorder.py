@@ -86,7 +86,8 @@ class Recorder:
     async def flush(self) -> int:
         """Write what has come in so far; return how many outcomes were settled. Outages keep them for the next time."""
         self.came.clear()
-        batches = self._unwritten or self._batches()
+        # Both: nothing else may come in that would have those flushed which came in meanwhile.
+        batches = self._unwritten + self._batches()
         self._unwritten = []
         settled = 0
         started = time.monotonic()

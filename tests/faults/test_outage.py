@@ -6,6 +6,7 @@ import sys
 from threading import Event as Flag
 from time import monotonic
 
+import psutil
 import pytest
 from django.db import connection
 
@@ -88,6 +89,26 @@ def test_work_resumes_when_the_server_has_crashed(own, watch, fleet, server, tho
     assert max(waits) <= RESUMED_WITHIN
     assert model.objects.filter(state="done").count() == 150 * crashes
     assert all(logged(worker, "stator.database_unreachable") for worker in started)
+    watched.judge(max_crashes=1000)
+
+
+def test_processes_that_die_while_the_database_is_away_are_replaced_when_it_is_back(own, watch, fleet, server):
+    watched = watch(Job)
+    Job.objects.bulk_create(Job(seconds=60) for _ in range(8))
+    workers = fleet("testapp.Job", STATOR_CONCURRENCY=4, STATOR_MAX_CRASHES=1000, **own)
+    supervisor = workers.start("--processes", "2")
+    workers.until(lambda: workers.starts(supervisor).count() == 8)
+    connection.close()
+    server.stop("immediate")
+    for process in psutil.Process(supervisor.pid).children():
+        process.kill()
+    workers.until(lambda: 75 in {died["exit_code"] for died in logged(supervisor, "stator.worker_died")})
+
+    server.start()
+    Job.objects.update(seconds=0)
+
+    workers.until(lambda: not Job.objects.exclude(state="done").exists(), 120)
+    workers.stop()
     watched.judge(max_crashes=1000)
 
 

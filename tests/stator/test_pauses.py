@@ -73,7 +73,9 @@ def test_expired_pause_ends_by_itself(operations):
     assert len(claimed(operations)) == 1
 
 
-def test_look_is_one_statement_while_nothing_begins_or_ends(operations, django_assert_num_queries):
+def test_look_is_one_statement_while_nothing_begins_or_ends(django_assert_num_queries):
+    # On PostgreSQL the vendor's own statements go past what counts them.
+    operations = operations_of(Errand, "portable")
     put(Errand)
     with django_assert_num_queries(1):
         look(operations)

@@ -152,3 +152,17 @@ async def test_what_comes_in_during_a_write_is_the_next_batch(writing):
     assert await flushing == 1
     assert writing.recorder.came.is_set()
     assert await writing.recorder.flush() == 1
+
+
+@on_loop
+async def test_what_came_in_during_an_outage_is_written_with_what_could_not_be(writing):
+    writing = writing()
+    writing.answers = [OperationalError("gone")]
+    writing.add(DONE)
+    with pytest.raises(OperationalError):
+        await writing.recorder.flush()
+    writing.add(DONE, DONE)
+
+    assert await writing.recorder.flush() == 3
+
+    assert not writing.recorder.held
