@@ -181,8 +181,8 @@ class Operations:
     def _lock_options(self, **options: Any) -> dict[str, Any]:
         features = self.connection.features
         options["no_key"] = features.has_select_for_no_key_update
-        if features.has_select_for_update_of:
-            # Of the row itself only, and not of what a filter joins.
+        # Of the row itself only, and not of what a filter joins. A name with a schema cannot be given here.
+        if features.has_select_for_update_of and "." not in self.model._meta.db_table:
             options["of"] = ("self",)
         return options
 

@@ -141,7 +141,7 @@ def _read_line(facts: Facts, rows: QuerySet[Any], pauses: Pauses) -> None:
         held = rows.filter(state_claim__isnull=False, state=state.name)
         facts.running = held.values("pk")[: state.concurrency].count()
     # Compared within the database: SQLite keeps moments as texts of different precision.
-    turn = Subquery(rows.filter(pk=facts.pk).annotate(turn=place_in_line()).values("turn"))
+    turn = Subquery(rows.filter(pk=facts.pk).annotate(turn=place_in_line()).values("turn")[:1])
     earlier = Q(turn__lt=F("mine")) | Q(turn=F("mine"), pk__lt=facts.pk)
     claimable = rows.filter(
         state_ready=True,
