@@ -119,7 +119,9 @@ class StatorModel(models.Model):
         instance._loaded_state = instance.__dict__.get("state", DEFERRED)
         return instance
 
-    def refresh_from_db(self, using: str | None = None, fields: Any = None, **kwargs: Any) -> None:
+    def refresh_from_db(  # type: ignore[override]
+        self, using: str | None = None, fields: Any = None, **kwargs: Any
+    ) -> None:
         super().refresh_from_db(using, fields, **kwargs)
         # Also called for a deferred column, while a state that was assigned waits to be saved.
         if fields is None or "state" in fields:

@@ -5,134 +5,160 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Depth',
+            name="Depth",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('model_label', models.CharField(max_length=200)),
-                ('minute', models.DateTimeField()),
-                ('queued', models.BigIntegerField()),
-                ('oldest', models.FloatField(default=0.0, help_text='Seconds that the oldest of them had waited.')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("model_label", models.CharField(max_length=200)),
+                ("minute", models.DateTimeField()),
+                ("queued", models.BigIntegerField()),
+                ("oldest", models.FloatField(default=0.0, help_text="Seconds that the oldest of them had waited.")),
             ],
             options={
-                'indexes': [models.Index(fields=['minute'], name='stator_depth_minute')],
-                'constraints': [models.UniqueConstraint(fields=('model_label', 'minute'), name='stator_depth_one_per_minute')],
+                "indexes": [models.Index(fields=["minute"], name="stator_depth_minute")],
+                "constraints": [
+                    models.UniqueConstraint(fields=("model_label", "minute"), name="stator_depth_one_per_minute")
+                ],
             },
         ),
         migrations.CreateModel(
-            name='History',
+            name="History",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('model_label', models.CharField(max_length=200)),
-                ('object_pk', models.CharField(max_length=255)),
-                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('version', models.BigIntegerField()),
-                ('kind', models.CharField(choices=[('move', 'Move'), ('error', 'Error'), ('hand', 'by hand')], default='hand', max_length=8)),
-                ('source', models.CharField(max_length=100)),
-                ('to', models.CharField(blank=True, max_length=100)),
-                ('actor', models.CharField(blank=True, max_length=150)),
-                ('reason', models.CharField(blank=True, max_length=500)),
-                ('worker', models.CharField(blank=True, max_length=32)),
-                ('duration', models.FloatField(blank=True, help_text='Seconds that the attempt took.', null=True)),
-                ('attempts', models.IntegerField(default=0)),
-                ('error', models.TextField(blank=True)),
-                ('fingerprint', models.CharField(blank=True, max_length=16)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("model_label", models.CharField(max_length=200)),
+                ("object_pk", models.CharField(max_length=255)),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("version", models.BigIntegerField()),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("move", "Move"), ("error", "Error"), ("hand", "by hand")],
+                        default="hand",
+                        max_length=8,
+                    ),
+                ),
+                ("source", models.CharField(max_length=100)),
+                ("to", models.CharField(blank=True, max_length=100)),
+                ("actor", models.CharField(blank=True, max_length=150)),
+                ("reason", models.CharField(blank=True, max_length=500)),
+                ("worker", models.CharField(blank=True, max_length=32)),
+                ("duration", models.FloatField(blank=True, help_text="Seconds that the attempt took.", null=True)),
+                ("attempts", models.IntegerField(default=0)),
+                ("error", models.TextField(blank=True)),
+                ("fingerprint", models.CharField(blank=True, max_length=16)),
             ],
             options={
-                'verbose_name_plural': 'history',
-                'indexes': [models.Index(fields=['model_label', 'object_pk', 'at'], name='stator_history_object'), models.Index(fields=['at'], name='stator_history_at')],
+                "verbose_name_plural": "history",
+                "indexes": [
+                    models.Index(fields=["model_label", "object_pk", "at"], name="stator_history_object"),
+                    models.Index(fields=["at"], name="stator_history_at"),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Limit',
+            name="Limit",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('model_label', models.CharField(max_length=200)),
-                ('state', models.CharField(max_length=100)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("model_label", models.CharField(max_length=200)),
+                ("state", models.CharField(max_length=100)),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('model_label', 'state'), name='stator_limit_one_per_state')],
+                "constraints": [
+                    models.UniqueConstraint(fields=("model_label", "state"), name="stator_limit_one_per_state")
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Pause',
+            name="Pause",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('model_label', models.CharField(max_length=200)),
-                ('state', models.CharField(blank=True, max_length=100)),
-                ('where', models.JSONField(blank=True, default=dict)),
-                ('reason', models.CharField(blank=True, max_length=500)),
-                ('actor', models.CharField(blank=True, max_length=150)),
-                ('created', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('until', models.DateTimeField(blank=True, null=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("model_label", models.CharField(max_length=200)),
+                ("state", models.CharField(blank=True, max_length=100)),
+                ("where", models.JSONField(blank=True, default=dict)),
+                ("reason", models.CharField(blank=True, max_length=500)),
+                ("actor", models.CharField(blank=True, max_length=150)),
+                ("created", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("until", models.DateTimeField(blank=True, null=True)),
             ],
             options={
-                'indexes': [models.Index(fields=['until'], name='stator_pause_until')],
+                "indexes": [models.Index(fields=["until"], name="stator_pause_until")],
             },
         ),
         migrations.CreateModel(
-            name='Report',
+            name="Report",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('model_label', models.CharField(max_length=200)),
-                ('object_pk', models.CharField(max_length=255)),
-                ('state', models.CharField(max_length=100)),
-                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('error', models.CharField(blank=True, help_text='Type of the exception; empty for a reason to wait.', max_length=200)),
-                ('message', models.TextField(blank=True)),
-                ('traceback', models.TextField(blank=True)),
-                ('fingerprint', models.CharField(blank=True, max_length=16)),
-                ('times', models.PositiveIntegerField(default=1, help_text='How often in a row the same was said.')),
-                ('worker', models.CharField(blank=True, max_length=32)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("model_label", models.CharField(max_length=200)),
+                ("object_pk", models.CharField(max_length=255)),
+                ("state", models.CharField(max_length=100)),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "error",
+                    models.CharField(
+                        blank=True, help_text="Type of the exception; empty for a reason to wait.", max_length=200
+                    ),
+                ),
+                ("message", models.TextField(blank=True)),
+                ("traceback", models.TextField(blank=True)),
+                ("fingerprint", models.CharField(blank=True, max_length=16)),
+                ("times", models.PositiveIntegerField(default=1, help_text="How often in a row the same was said.")),
+                ("worker", models.CharField(blank=True, max_length=32)),
             ],
             options={
-                'indexes': [models.Index(fields=['at'], name='stator_report_at')],
-                'constraints': [models.UniqueConstraint(fields=('model_label', 'object_pk'), name='stator_report_one_per_object')],
+                "indexes": [models.Index(fields=["at"], name="stator_report_at")],
+                "constraints": [
+                    models.UniqueConstraint(fields=("model_label", "object_pk"), name="stator_report_one_per_object")
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Stats',
+            name="Stats",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('model_label', models.CharField(max_length=200)),
-                ('hour', models.DateTimeField()),
-                ('source', models.CharField(max_length=100)),
-                ('to', models.CharField(blank=True, max_length=100)),
-                ('shard', models.PositiveSmallIntegerField(default=0)),
-                ('handled', models.BigIntegerField(default=0)),
-                ('failed', models.BigIntegerField(default=0)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("model_label", models.CharField(max_length=200)),
+                ("hour", models.DateTimeField()),
+                ("source", models.CharField(max_length=100)),
+                ("to", models.CharField(blank=True, max_length=100)),
+                ("shard", models.PositiveSmallIntegerField(default=0)),
+                ("handled", models.BigIntegerField(default=0)),
+                ("failed", models.BigIntegerField(default=0)),
             ],
             options={
-                'verbose_name_plural': 'stats',
-                'indexes': [models.Index(fields=['hour'], name='stator_stats_hour')],
-                'constraints': [models.UniqueConstraint(fields=('model_label', 'hour', 'source', 'to', 'shard'), name='stator_stats_one_per_edge')],
+                "verbose_name_plural": "stats",
+                "indexes": [models.Index(fields=["hour"], name="stator_stats_hour")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("model_label", "hour", "source", "to", "shard"), name="stator_stats_one_per_edge"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Worker',
+            name="Worker",
             fields=[
-                ('id', models.CharField(max_length=12, primary_key=True, serialize=False)),
-                ('host', models.CharField(max_length=255)),
-                ('pid', models.PositiveIntegerField()),
-                ('version', models.CharField(max_length=50)),
-                ('models', models.JSONField(default=list, help_text='Labels of the models it works on in this database.')),
-                ('database', models.CharField(max_length=100)),
-                ('started', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('heartbeat', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('stopped', models.DateTimeField(blank=True, null=True)),
-                ('running', models.PositiveIntegerField(default=0)),
-                ('handled', models.BigIntegerField(default=0)),
-                ('lost', models.BigIntegerField(default=0)),
+                ("id", models.CharField(max_length=12, primary_key=True, serialize=False)),
+                ("host", models.CharField(max_length=255)),
+                ("pid", models.PositiveIntegerField()),
+                ("version", models.CharField(max_length=50)),
+                (
+                    "models",
+                    models.JSONField(default=list, help_text="Labels of the models it works on in this database."),
+                ),
+                ("database", models.CharField(max_length=100)),
+                ("started", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("heartbeat", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("stopped", models.DateTimeField(blank=True, null=True)),
+                ("running", models.PositiveIntegerField(default=0)),
+                ("handled", models.BigIntegerField(default=0)),
+                ("lost", models.BigIntegerField(default=0)),
             ],
             options={
-                'indexes': [models.Index(fields=['heartbeat'], name='stator_worker_heartbeat')],
+                "indexes": [models.Index(fields=["heartbeat"], name="stator_worker_heartbeat")],
             },
         ),
     ]

@@ -11,7 +11,7 @@ LINES = {"R1": 12, "R2": 14, "R3": 10, "R4": 6, "R5": 22}
 
 
 def test_every_line_stands_there_once():
-    named = re.findall(r"^   \* - (R\d\.\d+)$", PAGE, re.M)
+    named = re.findall(r"^   \* - (R\d\.\d+)$", PAGE, re.MULTILINE)
     assert sorted(named) == sorted(
         f"{group}.{number}" for group, count in LINES.items() for number in range(1, count + 1)
     )

@@ -110,6 +110,39 @@ def test_zombie_that_awakes_reaped_but_not_replaced(watch, fleet, gate, model):
     end(workers, zombie, watched, model)
 
 
+@pytest.mark.postgresql
+def test_worker_that_stands_still_in_a_transaction_of_its_own_does_not_hold_up_the_others(watch, fleet, gate):
+    watched = watch(Job)
+    Job.objects.create(gate=str(gate))
+    workers = fleet("testapp.Job", **QUICK, STATOR_SCHEDULE_INTERVAL=0.05)
+    zombie = workers.start()
+    workers.until(lambda: workers.starts(zombie).exists())
+    workers.until(lambda: stop_inside_a_transaction(zombie))
+    gate.touch()
+    other = workers.start(STATOR_SCHEDULE_INTERVAL=0.5)
+
+    workers.until(lambda: Job.objects.filter(state="done").exists(), 15)
+
+    assert workers.starts(other).count() == 2
+    awaken(zombie)
+    end(workers, zombie, watched, Job)
+
+
+def stop_inside_a_transaction(zombie):
+    """Stop it while the database waits for the next statement of one of its transactions."""
+    zombie.send(signal.SIGSTOP)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name = %s AND state = 'idle in transaction'",
+            [f"{zombie.name}:{zombie.pid}"],
+        )
+        inside = cursor.fetchone()[0]
+    if not inside:
+        awaken(zombie)
+    return bool(inside)
+
+
 def test_handler_that_will_not_be_cancelled_is_given_up_and_writes_nothing(watch, fleet, gate):
     """F16: past max_runtime it is cancelled, ignores that, and is abandoned; what it does later finds no claim."""
     watched = watch(Stubborn)

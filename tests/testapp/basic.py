@@ -1,5 +1,7 @@
 """Graphs and models that each show one feature of the framework."""
 
+from typing import Any, ClassVar
+
 from django.db import models
 
 from stator.backoff import Backoff
@@ -60,7 +62,7 @@ class DeedGraph(StateGraph):
     called.transitions_to(done, awaited)
     awaited.transitions_to(done, called)
 
-    deeds = {}
+    deeds: ClassVar[dict[str, Any]] = {}
 
     @classmethod
     def handle_called(cls, instance):
@@ -166,5 +168,5 @@ class Page(StatorModel):
     visible = Visible()
     objects = models.Manager()
     pages = models.Manager.from_queryset(PageQuerySet)()
-    as_manager = PageQuerySet.as_manager()
+    as_manager = PageQuerySet.as_manager()  # type: ignore[django-manager-missing]
     by_hand = HandMade()
