@@ -88,6 +88,10 @@ class Operations:
         """A short transaction in which the framework writes."""
         return transaction.atomic(using=self.alias)
 
+    def handler_transaction(self) -> AbstractContextManager[Any]:
+        """The transaction of a handler whose state is ``atomic``."""
+        return self.transaction()
+
     def lease_of(self, state: State) -> float:
         """Seconds for which a claim in a state holds without a heartbeat."""
         return state.lease or self.settings.LEASE

@@ -29,7 +29,15 @@ class Operations(base.Operations):
     """PostgreSQL 14 and later: one statement to claim, one to record."""
 
     def transaction(self) -> AbstractContextManager[Any]:
-        """A transaction at READ COMMITTED, whatever the default of the database is."""
+        """A transaction at READ COMMITTED, whatever the default of the database is.
+
+        A worker that stands still in one, because it was stopped or swapped out, would keep its locks and have all
+        others wait for them; the server ends it instead.
+        """
+        return _read_committed(self.alias, super().transaction, idle=self.settings.LEASE / 2)
+
+    def handler_transaction(self) -> AbstractContextManager[Any]:
+        """As above, for as long as a handler takes."""
         return _read_committed(self.alias, super().transaction)
 
     def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
@@ -222,7 +230,7 @@ def _bound(converter: Any, column: Any, alias: str) -> Callable[[Any], Any]:
 
 
 @contextmanager
-def _read_committed(alias: str, begin: Callable[[], AbstractContextManager[Any]]) -> Any:
+def _read_committed(alias: str, begin: Callable[[], AbstractContextManager[Any]], idle: float | None = None) -> Any:
     connection: Any = connections[alias]
     if connection.in_atomic_block:
         with begin():
@@ -234,8 +242,18 @@ def _read_committed(alias: str, begin: Callable[[], AbstractContextManager[Any]]
     connection.stator_transaction = True
     try:
         with begin():
+            if idle is not None:
+                _end_when_idle(connection, idle)
             yield
     finally:
         connection.stator_transaction = False
         if connection.connection is not None and not connection.connection.closed:
             connection.connection.isolation_level = before
+
+
+def _end_when_idle(connection: Any, seconds: float) -> None:
+    # Past Django's cursor, for it is no change of the session that a handler made.
+    with connection.wrap_database_errors:
+        connection.connection.execute(
+            "SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [f"{seconds * 1000:.0f}ms"]
+        )

@@ -79,7 +79,8 @@ def sample_depth(operations: Operations) -> bool:
 def prune(operations: Operations) -> bool:
     """Delete old reports and statistics."""
     settings = operations.settings
-    deleted = chores.prune(operations.alias, LIMIT, errors=settings.ERROR_RETENTION, stats=settings.STATS_RETENTION)
+    with operations.transaction():
+        deleted = chores.prune(operations.alias, LIMIT, errors=settings.ERROR_RETENTION, stats=settings.STATS_RETENTION)
     return deleted >= LIMIT
 
 

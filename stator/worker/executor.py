@@ -124,7 +124,7 @@ def _attempt_atomic(claims: list[Claim]) -> Attempted:
 
 def _in_one_transaction(claims: list[Claim]) -> tuple[list[Ended], Written]:
     operations = claims[0].operations
-    with operations.transaction():
+    with operations.handler_transaction():
         # Locked from here to the commit: the claims that stand now stand then.
         mine = operations.lock_claimed(claims)
         ended = _outcomes(mine, _spread(mine, _begin(mine))) if mine else []
