@@ -18,9 +18,11 @@ from stator.fields import ClaimField, LockedUntilField, NextAttemptField, ReadyF
 from stator.graph import State, StateGraph
 from stator.indexes import add_indexes
 from stator.limits import Limit
+from stator.meta import options_of
 from stator.moves import announce, move_by_hand, owner_of
 from stator.pauses import Pause
 from stator.querysets import OperatorAccess, guard_managers
+from stator.reconcile import look_again, watched_fields, watched_values
 from stator.reports import History, Report
 from stator.statistics import Depth, Stats
 from stator.workers import Worker
@@ -116,7 +118,7 @@ class StatorModel(models.Model):
     @classmethod
     def from_db(cls, db: str | None, field_names: Any, values: Any, **kwargs: Any) -> "StatorModel":
         instance = super().from_db(db, field_names, values, **kwargs)
-        instance._loaded_state = instance.__dict__.get("state", DEFERRED)
+        instance._note_loaded()
         return instance
 
     def refresh_from_db(  # type: ignore[override]
@@ -126,9 +128,19 @@ class StatorModel(models.Model):
         # Also called for a deferred column, while a state that was assigned waits to be saved.
         if fields is None or "state" in fields:
             self._loaded_state = self.__dict__.get("state", DEFERRED)
+        if options_of(type(self)).reconcile_on:
+            loaded = watched_values(self)
+            wanted = loaded if fields is None else watched_fields(type(self), fields)
+            self._loaded_watched = self.__dict__.get("_loaded_watched", {}) | {name: loaded[name] for name in wanted}
+
+    def _note_loaded(self) -> None:
+        self._loaded_state = self.__dict__.get("state", DEFERRED)
+        if options_of(type(self)).reconcile_on:
+            self._loaded_watched = watched_values(self)
 
     def _do_insert(self, manager: Any, using: str, *args: Any, **kwargs: Any) -> Any:
         inserted = super()._do_insert(manager, using, *args, **kwargs)  # type: ignore[misc]
+        self._note_loaded()
         self._loaded_state = str(self.state)
         if self.state_ready:
             announce(owner_of(type(self)), using)
@@ -144,9 +156,20 @@ class StatorModel(models.Model):
             written = super()._do_update(rows if own else base_qs, using, pk_val, own, *args, **kwargs)
             if claim is not None and own and not written:
                 raise LeaseLost(f"{self._meta.label} {pk_val}: the claim on it has ended; this save changed nothing")
-            if "state" in names and written:
-                self._move_on_save(rows.using(using).filter(pk=pk_val))
+            moved = "state" in names and written and self._move_on_save(rows.using(using).filter(pk=pk_val))
+            if written and claim is None and not moved:
+                self._look_again_on_save(using, names)
         return written
+
+    def _look_again_on_save(self, using: str, names: set[str]) -> None:
+        watched = watched_fields(type(self), names)
+        if not watched:
+            return
+        loaded, values = self.__dict__.get("_loaded_watched", {}), watched_values(self)
+        if changed := [name for name in watched if values[name] != loaded.get(name, DEFERRED)]:
+            rows: QuerySet[Any] = QuerySet(owner_of(type(self)), using=using)
+            look_again(rows.filter(pk=self.pk), changed)
+        self._loaded_watched = loaded | {name: values[name] for name in watched}
 
     def _claimed(self, base_qs: Any, claim: UUID) -> Any:
         """The rows that the claim lets be written: under multi-table inheritance a plain parent's table knows none."""
@@ -156,14 +179,15 @@ class StatorModel(models.Model):
         mine: QuerySet[Any] = QuerySet(owner, using=base_qs.db).filter(pk=self.pk, state_claim=claim)
         return base_qs if mine.exists() else base_qs.none()
 
-    def _move_on_save(self, row: QuerySet[Any]) -> None:
+    def _move_on_save(self, row: QuerySet[Any]) -> bool:
         state = str(self.state)
         if self.__dict__.get("_loaded_state") in (None, state):
-            return
+            return False
         claimed = self.__dict__.pop("stator", None)
         if not move_by_hand(row, state) and claimed is not None:
             raise LeaseLost(f"{self._meta.label} {self.pk}: the claim on it has ended; it was not moved")
         self._loaded_state = state
+        return True
 
 
 def _prepare(sender: Any, **kwargs: Any) -> None:

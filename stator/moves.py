@@ -55,7 +55,7 @@ def move_by_hand(
         _tell(owner, using, before, target)
         return moved
 
-    return _in_batches(queryset, move)
+    return in_batches(queryset, move)
 
 
 def write_by_hand(queryset: QuerySet[Any], changes: columns.Changes, *, actor: str = "", reason: str = "") -> int:
@@ -71,10 +71,14 @@ def write_by_hand(queryset: QuerySet[Any], changes: columns.Changes, *, actor: s
             _keep_act(owner, using, before, actor, reason)
         return rows.update(**changes)
 
-    return _in_batches(queryset, write)
+    return in_batches(queryset, write)
 
 
-def _in_batches(queryset: QuerySet[Any], write: Callable[[str, QuerySet[Any], list[Any]], int]) -> int:
+def in_batches(queryset: QuerySet[Any], write: Callable[[str, QuerySet[Any], list[Any]], int]) -> int:
+    """Lock the rows batch by batch, in the order of their keys, and sum up what ``write(alias, rows, before)`` returns.
+
+    ``before`` are ``(pk, state, version)`` of the locked rows. Each batch is a transaction.
+    """
     owner = owner_of(queryset.model)
     using: str = getattr(queryset, "_db", None) or router.db_for_write(owner)
     rows: QuerySet[Any] = QuerySet(owner, using=using)

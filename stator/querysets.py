@@ -15,6 +15,7 @@ from stator.graph import State
 from stator.indexes import place_in_line
 from stator.moves import announce, move_by_hand, owner_of, write_by_hand
 from stator.pauses import Pause, end_pauses, make_pause
+from stator.reconcile import update_and_look_again, watched_fields
 from stator.reports import reports_of
 
 _GUARDED = columns.FRAMEWORK_COLUMNS | {"state"}
@@ -24,9 +25,15 @@ class GuardedQuerySet(QuerySet[Any]):
     """Mixed into the querysets of a managed model: only transitions write the framework's columns."""
 
     def update(self, **values: Any) -> int:
-        """As Django's, but a ``state`` moves the rows by hand and the framework's other columns are refused."""
-        if not values.keys() & _GUARDED or not hasattr(self.model, "state_graph"):
+        """As Django's, but a ``state`` moves the rows by hand and the framework's other columns are refused.
+
+        Rows of which a field of ``reconcile_on`` changes are looked at again.
+        """
+        if not hasattr(self.model, "state_graph"):
             return super().update(**values)
+        if not values.keys() & _GUARDED:
+            watched = watched_fields(self.model, values)
+            return update_and_look_again(self, values, watched) if watched else super().update(**values)
         _refuse(self.model, values.keys() & columns.FRAMEWORK_COLUMNS)
         state = values.pop("state")
         if hasattr(state, "resolve_expression"):
@@ -55,6 +62,7 @@ class GuardedQuerySet(QuerySet[Any]):
             announce(owner_of(self.model), self.db)
         if managed and not (ignore_conflicts or update_conflicts):
             for instance in created:
+                instance._note_loaded()
                 instance._loaded_state = str(instance.state)
         return created
 

@@ -8,9 +8,10 @@
 'sent'
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
@@ -19,6 +20,7 @@ from django.db.models import F, QuerySet
 
 from stator import signals
 from stator.exceptions import StatorError
+from stator.graph import StateGraph
 from stator.models import StatorModel
 from stator.moves import owner_of
 from stator.outcomes import Moved, Outcome, Released, Waiting
@@ -26,7 +28,9 @@ from stator.querysets import OperatorQuerySet
 from stator.reports import Report
 from stator.runner import StatorRunner, attempt_row, managed
 
-__all__ = ["Moved", "NotDrained", "Outcome", "Released", "Waiting", "advance", "assert_moves", "attempt", "drain"]
+__all__ = [
+    "Moved", "NotDrained", "Outcome", "Released", "Waiting", "advance", "assert_moves", "attempt", "check_graph", "drain",
+]  # fmt: skip
 
 TIMES = ("state_changed", "state_attempted", "state_next_attempt", "state_locked_until")
 NAMED = 5
@@ -121,6 +125,31 @@ def assert_moves(row: Any, *states: Any, models: Sequence[Any] = ()) -> None:
         raise AssertionError(
             f"{row._meta.label} {row.pk} went {_arrows(path)}, expected {_arrows(expected)}{_last_words(row)}"
         )
+
+
+def check_graph(
+    graph: type[StateGraph],
+    *,
+    objects: Any = None,
+    raises: Iterable[type[Exception]] = (),
+    entries: Iterable[Any] = (),
+    max_examples: int = 50,
+    max_steps: int = 20,
+) -> None:
+    """Explore a graph and raise ``AssertionError`` for the first fault, with the shortest way found to it.
+
+    Needs Hypothesis, and no database unless the handlers do. ``objects``: a Hypothesis strategy of objects to run the
+    handlers on; without it no handler runs. ``raises``: errors that handlers may raise. ``entries``: states that objects
+    are put into by hand. ``max_examples`` walks of up to ``max_steps`` steps are taken, the same ones every time.
+
+    >>> check_graph(Parcel.state_graph)
+    >>> check_graph(Parcel.state_graph, objects=strategies.builds(Parcel, orders=strategies.sampled_from(["", "fail"])))
+    Traceback (most recent call last):
+    AssertionError: ParcelGraph.packed: the handler raised ValueError: ; name the error in raises= if it may; ...
+    """
+    exploring = import_module("stator.testing_graph")
+    starts = exploring.entries_of(graph, list(entries))
+    exploring.explore(exploring.Plan(graph, starts, objects, tuple(raises)), max_examples, max_steps)
 
 
 @contextmanager

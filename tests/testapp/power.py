@@ -141,3 +141,31 @@ class GateGraph(StateGraph):
 
 class Visitor(StatorModel):
     state = StateField(GateGraph)
+
+
+class SiteGraph(StateGraph):
+    """Settled once its domain is served; to be looked at again when domain or plan change."""
+
+    checking = State(try_interval=3600, force_initial=True)
+    serving = State()
+    parked = State(externally_progressed=True)
+    checking.transitions_to(serving, parked)
+    parked.transitions_to(checking)
+
+    @classmethod
+    async def handle_checking(cls, site):
+        return None if site.domain == "slow" else cls.serving
+
+
+class Plan(models.Model):
+    name = models.CharField(max_length=20)
+
+
+class Site(StatorModel):
+    state = StateField(SiteGraph)
+    domain = models.CharField(max_length=50, null=True)  # noqa: DJ001 - null is one of the values that change
+    plan = models.ForeignKey(Plan, null=True, on_delete=models.SET_NULL)
+    visits = models.IntegerField(default=0)
+
+    class StatorMeta:
+        reconcile_on = ["domain", "plan"]

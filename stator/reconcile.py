@@ -1,0 +1,54 @@
+"""Reconcile on change: an object whose watched fields change is looked at again."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models import DEFERRED, QuerySet
+
+from stator import columns
+from stator.meta import options_of
+from stator.moves import in_batches, move_by_hand, owner_of, write_by_hand
+
+
+def watched_fields(model: Any, names: Iterable[str]) -> list[str]:
+    """Those of the named fields, by name or by column, that the model is to be reconciled on."""
+    given = set(names)
+    fields = [model._meta.get_field(name) for name in options_of(model).reconcile_on]
+    return [field.name for field in fields if given & {field.name, field.attname}]
+
+
+def watched_values(instance: Any) -> dict[str, Any]:
+    """The values of an instance's watched fields; ``DEFERRED`` for what is not loaded."""
+    model = type(instance)
+    fields = [model._meta.get_field(name) for name in options_of(model).reconcile_on]
+    return {field.name: instance.__dict__.get(field.attname, DEFERRED) for field in fields}
+
+
+def look_again(rows: QuerySet[Any], changed: Iterable[str]) -> None:
+    """Have rows attempted now, ending claims made before the change; settled ones begin at the initial state."""
+    graph = rows.model.state_graph
+    automatic = [state.name for state in graph.automatic_states]
+    write_by_hand(rows.filter(state__in=automatic), columns.unlocking())
+    settled = [state.name for state in graph.terminal_states - {graph.initial_state}]
+    move_by_hand(rows.filter(state__in=settled), graph.initial_state, reason=f"{', '.join(sorted(changed))} changed")
+
+
+def update_and_look_again(queryset: QuerySet[Any], values: dict[str, Any], watched: list[str]) -> int:
+    """Update the rows and look again at those of which a watched field really changed; return how many were updated."""
+    model, owner = queryset.model, owner_of(queryset.model)
+
+    def write(using: str, rows: QuerySet[Any], before: list[Any]) -> int:
+        plain: QuerySet[Any] = QuerySet(model, using=using).filter(pk__in=[pk for pk, *_ in before])
+        changed = list(_changing(plain, values, watched).values_list("pk", flat=True))
+        updated = plain.update(**values)
+        look_again(QuerySet(owner, using=using).filter(pk__in=changed), watched)
+        return updated
+
+    return in_batches(queryset, write)
+
+
+def _changing(rows: QuerySet[Any], values: dict[str, Any], watched: list[str]) -> QuerySet[Any]:
+    given = {name: value for name, value in values.items() if watched_fields(rows.model, [name])}
+    if any(hasattr(value, "resolve_expression") for value in given.values()):
+        return rows
+    return rows.exclude(**given)
