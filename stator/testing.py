@@ -29,7 +29,8 @@ from stator.reports import Report
 from stator.runner import StatorRunner, attempt_row, managed
 
 __all__ = [
-    "Moved", "NotDrained", "Outcome", "Released", "Waiting", "advance", "assert_moves", "attempt", "check_graph", "drain",
+    "Moved", "NotDrained", "Outcome", "Released", "Waiting",
+    "advance", "assert_moves", "attempt", "check_graph", "drain",
 ]  # fmt: skip
 
 TIMES = ("state_changed", "state_attempted", "state_next_attempt", "state_locked_until")
@@ -139,8 +140,8 @@ def check_graph(
     """Explore a graph and raise ``AssertionError`` for the first fault, with the shortest way found to it.
 
     Needs Hypothesis, and no database unless the handlers do. ``objects``: a Hypothesis strategy of objects to run the
-    handlers on; without it no handler runs. ``raises``: errors that handlers may raise. ``entries``: states that objects
-    are put into by hand. ``max_examples`` walks of up to ``max_steps`` steps are taken, the same ones every time.
+    handlers on; without it no handler runs. ``raises``: errors that handlers may raise. ``entries``: states that
+    objects are put into by hand. ``max_examples`` walks of up to ``max_steps`` steps are taken, always the same.
 
     >>> check_graph(Parcel.state_graph)
     >>> check_graph(Parcel.state_graph, objects=strategies.builds(Parcel, orders=strategies.sampled_from(["", "fail"])))

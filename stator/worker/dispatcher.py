@@ -60,6 +60,7 @@ class Dispatcher:
         self._run = run
         self._empty = empty
         self._next = 0
+        self._claiming = False
         self._emptying_since: float | None = None
         self._alone: Claim | None = None
         self._crowded_until = 0.0
@@ -73,8 +74,8 @@ class Dispatcher:
 
     @property
     def hungry(self) -> bool:
-        """Whether any lane may have ready rows."""
-        return any(lane.hungry or lane.suspect for lane in self.lanes)
+        """Whether any lane may have ready rows, or a claim is on its way: its rows are taken but not here yet."""
+        return self._claiming or any(lane.hungry or lane.suspect for lane in self.lanes)
 
     async def claim(self) -> int:
         """One turn: claim for each hungry lane what there is room for; return how many rows came."""
@@ -107,12 +108,15 @@ class Dispatcher:
 
     async def _take(self, lane: Lane, limit: int, alone: bool = False) -> list[Claim]:
         token = new_token(lane.operations.worker_id)
+        self._claiming = True
         try:
             claims = await self._run(lane.operations.claim, lane.states, limit, token=token, alone=alone)
         except BaseException:
             # The answer may have been lost after the commit: whatever carries this token is given back.
             self.doubtful.append((lane.operations, token))
             raise
+        finally:
+            self._claiming = False
         self.last_claim = time.monotonic()
         self.claimed += len(claims)
         return claims

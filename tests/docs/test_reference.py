@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core.management import load_command_class
 
-from stator import checks, exceptions, signals
+from stator import checks, exceptions, pytest_plugin, signals, testing
 from stator.columns import FRAMEWORK_COLUMNS
 from stator.conf import Settings
 from stator.options import OPTIONS
@@ -29,7 +29,7 @@ def named(text: str) -> set[str]:
     return {re.split(r"[ (=]", literal)[0] for literal in re.findall(r"``([^`]+)``", text)}
 
 
-def public(cls: type) -> set[str]:
+def public(cls: Any) -> set[str]:
     return {name for name in vars(cls) if not name.startswith("_")}
 
 
@@ -40,6 +40,7 @@ def public(cls: type) -> set[str]:
         ("Columns", {*FRAMEWORK_COLUMNS, "state"}),
         ("Settings", {option.name for option in fields(Settings)}),
         ("Models", public(OperatorQuerySet) - public(GuardedQuerySet)),
+        ("Tests", {*testing.__all__, *(name for name in public(pytest_plugin) if name.startswith("stator_"))}),
         ("Signals", {name for name, value in vars(signals).items() if isinstance(value, signals.Signal)}),
         ("Edges", {"a.transitions_to", "a.times_out_to", "a.fails_to", "a.when"}),
         (

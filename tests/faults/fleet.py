@@ -14,6 +14,9 @@ LEASE, REAP_INTERVAL, POLL_INTERVAL = 3.0, 1.0, 0.2
 # Recovery as promised: lease, reap interval and a second, from the last sign of life; these follow the lease's end.
 RECOVERY = REAP_INTERVAL + 1.0
 
+# A worker that is left behind by a test run that was killed ends by itself.
+LONGEST_RUN = "900"
+
 SETTINGS = {
     "STATOR_LEASE": str(LEASE),
     "STATOR_REAP_INTERVAL": str(REAP_INTERVAL),
@@ -44,7 +47,9 @@ class Fleet:
         name = f"worker{self.started}"
         self.started += 1
         given = {**self.variables, **{name: str(value) for name, value in variables.items()}}
-        worker = WorkerProcess(*self.labels, "--json-logs", *options, **given, TESTAPP_ACTOR=name)
+        worker = WorkerProcess(
+            *self.labels, "--json-logs", "--run-for", LONGEST_RUN, *options, **given, TESTAPP_ACTOR=name
+        )
         worker.name = name
         self.alive[name] = self._stack.enter_context(worker)
         return worker

@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from hypothesis import strategies
 
 from stator import testing
 from stator.conf import load_settings
 from stator.db import operations_for
 from stator.db.claim import new_worker_id
 from stator.models import History
-from stator.testing import Moved, NotDrained, Waiting, advance, assert_moves, attempt, drain
+from stator.testing import Moved, NotDrained, Waiting, advance, assert_moves, attempt, check_graph, drain
 from tests.stator.admin.requests import set_columns
 from tests.testapp.models import Line, SyncLine
-from tests.testapp.operators import Eager, Letter, Parcel
+from tests.testapp.operators import Eager, Letter, Parcel, ParcelGraph
 
 pytestmark = pytest.mark.django_db
 
@@ -35,10 +36,12 @@ def run_examples(examples: doctest.DocTest) -> None:
 
 
 def names() -> dict[str, Any]:
-    return {**vars(testing), "Parcel": Parcel, "Line": Line}
+    return {**vars(testing), "Parcel": Parcel, "ParcelGraph": ParcelGraph, "Line": Line, "strategies": strategies}
 
 
-@pytest.mark.parametrize("part", [testing, drain, attempt, advance, assert_moves], ids=lambda part: part.__name__)
+@pytest.mark.parametrize(
+    "part", [testing, drain, attempt, advance, assert_moves, check_graph], ids=lambda part: part.__name__
+)
 def test_the_examples_of_the_docstrings_run(part: Any) -> None:
     text = part.__doc__.replace("testapp.Parcel 1", "testapp.Parcel ...")
     run_examples(doctest.DocTestParser().get_doctest(text, names(), part.__name__, None, 0))

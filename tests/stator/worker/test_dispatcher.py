@@ -153,3 +153,19 @@ async def test_suspect_does_not_hold_up_the_others_for_ever(monkeypatch):
     assert await dispatcher.claim() == 0
     dispatcher._emptying_since = time.monotonic() - module.EMPTYING - 1
     assert await dispatcher.claim() == 10
+
+
+@on_loop
+async def test_worker_is_not_idle_while_a_claim_is_on_its_way():
+    hungry = []
+
+    async def run(function, *args, **kwargs):
+        # The rows are taken in the database, and nothing here knows of them yet.
+        claims = function(*args, **kwargs)
+        hungry.append(dispatcher.hungry)
+        return claims
+
+    dispatcher, _ = dispatcher_of(FakeOperations(ready=1), run=run)
+    await dispatcher.claim()
+    assert hungry == [True]
+    assert not dispatcher.hungry

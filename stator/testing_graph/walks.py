@@ -1,54 +1,39 @@
-"""Explores a graph: what is certain by looking at all of it, the rest by walks that Hypothesis chooses and shortens."""
+"""Ways of objects through a graph, chosen by Hypothesis and shortened when they lead to a fault."""
 
+import inspect
 import math
-from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync
 
 from stator.backoff import LONGEST
 from stator.exceptions import AttemptTimedOut, Fail, TryAgainLater
-from stator.graph import State, StateGraph
+from stator.graph import State
 from stator.outcomes import Moved, Waiting, resolve
+from stator.testing_graph.certain import Fault, Plan
+from stator.testing_graph.policy import expected, is_error
 
 try:
-    from hypothesis import HealthCheck, settings
+    from hypothesis import HealthCheck, Phase, settings
     from hypothesis import strategies as st
     from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 except ImportError as missing:
     raise ImportError("check_graph() needs Hypothesis, which is not installed; pip install hypothesis") from missing
 
-# More errors in a row than a row that fails every hour has in a year.
-MOST_ERRORS = 10_000
 ERRORS = (ValueError, OSError, AttemptTimedOut, SystemExit)
-NEVER_DECLARED = ("", "no such state", True, 0, b"", [], {}, object(), State())
+NEVER_DECLARED: tuple[Any, ...] = ("", "no such state", True, 0, b"", [], {}, object(), State())
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is explored. ``errors``: how many in a row can happen in each state."""
-
-    graph: type[StateGraph]
-    entries: list[State]
-    objects: Any = None
-    raises: tuple[type[Exception], ...] = ()
-    errors: dict[str, int] = field(default_factory=dict)
-
-
-def explore(plan: Plan, max_examples: int, max_steps: int) -> None:
-    """Look at all states, then walk; ``AssertionError`` with one message for the first fault."""
-    ways = shortest_ways(plan.graph, plan.entries)
-    check_reached(plan, ways)
-    check_rest(plan.graph, ways)
-    for state in plan.graph.states.values():
-        if state.automatic:
-            plan.errors[state.name] = check_backoff(state, ways[state.name])
+def walk_about(plan: Plan, max_examples: int, max_steps: int) -> None:
+    """Walk with results of every kind and, given objects, with those of the handlers."""
     options = settings(
         max_examples=max_examples,
         stateful_step_count=max_steps,
         deadline=None,
+        # Without explanations, which take longer than all the rest and would not be shown.
+        phases=[Phase.generate, Phase.shrink],
         derandomize=True,
         database=None,
         print_blob=False,
@@ -60,91 +45,12 @@ def explore(plan: Plan, max_examples: int, max_steps: int) -> None:
 
 
 def _run(walk: "type[Walk]", plan: Plan, options: settings) -> None:
+    machine: Any = partial(walk, plan)
     try:
-        run_state_machine_as_test(lambda: walk(plan), settings=options)  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(machine, settings=options)
     except Fault as fault:
-        # Without the notes of Hypothesis, which tell the same in the words of this module.
+        # Without the notes of Hypothesis, which tell the same in other words.
         raise AssertionError(str(fault)) from fault.__cause__
-
-
-class Fault(AssertionError):
-    """What is wrong, and the way there."""
-
-    def __init__(self, state: State, what: str, way: str) -> None:
-        super().__init__(f"{state.graph.__name__}.{state.name}: {what}; way there: {way}")
-
-
-# What is certain
-
-
-def shortest_ways(graph: type[StateGraph], entries: list[State]) -> dict[str, str]:
-    """The shortest way from an entry to each state that can be reached, as text."""
-    ways = {state.name: state.name for state in entries}
-    waiting = deque(ways)
-    while waiting:
-        name = waiting.popleft()
-        for edge in graph.edges:
-            if edge.state.name == name and edge.other.name not in ways:
-                ways[edge.other.name] = f"{ways[name]} -{edge.kind}-> {edge.other.name}"
-                waiting.append(edge.other.name)
-    return ways
-
-
-def check_reached(plan: Plan, ways: dict[str, str]) -> None:
-    """Every state can be reached."""
-    for name in plan.graph.states:
-        if name not in ways:
-            starts = ", ".join(state.name for state in plan.entries)
-            raise AssertionError(
-                f"{plan.graph.__name__}.{name}: no edge leads here from {starts}; "
-                "lead to it, or name it in entries= when objects are put into it by hand"
-            )
-
-
-def check_rest(graph: type[StateGraph], ways: dict[str, str]) -> None:
-    """From every state rest can be reached, unless the graph has none and so watches something for ever."""
-    at_rest = [name for name, state in graph.states.items() if not state.automatic]
-    if not at_rest:
-        return
-    can_rest, waiting = set(at_rest), deque(at_rest)
-    while waiting:
-        parents = {parent.name for parent in graph.states[waiting.popleft()].parents} - can_rest
-        can_rest |= parents
-        waiting += parents
-    # In the order of their ways, so that the first one told is the way into the trap.
-    for name in sorted(set(ways) - can_rest, key=lambda name: ways[name].count("->")):
-        what = "no terminal or externally progressed state can be reached from here"
-        raise AssertionError(str(Fault(graph.states[name], what, ways[name])))
-
-
-def check_backoff(state: State, way: str) -> int:
-    """How many errors in a row can happen, of which the back-off function was asked for each."""
-    most = MOST_ERRORS
-    if state.failure_state is not None and state.max_failures is not None:
-        most = min(most, state.max_failures)
-    if not callable(state.backoff):
-        return most
-    waited, until = 0.0, state.timeout_value or LONGEST
-    for errors in range(1, most + (most == MOST_ERRORS)):
-        problem = _problem(state.backoff, errors)
-        if problem:
-            what = f"backoff {problem} after {errors} {'error' if errors == 1 else 'errors in a row'}"
-            raise AssertionError(str(Fault(state, f"{what}; it must give a number of seconds of 0 or more", way)))
-        waited += float(state.backoff(errors))
-        if waited >= until:
-            return errors
-    return most
-
-
-def _problem(backoff: Callable[[int], float], errors: int) -> str:
-    try:
-        given = backoff(errors)
-        return "" if math.isfinite(float(given)) and given >= 0 else f"gave {given!r}"
-    except Exception as error:  # noqa: BLE001 - whatever the function of a project raises is the finding
-        return f"raised {type(error).__name__}: {error}, or gave what is no number,"
-
-
-# Walks
 
 
 class Walk(RuleBasedStateMachine):
@@ -181,6 +87,9 @@ class Walk(RuleBasedStateMachine):
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
         """Put an object at an entry."""
+        self._begin(data)
+
+    def _begin(self, data: st.DataObject) -> None:
         self.enter(data.draw(st.sampled_from(self.plan.entries)))
         if self.plan.objects is not None:
             self.object = data.draw(self.plan.objects)
@@ -191,7 +100,7 @@ class Walk(RuleBasedStateMachine):
     @rule(data=st.data())
     def begin_again(self, data: st.DataObject) -> None:
         """At the end, put another object at an entry."""
-        self.begin(data)
+        self._begin(data)
 
     @precondition(lambda self: not self.at.terminal)
     @rule(data=st.data())
@@ -310,42 +219,14 @@ class HandlerWalk(Walk):
         self.settle(result, _named(result))
 
 
-# The same policy as that of stator.outcomes, told a second time and in another way.
-
-
-def is_error(state: State, result: Any) -> bool:
-    """Whether a result counts as an error: raised, or returned and not declared."""
-    if isinstance(result, BaseException):
-        return not isinstance(result, TryAgainLater)
-    return result is not None and _declared(state, result) is None
-
-
-def expected(state: State, result: Any, failures: int, age: float) -> State | None:
-    """Where a result must lead; None where the object must wait."""
-    if not isinstance(result, BaseException) and _declared(state, result):
-        return _declared(state, result)
-    for_good = isinstance(result, Fail) or (state.max_failures or math.inf) <= failures + 1
-    if is_error(state, result) and for_good and state.failure_state:
-        return state.failure_state
-    timed_out = state.timeout_value is not None and age >= state.timeout_value
-    return state.timeout_state if timed_out else None
-
-
-def _declared(state: State, result: Any) -> State | None:
-    if isinstance(result, State):
-        # By graph as well: a state of a parent graph is named like its heir, one of another graph may be.
-        ours = result.graph is not None and issubclass(state.graph, result.graph)
-        result = result.name if ours else None
-    targets = {edge.other.name for edge in state.graph.edges if edge.state.name == state.name}
-    return state.graph.states[result] if isinstance(result, str) and result in targets else None
-
-
 def _result_of(state: State, instance: Any) -> Any:
     argument = [instance] if state.batch else instance
     try:
         result = async_to_sync(state.handler)(argument) if state.is_async else state.handler(argument)
-    except (Exception, TryAgainLater) as error:
+    except (Exception, TryAgainLater) as error:  # noqa: BLE001 - whatever a handler raises is its result
         return error
+    if inspect.iscoroutine(result):
+        result.close()
     return result.get(instance) if state.batch and isinstance(result, dict) else result
 
 
@@ -362,10 +243,3 @@ def _shown(instance: Any) -> str:
 
 def _is_ours(name: str) -> bool:
     return name.startswith(("_", "state_")) or name == "state"
-
-
-def entries_of(graph: type[StateGraph], names: Iterable[Any]) -> list[State]:
-    """The initial state and those named; ``ValueError`` for a name that the graph does not have."""
-    if unknown := [str(name) for name in names if str(name) not in graph.states]:
-        raise ValueError(f"{graph.__name__} has no state {unknown[0]!r}; entries= takes states of the graph")
-    return list(dict.fromkeys([graph.initial_state, *(graph.states[str(name)] for name in names)]))

@@ -1,0 +1,34 @@
+"""The policy of ``stator.outcomes``, told a second time and in another way, to compare with."""
+
+import math
+from typing import Any
+
+from stator.exceptions import Fail, TryAgainLater
+from stator.graph import State
+
+
+def is_error(state: State, result: Any) -> bool:
+    """Whether a result counts as an error: raised, or returned and not declared."""
+    if isinstance(result, BaseException):
+        return not isinstance(result, TryAgainLater)
+    return result is not None and _declared(state, result) is None
+
+
+def expected(state: State, result: Any, failures: int, age: float) -> State | None:
+    """Where a result must lead; None where the object must wait."""
+    if not isinstance(result, BaseException) and _declared(state, result):
+        return _declared(state, result)
+    for_good = isinstance(result, Fail) or (state.max_failures or math.inf) <= failures + 1
+    if is_error(state, result) and for_good and state.failure_state:
+        return state.failure_state
+    timed_out = state.timeout_value is not None and age >= state.timeout_value
+    return state.timeout_state if timed_out else None
+
+
+def _declared(state: State, result: Any) -> State | None:
+    if isinstance(result, State):
+        # By graph as well: a state of a parent graph is named like its heir, one of another graph may be.
+        ours = result.graph is not None and issubclass(state.graph, result.graph)
+        result = result.name if ours else None
+    targets = {edge.other.name for edge in state.graph.edges if edge.state.name == state.name}
+    return state.graph.states[result] if isinstance(result, str) and result in targets else None

@@ -1,0 +1,376 @@
+"""check_graph finds what is wrong with a graph, and with the policy; graphs that are right pass. No database."""
+
+import math
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from stator.backoff import LONGEST
+from stator.exceptions import Fail, TryAgainLater
+from stator.graph import State, StateGraph
+from stator.outcomes import Moved, Released, Waiting, resolve
+from stator.testing import check_graph
+from stator.testing_graph import certain, walks
+from tests.testapp.basic import DeedGraph, RestGraph, StepGraph
+from tests.testapp.operators import EagerGraph, ParcelGraph
+from tests.testapp.power import OrderGraph
+from tests.testapp.takahe import DomainStates, PinStates, PostStates
+
+
+class Errand(StateGraph):
+    """Right, and with an edge of every kind."""
+
+    new = State(try_interval=60, backoff=lambda errors: 2**errors, max_failures=3, force_initial=True)
+    slow = State(try_interval=60, jitter=0.5)
+    outside = State(externally_progressed=True)
+    done = State()
+    failed = State()
+
+    new.transitions_to(slow, outside)
+    new.fails_to(failed)
+    new.times_out_to(slow, seconds=1000)
+    slow.transitions_to(done, new)
+    slow.times_out_to(outside, seconds=10)
+    outside.transitions_to(done)
+    outside.times_out_to(failed, seconds=86400)
+
+    @classmethod
+    def handle_new(cls, instance: Any) -> Any:
+        return instance.work()
+
+    @classmethod
+    async def handle_slow(cls, instance: Any) -> Any:
+        return cls.done
+
+
+def backing_off(function: Any, **options: Any) -> type[StateGraph]:
+    """A graph whose second state has a back-off function."""
+
+    class Backing(StateGraph):
+        new = State(try_interval=60)
+        tried = State(try_interval=60, backoff=function, **options)
+        done = State()
+
+        new.transitions_to(tried)
+        tried.transitions_to(done)
+        tried.fails_to(done)
+
+        @classmethod
+        def handle_new(cls, instance: Any) -> State:
+            return cls.tried
+
+        handle_tried = handle_new
+
+    return Backing
+
+
+def working(work: Any) -> Any:
+    """A strategy of objects that do this when they are attempted."""
+    return st.builds(lambda: SimpleNamespace(work=work, state="new"))
+
+
+def problem(graph: type[StateGraph], **options: Any) -> str:
+    """The message for a graph that is not right."""
+    with pytest.raises(AssertionError) as raised:
+        check_graph(graph, **options)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def raises(error: BaseException) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [Errand, StepGraph, DeedGraph, RestGraph, ParcelGraph, OrderGraph, PinStates, DomainStates, PostStates, EagerGraph],
+    ids=lambda graph: graph.__name__,
+)
+def test_graph_that_is_right_passes(graph: type[StateGraph]) -> None:
+    check_graph(graph, max_examples=10)
+
+
+class TestWays:
+    def test_state_that_cannot_be_reached(self) -> None:
+        class Lost(StateGraph):
+            new = State(externally_progressed=True, force_initial=True)
+            lost = State(externally_progressed=True)
+            done = State()
+            new.transitions_to(done)
+            lost.transitions_to(done)
+
+        assert problem(Lost) == (
+            "Lost.lost: no edge leads here from new; "
+            "lead to it, or name it in entries= when objects are put into it by hand"
+        )
+        check_graph(Lost, entries=[Lost.lost], max_examples=5)
+        check_graph(Lost, entries=["lost"], max_examples=5)
+        with pytest.raises(ValueError, match=r"Lost has no state 'elsewhere'; entries="):
+            check_graph(Lost, entries=["elsewhere"])
+
+    def test_trap_is_told_with_the_shortest_way_into_it(self) -> None:
+        class Trap(StateGraph):
+            new = State(try_interval=60)
+            detour = State(try_interval=60)
+            up = State(try_interval=60)
+            down = State(try_interval=60)
+            done = State()
+            new.transitions_to(detour, done)
+            new.times_out_to(up, seconds=600)
+            detour.transitions_to(down)
+            up.transitions_to(down)
+            down.transitions_to(up)
+
+            @classmethod
+            def handle_new(cls, instance: Any) -> None: ...
+
+            handle_detour = handle_up = handle_down = handle_new
+
+        # Both ways into the trap are as long; the one that is declared first is told.
+        assert problem(Trap) == (
+            "Trap.detour: no terminal or externally progressed state can be reached from here; "
+            "way there: new -transitions_to-> detour"
+        )
+
+
+class TestBackoff:
+    @pytest.mark.parametrize(
+        ("function", "what"),
+        [
+            (lambda errors: -5, "after 1 error backoff gave -5"),
+            (lambda errors: math.nan, "after 1 error backoff gave nan"),
+            (lambda errors: None, "after 1 error backoff gave None"),
+            (lambda errors: "60", "after 1 error backoff gave '60'"),
+            (lambda errors: [1, 5, math.inf][errors - 1], "after 3 errors in a row backoff gave inf"),
+            (lambda errors: [1, 5][errors - 1], "after 3 errors in a row backoff raised IndexError: list index"),
+            (lambda errors: 7 - errors, "after 8 errors in a row backoff gave -1"),
+            (lambda errors: 10**400, "after 1 error backoff raised OverflowError"),
+        ],
+    )
+    def test_nonsense_is_found(self, function: Any, what: str) -> None:
+        message = problem(backing_off(function))
+        assert message.startswith(f"Backing.tried: {what}")
+        assert message.endswith(
+            "; it must give a number of seconds of 0 or more; way there: new -transitions_to-> tried"
+        )
+
+    def test_errors_that_cannot_happen_are_not_asked_about(self) -> None:
+        check_graph(backing_off(lambda errors: [1, 5][errors - 1], max_failures=3), max_examples=5)
+        assert "after 3 errors" in problem(backing_off(lambda errors: [1, 5][errors - 1], max_failures=4))
+        # Overflows after 1024 errors, but those take longer than a hundred years.
+        check_graph(backing_off(lambda errors: 2.0**errors), max_examples=5)
+
+    def test_limit_is_asked_for_where_errors_are_endless(self) -> None:
+        asked = []
+        check_graph(backing_off(lambda errors: asked.append(errors) or 0), max_examples=1)
+        assert max(asked) == certain.MOST_ERRORS
+
+
+# Each in place of stator.outcomes.resolve; wrong in one way.
+
+
+def takes_any_name(state: State, result: Any, **given: Any) -> Any:
+    named = result if isinstance(result, State) else state.graph.states.get(result) if type(result) is str else None
+    return Moved(named) if named is not None and named.name else resolve(state, result, **given)
+
+
+def never_fails(state: State, result: Any, *, failures: int, age: float) -> Any:
+    return resolve(state, result, failures=0 if not isinstance(result, Fail) else failures, age=age)
+
+
+def fails_early(state: State, result: Any, *, failures: int, age: float) -> Any:
+    return resolve(state, result, failures=failures + 1, age=age)
+
+
+def retries_for_ever(state: State, result: Any, **given: Any) -> Any:
+    return resolve(state, ValueError() if isinstance(result, Fail) else result, **given)
+
+
+def never_times_out(state: State, result: Any, *, failures: int, age: float) -> Any:
+    return resolve(state, result, failures=failures, age=0)
+
+
+def loses_errors(state: State, result: Any, **given: Any) -> Any:
+    outcome = resolve(state, result, **given)
+    return Waiting(outcome.delay) if isinstance(outcome, Waiting) else outcome
+
+
+def waits_for_ever(state: State, result: Any, **given: Any) -> Any:
+    outcome = resolve(state, result, **given)
+    return Waiting(LONGEST * 2, outcome.failure) if isinstance(outcome, Waiting) else outcome
+
+
+def hurries(state: State, result: Any, **given: Any) -> Any:
+    outcome = resolve(state, result, **given)
+    return Waiting(-1, outcome.failure) if isinstance(outcome, Waiting) else outcome
+
+
+def releases(state: State, result: Any, **given: Any) -> Any:
+    return Released() if result is None else resolve(state, result, **given)
+
+
+def breaks(state: State, result: Any, **given: Any) -> Any:
+    return 1 / 0 if isinstance(result, TryAgainLater) else resolve(state, result, **given)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        (takes_any_name, "an undeclared result must wait as an error, but gave Moved(to=<State "),
+        (never_fails, "rror"),
+        (fails_early, "must wait as an error, but gave Moved(to=<State failed>"),
+        (retries_for_ever, "Errand.new: Fail must lead to failed, but gave Waiting("),
+        (never_times_out, "must lead to slow, but gave Waiting("),
+        (loses_errors, "must wait as an error, but gave Waiting("),
+        (waits_for_ever, f"waits {LONGEST * 2} s; at least 0 and at most"),
+        (hurries, "waits -1 s; at least 0 and at most"),
+        (releases, "None must wait, but gave Released()"),
+        (breaks, "resolving it raised ZeroDivisionError: division by zero"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_wrong_policy_is_found(wrong: Any, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walks, "resolve", wrong)
+    message = problem(Errand)
+    assert what in message
+    assert message.partition("; way there: ")[2].startswith("new")
+
+
+def test_walk_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walks, "resolve", retries_for_ever)
+    assert problem(Errand).endswith("; way there: new")
+
+
+class TestHandlers:
+    @pytest.mark.parametrize(
+        "work", [lambda: "slow", lambda: None, lambda: Errand.outside], ids=["name", "None", "state"]
+    )
+    def test_handlers_that_return_what_is_declared_pass(self, work: Any) -> None:
+        check_graph(Errand, objects=working(work), max_examples=10)
+
+    @pytest.mark.parametrize("error", [TryAgainLater(5), Fail("no")], ids=lambda error: type(error).__name__)
+    def test_exceptions_of_the_framework_are_no_fault(self, error: BaseException) -> None:
+        check_graph(Errand, objects=working(lambda: raises(error)), max_examples=10)
+
+    @pytest.mark.parametrize("result", ["nowhere", "new", True, Errand.done, StepGraph.slow], ids=repr)
+    def test_undeclared_result_is_found(self, result: Any) -> None:
+        message = problem(Errand, objects=working(lambda: result))
+        assert message.startswith(
+            f"Errand.new: the handler returned {result!r}; "
+            "declared transitions lead to failed, outside, slow; way there: new, with SimpleNamespace("
+        )
+
+    def test_object_that_goes_astray_is_found_among_others(self) -> None:
+        class Odd(StateGraph):
+            new = State(try_interval=60)
+            checked = State(try_interval=60)
+            done = State()
+            new.transitions_to(checked)
+            checked.transitions_to(done)
+
+            @classmethod
+            def handle_new(cls, instance: Any) -> State:
+                return cls.checked
+
+            @classmethod
+            def handle_checked(cls, instance: Any) -> State:
+                return cls.new if instance.number > 41 else cls.done
+
+        numbered = st.builds(SimpleNamespace, number=st.integers(0, 1000))
+        assert problem(Odd, objects=numbered) == (
+            "Odd.checked: the handler returned <State new>; declared transitions lead to done; "
+            "way there: new -handler checked-> checked, with SimpleNamespace(number=42)"
+        )
+
+    def test_error_is_found_unless_it_may_happen(self) -> None:
+        objects = working(lambda: raises(KeyError("x")))
+        message = problem(Errand, objects=objects)
+        assert message.startswith("Errand.new: the handler raised KeyError: 'x'; name the error in raises= if it may")
+        with pytest.raises(AssertionError) as raised:
+            check_graph(Errand, objects=objects)
+        assert isinstance(raised.value.__cause__, KeyError)
+        check_graph(Errand, objects=objects, raises=[LookupError], max_examples=10)
+
+    def test_fail_without_an_edge_is_found(self) -> None:
+        class Endless(StateGraph):
+            new = State(try_interval=60)
+            done = State()
+            new.transitions_to(done)
+
+            @classmethod
+            async def handle_new(cls, instance: Any) -> None:
+                raise Fail("no")
+
+        objects = st.builds(SimpleNamespace)
+        assert "the handler raised Fail, but the state has no fails_to" in problem(Endless, objects=objects)
+
+    def test_handler_of_a_batch_gets_a_list_and_may_return_a_dictionary(self) -> None:
+        class Thing:
+            pass
+
+        class Batched(StateGraph):
+            new = State(try_interval=60, batch=10)
+            done = State()
+            new.transitions_to(done)
+
+            @classmethod
+            def handle_new(cls, instances: list[Any]) -> Any:
+                return dict.fromkeys(instances, "nowhere")
+
+        assert "the handler returned 'nowhere'" in problem(Batched, objects=st.builds(Thing))
+
+    def test_coroutine_that_nobody_awaits_is_found(self) -> None:
+        async def work() -> None: ...
+
+        assert "the handler returned <coroutine" in problem(Errand, objects=working(work))
+
+    def test_state_of_the_object_follows(self) -> None:
+        seen = set()
+
+        class Followed(StateGraph):
+            new = State(try_interval=60)
+            later = State(try_interval=60)
+            done = State()
+            new.transitions_to(later)
+            later.transitions_to(done)
+
+            @classmethod
+            def handle_new(cls, instance: Any) -> State:
+                seen.add(("new", instance.state))
+                return cls.later
+
+            @classmethod
+            def handle_later(cls, instance: Any) -> State:
+                seen.add(("later", instance.state))
+                return cls.done
+
+        check_graph(Followed, objects=working(None), max_examples=10)
+        assert seen == {("new", "new"), ("later", "later")}
+
+
+def test_walks_are_the_same_every_time() -> None:
+    def numbers() -> list[int]:
+        drawn: list[int] = []
+
+        def thing(number: int) -> Any:
+            drawn.append(number)
+            return SimpleNamespace(work=lambda: None)
+
+        check_graph(Errand, objects=st.builds(thing, st.integers(0, 10**9)), max_examples=10)
+        return drawn
+
+    first = numbers()
+    assert len(set(first)) > 3
+    assert numbers() == first
+
+
+def test_without_hypothesis_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    monkeypatch.delitem(sys.modules, "stator.testing_graph")
+    monkeypatch.delitem(sys.modules, "stator.testing_graph.walks")
+    with pytest.raises(ImportError) as raised:
+        check_graph(Errand)
+    assert str(raised.value) == "check_graph() needs Hypothesis, which is not installed; pip install hypothesis"
