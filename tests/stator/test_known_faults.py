@@ -165,6 +165,6 @@ def test_statistics_lose_counts():
 def test_the_http_runner_reports_none():
     """What a run did is known by model, also where several ran at once; see ``test_views.py`` for the view."""
     put(SyncLine)
-    runner = StatorRunner([SyncLine, Line], run_for=0.1)
+    runner = StatorRunner([SyncLine, Line], run_for=2)
     assert runner.run().handled == {"testapp.syncline": 1} == runner.handled
     assert wait_until(lambda: raw(SyncLine).get().state == "last")

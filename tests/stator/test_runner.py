@@ -236,7 +236,7 @@ class TestWorker:
 
     def test_run_for_ends_after_so_long(self):
         put(Line)
-        summary = StatorRunner([Line], run_for=2).run()
+        summary = StatorRunner([Line], run_for=3).run()
         assert summary.handled == {"testapp.line": 2}
 
     def test_runs_in_a_thread_of_a_program(self):
@@ -258,7 +258,7 @@ class TestWorker:
         steps = [put(Step) for _ in range(3)]
         operations_of(Step).claim([StepGraph.new], 10)
         expire(*steps)
-        StatorRunner([Step], run_for=1.0).run()
+        StatorRunner([Step], run_for=4).run()
         assert {row(step).state for step in steps} == {"done"}
 
     def test_attempts_at_once_are_limited_by_model(self):

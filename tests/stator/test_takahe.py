@@ -364,7 +364,7 @@ class TestWorker:
         for signal, hear in hears.items():
             signal.connect(hear)
         try:
-            StatorRunner([Post], run_for=0.3, schedule_interval=0.05).run()
+            StatorRunner([Post], run_for=2, schedule_interval=0.05).run()
         finally:
             for signal, hear in hears.items():
                 signal.disconnect(hear)
