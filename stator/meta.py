@@ -33,7 +33,9 @@ def options_of(model: Any) -> ModelOptions:
             raise ImproperlyConfigured(f"{model.__name__}.StatorMeta has no option {name!r}; {_remedy(name)}")
         if trouble := _CHECKS[name](model, value):
             raise ImproperlyConfigured(f"{model.__name__}.StatorMeta.{name}={value!r} {trouble}")
-    options = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    options: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+    }
     return ModelOptions(**options)
 
 

@@ -19,7 +19,7 @@ def watched_fields(model: Any, names: Iterable[str]) -> list[str]:
 
 def watched_values(instance: Any) -> dict[str, Any]:
     """The values of an instance's watched fields; ``DEFERRED`` for what is not loaded."""
-    model = type(instance)
+    model: Any = type(instance)
     fields = [model._meta.get_field(name) for name in options_of(model).reconcile_on]
     return {field.name: instance.__dict__.get(field.attname, DEFERRED) for field in fields}
 

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parent.parent
 # A module imports its own floor and lower ones. A package stands for all modules in it.
 FLOORS = {
     0: "backoff durations exceptions failures graph logs options outcomes states",
-    1: "columns conf explain fields indexes limits meta models moves pauses querysets reconcile reports signals statistics "
-    "wakeup workers",
+    1: "columns conf explain fields indexes limits meta models moves pauses querysets reconcile reports signals "
+    "statistics wakeup workers",
     2: "db",
     3: "runner startup supervisor worker",
     4: "admin apps checks commands management permissions pytest_plugin testing testing_graph views",
