@@ -60,7 +60,7 @@ class Scheduler:
 
     async def tick(self, wake: Callable[[], None]) -> None:
         """One look, and the duties that it shows to be due; ``wake`` is called when lanes became hungry."""
-        if time.monotonic() - self._passed >= self._settings.SCHEDULE_INTERVAL:
+        if not self.passes:
             await self.perform_pass()
         work = await self._run(self.look)
         self.found_nothing = not any(
@@ -70,6 +70,9 @@ class Scheduler:
             await self._do(operations, found)
         if any(lane.hungry or lane.suspect for lane in self._lanes):
             wake()
+        # After the look: however long a pass takes, leases that ran out do not wait for it.
+        if time.monotonic() - self._passed >= self._settings.SCHEDULE_INTERVAL:
+            await self.perform_pass()
 
     def look(self) -> dict[Operations, Work]:
         """What every model has to do; one statement per database."""
@@ -105,7 +108,8 @@ class Scheduler:
         now = time.monotonic()
         if now < self._reaped.get(operations, 0.0):
             return False
-        self._reaped[operations] = now + self._settings.REAP_INTERVAL * random.uniform(0.8, 1.2)
+        # Out of step with other workers, and never later than promised.
+        self._reaped[operations] = now + self._settings.REAP_INTERVAL * random.uniform(0.6, 1.0)
         return True
 
 
