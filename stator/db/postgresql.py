@@ -146,12 +146,15 @@ class Operations(base.Operations):
 
     def _arrays(self, group: list[Ended]) -> list[list[Any]]:
         prepare, connection = self._pk_field.get_db_prep_value, self.connection
+        waiting = isinstance(group[0][1], Waiting)
+        failures = [getattr(outcome, "failure", None) is not None for _, outcome in group]
         return [
             [prepare(claim.pk, connection, prepared=False) for claim, _ in group],
             [claim.token for claim, _ in group],
-            [float(outcome.delay) if isinstance(outcome, Waiting) else 0.0 for _, outcome in group],
-            [getattr(outcome, "failure", None) is not None for _, outcome in group],
-            [claim.duration for claim, _ in group],
+            # What is the same for all is left out: unnest fills shorter arrays up with null.
+            [float(outcome.delay) for _, outcome in group if isinstance(outcome, Waiting)] if waiting else [],
+            failures if any(failures) else [],
+            [claim.duration for claim, _ in group] if self.options.history else [],
         ]
 
     # How the model's columns are spelled
