@@ -44,16 +44,16 @@ class Operations(base.Operations):
         """A transaction only where reports are kept as well; else the statement is one by itself."""
         return self.transaction() if any(report_of(self.label, *ended) for ended in group) else nullcontext()
 
-    def fetch(self, statement: str, params: list[Any]) -> list[Any]:
+    def fetch(self, statement: str, params: list[Any], planner: str = sql.PLANNER) -> list[Any]:
         """The rows of one statement, which outside of a transaction is one by itself and takes one round trip."""
         connection = self.connection
         if connection.in_atomic_block:
             ours = getattr(connection, "stator_transaction", False)
-            return _rows(connection, sql.PLANNER + statement if ours else statement, params)
+            return _rows(connection, planner + statement if ours else statement, params)
         if self._default_isolation == "read committed":
-            return _rows(connection, sql.PLANNER + statement, params)
+            return _rows(connection, planner + statement, params)
         with self.transaction():
-            return _rows(connection, sql.PLANNER + statement, params)
+            return _rows(connection, planner + statement, params)
 
     @cached_property
     def _default_isolation(self) -> str:
@@ -67,7 +67,7 @@ class Operations(base.Operations):
             return super()._claim_rows(states, limit, token, alone)
         names = [state.name for state in states]
         params = [names, self.settings.MAX_CRASHES, limit, *self._claim_params(token)]
-        return self._instances(self.fetch(self._claim_statements[alone], params))
+        return self._instances(self.fetch(self._claim_statements[alone], params, sql.BY_KEY))
 
     @cached_property
     def _claim_statements(self) -> list[str]:
@@ -93,7 +93,7 @@ class Operations(base.Operations):
             arguments += [self.label, state.name, to, self.shard]
         if to and to != RELEASED and self.options.history:
             arguments += [self.label, state.name, to, "", self.worker_id]
-        return {self._pk_field.to_python(pk) for (pk,) in self.fetch(statement, arguments)}
+        return {self._pk_field.to_python(pk) for (pk,) in self.fetch(statement, arguments, sql.BY_KEY)}
 
     def _count(self, state: State, to: str, kept: list[Ended]) -> None:
         """Nothing: the statement that records counts as well."""
