@@ -21,10 +21,12 @@ SQLITE_OPTIONS: dict[str, Any] = {
 }
 POSTGRESQL_OPTIONS: dict[str, Any] = {
     "connect_timeout": 10,
-    # A worker learns within a minute, not within hours, that the server's machine is gone.
+    # A worker learns within a minute, not within hours, that the server's machine is gone: by probes while it waits,
+    # by the time-out in milliseconds (Linux alone has it) while something it has sent is not acknowledged.
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
 }
 STATOR_TEXTS = {"TOKEN", "LISTEN_DSN"}
 

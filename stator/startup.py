@@ -1,12 +1,20 @@
 """Whether the databases of some models can be worked in, looked at before anything is claimed."""
 
+import random
+import threading
+import time
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connections, router
 
 from stator.columns import FRAMEWORK_COLUMNS
+from stator.db.retry import is_outage
 from stator.failures import bounded
 from stator.models import Depth, History, Limit, Pause, Report, Stats, Worker
+
+# Seconds, jittered, between looks at a database that cannot be used at this moment: it may be starting as well, or
+# has just cut our connection. Connecting does not tell those from a wrong name, so that is reported as late as this.
+PAUSES = (0.1, 0.2, 0.3, 0.5, 0.8)
 
 
 class Unusable(Exception):
@@ -20,10 +28,24 @@ def check_database(models: list[Any], alias: str | None = None) -> None:
         by_alias.setdefault(alias or router.db_for_write(model), []).append(model)
     for name, group in by_alias.items():
         try:
-            _check(name, group)
+            _check_patiently(name, group)
         except (DatabaseError, InterfaceError) as error:
             text = bounded(" ".join(str(error).split()), 300)
             raise Unusable(f"database {name!r} cannot be used: {text}; check DATABASES[{name!r}]") from error
+
+
+def _check_patiently(alias: str, models: list[Any]) -> None:
+    end = time.monotonic() + sum(PAUSES)
+    for pause in PAUSES:
+        try:
+            return _check(alias, models)
+        except (DatabaseError, InterfaceError) as error:
+            connections[alias].close_if_unusable_or_obsolete()
+            # Past the end: the way to the database is so slow that one look took all the time there was.
+            if not is_outage(error) or time.monotonic() > end:
+                raise
+        threading.Event().wait(pause * random.uniform(0.5, 1.0))
+    return _check(alias, models)
 
 
 def _check(alias: str, models: list[Any]) -> None:

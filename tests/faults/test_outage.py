@@ -3,29 +3,35 @@
 import random
 import subprocess
 import sys
+from contextlib import closing, contextmanager
 from threading import Event as Flag
 from time import monotonic
 
 import psutil
+import psycopg
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection, transaction
 
 from project.postgres import DATABASE, Server
 from tests.faults.events import Kind
 from tests.faults.fleet import logged
-from tests.processes import environment_for_subprocess
+from tests.processes import environment_for_subprocess, wait_until
 from tests.testapp.faults import Effect, Job, ThreadJob
+from tests.testapp.harmed import Booking
 
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 RESUMED_WITHIN = 5.0
+NO_TEST_DATABASES = {"TEST_DATABASE_DEFAULT": "", "TEST_DATABASE_OTHER": ""}
+# The queue of notifications as small as it can be made, so that it can be filled.
+OPTIONS = {"shared_buffers": "32MB", "max_notify_queue_pages": 64}
 MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """A server that this test alone uses."""
-    with Server(tmp_path_factory.mktemp("server"), options={"shared_buffers": "32MB"}) as server:
+    with Server(tmp_path_factory.mktemp("server"), options=OPTIONS) as server:
         server.create_database(DATABASE)
         environment = {**environment_for_subprocess(), **variables_for(server)}
         subprocess.run([sys.executable, "-m", "django", "migrate", "-v0"], env=environment, check=True)
@@ -46,7 +52,7 @@ def own(server, transactional_db, monkeypatch):
 
 
 def variables_for(server):
-    return {"DATABASE_URL": server.url(), "TEST_DATABASE_DEFAULT": "", "TEST_DATABASE_OTHER": ""}
+    return {"DATABASE_URL": server.url(), **NO_TEST_DATABASES}
 
 
 def crash(server):
@@ -112,6 +118,33 @@ def test_processes_that_die_while_the_database_is_away_are_replaced_when_it_is_b
     watched.judge(max_crashes=1000)
 
 
+@pytest.mark.parametrize("options", [[], ["--processes", "2"]], ids=["alone", "supervised"])
+def test_worker_whose_connection_is_cut_while_it_starts_goes_on(watch, fleet, options):
+    watched = watch(Job)
+    Job.objects.create()
+    workers = fleet("testapp.Job")
+    worker = workers.start(*options)
+
+    for _ in range(3):
+        wait_until(cut_connections)
+    workers.until(lambda: not Job.objects.exclude(state="done").exists())
+
+    assert not logged(worker, "stator.worker_died")
+    workers.stop()
+    watched.judge(max_crashes=1000)
+
+
+@pytest.mark.parametrize("options", [[], ["--processes", "2"]], ids=["alone", "supervised"])
+def test_worker_that_finds_no_database_says_so_in_one_line_and_ends(worker_process, options):
+    nowhere = {"DATABASE_URL": "postgresql://postgres@127.0.0.1:1/nowhere", **NO_TEST_DATABASES}
+    with worker_process("testapp.Job", *options, **nowhere) as worker:
+        assert worker.wait(10) == 75
+        lines = worker.output().splitlines()
+    # Of two processes, the one that ends first may end the other before it has written.
+    assert len(lines) in ([1, 2] if options else [1])
+    assert all(line.startswith("runstator: database 'default' cannot be used: connection failed") for line in lines)
+
+
 @MODELS
 def test_work_goes_on_while_connections_are_cut(watch, fleet, thorough, model):
     cut_for = 30.0 if thorough else 5.0
@@ -135,6 +168,136 @@ def test_work_goes_on_while_connections_are_cut(watch, fleet, thorough, model):
     # Of each worker: the main thread, three for statements, the heartbeat, the listener, one or six for handlers.
     assert max(counts) <= 2 * 12
     watched.judge(max_crashes=1000)
+
+
+def test_work_resumes_when_there_are_connections_again(watch, fleet):
+    """A worker that has lost its connections and gets no others stays, and goes on within five seconds."""
+    watched = watch(Job)
+    Job.objects.bulk_create(Job(seconds=0.1) for _ in range(200))
+    with role_with_connections(50) as role:
+        workers = fleet("testapp.Job", STATOR_CONCURRENCY=2, STATOR_MAX_CRASHES=1000, DATABASE_URL=url_for(role))
+        worker = workers.start()
+        workers.until(lambda: workers.starts(worker).exists())
+        allow(role, 0)
+        cut_connections()
+        workers.until(lambda: len(logged(worker, "stator.database_unreachable")) > 3)
+
+        allowed = allow(role, 50)
+        wait = workers.until(lambda: first_claim(watched, Job, allowed)) - allowed
+
+        Job.objects.update(seconds=0)
+        workers.until(lambda: not Job.objects.exclude(state="done").exists())
+        workers.stop()
+    assert wait.total_seconds() <= RESUMED_WITHIN
+    watched.judge(max_crashes=1000)
+
+
+@contextmanager
+def role_with_connections(number):
+    """A role that may do what workers do, and no superuser: those are let in whatever the limit."""
+    name = f"limited_{random.getrandbits(32):08x}"
+    execute(f"CREATE ROLE {name} LOGIN CONNECTION LIMIT {number}")
+    for what in ("ALL TABLES", "ALL SEQUENCES"):
+        execute(f"GRANT ALL ON {what} IN SCHEMA public TO {name}")
+    try:
+        yield name
+    finally:
+        cut_connections()
+        execute(f"DROP OWNED BY {name}")
+        execute(f"DROP ROLE {name}")
+
+
+def allow(role, number):
+    """Let a role have so many connections from now on; the database's time afterwards."""
+    execute(f"ALTER ROLE {role} CONNECTION LIMIT {number}")
+    return execute("SELECT clock_timestamp()")
+
+
+def url_for(role):
+    given = connection.get_connection_params()
+    return f"postgresql://{role}@{given['host']}:{given['port']}/by-name"
+
+
+def execute(statement):
+    """The first value that a statement gives."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchone()[0] if cursor.description else None
+
+
+def test_work_goes_on_while_statements_are_cancelled(watch, fleet, thorough):
+    """As statement_timeout and lock_timeout do it, at any moment."""
+    watched = watch(ThreadJob)
+    ThreadJob.objects.bulk_create(ThreadJob(seconds=random.uniform(0.0, 0.1)) for _ in range(300))
+    workers = fleet("testapp.ThreadJob", STATOR_CONCURRENCY=6, STATOR_MAX_CRASHES=1000)
+    for _ in range(2):
+        workers.start()
+    workers.until(lambda: Effect.objects.exists())
+    before, end = moved(ThreadJob), monotonic() + (30.0 if thorough else 4.0)
+
+    cancelled = 0
+    while monotonic() < end:
+        cancelled += execute(
+            "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND state = 'active'"
+        )
+        Flag().wait(0.005)
+
+    assert cancelled > 10
+    assert moved(ThreadJob) > before
+    workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists(), 60)
+    workers.stop()
+    watched.judge(max_crashes=1000)
+
+
+def test_handler_whose_transaction_idles_too_long_for_the_server_fails_and_holds_no_lock(watch, fleet):
+    watched = watch(Booking)
+    slow, *quick = [Booking.objects.create(seconds=1.0 if number == 0 else 0.0) for number in range(20)]
+    database = connection.ops.quote_name(connection.settings_dict["NAME"])
+    workers = fleet("testapp.Booking")
+    execute(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '400ms'")
+    try:
+        workers.start()
+        workers.until(lambda: Booking.objects.filter(state="done").count() == len(quick))
+        workers.until(lambda: Booking.objects.filter(pk=slow.pk, state_failures__gte=2, state_claim=None).exists())
+        workers.stop()
+    finally:
+        execute(f"ALTER DATABASE {database} RESET idle_in_transaction_session_timeout")
+    Booking.objects.update(seconds=0)
+    workers.start()
+    workers.until(lambda: not Booking.objects.exclude(state="done").exists())
+    workers.stop()
+    assert not Booking.objects.exclude(booked=2).exists()
+    assert Effect.objects.count() == 2 * 20
+    watched.judge()
+
+
+def test_full_queue_of_notifications_fails_no_transaction_of_an_application_and_no_worker(own, watch, fleet):
+    watched = watch(Job)
+    with closing(psycopg.connect(own["DATABASE_URL"])) as listener:
+        # Who listens and does not come out of a transaction keeps the queue from being emptied.
+        listener.execute("LISTEN stator")
+        listener.commit()
+        listener.execute("SELECT 1")
+        with pytest.raises(OperationalError, match="NOTIFY queue"):
+            fill_queue()
+
+        Job.objects.create()
+        with transaction.atomic():
+            Job.objects.create()
+        workers = fleet("testapp.Job", **own)
+        worker = workers.start()
+        workers.until(lambda: Job.objects.filter(state="done").count() == 2)
+        Job.objects.create()
+        workers.until(lambda: Job.objects.filter(state="done").count() == 3)
+        workers.stop()
+    assert worker.returncode == 0
+    watched.judge()
+
+
+def fill_queue():
+    for _ in range(1000):
+        execute(f"SELECT pg_notify('stator', '{'x' * 7900}')")
 
 
 def moved(model):

@@ -1,9 +1,14 @@
 """Whether a database can be worked in is known before anything is claimed."""
 
+from contextlib import closing
+from time import monotonic
+
+import psycopg
 import pytest
-from django.db import OperationalError, connection, connections
+from django.db import InterfaceError, OperationalError, ProgrammingError, connection, connections
 from django.test.utils import isolate_apps
 
+from stator import startup
 from stator.fields import StateField
 from stator.models import StatorModel
 from stator.startup import Unusable, check_database
@@ -69,6 +74,7 @@ def test_database_that_cannot_be_reached_is_named_without_secrets(monkeypatch):
         )
 
     monkeypatch.setattr(connection, "cursor", down)
+    monkeypatch.setattr(startup, "PAUSES", [0.01, 0.01])
     text = refused(Line)
     assert text == (
         "database 'default' cannot be used: connection to \"postgresql://shop:***@db/x\" failed: server is gone "
@@ -79,3 +85,67 @@ def test_database_that_cannot_be_reached_is_named_without_secrets(monkeypatch):
 def test_only_databases_that_the_models_use_are_looked_at(monkeypatch):
     monkeypatch.setattr(connections["other"], "cursor", pytest.fail)
     check_database([Line])
+
+
+@pytest.mark.parametrize("kind", [OperationalError, InterfaceError])
+def test_database_that_is_away_for_a_moment_is_usable(monkeypatch, kind):
+    looks = []
+
+    def away_at_first(*args):
+        looks.append(args)
+        if len(looks) < 3:
+            raise kind("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(startup, "_check", away_at_first)
+    monkeypatch.setattr(startup, "PAUSES", [0.01] * 5)
+    check_database([Line])
+    assert len(looks) == 3
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_connection_that_is_cut_while_it_is_looked_at_is_no_wrong_configuration():
+    cut = []
+
+    def cut_before_the_tables(execute, sql, params, many, context):
+        if not cut and "pg_is_in_recovery" not in sql:
+            cut.append(context["connection"].connection.info.backend_pid)
+            with closing(psycopg.connect(**other_parameters())) as other:
+                other.execute("SELECT pg_terminate_backend(%s)", cut)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(cut_before_the_tables):
+        check_database([Line])
+    assert connection.connection.info.backend_pid != cut[0]
+
+
+def other_parameters():
+    return {**connection.get_connection_params(), "cursor_factory": psycopg.Cursor}
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("wrong", [{"PORT": "1"}, {"NAME": "nowhere"}, {"USER": "nobody", "PASSWORD": "hunter2"}])
+def test_wrong_address_is_told_within_three_seconds(monkeypatch, wrong):
+    connection.close()
+    with monkeypatch.context() as patched:
+        for name, value in wrong.items():
+            patched.setitem(connection.settings_dict, name, value)
+        before = monotonic()
+        text = refused(Line)
+        assert monotonic() - before < 3
+    assert text.startswith("database 'default' cannot be used: connection failed")
+    assert text.endswith("; check DATABASES['default']")
+    assert "hunter2" not in text
+
+
+def test_mistake_that_waiting_does_not_mend_is_told_at_once(monkeypatch):
+    looks = []
+
+    def look(*args):
+        looks.append(args)
+        raise ProgrammingError("permission denied for table testapp_line")
+
+    monkeypatch.setattr(startup, "_check", look)
+    assert "permission denied for table testapp_line" in refused(Line)
+    assert len(looks) == 1

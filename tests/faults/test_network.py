@@ -1,0 +1,230 @@
+"""Replies that are lost after the commit (F5, F6), and networks that delay, drop and swallow (F9)."""
+
+import random
+from collections import Counter
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from threading import Event as Flag
+from time import monotonic
+
+import pytest
+from django.db import connection
+from django.db.models import F
+
+from tests.faults.events import Kind
+from tests.faults.fleet import logged
+from tests.faults.proxy import Proxy
+from tests.testapp.faults import Effect, Job, ThreadJob
+from tests.testapp.harmed import Booking, Pulse
+
+pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+
+MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
+RENEW = rb'UPDATE "testapp_\w+" SET "state_locked_until" = \('
+CLAIM = rb'UPDATE "testapp_\w+" SET [^;]*"state_claim" = \'[^;]* FROM picked'
+RECORD = rb'unnest\(.*UPDATE "testapp_\w+" SET '
+REAP = rb'UPDATE "testapp_\w+" SET [^;]*"state_crashes" = \('
+ANYTHING = rb"^[QP]\x00"
+
+# No lease ends while a test lasts: what is done was not done by way of the reaper.
+UNHURRIED = {"STATOR_LEASE": 600, "STATOR_CONCURRENCY": 10, "STATOR_THREADS": 5}
+
+
+@pytest.fixture
+def proxy(transactional_db):
+    """Between workers and the database of the test; for Unix sockets there is none."""
+    given = connection.get_connection_params()
+    with Proxy(given["host"], int(given["port"] or 5432)) as proxy:
+        yield proxy
+
+
+def through(proxy):
+    """The variables with which a worker reaches the database by way of the proxy."""
+    user, password = (connection.settings_dict[name] for name in ("USER", "PASSWORD"))
+    return {"DATABASE_URL": f"postgresql://{user}:{password}@127.0.0.1:{proxy.port}/by-proxy"}
+
+
+def all_done(model):
+    return not model.objects.exclude(state="done").exists()
+
+
+@MODELS
+@pytest.mark.parametrize("statement", [CLAIM, RECORD, ANYTHING], ids=["claim", "record", "anything"])
+def test_reply_that_is_lost_after_the_commit_costs_no_outcome_and_no_lease(
+    watch, fleet, proxy, thorough, model, statement
+):
+    losses, objects = (100, 3000) if thorough else (10, 300)
+    watched = watch(model)
+    model.objects.bulk_create(model(seconds=random.uniform(0, 0.05)) for _ in range(objects))
+    workers = fleet(model._meta.label, **UNHURRIED, **through(proxy))
+    started = [workers.start() for _ in range(2)]
+    workers.until(lambda: all(workers.starts(worker).exists() for worker in started))
+
+    proxy.lose_replies_to(statement, losses)
+    workers.until(lambda: all_done(model), 120)
+    proxy.lose_replies_to(b"", 0)
+    workers.stop()
+
+    kinds = Counter(watched.history(model).kinds())
+    print(f"{proxy.lost} replies were lost, {kinds[Kind.RELEASE]} claims handed back")
+    assert proxy.lost == losses
+    assert kinds[Kind.MOVE] == 2 * objects
+    assert kinds[Kind.REAP] == 0
+    if statement == CLAIM:
+        assert kinds[Kind.RELEASE] > 0
+        assert [logged(worker, "stator.lease_lost") for worker in started] == [[], []]
+    watched.judge()
+
+
+def test_reply_to_the_commit_of_an_atomic_handler_that_is_lost_does_not_double_its_effects(
+    watch, fleet, proxy, thorough
+):
+    losses, objects = (100, 1000) if thorough else (10, 150)
+    watched = watch(Booking)
+    Booking.objects.bulk_create(Booking() for _ in range(objects))
+    workers = fleet("testapp.Booking", **UNHURRIED, **through(proxy))
+    worker = workers.start()
+    workers.until(lambda: workers.starts(worker).exists())
+
+    proxy.lose_replies_to(rb'INSERT INTO "testapp_effect"', losses)
+    workers.until(lambda: all_done(Booking))
+    workers.stop()
+
+    assert proxy.lost == losses
+    assert not Booking.objects.exclude(booked=F("state_version")).exists()
+    assert Effect.objects.count() == 2 * objects
+    watched.judge()
+
+
+def test_reply_to_a_renewal_that_is_lost_does_not_end_the_attempt(watch, fleet, proxy, gate):
+    watched = watch(Job)
+    Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(5))
+    workers = fleet("testapp.Job", STATOR_LEASE=3, **through(proxy))
+    worker = workers.start()
+    proxy.lose_replies_to(RENEW, 5)
+    workers.until(lambda: proxy.lost == 5)
+
+    gate.touch()
+    workers.until(lambda: all_done(Job))
+
+    assert logged(worker, "stator.lease_lost") == []
+    workers.stop()
+    assert Kind.REAP not in watched.history(Job).kinds()
+    watched.judge()
+
+
+def test_reply_to_a_reaping_that_is_lost_counts_one_crash(watch, fleet, proxy, gate):
+    watched = watch(Job)
+    Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(5))
+    workers = fleet("testapp.Job", STATOR_LEASE=2, STATOR_SHUTDOWN_TIMEOUT=2, **through(proxy))
+    victim = workers.start()
+    workers.until(lambda: workers.starts(victim).count() == 5)
+    proxy.lose_replies_to(REAP, 1)
+    workers.kill(victim.name)
+    gate.touch()
+    workers.start()
+
+    workers.until(lambda: all_done(Job))
+
+    assert proxy.lost == 1
+    workers.stop()
+    assert Counter(watched.history(Job).kinds())[Kind.REAP] == 5
+    watched.judge()
+
+
+@contextmanager
+def delayed(proxy):
+    proxy.delay = 2.0
+    yield
+    proxy.delay = 0.0
+
+
+@contextmanager
+def swallowed(proxy):
+    proxy.open_hole()
+    yield
+    proxy.close_hole()
+
+
+@contextmanager
+def swallowed_and_given_up(proxy):
+    """As a network that comes back after the kernel has given the connections up."""
+    proxy.open_hole()
+    yield
+    proxy.cut()
+    proxy.close_hole()
+
+
+@contextmanager
+def cut(proxy):
+    proxy.cut()
+    yield
+    proxy.cut()
+
+
+@contextmanager
+def half_closed(proxy):
+    proxy.half_close()
+    yield
+    proxy.half_close()
+
+
+TROUBLES = [delayed, swallowed, swallowed_and_given_up, cut, half_closed]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=[trouble.__name__ for trouble in TROUBLES])
+def test_work_goes_on_after_trouble_on_the_wire(watch, fleet, proxy, thorough, trouble):
+    """One of two workers has the trouble, for longer than its lease."""
+    times = 5 if thorough else 1
+    watched = watch(Job)
+    Job.objects.bulk_create(Job(seconds=random.uniform(0, 0.2)) for _ in range(100 * times))
+    workers = fleet(
+        "testapp.Job", STATOR_CONCURRENCY=5, STATOR_LEASE=2, STATOR_SHUTDOWN_TIMEOUT=2, STATOR_MAX_CRASHES=1000
+    )
+    troubled = workers.start(**through(proxy))
+    other = workers.start()
+    begun = workers.starts(troubled)
+    for _ in range(times):
+        workers.until(lambda: begun.exists() and workers.starts(other).exists())
+        with trouble(proxy):
+            Flag().wait(4.0)
+        before = begun.count()
+        Job.objects.bulk_create(Job(seconds=random.uniform(0, 0.2)) for _ in range(50))
+        workers.until(lambda before=before: begun.count() > before)
+
+    workers.until(lambda: all_done(Job), 120)
+    workers.stop()
+    watched.judge(max_crashes=1000)
+
+
+def test_worker_that_is_cut_off_stops_work_before_its_lease_ends(watch, fleet, proxy, tmp_path):
+    watched = watch(Pulse)
+    beats = tmp_path / "beats"
+    Pulse.objects.create(path=str(beats))
+    workers = fleet("testapp.Pulse", STATOR_LEASE=3)
+    workers.start(**through(proxy))
+    workers.until(beats.exists)
+
+    proxy.open_hole()
+    workers.until(lambda: stopped(beats))
+
+    # Held up are one renewal at most, and what is asked of the database after it.
+    last = datetime.fromtimestamp(beats.stat().st_mtime, UTC)
+    assert last < Pulse.objects.get().state_locked_until
+    other = workers.start()
+    workers.until(lambda: workers.starts(other).exists())
+    proxy.close_hole()
+    (tmp_path / "beats.last").touch()
+    workers.until(lambda: all_done(Pulse))
+    workers.stop()
+    watched.judge()
+
+
+def stopped(beats):
+    """Whether a handler that writes a file every 20 ms has not done so for half a second."""
+    before, end = beats.stat().st_mtime_ns, monotonic() + 0.5
+    while monotonic() < end:
+        Flag().wait(0.02)
+        if beats.stat().st_mtime_ns != before:
+            return False
+    return True
