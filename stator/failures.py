@@ -6,6 +6,8 @@ import traceback
 from dataclasses import dataclass
 from types import TracebackType
 
+from stator.exceptions import Fail
+
 MESSAGE_LENGTH = 1000
 TRACEBACK_LENGTH = 8000
 
@@ -20,12 +22,16 @@ _CREDENTIALS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as it is stored. ``fingerprint`` is equal for errors of one type raised at one place."""
+    """An error as it is stored. ``fingerprint`` is equal for errors of one type raised at one place.
+
+    ``deliberate``: the handler said by ``Fail`` that the object is not to be attempted again.
+    """
 
     kind: str
     message: str
     traceback: str
     fingerprint: str
+    deliberate: bool = False
 
 
 def describe(error: BaseException) -> Failure:
@@ -37,6 +43,7 @@ def describe(error: BaseException) -> Failure:
         message=bounded(_text(error), MESSAGE_LENGTH),
         traceback=bounded(_chain(error, kind), TRACEBACK_LENGTH),
         fingerprint=hashlib.sha256("\n".join([kind, *frames]).encode(errors="replace")).hexdigest()[:16],
+        deliberate=isinstance(error, Fail),
     )
 
 

@@ -112,5 +112,17 @@ def progress_fields(worker: Any, rate: float) -> dict[str, Any]:
     }
 
 
+def tell_end(summary: Any) -> None:
+    """The event that says why a worker ended, and what it did."""
+    fields = {
+        "ended": summary.ended,
+        "handled": sum(summary.handled.values()),
+        "failed": summary.failed,
+        "lost": summary.lost,
+        "unfinished": summary.unfinished,
+    }
+    logging.getLogger("stator.worker").info("stator.ended", extra=fields)
+
+
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return {name: value for name, value in vars(record).items() if name not in _STANDARD}

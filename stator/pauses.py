@@ -112,12 +112,21 @@ def make_pause(
     model: Any, using: str, *, state: State | str | None, where: Any, reason: str, actor: str, seconds: float | None
 ) -> Pause:
     """Tell workers to leave objects alone; ``ValueError`` with one line where that cannot be meant."""
+    pause = planned_pause(model, using, state=state, where=where, reason=reason, actor=actor, seconds=seconds)
+    keep_pause(pause, using)
+    return pause
+
+
+def planned_pause(
+    model: Any, using: str, *, state: State | str | None, where: Any, reason: str, actor: str, seconds: float | None
+) -> Pause:
+    """As :func:`make_pause`, but nobody is told yet."""
     if seconds is not None and not is_seconds(seconds):
         raise ValueError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
     owner = owner_of(model)
     where = check_where(owner, where)
     _try(owner, using, where)
-    pause = Pause(
+    return Pause(
         model_label=owner._meta.label_lower,
         state=named_state(owner, state).name if state else "",
         where=where,
@@ -125,10 +134,13 @@ def make_pause(
         actor=actor[:150],
         until=None if seconds is None else columns.after(seconds),
     )
+
+
+def keep_pause(pause: Pause, using: str) -> None:
+    """Tell workers of a pause that was planned."""
     pause.save(using=using)
     pause.refresh_from_db(using=using)
-    logger.info("stator.paused", extra={"model": pause.model_label, "state": pause.state, "actor": actor})
-    return pause
+    logger.info("stator.paused", extra={"model": pause.model_label, "state": pause.state, "actor": pause.actor})
 
 
 def end_pauses(model: Any, using: str, *, state: State | str | None, where: Any, actor: str) -> int:
@@ -142,7 +154,12 @@ def end_pauses(model: Any, using: str, *, state: State | str | None, where: Any,
         for pause in active.order_by("pk")[:MOST_PAUSES]
         if (state is None or pause.state == str(state)) and (wanted is None or pause.where == wanted)
     ]
-    ended: int = active.filter(pk__in=meant).update(until=Now())
+    return end_chosen(active.filter(pk__in=meant), label, actor)
+
+
+def end_chosen(pauses: Any, label: str, actor: str) -> int:
+    """End those of the pauses that are active, all of one model; return how many."""
+    ended: int = pauses.active().update(until=Now())
     logger.info("stator.resumed", extra={"model": label, "count": ended, "actor": actor})
     return ended
 

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from django.db.models import (
     BigIntegerField,
+    Case,
     CharField,
     DateTimeField,
     Index,
@@ -12,6 +13,8 @@ from django.db.models import (
     Model,
     PositiveIntegerField,
     QuerySet,
+    Value,
+    When,
 )
 from django.db.models.functions import Now
 
@@ -36,6 +39,15 @@ class WorkerQuerySet(QuerySet["Worker"]):
     def live(self) -> "WorkerQuerySet":
         """Those that have been heard of lately and did not say goodbye."""
         return self.filter(stopped=None, heartbeat__gt=columns.after(-WORKER_ALIVE))
+
+    def with_status(self) -> "WorkerQuerySet":
+        """Each with its ``status``: ``alive``, ``gone`` without a word, or ``stopped``; and the time ``now``."""
+        status = Case(
+            When(stopped__isnull=False, then=Value("stopped")),
+            When(heartbeat__lte=columns.after(-WORKER_ALIVE), then=Value("gone")),
+            default=Value("alive"),
+        )
+        return self.annotate(status=status, now=Now())
 
 
 class Worker(Model):

@@ -2,9 +2,10 @@
 
 from django.contrib import admin
 
-from stator.admin.kept import DepthAdmin, HistoryAdmin, ReportAdmin, StatsAdmin
+from stator.admin.kept import DepthAdmin, HistoryAdmin, ReportAdmin, StatsAdmin, WorkerAdmin
 from stator.admin.managed import StatorAdmin
-from stator.models import Depth, History, Report, StatorModel, Stats
+from stator.admin.pauses import PauseAdmin
+from stator.models import Depth, History, Pause, Report, StatorModel, Stats, Worker
 
 __all__ = ["StatorAdmin", "register_managed"]
 
@@ -18,5 +19,6 @@ def register_managed(site: admin.AdminSite = admin.site) -> None:
 
 for _model, _model_admin in (
     (Stats, StatsAdmin), (Depth, DepthAdmin), (Report, ReportAdmin), (History, HistoryAdmin),
+    (Pause, PauseAdmin), (Worker, WorkerAdmin),
 ):  # fmt: skip
     admin.site.register(_model, _model_admin)

@@ -3,9 +3,14 @@
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from stator.admin.listing import BoundedPaginator
+from stator.durations import span
+
+# Models that the list of workers names.
+MOST_NAMED = 5
 
 
 class KeptAdmin(admin.ModelAdmin):
@@ -31,10 +36,15 @@ class KeptAdmin(admin.ModelAdmin):
 class StatsAdmin(KeptAdmin):
     """Attempts per model, hour and edge."""
 
-    list_display = ("hour", "model_label", "source", "to", "handled", "failed")
+    list_display = ("hour", "model_label", "source", "to", "handled", "failed", "average", "longest")
     list_filter = ("hour",)
     search_fields = ("=model_label",)
     ordering = ("-hour", "-pk")
+
+    @admin.display(description="average")
+    def average(self, stats: Any) -> float | None:
+        """Seconds in the state that was left; nothing where objects stayed."""
+        return round(stats.seconds / stats.handled, 3) if stats.to and stats.handled else None
 
 
 class DepthAdmin(KeptAdmin):
@@ -44,6 +54,37 @@ class DepthAdmin(KeptAdmin):
     list_filter = ("minute",)
     search_fields = ("=model_label",)
     ordering = ("-minute", "-pk")
+
+
+class WorkerAdmin(KeptAdmin):
+    """The worker processes of the last day."""
+
+    list_display = (
+        "id", "host", "pid", "version", "status", "started", "heard_of", "running", "handled", "lost", "serves",
+    )  # fmt: skip
+    readonly_fields = ("status",)
+    search_fields = ("=id", "host")
+    ordering = ("-heartbeat", "-pk")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """The workers with what the clock of the database says of them."""
+        workers: Any = super().get_queryset(request)
+        return workers.with_status()
+
+    @admin.display(description="status", ordering="status")
+    def status(self, worker: Any) -> str:
+        """Alive, gone without a word, or stopped."""
+        return str(worker.status)
+
+    @admin.display(description="heartbeat", ordering="heartbeat")
+    def heard_of(self, worker: Any) -> str:
+        """How long ago it reported itself."""
+        return f"{span(max(0.0, (worker.now - worker.heartbeat).total_seconds()))} ago"
+
+    @admin.display(description="models")
+    def serves(self, worker: Any) -> str:
+        """What it works on, or how many models where those are many."""
+        return ", ".join(worker.models) if len(worker.models) <= MOST_NAMED else f"{len(worker.models):,} models"
 
 
 class ReportAdmin(KeptAdmin):

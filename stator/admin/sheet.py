@@ -5,6 +5,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from stator.columns import parked_from
 from stator.conf import read_settings
 from stator.durations import span
 from stator.moves import owner_of
@@ -40,6 +41,8 @@ def next_attempt(row: Any) -> str:
         return "running"
     if is_quarantined(row):
         return "never: quarantined"
+    if not row.state_ready and row.state_next_attempt and row.state_next_attempt >= parked_from():
+        return "waits for another object"
     left = -_seconds_since(row.state_next_attempt) if row.state_next_attempt else 0.0
     return "now" if row.state_ready or left <= 0 else f"in {span(left)}"
 

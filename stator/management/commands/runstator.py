@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser, DjangoHelpFormatter
 from django.db import connections
 
-from stator.logs import Progress, events_to
+from stator.logs import Progress, events_to, tell_end
 from stator.models import StatorModel
 from stator.runner import StatorRunner, managed
 from stator.startup import Unusable, check_database
@@ -125,6 +125,7 @@ class Command(BaseCommand):
         runner.progress = Progress()
         summary = runner.run()
         runner.progress.close()
+        tell_end(summary)
         if summary.forced:
             return FORCED
         if summary.unfinished:

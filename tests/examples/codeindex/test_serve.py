@@ -1,6 +1,9 @@
 """The login and the address with which the result can be looked at."""
 
 import io
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +12,8 @@ from django.test import Client
 
 from examples.codeindex import serve as module
 from examples.codeindex.serve import checked_address, ensure_login, serve
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -42,6 +47,26 @@ def test_no_login_is_made_where_debug_is_off(settings: Any) -> None:
     with pytest.raises(CommandError, match="DEBUG") as caught:
         checked_address("8000")
     assert caught.value.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [(["--serve"], "true"), (["--serve", "8001"], "true"), (["--serve=8001"], "true"), (["src"], ""), ([], "")],
+)
+def test_the_demo_serves_however_the_address_is_given(tmp_path: Path, arguments: list[str], expected: str) -> None:
+    """With an interpreter in the place of Python that only tells how it was called."""
+    told = tmp_path / "told"
+    (tmp_path / "bin").mkdir()
+    for name, text in {
+        "demo": (ROOT / "bin" / "demo").read_text(),
+        "setup": f"#!/bin/sh\necho {tmp_path}/bin/python\n",
+        "python": f'#!/bin/sh\nshift; echo "$* DEBUG=${{DEBUG:-}}" >> {told}\n',
+    }.items():
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    variables = {name: value for name, value in os.environ.items() if name != "DEBUG"}
+    subprocess.run([tmp_path / "bin" / "demo", *arguments], env=variables, check=True, timeout=60)
+    assert told.read_text().splitlines()[-1] == f"{' '.join(['codeindex', *arguments])} DEBUG={expected}"
 
 
 @pytest.mark.django_db

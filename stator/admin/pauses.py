@@ -1,0 +1,177 @@
+"""Pauses in the admin: who may change the objects of a model may have workers leave them alone, and end that."""
+
+import json
+from typing import Any
+
+from django import forms
+from django.apps import apps
+from django.contrib import admin, messages
+from django.contrib.auth import get_permission_codename
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import router
+from django.db.models import BooleanField, Case, QuerySet, Value, When
+from django.http import HttpRequest, HttpResponse
+
+from stator.admin.acts import refuse_forbidden
+from stator.admin.kept import KeptAdmin
+from stator.logs import escape
+from stator.models import Pause, StatorModel
+from stator.pauses import end_chosen, keep_pause, planned_pause
+
+SHOWN = ("model_label", "state", "where", "reason", "actor", "created", "until")
+
+
+class PauseForm(forms.ModelForm):
+    """What is to be left alone, why and for how long; refused is what ``manage.py stator pause`` refuses."""
+
+    model_label = forms.ChoiceField(label="Model")
+    where = forms.JSONField(
+        required=False, help_text='Lookups that an object must match, such as {"tenant": 3}; empty: all objects.'
+    )
+    seconds = forms.FloatField(required=False, label="For seconds", help_text="Empty: until somebody ends it.")
+
+    # Of the user who asks, given with the class.
+    labels: tuple[tuple[str, str], ...] = ()
+    actor = ""
+
+    class Meta:
+        model = Pause
+        fields = ("model_label", "state", "where", "reason")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["model_label"].choices = [("", "---------"), *self.labels]  # type: ignore[attr-defined]
+        self.fields["state"].help_text = "Empty: all states."
+
+    def clean(self) -> Any:
+        """The pause as it would be made; an error of one line where workers could not heed it."""
+        values: Any = super().clean()
+        if self.errors:
+            return values
+        model = apps.get_model(values["model_label"])
+        try:
+            self.planned = planned_pause(
+                model, router.db_for_write(model), state=values["state"] or None, where=values["where"],
+                reason=values["reason"], actor=self.actor, seconds=values["seconds"],
+            )  # fmt: skip
+        except ValueError as error:
+            raise ValidationError(escape(" ".join(str(error).split()))) from error
+        return values
+
+
+@admin.action(description="End", permissions=["end"])
+def stator_end(model_admin: Any, request: HttpRequest, queryset: QuerySet[Pause]) -> None:
+    """Have workers go on with what the pauses held."""
+    labels = set(queryset.order_by().values_list("model_label", flat=True).distinct())
+    permitted = {label for label in labels if model_admin.may_pause(request, label)}
+    if labels and not permitted:
+        raise PermissionDenied
+    actor, count = request.user.get_username(), 0
+    for label in sorted(permitted):
+        pauses = queryset.filter(model_label=label)
+        for pause in pauses.active():  # type: ignore[attr-defined]
+            model_admin.log_change(request, pause, "Ended.")
+        count += end_chosen(pauses, label, actor)
+    level = messages.SUCCESS if count else messages.WARNING
+    model_admin.message_user(request, f"{count:,} {'pause' if count == 1 else 'pauses'} ended.", level)
+
+
+class PauseAdmin(KeptAdmin):
+    """Pauses are made and ended, never changed.
+
+    Both need what retrying the objects of the model needs. Who has that for any model sees the pauses of those models;
+    with ``view_pause`` those of all.
+    """
+
+    actions = (stator_end,)
+    list_display = ("model_label", "state", "where_line", "reason", "actor", "created", "until", "in_force")
+    search_fields = ("=model_label", "=actor")
+    ordering = ("-pk",)
+
+    # Permissions
+
+    def may_pause(self, request: HttpRequest, label: str) -> bool:
+        """Whether the user may pause and resume a model; one that is gone from the code needs ``change_pause``."""
+        try:
+            model = apps.get_model(label)
+        except (LookupError, ValueError):
+            return bool(request.user.has_perm("stator.change_pause"))
+        if not self.admin_site.is_registered(model):
+            codename = get_permission_codename("change", model._meta)
+            return bool(request.user.has_perm(f"{model._meta.app_label}.{codename}"))
+        model_admin: Any = self.admin_site.get_model_admin(model)
+        may = getattr(model_admin, "has_retry_permission", model_admin.has_change_permission)
+        return bool(may(request))
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whether there is a model that the user may pause."""
+        return bool(self._labels(request))
+
+    def has_end_permission(self, request: HttpRequest) -> bool:
+        """Whether the user may end any pauses; which, is asked for each model."""
+        return self.has_add_permission(request) or request.user.has_perm("stator.change_pause")
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whether the user may see a pause, or any."""
+        if super().has_view_permission(request, obj):
+            return True
+        return self.has_end_permission(request) if obj is None else self.may_pause(request, obj.model_label)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Whether the app is shown to the user for the sake of pauses."""
+        return super().has_module_permission(request) or self.has_view_permission(request)
+
+    def _labels(self, request: HttpRequest) -> tuple[tuple[str, str], ...]:
+        models = sorted(StatorModel.subclasses, key=lambda model: model._meta.label)
+        labels = ((model._meta.label_lower, model._meta.label) for model in models)
+        return tuple((value, label) for value, label in labels if self.may_pause(request, value))
+
+    # Lists
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Pause]:
+        """The pauses that the user may see, and whether each is in force by the clock of the database."""
+        active = When(pk__in=Pause.objects.active().values("pk"), then=Value(True))
+        rows = super().get_queryset(request).annotate(active=Case(active, default=False, output_field=BooleanField()))
+        if super().has_view_permission(request):
+            return rows
+        labels = rows.order_by().values_list("model_label", flat=True).distinct()
+        return rows.filter(model_label__in=[label for label in labels if self.may_pause(request, label)])
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """The list, or the end of some of it."""
+        if request.method == "POST":
+            refuse_forbidden(self, request, (stator_end,))
+        return super().changelist_view(request, extra_context)
+
+    @admin.display(description="in force", boolean=True, ordering="active")
+    def in_force(self, pause: Any) -> bool:
+        """Whether workers heed it now."""
+        return bool(pause.active)
+
+    @admin.display(description="where")
+    def where_line(self, pause: Pause) -> str:
+        """The lookups, or nothing where all objects are meant."""
+        return json.dumps(pause.where, ensure_ascii=False)[:200] if pause.where else ""
+
+    # Making one
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """What is asked for, or what is shown."""
+        return (*PauseForm.Meta.fields, "seconds") if obj is None else SHOWN
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """The form for this user."""
+        if obj is not None:
+            return super().get_form(request, obj, change, **kwargs)
+        own = {"labels": self._labels(request), "actor": request.user.get_username()}
+        form = type("PauseForm", (PauseForm,), own)
+        return super().get_form(request, obj, change, **{**kwargs, "form": form, "fields": PauseForm.Meta.fields})
+
+    def save_form(self, request: HttpRequest, form: Any, change: bool) -> Any:
+        """The pause that the form planned."""
+        super().save_form(request, form, change)
+        return form.planned
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Have workers heed it from their next poll."""
+        keep_pause(obj, router.db_for_write(apps.get_model(obj.model_label)))

@@ -1,0 +1,208 @@
+"""Pauses and workers in the admin: who may make and end a pause, what is refused, and who is shown as gone."""
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from stator.admin import StatorAdmin
+from stator.models import Pause, Worker
+from tests.stator.admin.conftest import Login, Replace
+from tests.stator.admin.requests import own_urls
+from tests.stator.rows import ago
+from tests.testapp.operators import Parcel
+
+pytestmark = pytest.mark.django_db
+
+LIST, ADD = "/admin/stator/pause/", "/admin/stator/pause/add/"
+WORKERS = "/admin/stator/worker/"
+LABEL = "testapp.parcel"
+
+
+def add(client: Client, **data: Any) -> Any:
+    return client.post(ADD, {"model_label": LABEL, **data})
+
+
+def end(client: Client, *pauses: Pause) -> Any:
+    chosen = [pause.pk for pause in pauses]
+    return client.post(LIST, {"action": "stator_end", "index": "0", "_selected_action": chosen})
+
+
+def errors(response: Any) -> list[str]:
+    return [
+        unescape(text) for text in re.findall(r'<ul class="errorlist[^>]*>\s*<li>(.*?)</li>', response.text, re.DOTALL)
+    ]
+
+
+class TestPause:
+    def test_is_made_in_the_name_of_the_user_and_heeded(self, login: Login) -> None:
+        parcel = Parcel.objects.create(address="a")
+        client = login("change_parcel")
+        given = {"state": "packed", "where": '{"address": "a"}', "reason": "strike", "seconds": "600"}
+        assert add(client, **given).status_code == 302
+        pause = Pause.objects.get()
+        assert (pause.model_label, pause.state, pause.where) == (LABEL, "packed", {"address": "a"})
+        assert (pause.reason, pause.actor) == ("strike", "change_parcel")
+        assert 599 < (pause.until - pause.created).total_seconds() < 601
+        assert parcel.explain()[0].code == "paused"
+        assert LogEntry.objects.get().object_repr == str(pause)
+
+    def test_of_everything_lasts_until_it_is_ended(self, login: Login) -> None:
+        client = login("change_parcel")
+        assert add(client).status_code == 302
+        pause = Pause.objects.get()
+        assert (pause.state, pause.where, pause.until) == ("", {}, None)
+        assert Pause.objects.active().exists()
+        page = client.get(LIST).text
+        assert "icon-yes" in page
+        assert end(client, pause).status_code == 302
+        assert not Pause.objects.active().exists()
+        assert "icon-yes" not in client.get(LIST).text
+        assert [entry.change_message for entry in LogEntry.objects.order_by("pk")][-1] == "Ended."
+
+    def test_that_has_ended_keeps_its_end(self, login: Login) -> None:
+        pause = Pause.objects.create(model_label=LABEL, until=ago(100))
+        end(login("change_parcel"), pause)
+        assert Pause.objects.get().until == pause.until
+
+    @pytest.mark.parametrize(
+        ("data", "message"),
+        [
+            ({"model_label": "testapp.nowhere"}, "Select a valid choice. testapp.nowhere is not one of the"),
+            ({"model_label": "auth.user"}, "Select a valid choice. auth.user is not one of the"),
+            ({"model_label": ""}, "This field is required."),
+            ({"state": "nowhere"}, "'nowhere' is not a state of ParcelGraph; its states are "),
+            ({"where": "address=a"}, "Enter a valid JSON."),
+            ({"where": '["address"]'}, "must be a dictionary of lookups"),
+            ({"where": '{"adress": "a"}'}, "does not fit testapp.Parcel: Cannot resolve keyword 'adress'"),
+            ({"where": '{"pk": "one"}'}, "does not fit testapp.Parcel"),
+            ({"where": '{"address__regex": "("}'}, "patterns are not taken"),
+            ({"where": '{"pk": NaN}'}, "cannot be kept as JSON"),
+            ({"where": '{"pk": "\\u202e\\n"}'}, "does not fit testapp.Parcel"),
+            ({"seconds": "0"}, "seconds=0.0 must be a number above 0"),
+            ({"seconds": "-1"}, "must be a number above 0"),
+            ({"seconds": "nan"}, "Enter a number."),
+            ({"reason": "x" * 501}, "at most 500 characters"),
+        ],
+        ids=str,
+    )
+    def test_that_cannot_be_meant_is_an_error_of_one_line(
+        self, admin_client: Client, data: dict[str, str], message: str
+    ) -> None:
+        response = add(admin_client, **data)
+        assert response.status_code == 200
+        [error] = errors(response)
+        assert message in error
+        assert "\n" not in error
+        assert "\u202e" not in error
+        assert not Pause.objects.exists()
+
+    def test_is_never_changed_or_deleted(self, admin_client: Client) -> None:
+        add(admin_client, reason="strike")
+        url = f"{LIST}{Pause.objects.get().pk}/"
+        assert "strike" in admin_client.get(f"{url}change/").text
+        assert admin_client.post(f"{url}change/", {"reason": "other"}).status_code == 403
+        assert admin_client.post(f"{url}delete/", {"post": "yes"}).status_code == 403
+        assert Pause.objects.get().reason == "strike"
+
+    def test_fields_that_are_not_asked_for_are_not_taken(self, login: Login) -> None:
+        add(login("change_parcel"), actor="somebody", until="2030-01-01", until_0="2030-01-01", until_1="00:00")
+        assert (Pause.objects.get().actor, Pause.objects.get().until) == ("change_parcel", None)
+
+
+class TestPermissions:
+    @pytest.mark.parametrize(
+        ("given", "seen", "made"),
+        [
+            ((), 403, 403),
+            (("view_parcel", "force_parcel"), 403, 403),
+            (("view_pause",), 200, 403),
+            (("add_pause", "delete_pause"), 403, 403),
+            (("change_parcel",), 200, 302),
+        ],
+        ids=lambda value: "+".join(value) or "staff" if isinstance(value, tuple) else str(value),
+    )
+    def test_of_staff(self, login: Login, given: tuple[str, ...], seen: int, made: int) -> None:
+        pause = Pause.objects.create(model_label=LABEL)
+        client = login(*given)
+        assert client.get(LIST).status_code == seen
+        assert client.get(f"{LIST}{pause.pk}/change/").status_code == seen
+        assert client.get(ADD).status_code == (200 if made == 302 else made)
+        assert add(client).status_code == made
+        assert Pause.objects.count() == 1 + (made == 302)
+        assert end(client, pause).status_code == made
+        assert (Pause.objects.get(pk=pause.pk).until is None) is (made != 302)
+
+    def test_of_one_model_are_none_on_another(self, login: Login) -> None:
+        other, gone = Pause.objects.create(model_label="testapp.line"), Pause.objects.create(model_label="gone.model")
+        client = login("change_parcel")
+        assert [text for text in ("testapp.line", "gone.model") if text in client.get(LIST).text] == []
+        assert client.get(f"{LIST}{other.pk}/change/").status_code == 302
+        assert "is not one of the" in errors(add(client, model_label="testapp.line"))[0]
+        for pause in (other, gone):
+            end(client, pause)
+        seeing = login("change_parcel", "view_pause")
+        assert "gone.model" in seeing.get(LIST).text
+        for pause in (other, gone):
+            assert end(seeing, pause).status_code == 403
+        assert Pause.objects.active().count() == 2
+
+    def test_on_a_model_that_is_gone(self, login: Login) -> None:
+        gone = Pause.objects.create(model_label="gone.model")
+        assert end(login("change_pause", "view_pause"), gone).status_code == 302
+        assert not Pause.objects.active().exists()
+
+    def test_are_those_that_the_project_asks_for_a_retry(self, login: Login, replace: Replace) -> None:
+        class Own(StatorAdmin):
+            def has_retry_permission(self, request: Any, obj: Any = None) -> bool:
+                return bool(request.user.has_perm("testapp.force_parcel"))
+
+        replace(Own)
+        assert add(login("change_parcel")).status_code == 403
+        assert add(login("force_parcel")).status_code == 302
+
+    def test_where_the_model_is_not_in_the_admin(self, login: Login, settings: Any, monkeypatch: Any) -> None:
+        monkeypatch.delitem(admin.site._registry, Parcel)
+        settings.ROOT_URLCONF = own_urls()
+        assert add(login("change_parcel")).status_code == 302
+        assert add(login("view_parcel")).status_code == 403
+
+    def test_of_everybody_without_a_csrf_token(self, login: Login) -> None:
+        pause = Pause.objects.create(model_label=LABEL)
+        client = login("change_parcel", csrf=True)
+        assert add(client).status_code == 403
+        assert end(client, pause).status_code == 403
+        assert Pause.objects.active().count() == 1
+
+
+class TestWorkers:
+    def make(self, pk: str, beaten: float, **columns: Any) -> Worker:
+        labels = columns.pop("models", [LABEL])
+        return Worker.objects.create(
+            id=pk, host="box", pid=7, version="1.0", models=labels, database="default",
+            started=ago(500), heartbeat=ago(beaten), running=3, handled=41, lost=2, **columns,
+        )  # fmt: skip
+
+    def test_are_listed_with_the_newest_heartbeat_first(self, login: Login) -> None:
+        self.make("silent", 3600)
+        self.make("alive", 2, models=[f"testapp.m{number}" for number in range(6)])
+        self.make("stopped", 60, stopped=ago(60))
+        page = login("view_worker").get(WORKERS).text
+        assert re.findall(r"field-status[^>]*>(\w+)<", page) == ["alive", "stopped", "gone"]
+        assert re.findall(r"field-serves[^>]*>([^<]+)<", page) == ["6 models", LABEL, LABEL]
+        assert re.findall(r"field-heard_of[^>]*>([^<]+)<", page)[2] == "1 h ago"
+        for text in ("box", ">7<", "1.0", ">3<", ">41<", ">2<"):
+            assert text in page
+
+    def test_are_read_only(self, admin_client: Client, login: Login) -> None:
+        worker = self.make("silent", 3600)
+        url = f"{WORKERS}{worker.pk}/"
+        assert "gone" in admin_client.get(f"{url}change/").text
+        assert admin_client.post(f"{url}change/", {"host": "x"}).status_code == 403
+        assert admin_client.get(f"{WORKERS}add/").status_code == 403
+        assert admin_client.post(f"{url}delete/", {"post": "yes"}).status_code == 403
+        assert login("change_parcel").get(WORKERS).status_code == 403
