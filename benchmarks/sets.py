@@ -22,6 +22,7 @@ def main() -> None:
             "async handler, batch of 500": lambda: drain(m.BatchItem, options.rows),
             "atomic, one object a call": lambda: drain(m.AtomicItem, options.rows // 10) * 10,
             "atomic, batch of 500": lambda: drain(m.AtomicBatchItem, options.rows),
+            "bare UPDATE by ranges of keys": lambda: bare_update(m.SetItem, options.rows),
             "SQL transition": lambda: transition(m.SetItem, options.rows),
             "SQL transition with history": lambda: transition(m.KeptSetItem, options.rows),
         }
@@ -52,6 +53,32 @@ def drain(model: Any, rows: int, concurrency: int | None = None) -> float:
     seconds = time.perf_counter() - started
     if summary.moved != {(model._meta.label_lower, "done"): rows}:
         raise SystemExit(f"not all of {rows} rows were moved: {summary}")
+    return seconds
+
+
+def bare_update(model: Any, rows: int) -> float:
+    """Seconds to write the same columns with nothing around it: no locks taken first, no guard, no statistics.
+
+    What this database can do at most with this table, to compare SQL transitions with.
+    """
+    from django.db import connection
+
+    from stator.worker.duties import MOVED_AT_ONCE
+
+    fill(model, rows)
+    statement = f"""
+        UPDATE {model._meta.db_table} SET state = 'done', state_changed = statement_timestamp(), state_ready = false,
+          state_version = state_version + 1, state_attempts = 0, state_failures = 0, state_crashes = 0
+        WHERE id > %s AND id <= %s"""
+    started = time.perf_counter()
+    moved = 0
+    with connection.cursor() as cursor:
+        for first in range(0, rows, MOVED_AT_ONCE):
+            cursor.execute(statement, [first, first + MOVED_AT_ONCE])
+            moved += cursor.rowcount
+    seconds = time.perf_counter() - started
+    if moved != rows:
+        raise SystemExit(f"{moved} of {rows} rows were moved")
     return seconds
 
 

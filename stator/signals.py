@@ -8,14 +8,12 @@
 a thread with a database connection of its own, for a project to refresh its own configuration.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.dispatch import Signal
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """One object that went from one state to another."""
 
     pk: Any

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
+from contextvars import Context, copy_context
 from typing import Any
 
 from stator.conf import Settings
@@ -20,19 +21,25 @@ logger = logging.getLogger("stator.worker")
 # How long a cancelled coroutine may take to end before it is abandoned.
 GRACE = 2.0
 
+# For so long handlers that never suspend may follow each other before the event loop gets its turn.
+SLICE = 0.005
+
 # Short synchronous handlers are claimed ahead for about so many seconds of work per thread.
 AHEAD = 0.05
 MOST_AHEAD = 50
 
 
 class Attempt:
-    """One call of a handler on its way: its claims, its task when it is asynchronous, since when it is cancelled."""
+    """One call of a handler on its way: its claims, the task it runs in when it is asynchronous and has begun, since
+    when it is cancelled.
+    """
 
-    __slots__ = ("cancelled_at", "claims", "left", "task")
+    __slots__ = ("cancelled_at", "claims", "is_async", "left", "task")
 
     def __init__(self, claims: list[Claim]) -> None:
         self.claims = claims
         self.left = len(claims)
+        self.is_async = claims[0].state.is_async
         self.task: asyncio.Task[None] | None = None
         self.cancelled_at: float | None = None
 
@@ -41,8 +48,9 @@ class Slots:
     """The attempts of one process. Lives on the event loop.
 
     ``done`` gets each claim with its outcome, once; ``recorded`` what was recorded in the transaction of its handler.
-    ``running`` maps the ``id()`` of a claim to the claim. An asynchronous attempt is a task; a synchronous one waits
-    for, or is in, a handler thread.
+    ``running`` maps the ``id()`` of a claim to the claim. A synchronous attempt waits for, or is in, a handler thread.
+    An asynchronous one waits for a task, or is in one: a task attempts one object after another for as long as their
+    handlers do not suspend, for a task of its own would cost more than a short handler.
     """
 
     def __init__(
@@ -57,6 +65,12 @@ class Slots:
         self._done = done
         self._recorded = recorded
         self._attempts: dict[int, Attempt] = {}
+        self._queue: deque[Attempt] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._spare: asyncio.Task[None] | None = None
+        self._context = Context()
+        self._turned = 0.0
+        self._turning = False
         self._count = 0
         self._threaded = 0
         self._per_model: Counter[str] = Counter()
@@ -85,9 +99,11 @@ class Slots:
             for claim in attempt.claims:
                 self.running[id(claim)] = claim
                 self._attempts[id(claim)] = attempt
-            if attempt.claims[0].state.is_async:
-                attempt.task = asyncio.create_task(self._attempt(attempt))
-        threaded = [attempt.claims for attempt in attempts if attempt.task is None]
+        self._queue.extend(attempt for attempt in attempts if attempt.is_async)
+        # That of the caller, which knows the thread where handlers reach the database; no handler has touched it.
+        self._context = copy_context()
+        self._have_spare_task()
+        threaded = [attempt.claims for attempt in attempts if not attempt.is_async]
         self._threaded += len(threaded)
         self._threads.submit(threaded)
 
@@ -113,7 +129,9 @@ class Slots:
 
     def hand_back(self) -> None:
         """Release the claims whose attempt has not begun."""
-        for claims in self._threads.take_back():
+        waiting = [attempt.claims for attempt in self._queue]
+        self._queue.clear()
+        for claims in (*waiting, *self._threads.take_back()):
             for claim in claims:
                 self._end(claim, Released())
 
@@ -151,8 +169,45 @@ class Slots:
         # While threads have work ahead of them, claims wait until they are worth their statement.
         return room if ahead == 1 or room >= able * ahead // 2 else 0
 
-    async def _attempt(self, attempt: Attempt) -> None:
-        self._finish(await attempt_async(attempt.claims))
+    def _have_spare_task(self) -> None:
+        """Have one task that will take from the queue on the loop's next turn, whatever the running ones do."""
+        if self._queue and self._spare is None:
+            task = asyncio.create_task(self._work(), context=self._context.copy())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            self._spare = task
+
+    async def _work(self) -> None:
+        """Attempt one object after another. One whose handler suspends leaves the others to the spare task."""
+        task, context = self._spare, copy_context()
+        self._spare = None
+        while await self._turn_in_time() and self._queue:
+            attempt = self._queue.popleft()
+            self._have_spare_task()
+            attempt.task = task
+            self._finish(await attempt_async(attempt.claims))
+            if self._is_spent(attempt, context):
+                break
+        self._have_spare_task()
+
+    async def _turn_in_time(self) -> bool:
+        """Let the loop turn where handlers have held it for long; True."""
+        while time.monotonic() - self._turned > SLICE:
+            if not self._turning:
+                self._turning = True
+                asyncio.get_running_loop().call_soon(self._note_turn)
+            await asyncio.sleep(0)
+        return True
+
+    def _note_turn(self) -> None:
+        self._turned = time.monotonic()
+        self._turning = False
+
+    @staticmethod
+    def _is_spent(attempt: Attempt, context: Context) -> bool:
+        """Whether a handler left something behind in its task that the next one must not find."""
+        cancelled = attempt.cancelled_at is not None or (attempt.task is not None and attempt.task.cancelling())
+        return bool(cancelled) or copy_context() != context
 
     def _finish_sync(self, claims: list[Claim], attempted: Attempted) -> None:
         self.stuck.discard(id(claims[0]))
@@ -182,14 +237,14 @@ class Slots:
         attempt.left -= 1
         if not attempt.left:
             self._count -= 1
-            self._threaded -= attempt.task is None
+            self._threaded -= not attempt.is_async
             self._per_model[claim.operations.label] -= 1
         # The claim and its instance refer to each other; without this only the garbage collector would free them.
         claim.instance = None
         return True
 
     def _overrun(self, attempt: Attempt) -> None:
-        if attempt.task is not None:
+        if attempt.is_async:
             self._cancel(attempt, "max_runtime")
             return
         logger.warning("stator.handler_stuck", extra=_fields(attempt.claims[0]))
@@ -198,12 +253,17 @@ class Slots:
             self._end(claim, timed_out(claim))
 
     def _cancel(self, attempt: Attempt, why: str) -> None:
-        if attempt.task is None or attempt.cancelled_at is not None:
+        if not attempt.is_async or attempt.cancelled_at is not None:
             return
         for claim in attempt.claims:
             claim.cancelled_for = why
         attempt.cancelled_at = time.monotonic()
-        attempt.task.cancel()
+        if attempt.task is not None:
+            attempt.task.cancel()
+            return
+        self._queue.remove(attempt)
+        for claim in attempt.claims:
+            self._end(claim, Released())
 
     def _abandon(self, attempt: Attempt) -> None:
         logger.warning("stator.attempt_abandoned", extra=_fields(attempt.claims[0]))

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from contextlib import suppress
+from contextvars import ContextVar
 
 import pytest
 
@@ -223,3 +224,119 @@ async def test_slow_sync_handlers_are_claimed_ahead_less():
         assert ran.slots.room("app.model", False) == 2 * module.MOST_AHEAD
         ran.slots._sync_runtime = 10.0
         assert ran.slots.room("app.model", False) == 2
+
+
+# Asynchronous attempts that share a task.
+
+LEFT = ContextVar("LEFT", default="nothing")
+
+
+@on_loop
+async def test_handlers_that_do_not_suspend_follow_each_other_in_one_task():
+    tasks = set()
+
+    async def act():
+        tasks.add(asyncio.current_task())
+        return "done"
+
+    async with Ran() as ran:
+        ran.slots.begin([FakeClaim(FakeOperations(), "awaited", act) for _ in range(20)])
+        await until(lambda: len(ran.outcomes) == 20)
+    assert len(tasks) == 1
+
+
+@on_loop
+async def test_handlers_that_suspend_run_at_the_same_time():
+    gate, inside = asyncio.Event(), []
+
+    async def act():
+        inside.append(asyncio.current_task())
+        await gate.wait()
+        return "done"
+
+    async with Ran() as ran:
+        ran.slots.begin([FakeClaim(FakeOperations(), "awaited", act) for _ in range(20)])
+        await until(lambda: len(inside) == 20)
+        assert len(set(inside)) == 20
+        gate.set()
+        await until(lambda: len(ran.outcomes) == 20)
+
+
+@on_loop
+async def test_what_a_handler_leaves_in_its_context_is_not_found_by_the_next():
+    found = []
+
+    async def act():
+        found.append(LEFT.get())
+        LEFT.set("something")
+        return "done"
+
+    async with Ran() as ran:
+        ran.slots.begin([FakeClaim(FakeOperations(), "awaited", act) for _ in range(5)])
+        await until(lambda: len(ran.outcomes) == 5)
+    assert found == ["nothing"] * 5
+
+
+@on_loop
+async def test_handler_that_cancels_its_own_task_does_not_cancel_the_next():
+    cancelled = []
+
+    async def act():
+        cancelled.append(asyncio.current_task().cancelling())
+        if len(cancelled) == 1:
+            asyncio.current_task().cancel()
+            return "done"
+        async with asyncio.timeout(10):
+            await asyncio.sleep(0)
+        return "done"
+
+    async with Ran() as ran:
+        claims = [FakeClaim(FakeOperations(), "awaited", act) for _ in range(3)]
+        ran.slots.begin(claims)
+        await until(lambda: len(ran.outcomes) == 3)
+        assert [outcome for _, outcome in ran.outcomes] == [Moved(WorkGraph.done)] * 3
+    assert cancelled == [0, 0, 0]
+
+
+@on_loop
+async def test_attempts_that_have_not_begun_are_handed_back():
+    async def act():
+        return "done"
+
+    async with Ran() as ran:
+        ran.slots.begin([FakeClaim(FakeOperations(), "awaited", act) for _ in range(3)])
+        ran.slots.hand_back()
+        assert [outcome for _, outcome in ran.outcomes] == [Released()] * 3
+        await asyncio.sleep(0)
+        assert len(ran.outcomes) == 3
+        assert not ran.slots.running
+
+
+@on_loop
+async def test_attempt_whose_claim_ends_before_it_begins_is_released_and_not_begun():
+    async with Ran() as ran:
+        ended, other = (FakeClaim(FakeOperations(), "awaited", forever) for _ in range(2))
+        ran.slots.begin([other, ended])
+        ran.slots.cancel_ended({id(ended)})
+        assert ran.outcomes == [(ended, Released())]
+        assert not ended.started
+        await until(lambda: other.started)
+        ran.slots.release_all()
+
+
+@on_loop
+async def test_long_run_of_handlers_that_never_suspend_lets_the_loop_turn():
+    turns = 0
+
+    async def act():
+        end = time.monotonic() + module.SLICE
+        while time.monotonic() < end:
+            pass
+        return "done"
+
+    async with Ran() as ran:
+        ran.slots.begin([FakeClaim(FakeOperations(), "awaited", act) for _ in range(10)])
+        while len(ran.outcomes) < 10:
+            await asyncio.sleep(0)
+            turns += 1
+    assert turns >= 9
