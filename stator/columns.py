@@ -1,10 +1,12 @@
 """Which columns each event in the life of a row changes. The only place that knows; all times are the database's."""
 
-from datetime import timedelta
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, Expression, F, Q, Value, When
+from django.conf import settings
+from django.db.models import Case, DateTimeField, Expression, F, Q, Value, When
 from django.db.models.functions import Now
 
 from stator.graph import State
@@ -23,6 +25,9 @@ FRAMEWORK_COLUMNS = frozenset(
         "state_claim",
     }
 )
+
+# Which of them count something about a row.
+COUNTS = ("state_attempts", "state_failures", "state_crashes", "state_version")
 
 Changes = dict[str, Any]
 
@@ -49,6 +54,20 @@ def after(seconds: float) -> Expression:
 def come_due() -> Q:
     """Rows whose due time has passed; null is now."""
     return Q(state_next_attempt__lte=Now()) | Q(state_next_attempt=None)
+
+
+def parked() -> Q:
+    """Rows that wait for another object: they are due when nobody alive will see it, so that no look finds them."""
+    return Q(state_ready=False, state_claim=None, state_next_attempt__gte=parked_from())
+
+
+def parked_from() -> datetime:
+    """The due time from which on a row is parked."""
+    return _year(4000)
+
+
+def _year(year: int) -> datetime:
+    return datetime(year, 1, 1, tzinfo=UTC if settings.USE_TZ else None)
 
 
 def entering(state: State) -> Changes:
@@ -94,15 +113,40 @@ def releasing() -> Changes:
     return {"state_ready": True, "state_attempts": F("state_attempts") - 1, **_UNCLAIMED}
 
 
-def reaping(max_crashes: int) -> Changes:
-    """A lease ran out: the crash is counted, and at ``max_crashes`` the row is left in quarantine."""
+def reaping(max_crashes: int, spared: Collection[str] = ()) -> Changes:
+    """A lease ran out: the crash is counted, and at ``max_crashes`` the row is left in quarantine.
+
+    ``spared``: names of states whose rows never are; of them no more crashes are counted than leave them claimable.
+    """
     goes_on = Q(state_crashes__lt=max_crashes - 1)
+    crashes: Any = F("state_crashes") + 1
+    if spared:
+        goes_on |= Q(state__in=spared)
+        crashes = Case(
+            When(state__in=spared, state_crashes__gte=max_crashes - 1, then=Value(max_crashes - 1)), default=crashes
+        )
     return {
-        "state_crashes": F("state_crashes") + 1,
+        "state_crashes": crashes,
         "state_ready": Case(When(goes_on, then=Value(True)), default=Value(False)),
         "state_next_attempt": None,
         **_UNCLAIMED,
     }
+
+
+def parking() -> Changes:
+    """A row waits for another object, whose move will reopen it."""
+    # Far beyond ``parked_from()``, so that tests that move time do not make a parked row one that is merely late.
+    return {"state_ready": False, "state_next_attempt": Value(_year(5000), output_field=DateTimeField())}
+
+
+def postponing() -> Changes:
+    """A row leaves the line until the next look: it could not be told whether it waits."""
+    return {"state_ready": False, "state_next_attempt": Now()}
+
+
+def reopening() -> Changes:
+    """What a parked row waited for is there; its place in line is that of the day it entered its state."""
+    return {"state_ready": True, "state_next_attempt": None}
 
 
 def retrying() -> Changes:

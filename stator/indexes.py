@@ -4,13 +4,28 @@ import hashlib
 import re
 from typing import Any
 
-from django.db.models import F, Index, Q
+from django.db.models import Expression, F, Index, Q
 from django.db.models.functions import Coalesce
+
+from stator.meta import options_of
 
 
 def place_in_line() -> Coalesce:
     """The order in which rows are claimed: since when they are due, or else since when they are in their state."""
     return Coalesce(F("state_next_attempt"), F("state_changed"))
+
+
+def line_of(model: Any, *, by_age: bool = False) -> list[Expression | F]:
+    """The order in which ready rows of a model are claimed, of each value of ``fair_by``; ``by_age``: now and then."""
+    priority = options_of(model).priority
+    first = [F(priority)] if priority and not by_age else []
+    return [*first, place_in_line(), F(model._meta.pk.name)]
+
+
+def line_of_all(model: Any, *, by_age: bool = False) -> list[Expression | F]:
+    """As :func:`line_of`, one value of ``fair_by`` after the other."""
+    fair_by = options_of(model).fair_by
+    return [*([F(fair_by)] if fair_by else []), *line_of(model, by_age=by_age)]
 
 
 def add_indexes(model: Any) -> None:
@@ -26,12 +41,18 @@ def own_indexes(model: Any) -> list[Index]:
     table = model._meta.db_table
     readable = re.sub(r"[^a-z0-9]+", "_", table.lower())[:12].strip("_")
     suffix = f"{readable}_{hashlib.sha256(table.encode()).hexdigest()[:6]}"
-    return [_ready(model, suffix), _resting(suffix), _leased(suffix), _crashed(suffix)]
+    aged = [_aged(model, suffix)] if options_of(model).priority else []
+    return [_ready(model, suffix), *aged, _resting(suffix), _leased(suffix), _crashed(suffix)]
 
 
 def _ready(model: Any, suffix: str) -> Index:
     """CLAIM: the ready rows in the order of their turn; rows leave it when they are claimed."""
-    return Index(place_in_line(), F(model._meta.pk.name), condition=Q(state_ready=True), name=f"st_ready_{suffix}")
+    return Index(*line_of_all(model), condition=Q(state_ready=True), name=f"st_ready_{suffix}")
+
+
+def _aged(model: Any, suffix: str) -> Index:
+    """CLAIM by age, where there are priorities: the ready rows in the order in which they came."""
+    return Index(*line_of_all(model, by_age=True), condition=Q(state_ready=True), name=f"st_age_{suffix}")
 
 
 def _resting(suffix: str) -> Index:

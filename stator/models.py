@@ -11,20 +11,22 @@ from django.db.models.signals import class_prepared
 from django.utils import timezone
 from django.utils.functional import classproperty
 
-from stator.columns import FRAMEWORK_COLUMNS
+from stator.columns import COUNTS, FRAMEWORK_COLUMNS
 from stator.exceptions import LeaseLost
 from stator.explain import Reason, explain
 from stator.fields import ClaimField, LockedUntilField, NextAttemptField, ReadyField, StateField, changed_field
 from stator.graph import State, StateGraph
+from stator.guard import guard_managers
 from stator.indexes import add_indexes
 from stator.limits import Limit
 from stator.meta import options_of
 from stator.moves import announce, move_by_hand, owner_of
 from stator.pauses import Pause
-from stator.querysets import OperatorAccess, guard_managers
-from stator.reconcile import look_again, watched_fields, watched_values
+from stator.querysets import OperatorAccess
+from stator.reconcile import look_again, signed, watched_fields, watched_values
 from stator.reports import History, Report
 from stator.statistics import Depth, Stats
+from stator.waits import reopen_saved
 from stator.workers import Worker
 
 __all__ = [
@@ -138,8 +140,19 @@ class StatorModel(models.Model):
         if options_of(type(self)).reconcile_on:
             self._loaded_watched = watched_values(self)
 
-    def _do_insert(self, manager: Any, using: str, *args: Any, **kwargs: Any) -> Any:
-        inserted = super()._do_insert(manager, using, *args, **kwargs)  # type: ignore[misc]
+    def _begin(self) -> None:
+        """Have the row that is to be inserted begin as any other, whatever befell the one of which it is a copy."""
+        is_copy = self.__dict__.get("_loaded_state") is not None
+        for name in FRAMEWORK_COLUMNS if is_copy else COUNTS:
+            field: Any = self._meta.get_field(name)
+            setattr(self, name, field.get_default())
+        self.__dict__.pop("stator", None)
+
+    def _do_insert(self, manager: Any, using: str, fields: Any, returning_fields: Any, raw: bool) -> Any:
+        # Raw is what ``loaddata`` brings: it stays as it was.
+        if not raw and manager.model is owner_of(type(self)):
+            self._begin()
+        inserted = super()._do_insert(manager, using, fields, returning_fields, raw)  # type: ignore[misc]
         self._note_loaded()
         self._loaded_state = str(self.state)
         if self.state_ready:
@@ -152,24 +165,34 @@ class StatorModel(models.Model):
         own = [value for value in values if value[0].name not in FRAMEWORK_COLUMNS and value[0].name != "state"]
         claim: UUID | None = getattr(self.__dict__.get("stator"), "token", None)
         rows = base_qs if claim is None else self._claimed(base_qs, claim)
+        own += signed(base_qs.model, names) if claim is not None else []
         with transaction.atomic(using=using, savepoint=False):
+            if claim is None and not ("state" in names and self._is_moving):
+                self._look_again_on_save(using, names)
             written = super()._do_update(rows if own else base_qs, using, pk_val, own, *args, **kwargs)
             if claim is not None and own and not written:
                 raise LeaseLost(f"{self._meta.label} {pk_val}: the claim on it has ended; this save changed nothing")
             moved = "state" in names and written and self._move_on_save(rows.using(using).filter(pk=pk_val))
             if written and claim is None and not moved:
-                self._look_again_on_save(using, names)
+                self._loaded_watched = self._watched_now(names)
+                reopen_saved(self, using, names)
         return written
 
     def _look_again_on_save(self, using: str, names: set[str]) -> None:
+        """Before the write, or a trigger that notices the change would do the same once more."""
+        loaded, now = self.__dict__.get("_loaded_watched", {}), self._watched_now(names)
         watched = watched_fields(type(self), names)
-        if not watched:
-            return
-        loaded, values = self.__dict__.get("_loaded_watched", {}), watched_values(self)
-        if changed := [name for name in watched if values[name] != loaded.get(name, DEFERRED)]:
+        if changed := [name for name in watched if now[name] != loaded.get(name, DEFERRED)]:
             rows: QuerySet[Any] = QuerySet(owner_of(type(self)), using=using)
             look_again(rows.filter(pk=self.pk), changed)
-        self._loaded_watched = loaded | {name: values[name] for name in watched}
+
+    def _watched_now(self, names: set[str]) -> dict[str, Any]:
+        """The values of watched fields as they are once the named fields are saved."""
+        loaded: dict[str, Any] = self.__dict__.get("_loaded_watched", {})
+        if not (watched := watched_fields(type(self), names)):
+            return loaded
+        values = watched_values(self)
+        return loaded | {name: values[name] for name in watched}
 
     def _claimed(self, base_qs: Any, claim: UUID) -> Any:
         """The rows that the claim lets be written: under multi-table inheritance a plain parent's table knows none."""
@@ -179,10 +202,15 @@ class StatorModel(models.Model):
         mine: QuerySet[Any] = QuerySet(owner, using=base_qs.db).filter(pk=self.pk, state_claim=claim)
         return base_qs if mine.exists() else base_qs.none()
 
+    @property
+    def _is_moving(self) -> bool:
+        """Whether another state was assigned."""
+        return self.__dict__.get("_loaded_state") not in (None, str(self.state))
+
     def _move_on_save(self, row: QuerySet[Any]) -> bool:
-        state = str(self.state)
-        if self.__dict__.get("_loaded_state") in (None, state):
+        if not self._is_moving:
             return False
+        state = str(self.state)
         claimed = self.__dict__.pop("stator", None)
         if not move_by_hand(row, state) and claimed is not None:
             raise LeaseLost(f"{self._meta.label} {self.pk}: the claim on it has ended; it was not moved")

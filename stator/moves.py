@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 from stator import columns, signals
 from stator.graph import State
 from stator.reports import REASON_LENGTH, History
+from stator.waits import wake
 
 # Rows per transaction: small enough that no lock is held for long, large enough that a million rows take seconds.
 BATCH = 1000
@@ -47,11 +48,14 @@ def move_by_hand(
     owner = owner_of(queryset.model)
 
     def move(using: str, rows: QuerySet[Any], before: list[Any]) -> int:
-        moved = rows.update(**columns.entering(target))
-        if also:
+        own = also if also and queryset.model._meta.concrete_model is owner else {}
+        if also and not own:
             # By the model that was asked: under multi-table inheritance a column may be in the child's table.
             QuerySet(queryset.model, using=using).filter(pk__in=[pk for pk, *_ in before]).update(**also)
+        # In one statement, so that a trigger that notices the change leaves the row to this move.
+        moved = rows.update(**columns.entering(target), **own)
         _keep_history(owner, using, before, target, actor, reason)
+        wake(owner, using, target.name, [pk for pk, *_ in before])
         _tell(owner, using, before, target)
         return moved
 

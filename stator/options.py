@@ -48,6 +48,10 @@ def _is_former_name(value: Any) -> bool:
     return value is None or (isinstance(value, str) and bool(value))
 
 
+def _are_names(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(name, str) and name.isidentifier() for name in value)
+
+
 def _is_backoff(value: Any) -> bool:
     if not isinstance(value, Backoff):
         return callable(value) or is_seconds(value)
@@ -75,4 +79,6 @@ OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "concurrency": (_is_count, "a whole number of at least 1"),
     "expect_within": SECONDS,
     "renamed_from": (_is_former_name, "the former name of this state"),
+    "quarantine": FLAG,
+    "saves": (_are_names, "a list of names of fields of the model"),
 }

@@ -11,10 +11,14 @@ from stator.graph import State
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The object goes to another state. ``failure`` is set when an error took it there."""
+    """The object goes to another state. ``failure`` is set when an error took it there.
+
+    ``values``: of the fields that the state it leaves ``saves``.
+    """
 
     to: State
     failure: Failure | None = None
+    values: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class Waiting:
     delay: float
     failure: Failure | None = None
     reason: str = ""
+    values: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class Released:
 Outcome = Moved | Waiting | Released
 
 
-def resolve(state: State, result: Any, *, failures: int = 0, age: float = 0.0) -> Outcome:
+def resolve(state: State, result: Any, *, failures: int = 0, age: float = 0.0) -> Moved | Waiting:
     """The outcome of an attempt that returned ``result`` or raised it.
 
     ``failures``: consecutive errors before this attempt. ``age``: seconds the object has been in ``state``; past
@@ -64,7 +69,7 @@ def _target(state: State, result: Any) -> State | None:
     return named if named in state.children else None
 
 
-def _raised(state: State, error: BaseException, failures: int, age: float) -> Outcome:
+def _raised(state: State, error: BaseException, failures: int, age: float) -> Moved | Waiting:
     if isinstance(error, TryAgainLater):
         delay = _interval(state) if error.after is None else max(0.0, error.after)
         return _waiting(state, delay, age, reason=error.reason)

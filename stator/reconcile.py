@@ -1,9 +1,10 @@
 """Reconcile on change: an object whose watched fields change is looked at again."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
-from django.db.models import DEFERRED, QuerySet
+from django.db.models import DEFERRED, F, QuerySet
 
 from stator import columns
 from stator.meta import options_of
@@ -24,6 +25,13 @@ def watched_values(instance: Any) -> dict[str, Any]:
     return {field.name: instance.__dict__.get(field.attname, DEFERRED) for field in fields}
 
 
+def signed(model: Any, names: Iterable[str]) -> list[tuple[Any, None, Any]]:
+    """What the save of a claimed object writes as well, so that a trigger takes it for no change by others."""
+    if owner_of(model) is not model or not watched_fields(model, names):
+        return []
+    return [(model._meta.get_field("state_attempted"), None, F("state_attempted") + timedelta(microseconds=1))]
+
+
 def look_again(rows: QuerySet[Any], changed: Iterable[str]) -> None:
     """Have rows attempted now, ending claims made before the change; settled ones begin at the initial state."""
     graph = rows.model.state_graph
@@ -40,9 +48,9 @@ def update_and_look_again(queryset: QuerySet[Any], values: dict[str, Any], watch
     def write(using: str, rows: QuerySet[Any], before: list[Any]) -> int:
         plain: QuerySet[Any] = QuerySet(model, using=using).filter(pk__in=[pk for pk, *_ in before])
         changed = list(_changing(plain, values, watched).values_list("pk", flat=True))
-        updated = plain.update(**values)
+        # First, for a trigger that notices the change would do the same once more.
         look_again(QuerySet(owner, using=using).filter(pk__in=changed), watched)
-        return updated
+        return plain.update(**values)
 
     return in_batches(queryset, write)
 

@@ -11,12 +11,15 @@ from stator.failures import Failure, bounded
 
 REASON_LENGTH = 500
 
+# Of primary keys as text; part of an index, which takes no text of any length on every database.
+KEY_LENGTH = 255
+
 
 class Report(models.Model):
     """What the latest attempt that had something to say said about one object: an error, or why it waits."""
 
     model_label = models.CharField(max_length=200)
-    object_pk = models.CharField(max_length=255)
+    object_pk = models.CharField(max_length=KEY_LENGTH)
     state = models.CharField(max_length=100)
     at = models.DateTimeField(db_default=Now())
     error = models.CharField(max_length=200, blank=True, help_text="Type of the exception; empty for a reason to wait.")
@@ -51,7 +54,7 @@ class History(models.Model):
         HAND = "hand", "by hand"
 
     model_label = models.CharField(max_length=200)
-    object_pk = models.CharField(max_length=255)
+    object_pk = models.CharField(max_length=KEY_LENGTH)
     at = models.DateTimeField(db_default=Now())
     version = models.BigIntegerField()
     kind = models.CharField(max_length=8, choices=Kind, default=Kind.HAND)
@@ -85,7 +88,7 @@ def reports_of(model: Any, using: str, **lookups: Any) -> QuerySet[Report]:
 
 def _pk_text(model: Any, using: str) -> Any:
     """The primary key as reports spell it."""
-    text = Cast(OuterRef("pk"), models.CharField(max_length=255))
+    text = Cast(OuterRef("pk"), models.CharField(max_length=KEY_LENGTH))
     pk = model._meta.pk
     kept = getattr(pk, "target_field", pk)
     if not isinstance(kept, models.UUIDField) or connections[using].features.has_native_uuid_field:

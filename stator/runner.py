@@ -149,6 +149,8 @@ def _do_chores(operations: Operations) -> None:
             send_moves(operations, moves)
     while chores.delete_due(operations, limit) >= limit:
         pass
+    while operations.waits and chores.reopen(operations, limit) == limit:
+        pass
     while chores.mark_ready(operations, limit) == limit:
         pass
 

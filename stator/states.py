@@ -22,7 +22,10 @@ class State:
     or not at all. ``batch``: the handler gets a list of up to so many objects, and returns one result for all or a
     dictionary from object to result. ``concurrency``: at most so many objects in this state are attempted at a time,
     over all workers. ``expect_within``: an object here for longer counts as stuck. ``renamed_from``: the former name
-    of this state; rows that still bear it are moved here.
+    of this state; rows that still bear it are moved here. ``saves``: names of fields that the handler sets on the
+    object and that are written with the outcome, in one statement and only while the claim stands; not after an error.
+    ``quarantine=False``: however many leases are lost here, objects are tried again: for work that programs outside
+    claim, whose lost leases say nothing about the object.
 
     A ``State`` equals, prints and hashes like its name.
     """
@@ -46,6 +49,8 @@ class State:
         concurrency: int | None = None,
         expect_within: float | None = None,
         renamed_from: str | None = None,
+        saves: tuple[str, ...] | list[str] = (),
+        quarantine: bool = True,
         **unknown: Any,
     ) -> None:
         if unknown:
@@ -66,6 +71,8 @@ class State:
         self.concurrency = concurrency
         self.expect_within = expect_within
         self.renamed_from = renamed_from
+        self.quarantine = quarantine
+        self.saves = tuple(saves) if isinstance(saves, list) else saves
         self.name = ""
         self.graph: Any = None
         self.edges: list[Edge] = []

@@ -1,21 +1,50 @@
 """Statistics per model over time: attempts handled per hour and edge, and samples of how many rows were queued."""
 
 import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import models
-from django.db.models import F, Q, Sum
-from django.db.models.functions import Coalesce
+from django.db.models import DurationField, ExpressionWrapper, F, Max, Min, Q, QuerySet, Sum, Value
+from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils import timezone
 
 from stator.moves import owner_of
+
+DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """How long objects were in a state that they left: seconds all together, those of the longest, how many moves."""
+
+    seconds: float
+    longest: float
+    moves: int = 0
+
+    @classmethod
+    def of(cls, rows: QuerySet[Any]) -> "Stay":
+        """That of rows which are about to leave their state, by the clock of the database."""
+        since = ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
+        longest = ExpressionWrapper(Now() - Min("state_changed"), output_field=DurationField())
+        found = rows.aggregate(seconds=Sum(since), longest=longest)
+        return cls(_seconds(found["seconds"]), _seconds(found["longest"]))
+
+    @property
+    def average(self) -> float:
+        """Seconds for one move."""
+        return self.seconds / self.moves if self.moves else 0.0
 
 
 class Stats(models.Model):
     """Attempts of one model in one hour that ended in one way.
 
-    ``to`` is empty where the object stayed. Each worker adds to rows of its own ``shard``, in the transaction that
-    records the attempts: workers do not wait for each other, and no count is lost or written twice.
+    ``to`` is empty where the object stayed. ``seconds`` is how long the objects had been in the state that they left,
+    all together, by the clock of the database; an attempt after which the object stays adds none.
+
+    Each worker adds to rows of its own ``shard``, in the transaction that records the attempts: workers do not wait for
+    each other, and no count is lost or written twice.
     """
 
     model_label = models.CharField(max_length=200)
@@ -25,6 +54,8 @@ class Stats(models.Model):
     shard = models.PositiveSmallIntegerField(default=0)
     handled = models.BigIntegerField(default=0)
     failed = models.BigIntegerField(default=0)
+    seconds = models.FloatField(default=0.0, help_text="In the state that was left, all moves together.")
+    longest = models.FloatField(default=0.0, help_text="Seconds in the state that was left, the most of one move.")
 
     class Meta:
         verbose_name_plural = "stats"
@@ -44,12 +75,20 @@ class Stats(models.Model):
         return ModelStats(owner_of(model)._meta.label_lower, using)
 
     @classmethod
-    def add(cls, using: str, model_label: str, source: str, to: str, *, shard: int, handled: int, failed: int) -> None:
-        """Count attempts; call it in the transaction that records them."""
+    def add(
+        cls, using: str, model_label: str, source: str, to: str, *,
+        shard: int, handled: int, failed: int = 0, stays: Iterable[Stay] = (),
+    ) -> None:  # fmt: skip
+        """Count attempts, if there are any; call it in the transaction that records them."""
+        if not handled:
+            return
         hour = timezone.now().replace(minute=0, second=0, microsecond=0)
         key = {"model_label": model_label, "hour": hour, "source": source, "to": to, "shard": shard}
         rows = cls.objects.using(using)
-        counted = {"handled": F("handled") + handled, "failed": F("failed") + failed}
+        counted: dict[str, Any] = {"handled": F("handled") + handled, "failed": F("failed") + failed}
+        if stays := list(stays):
+            counted["seconds"] = F("seconds") + sum(stay.seconds for stay in stays)
+            counted["longest"] = Greatest("longest", Value(max(stay.longest for stay in stays)))
         if rows.filter(**key).update(**counted):
             return
         Stats.objects.using(using).bulk_create([Stats(**key)], ignore_conflicts=True)
@@ -81,7 +120,7 @@ class Depth(models.Model):
 
 
 class ModelStats:
-    """Figures of one model: how many were queued last, and how many attempts were handled lately."""
+    """Figures of one model: how many were queued last, how many attempts were handled lately, how long states took."""
 
     def __init__(self, model_label: str, using: str | None = None) -> None:
         self.model_label = model_label
@@ -102,6 +141,33 @@ class ModelStats:
             in_month=Coalesce(Sum("handled"), 0),
         )
         return sums["in_hour"], sums["in_day"], sums["in_month"]
+
+    def time_in_states(self, period: float = DAY) -> dict[str, Stay]:
+        """How long objects were in each state that was left in the last ``period`` seconds, in whole hours."""
+        return {row["source"]: _stay(row) for row in self._stays(period).values("source").annotate(**_SUMS)}
+
+    def time_on_edges(self, period: float = DAY) -> dict[tuple[str, str], Stay]:
+        """The same for each ``(state, state it was left for)``."""
+        rows = self._stays(period).values("source", "to").annotate(**_SUMS)
+        return {(row["source"], row["to"]): _stay(row) for row in rows}
+
+    def _stays(self, period: float) -> QuerySet[Stats]:
+        # The hour in which the period begins counts as well, or the first minutes of an hour would show nothing.
+        since = timezone.now() - datetime.timedelta(seconds=period, hours=1)
+        rows = Stats.objects.using(self.using).filter(model_label=self.model_label, hour__gt=since)
+        return rows.exclude(to="").order_by()
+
+
+_SUMS = {"all_moves": Sum("handled"), "all_seconds": Sum("seconds"), "most": Max("longest")}
+
+
+def _stay(row: Any) -> Stay:
+    return Stay(row["all_seconds"], row["most"], row["all_moves"])
+
+
+def _seconds(span: datetime.timedelta | None) -> float:
+    # Below 0 where the clock of the database was set back.
+    return max(0.0, span.total_seconds()) if span is not None else 0.0
 
 
 def _period_starts(now: datetime.datetime) -> tuple[Any, Any, Any]:

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parent.parent
 # A module imports its own floor and lower ones. A package stands for all modules in it.
 FLOORS = {
     0: "backoff durations exceptions failures graph logs options outcomes states",
-    1: "columns conf explain fields indexes limits meta models moves pauses querysets reconcile reports signals "
-    "statistics wakeup workers",
+    1: "columns conf explain fields guard indexes limits meta models moves operations pauses querysets "
+    "reconcile reports signals statistics waits wakeup workers",
     2: "db",
     3: "runner startup supervisor worker",
     4: "admin apps checks commands management permissions pytest_plugin testing testing_graph views",
@@ -45,13 +45,14 @@ WITH_SQL = {
     "commands.doctor.postgresql": "the same",
     "commands.doctor.tables": "the same",
     "db": "the statements on rows",
+    "operations": "makes a trigger",
     "startup": "looks at tables before anything is claimed",
     "wakeup": "NOTIFY",
     "worker.listener": "LISTEN",
 }
 # What may be put into the text of a statement: quoted names, and parts made of such.
 IN_SQL = re.compile(
-    r"(table|pk|pk_type|assignments|returning|further|crashed|pick|picked|COUNTED|KEPT|CHANNEL|sql)"
+    r"(table|name|trigger|columns|body|values|pk|pk_type|key|key_type|claimable|arrays|names|column|kind|n|order|assignments|returning|further|crashed|pick|picked|COUNTED|KEPT|CHANNEL|sql)"
     r"|', '\.join\(parts\)|\w+\.ops\.quote_name\(table\)|'pk' if tell else 'count\(\*\)'"
 )
 SQL = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE|LISTEN|NOTIFY|CREATE|DROP|ALTER|SET LOCAL)\b")

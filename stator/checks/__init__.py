@@ -6,7 +6,7 @@ from django.apps import apps
 from django.core.checks import CheckMessage, Tags
 from django.core.checks import register as register_check
 
-from stator.checks.databases import check_rows, check_sqlite
+from stator.checks.databases import check_rows, check_sqlite, check_triggers
 from stator.checks.graphs import check_graph
 from stator.checks.settings import check_settings
 from stator.checks.tables import check_model
@@ -38,7 +38,8 @@ def model_checks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
 def database_checks(app_configs: Any = None, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """What is wrong with the rows; only where Django is told which databases to look into."""
     models = managed_models(app_configs)
-    return [message for alias in databases or [] for message in check_rows(models, alias)]
+    looks = (check_rows, check_triggers)
+    return [message for alias in databases or [] for look in looks for message in look(models, alias)]
 
 
 def managed_models(app_configs: Any = None) -> list[Any]:

@@ -6,7 +6,8 @@ from typing import Any
 from django.core import checks
 from django.db import connections, router
 
-from stator.indexes import place_in_line
+from stator.indexes import line_of_all
+from stator.operations import ReconcileTrigger, function_name
 
 # Ready rows that are looked at. Rows in unknown states are never claimed, so they gather at the head of the line.
 HEAD = 1000
@@ -51,6 +52,26 @@ def check_rows(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
             yield from _check_states(model, alias)
 
 
+def check_triggers(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
+    """W303: a trigger made for a graph, or for watched fields, that the model no longer has."""
+    connection = connections[alias]
+    if connection.vendor != "postgresql":
+        return
+    with connection.cursor() as cursor:
+        for model in models:
+            cursor.execute("SELECT prosrc FROM pg_proc WHERE proname = %s", [function_name(model)])
+            wanted = ReconcileTrigger.of(model)
+            # In a schema that is not on the search path there may be another of this name.
+            bodies = {body for (body,) in cursor.fetchall()}
+            if bodies and wanted.body(connection.schema_editor(), model) not in bodies:
+                yield checks.Warning(
+                    f"The trigger of {model.__name__} is not the one that its graph and reconcile_on ask for.",
+                    hint=f"Add to a migration: {wanted!r}.",
+                    obj=model,
+                    id="stator.W303",
+                )
+
+
 def _check_states(model: Any, alias: str) -> Iterator[checks.CheckMessage]:
     known = {*model.state_graph.states, *model.state_graph.renames}
     unknown = sorted((_resting_states(model, alias) | _ready_states(model, alias)) - known)
@@ -78,5 +99,5 @@ def _resting_states(model: Any, alias: str) -> set[str]:
 
 
 def _ready_states(model: Any, alias: str) -> set[str]:
-    head = model.stator.using(alias).filter(state_ready=True).order_by(place_in_line(), "pk")
+    head = model.stator.using(alias).filter(state_ready=True).order_by(*line_of_all(model))
     return set(head.values_list("state", flat=True)[:HEAD])

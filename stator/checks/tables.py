@@ -4,18 +4,25 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.core import checks
-from django.core.exceptions import FieldDoesNotExist
+from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
+from django.db.models import CharField, TextField
 
+from stator.columns import FRAMEWORK_COLUMNS
 from stator.fields import StateField
 from stator.indexes import own_indexes
 from stator.moves import owner_of
+from stator.reports import KEY_LENGTH
+from stator.waits import waits_of
 
 
 def check_model(model: Any) -> Iterator[checks.CheckMessage]:
     """Everything that is wrong with one subclass of StatorModel."""
     yield from check_state_field(model)
     yield from check_primary_key(model)
+    yield from check_key_length(model)
     yield from check_indexes(model)
+    yield from check_waits(model)
+    yield from check_saved_fields(model)
 
 
 def check_state_field(model: Any) -> Iterator[checks.CheckMessage]:
@@ -43,6 +50,22 @@ def check_primary_key(model: Any) -> Iterator[checks.CheckMessage]:
         )
 
 
+def check_key_length(model: Any) -> Iterator[checks.CheckMessage]:
+    """E103: an outcome is recorded with its report, or not at all."""
+    field = model._meta.pk
+    while hasattr(field, "target_field"):
+        field = field.target_field
+    if not isinstance(field, CharField | TextField) or (field.max_length or KEY_LENGTH + 1) <= KEY_LENGTH:
+        return
+    length = f"of up to {field.max_length} characters" if field.max_length else "of any length"
+    yield checks.Error(
+        f"{model.__name__} has a primary key {length}; reports and history name objects by {KEY_LENGTH} at most.",
+        hint=f"Give it a key that is a number or a UUID, or a CharField(max_length={KEY_LENGTH}).",
+        obj=model,
+        id="stator.E103",
+    )
+
+
 def check_indexes(model: Any) -> Iterator[checks.CheckMessage]:
     """W103: without its indexes a model is scanned once a second by each worker."""
     if _state_field(model) is None or owner_of(model) is not model:
@@ -55,6 +78,33 @@ def check_indexes(model: Any) -> Iterator[checks.CheckMessage]:
             obj=model,
             id="stator.W103",
         )
+
+
+def check_waits(model: Any) -> Iterator[checks.CheckMessage]:
+    """E104: objects can wait only for what workers or people move, and for states that there are."""
+    if _state_field(model) is None or owner_of(model) is not model:
+        return
+    try:
+        waits_of(model)
+    except ImproperlyConfigured as error:
+        yield checks.Error(f"{error}.", hint="See waits_for in the reference.", obj=model, id="stator.E104")
+
+
+def check_saved_fields(model: Any) -> Iterator[checks.CheckMessage]:
+    """E105: what a state saves has to be a column, and none of the framework's."""
+    field = _state_field(model)
+    if not isinstance(field, StateField) or owner_of(model) is not model:
+        return
+    own = {column.name for column in model._meta.concrete_fields} - {*FRAMEWORK_COLUMNS, "state", model._meta.pk.name}
+    for state in field.graph.states.values():
+        for name in state.saves:
+            if name not in own:
+                yield checks.Error(
+                    f"{field.graph.__name__}.{state.name} saves {name!r}, which {model.__name__} has no column for.",
+                    hint="Name fields of the model with a column of their own, and none of the framework's.",
+                    obj=model,
+                    id="stator.E105",
+                )
 
 
 def _state_field(model: Any) -> Any:

@@ -10,6 +10,7 @@ from stator.commands.pause import described
 from stator.commands.workers import workers_in
 from stator.durations import span
 from stator.pauses import read_pauses
+from stator.statistics import Stats
 
 HELP = "Show counts per state, what is ready, leased, failing, quarantined or paused, and the workers."
 HEADS = ["model", "ready", "oldest", "leased", "failing", "quarantined", "paused", "states"]
@@ -44,8 +45,18 @@ def _figures(model: Any, options: dict[str, Any], pauses: list[Any]) -> dict[str
         "leased": bounded(rows.leased()),
         "failing": failing(rows),
         "quarantined": quarantined(rows),
+        "time_in_state": _times(model, rows.db),
         "paused": [described(pause) for pause in pauses if pause.model_label == model._meta.label_lower],
     }
+
+
+def _times(model: Any, alias: str) -> list[dict[str, Any]]:
+    """Seconds from entering a state to leaving it, by the edges that were taken in the last day."""
+    found = Stats.get_for_model(model, alias).time_on_edges()
+    return [
+        {"from": source, "to": to, "moves": stay.moves, "average": stay.average, "longest": stay.longest}
+        for (source, to), stay in sorted(found.items())
+    ]
 
 
 def _row(figures: dict[str, Any]) -> list[str]:

@@ -3,15 +3,11 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.db.models import Case, Q, Value, When
-from django.db.models.functions import Now
-
-from stator import columns
 from stator.commands.answer import Answer, table
 from stator.commands.arguments import models_of
 from stator.commands.figures import databases_of
 from stator.durations import span
-from stator.workers import MOST_WORKERS, WORKER_ALIVE, Worker
+from stator.workers import MOST_WORKERS, Worker
 
 HELP = "List the worker processes of the last day."
 HEADS = ["worker", "host", "pid", "status", "heard of", "running", "handled", "lost", "models"]
@@ -36,12 +32,7 @@ def run(options: dict[str, Any]) -> Answer:
 
 def workers_in(alias: str) -> list[dict[str, Any]]:
     """The workers that a database knows: alive, gone without a word, or stopped."""
-    status = Case(
-        When(stopped__isnull=False, then=Value("stopped")),
-        When(Q(heartbeat__lte=columns.after(-WORKER_ALIVE)), then=Value("gone")),
-        default=Value("alive"),
-    )
-    rows = Worker.objects.using(alias).annotate(status=status, now=Now()).order_by("-started", "pk")
+    rows = Worker.objects.using(alias).with_status().order_by("-started", "pk")
     return [_described(worker) for worker in rows[:MOST_WORKERS]]
 
 

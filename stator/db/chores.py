@@ -20,6 +20,7 @@ from stator.indexes import place_in_line
 from stator.pauses import Pause
 from stator.reports import Report
 from stator.statistics import Depth, Stats
+from stator.waits import waiting
 from stator.workers import WORKER_RETENTION, Worker
 
 logger = logging.getLogger("stator.worker")
@@ -43,6 +44,20 @@ def settle(operations: Operations, limit: int) -> int:
     with operations.transaction():
         picked = operations.lock(operations.rows.filter(state_ready=True, state_claim=None, state__in=settled), limit)
         return operations.rows.filter(pk__in=picked).update(state_ready=False) if picked else 0
+
+
+@retrying
+def reopen(operations: Operations, limit: int) -> int:
+    """Make parked rows ready that wait for nothing any more; return how many. Index ``st_rest``.
+
+    Moves wake those that wait for them. This is for what no move tells: an awaited object was deleted, a row was
+    locked by somebody when it should have been woken, a model waits for less than it did.
+    """
+    parked = operations.waiting().filter(columns.parked())
+    with operations.transaction():
+        rows = parked.exclude(waiting(operations.model, operations.alias)) if operations.waits else parked
+        picked = operations.lock(rows, limit)
+        return operations.rows.filter(pk__in=picked).update(**columns.reopening()) if picked else 0
 
 
 def time_out(operations: Operations, limit: int) -> Moves:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from django.db.models import BigIntegerField, Func
+from django.db.models import BigIntegerField, Func, Q, QuerySet
 
+from stator.columns import come_due
 from stator.db.base import Operations
 from stator.pauses import Pause, Pauses, read_pauses
 
@@ -40,7 +41,8 @@ def look(*group: Operations) -> dict[Operations, Work]:
 
 def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], tuple[int, int]]:
     """The answers for all models, and the number and the sum of ids of the active pauses."""
-    statement, params = _statement(group, _pauses(group))
+    # A filter with values that cannot be hashed, or with subqueries, is a new one each time.
+    statement, params = _statement(group, _pauses(group), tuple(operations.open_to_me() for operations in group))
     *found, count, total = group[0].fetch(statement, list(params))[0]
     return found, (int(count or 0), int(total or 0))
 
@@ -49,13 +51,26 @@ def _pauses(group: tuple[Operations, ...]) -> tuple[Pauses, ...]:
     return tuple(operations.pauses or NONE for operations in group)
 
 
+def _probes(operations: Operations) -> list[QuerySet[Any]]:
+    """For each field of :class:`Work` a queryset that is not empty where there is such work."""
+    claimable = operations.claimable(list(operations.graph.automatic_states))
+    return [
+        claimable.filter(state_crashes=0),
+        claimable.filter(state_crashes__gt=0),
+        operations.waiting().filter(come_due()),
+        operations.rows.filter(operations.expired()),
+    ]
+
+
 @lru_cache(maxsize=16)
-def _statement(group: tuple[Operations, ...], pauses: tuple[Pauses, ...]) -> tuple[str, tuple[Any, ...]]:
+def _statement(
+    group: tuple[Operations, ...], pauses: tuple[Pauses, ...], open_rows: tuple[Q, ...]
+) -> tuple[str, tuple[Any, ...]]:
     """The statement and its parameters; the only moment it asks for is the database's own, so it stays the same."""
     parts: list[str] = []
     params: list[Any] = []
     for operations in group:
-        for probe in operations.probes():
+        for probe in _probes(operations):
             query = probe.order_by().values("pk")[:1].query
             # Django knows some of the questions about a graph that nothing attempts to be empty.
             sql, arguments = query.get_compiler(using=operations.alias, elide_empty=False).as_sql()

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
+from operator import attrgetter, itemgetter
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db import connections
-from django.db.models import DurationField, QuerySet
+from django.db.models import DurationField, F, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
 from django.db.models.sql import UpdateQuery
@@ -18,11 +19,15 @@ from psycopg.types.datetime import TimestamptzLoader
 from stator import columns, signals
 from stator.db import base, sql
 from stator.db.keeping import report_of
+from stator.db.lines import SPARE_VALUES, Turn
+from stator.db.loading import loader_of
 from stator.db.retry import retrying
-from stator.db.written import RELEASED, Ended, Moves
+from stator.db.saving import array_types, has_expressions, names_saved, saved_arrays
+from stator.db.written import RELEASED, Ended, Moves, kind_of
 from stator.graph import State
 from stator.outcomes import Moved, Released, Waiting
 from stator.signals import Move
+from stator.waits import wake, wakes
 
 
 class Operations(base.Operations):
@@ -41,8 +46,10 @@ class Operations(base.Operations):
         return _read_committed(self.alias, super().transaction)
 
     def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
-        """A transaction only where reports are kept as well; else the statement is one by itself."""
-        return self.transaction() if any(report_of(self.label, *ended) for ended in group) else nullcontext()
+        """A transaction only where reports are kept or others woken as well; else the statement is one by itself."""
+        more = wakes(self.model, kind_of(group[0])[1]) or any(report_of(self.label, *ended) for ended in group)
+        more = more or bool(names_saved(group) and not self._saved_here(group))
+        return self.transaction() if more else nullcontext()
 
     def fetch(self, statement: str, params: list[Any], planner: str = sql.PLANNER) -> list[Any]:
         """The rows of one statement, which outside of a transaction is one by itself and takes one round trip."""
@@ -62,18 +69,57 @@ class Operations(base.Operations):
             return cursor.fetchone()[0]
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
-        if self.model._meta.parents or (self.pauses and self.pauses.partial):
+        if self.waits or self.options.claimable or self.model._meta.parents or (self.pauses and self.pauses.partial):
             # The columns of a row are in several tables, or those of other tables count: claim first, then load.
             return super()._claim_rows(states, limit, token, alone)
         names = [state.name for state in states]
+        turn = None if alone else self.lines.next(states)
+        if turn and self.options.fair_by:
+            return self._claim_shares(names, limit, token, turn)
         params = [names, self.settings.MAX_CRASHES, limit, *self._claim_params(token)]
-        return self._instances(self.fetch(self._claim_statements[alone], params, sql.BY_KEY))
+        statement = self._claim_statements[alone, turn is None or turn.by_age]
+        return self._in_order(self._instances(self.fetch(statement, params, sql.BY_KEY)), turn)
+
+    def _claim_shares(self, names: list[str], limit: int, token: UUID, turn: Turn) -> list[Any]:
+        """Claim in turns: of each value of ``fair_by`` an equal share."""
+        params = sql.share_params(names, turn.last, limit, limit + SPARE_VALUES)
+        found = self.fetch(self._share_statements[turn.by_age], [*params, *self._claim_params(token)], sql.BY_KEY)
+        if found:
+            turn.last = max(found, key=_number_of_turn)[self._fields.index(self._field(self.options.fair_by))]
+        return self._in_order(self._instances([row[:-1] for row in found]), turn)
+
+    def _in_order(self, instances: list[Any], turn: Turn | None) -> list[Any]:
+        if turn is None or turn.by_age or not self.options.priority:
+            return instances
+        return sorted(instances, key=attrgetter(self._field(self.options.priority).attname))
 
     @cached_property
-    def _claim_statements(self) -> list[str]:
+    def _claim_statements(self) -> dict[tuple[bool, bool], str]:
+        """By whether rows are claimed alone, and whether by age."""
+        kinds = [(False, False), (False, True), (True, True)]
+        parts = self._table, self._pk, *self._claim_parts
+        return {(alone, by_age): sql.claim(*parts, self._first(by_age), alone=alone) for alone, by_age in kinds}
+
+    @cached_property
+    def _share_statements(self) -> list[str]:
+        key = self._field(self.options.fair_by)
+        collation = key.db_parameters(self.connection).get("collation")
+        key_type = key.rel_db_type(self.connection) + (f" COLLATE {self._quote(collation)}" if collation else "")
+        parts = self._table, self._pk, self._quote(key.column), key_type, *self._claim_parts
+        return [sql.claim_shares(*parts, self._first(by_age)) for by_age in (False, True)]
+
+    @cached_property
+    def _claim_parts(self) -> tuple[str, str]:
         assignments, _ = self._assignments(columns.claiming(UUID(int=0), self._lease_end()))
-        returning = ", ".join(f"{self._table}.{self._quote(field.column)}" for field in self._fields)
-        return [sql.claim(self._table, self._pk, assignments, returning, alone=alone) for alone in (False, True)]
+        return assignments, ", ".join(f"{self._table}.{self._quote(field.column)}" for field in self._fields)
+
+    def _first(self, by_age: bool) -> str:
+        if by_age or not self.options.priority:
+            return ""
+        return f"{self._quote(self._field(self.options.priority).column)}, "
+
+    def _field(self, name: str | None) -> Any:
+        return self.model._meta.get_field(name)
 
     def _claim_params(self, token: UUID) -> list[Any]:
         return list(self._assignments(columns.claiming(token, self._lease_end()))[1])
@@ -82,32 +128,49 @@ class Operations(base.Operations):
         names = [field.attname for field in self._fields]
         for position, convert in self._converters:
             rows = [(*row[:position], convert(row[position]), *row[position + 1 :]) for row in rows]
-        from_db, alias = self.model.from_db, self.alias
-        return sorted((from_db(alias, names, row) for row in rows), key=_turn)
+        load, alias = loader_of(self.model), self.alias
+        return sorted((load(alias, names, row) for row in rows), key=_turn)
 
     def _write(self, state: State, to: str, group: list[Ended]) -> set[Any]:
         """RECORD. Outcomes of one kind and their statistics; a row is written only while its own claim stands."""
-        statement, params = self._record_statement(group[0][1])
-        arguments = [*self._arrays(group), state.name, *params, state.name]
+        saved = self._saved_here(group)
+        statement, params = self._record_statement(group[0][1], saved)
+        values = saved_arrays(self.model, self.connection, group, saved) if saved else []
+        arguments = [*self._arrays(group), *values, state.name, *params, state.name]
         if to != RELEASED:
             arguments += [self.label, state.name, to, self.shard]
         if to and to != RELEASED and self.options.history:
             arguments += [self.label, state.name, to, "", self.worker_id]
         return {self._pk_field.to_python(pk) for (pk,) in self.fetch(statement, arguments, sql.BY_KEY)}
 
-    def _count(self, state: State, to: str, kept: list[Ended]) -> None:
-        """Nothing: the statement that records counts as well."""
-
     def _keeps_moves(self) -> bool:
         """Yes: errors have texts and are rare, moves are many."""
         return True
 
-    def _record_statement(self, outcome: Any) -> tuple[str, Any]:
-        key = (type(outcome), outcome.to if isinstance(outcome, Moved) else None)
+    def _saved_here(self, group: list[Ended]) -> tuple[str, ...]:
+        """Fields that the recording statement writes as well; the others take a statement for each object."""
+        names = names_saved(group)
+        plain = names and array_types(self.model, self.connection, names) and not has_expressions(group)
+        return names if plain else ()
+
+    def _save(self, group: list[Ended], kept: list[Ended]) -> None:
+        if not self._saved_here(group):
+            super()._save(group, kept)
+
+    def _record_statement(self, outcome: Any, names: tuple[str, ...]) -> tuple[str, Any]:
+        key = (type(outcome), outcome.to if isinstance(outcome, Moved) else None, names)
         if key not in self._statements:
             assignments, params = self._assignments(_changes(outcome))
+            fields = [self._field(name) for name in names]
+            saved = list(
+                zip(
+                    (self._quote(field.column) for field in fields),
+                    array_types(self.model, self.connection, names) or (),
+                    strict=True,
+                )
+            )
             statement = sql.record(
-                self._table, self._pk, self._pk_type, assignments,
+                self._table, self._pk, self._pk_type, assignments, saved,
                 count=not isinstance(outcome, Released), history=self.options.history and isinstance(outcome, Moved),
             )  # fmt: skip
             self._statements[key] = statement, params
@@ -120,26 +183,32 @@ class Operations(base.Operations):
     @retrying
     def move_rows(self, rows: QuerySet[Any], source: str, to: State, limit: int, *, reason: str = "") -> Moves:
         """MOVE. As the portable one, in one statement whatever the number of rows."""
-        tell = signals.transitioned.has_listeners(self.model)
+        tell = signals.transitioned.has_listeners(self.model) or wakes(self.model, to.name)
         assignments, params = self._assignments(columns.entering(to))
         with self.transaction():
-            pick, arguments = self._pick(rows, limit)
+            pick, arguments = self._pick(rows, limit, entered=F("state_changed"))
             statement = sql.move(
                 self._table, self._pk, pick, self._quote("pk"), assignments, history=self.options.history, tell=tell
             )
             kept = [self.label, source, to.name, reason, self.worker_id] if self.options.history else []
             counted = [self.label, source, to.name, self.shard]
             found = self.fetch(statement, [*arguments, *params, *counted, *kept])
-        if tell:
-            return Moves(len(found), [Move(self._pk_field.to_python(pk), source, to.name) for (pk,) in found])
-        return Moves(found[0][0], [])
+            pks = [self._pk_field.to_python(pk) for (pk,) in found] if tell else []
+            wake(self.model, self.alias, to.name, pks)
+        return Moves(len(pks) if tell else found[0][0], [Move(pk, source, to.name) for pk in pks])
 
     def lock(self, rows: QuerySet[Any], limit: int) -> list[Any]:
         """As the portable one, by an index whatever the planner thinks of it."""
         return [self._pk_field.to_python(pk) for (pk,) in self.fetch(*self._pick(rows, limit))]
 
-    def _pick(self, rows: QuerySet[Any], limit: int) -> tuple[str, list[Any]]:
-        locked = rows.select_for_update(**self._lock_options(skip_locked=True)).values("pk")[:limit]
+    def keep(self, rows: QuerySet[Any]) -> set[Any]:
+        """As the portable one, by locks that several workers may have at a time."""
+        statement, params = rows.order_by().values("pk").query.get_compiler(self.alias, elide_empty=False).as_sql()
+        to_python = rows.model._meta.pk.to_python
+        return {to_python(pk) for (pk,) in self.fetch(f"{statement} FOR SHARE SKIP LOCKED", list(params))}
+
+    def _pick(self, rows: QuerySet[Any], limit: int, **also: Any) -> tuple[str, list[Any]]:
+        locked = rows.select_for_update(**self._lock_options(skip_locked=True)).values("pk", **also)[:limit]
         # Not elided: of a graph that nothing attempts, Django knows that nothing is due.
         statement, params = locked.query.get_compiler(using=self.alias, elide_empty=False).as_sql()
         return statement, list(params)
@@ -149,8 +218,8 @@ class Operations(base.Operations):
         waiting = isinstance(group[0][1], Waiting)
         failures = [getattr(outcome, "failure", None) is not None for _, outcome in group]
         return [
-            [prepare(claim.pk, connection, prepared=False) for claim, _ in group],
-            [claim.token for claim, _ in group],
+            _array([prepare(claim.pk, connection, prepared=False) for claim, _ in group]),
+            _array([claim.token for claim, _ in group]),
             # What is the same for all is left out: unnest fills shorter arrays up with null.
             [float(outcome.delay) for _, outcome in group if isinstance(outcome, Waiting)] if waiting else [],
             failures if any(failures) else [],
@@ -222,6 +291,19 @@ def _changes(outcome: Any) -> columns.Changes:
     delay = RawSQL("v.delay * interval '1 second'", [], output_field=DurationField())
     failures = RawSQL("CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END", [])
     return columns.staying(Now() + delay, failures)
+
+
+def _array(values: list[Any]) -> Any:
+    """Values of one type as an array; psycopg takes ten times as long to write one of numbers or UUIDs."""
+    kind = type(values[0])
+    if kind is int:
+        return f"{{{','.join(map(str, values))}}}"
+    if kind is UUID:
+        return f"{{{','.join([value.hex for value in values])}}}"
+    return values
+
+
+_number_of_turn = itemgetter(-1)
 
 
 def _turn(instance: Any) -> Any:

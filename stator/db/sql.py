@@ -3,6 +3,8 @@
 Every statement is one transaction by itself and passes over rows that somebody else has locked.
 """
 
+from typing import Any
+
 # Sent ahead of a statement and in force for that statement only. Every statement here reaches its rows through an
 # index; in a small or churned table the planner would rather read all of it, dead rows included.
 PLANNER = "SET LOCAL enable_seqscan = off; "
@@ -11,13 +13,16 @@ PLANNER = "SET LOCAL enable_seqscan = off; "
 # of an index and merge than look them up, which takes half as long.
 BY_KEY = PLANNER + "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
 
+# ``stayed`` is from one ``state_changed`` to the next: nothing, for an attempt after which the object stays.
 COUNTED = """
 counted AS (
-  INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed)
-  SELECT %s, date_trunc('hour', statement_timestamp(), 'UTC'), %s, %s, %s, count(*), count(*) FILTER (WHERE failed)
+  INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
+  SELECT %s, date_trunc('hour', statement_timestamp(), 'UTC'), %s, %s, %s, count(*), count(*) FILTER (WHERE failed),
+    greatest(date_part('epoch', sum(stayed)), 0), greatest(date_part('epoch', max(stayed)), 0)
   FROM done HAVING count(*) > 0
   ON CONFLICT (model_label, hour, source, "to", shard) DO UPDATE
-  SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed)
+  SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
+    seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest))
 """
 
 KEPT = """
@@ -28,41 +33,100 @@ kept AS (
 """
 
 
-def claim(table: str, pk: str, assignments: str, returning: str, *, alone: bool) -> str:
+def claim(table: str, pk: str, assignments: str, returning: str, order: str = "", *, alone: bool) -> str:
     """CLAIM. Parameters: names of states, most crashes, limit, then those of the SET list.
 
-    The pick is materialised: a plan that runs it again would lock more rows than asked for. NO KEY UPDATE, so that a
-    row is not passed over while somebody inserts a child row that refers to it. Index ``st_ready``.
+    ``order`` is what comes before age, with a comma after it. The pick is materialised: a plan that runs it again would
+    lock more rows than asked for. NO KEY UPDATE, so that a row is not passed over while somebody inserts a child row
+    that refers to it. Index ``st_ready``, by age ``st_age``.
     """
     crashed = "state_crashes > 0 AND state_crashes < %s" if alone else "state_crashes = 0 AND 0 < %s"
     return f"""
 WITH picked AS MATERIALIZED (
   SELECT {pk} AS pk FROM {table}
   WHERE state_ready AND state_claim IS NULL AND state = ANY(%s) AND {crashed}
-  ORDER BY COALESCE(state_next_attempt, state_changed), {pk} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)
+  ORDER BY {order}COALESCE(state_next_attempt, state_changed), {pk} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {table} SET {assignments} FROM picked WHERE {table}.{pk} = picked.pk RETURNING {returning}
 """  # noqa: S608 - quoted names
 
 
-def record(table: str, pk: str, pk_type: str, assignments: str, *, count: bool, history: bool) -> str:
+def claim_shares(
+    table: str, pk: str, key: str, key_type: str, assignments: str, returning: str, order: str = ""
+) -> str:
+    """CLAIM where values take turns. Parameters: see :func:`share_params`, then those of the SET list.
+
+    ``turns`` are values with ready rows in the order of their turn, found by one step into the index for each: from
+    the one that came last to the largest, then from the smallest. Each gets an equal share, ``more`` is for those that
+    have more when others have less. The limits within are constants, so that the planner walks the index, and end
+    early; the order within is that of the whole index, or the planner would take the one of a foreign key. The last
+    column is the number of a row's turn. Index ``st_ready``, by age ``st_age``.
+    """
+    claimable = "state_ready AND state_claim IS NULL AND state = ANY(%s) AND state_crashes = 0"
+    order = f"{order}COALESCE(state_next_attempt, state_changed), {pk}"
+    return f"""
+WITH RECURSIVE turns(key, n, lap) AS (
+  SELECT %s::{key_type}, 0, 0
+  UNION ALL
+  SELECT next.key, turns.n + 1, next.lap FROM turns CROSS JOIN LATERAL (
+    (SELECT {key} AS key, turns.lap AS lap FROM {table} WHERE {claimable} AND {key} > turns.key
+     ORDER BY {key}, {order} LIMIT 1)
+    UNION ALL
+    (SELECT {key}, 1 FROM {table} WHERE {claimable} AND turns.lap = 0 ORDER BY {key}, {order} LIMIT 1)
+    LIMIT 1) next
+  WHERE turns.n < %s AND (next.lap = 1 AND next.key > %s) IS NOT TRUE),
+picked AS MATERIALIZED (
+  SELECT ready.pk, turns.n FROM turns CROSS JOIN LATERAL (
+    SELECT first.pk FROM (
+      SELECT {pk} AS pk FROM {table} WHERE {claimable} AND {key} = turns.key
+      ORDER BY {order} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED) first
+    LIMIT (SELECT (%s + max(n) - 1) / greatest(max(n), 1) FROM turns)) ready
+  WHERE turns.n > 0 ORDER BY turns.n LIMIT %s),
+more AS MATERIALIZED (
+  SELECT ready.pk FROM (SELECT key FROM turns WHERE n > 0 ORDER BY random()) others CROSS JOIN LATERAL (
+    SELECT {pk} AS pk FROM {table} WHERE {claimable} AND {key} = others.key AND {pk} NOT IN (SELECT pk FROM picked)
+    ORDER BY {order} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED) ready
+  LIMIT %s - (SELECT count(*) FROM picked)),
+chosen AS (SELECT pk, n FROM picked UNION ALL SELECT pk, 0 FROM more)
+UPDATE {table} SET {assignments} FROM chosen WHERE {table}.{pk} = chosen.pk RETURNING {returning}, chosen.n
+"""  # noqa: S608 - quoted names
+
+
+def share_params(names: list[str], last: Any, limit: int, values: int) -> list[Any]:
+    """The parameters of :func:`claim_shares`: for rows in states of these names, after the value ``last``."""
+    return [last, names, names, values, last, names, limit, limit, limit, names, limit, limit]
+
+
+def record(
+    table: str, pk: str, pk_type: str, assignments: str, saved: list[tuple[str, str]], *, count: bool, history: bool
+) -> str:
     """RECORD. Parameters: five arrays (pk, claim, delay, failed, duration), the state left, those of the SET list, the
     state left; then of the statistics, of the history.
+
+    ``saved`` are the columns, each with its type, that some outcomes bring a value for; then there are an array that
+    tells which do, and one for each column, after the five.
 
     The claims are compared by IS NOT DISTINCT FROM: an equality would let the planner walk the index of leases, with
     all its dead entries, instead of the primary key.
     """
     further = "".join(f",{part}" for part, wanted in ((COUNTED, count), (KEPT, history)) if wanted)
+    arrays = "".join(f", %s::{kind}[]" for kind in (["bool"] if saved else []) + [kind for _, kind in saved])
+    names = "".join(f", {name}" for name in ["saves"] * bool(saved) + [f"value{n}" for n in range(len(saved))])
+    assignments += "".join(
+        f", {column} = CASE WHEN v.saves THEN v.value{n} ELSE {table}.{column} END"
+        for n, (column, _) in enumerate(saved)
+    )
     return f"""
 WITH v AS (
-  SELECT * FROM unnest(%s::{pk_type}[], %s::uuid[], %s::float8[], %s::bool[], %s::float8[])
-    AS v(pk, claim, delay, failed, duration)),
+  SELECT * FROM unnest(%s::{pk_type}[], %s::uuid[], %s::float8[], %s::bool[], %s::float8[]{arrays})
+    AS v(pk, claim, delay, failed, duration{names})),
 mine AS MATERIALIZED (
-  SELECT v.*, t.state_attempts AS attempts FROM {table} t JOIN v ON t.{pk} = v.pk
+  SELECT v.*, t.state_attempts AS attempts, t.state_changed AS entered FROM {table} t JOIN v ON t.{pk} = v.pk
   WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
   UPDATE {table} SET {assignments} FROM mine v
   WHERE {table}.{pk} = v.pk AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %s
-  RETURNING {table}.{pk} AS pk, {table}.state_version AS version, v.failed, v.duration, v.attempts){further}
+  RETURNING {table}.{pk} AS pk, {table}.state_version AS version, v.failed, v.duration, v.attempts,
+    {table}.state_changed - v.entered AS stayed){further}
 SELECT pk FROM done
 """  # noqa: S608 - quoted names
 
@@ -70,8 +134,8 @@ SELECT pk FROM done
 def move(table: str, pk: str, pick: str, picked: str, assignments: str, *, history: bool, tell: bool) -> str:
     """MOVE rows that a query picks and locks. Parameters: those of the query, the SET list, statistics and history.
 
-    ``picked`` is the column of the query that holds the primary key. Gives the primary keys with ``tell``, else one
-    row with their number.
+    ``picked`` is the column of the query that holds the primary key, ``entered`` that of ``state_changed``. Gives the
+    primary keys with ``tell``, else one row with their number.
     """
     further = f",{KEPT}" if history else ""
     return f"""
@@ -79,7 +143,7 @@ WITH picked AS MATERIALIZED ({pick}),
 done AS (
   UPDATE {table} SET {assignments} FROM picked WHERE {table}.{pk} = picked.{picked}
   RETURNING {table}.{pk} AS pk, {table}.state_version AS version, false AS failed, NULL::float8 AS duration,
-    0 AS attempts),
+    0 AS attempts, {table}.state_changed - picked.entered AS stayed),
 {COUNTED}{further}
 SELECT {"pk" if tell else "count(*)"} FROM done
 """  # noqa: S608 - quoted names

@@ -7,10 +7,12 @@ from django.db import router
 from django.db.models import Case, CharField, Count, Exists, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Now
 
+from stator import columns
 from stator.conf import load_settings
 from stator.moves import owner_of
 from stator.pauses import Pause, Pauses, read_pauses
 from stator.reports import reports_of
+from stator.waits import waiting as waiting_for_others
 from stator.workers import live_workers
 
 # What the database answers for rows that only wait for a worker; which of the reasons it is depends on their state.
@@ -55,6 +57,8 @@ def _cases(owner: Any, using: str, active: list[Pause]) -> list[When]:
         (Q(state__in=automatic, state_crashes__gte=load_settings().MAX_CRASHES), "quarantined"),
         *((held, "paused") for held in _held(owner, using, active, automatic)),
         (~Q(state__in=automatic), "external"),
+        (waiting_for_others(owner, using), "waits_for"),
+        (columns.parked(), DUE),
         (waiting & Q(state_failures__gt=0), "backoff"),
         (waiting & Exists(said), "last_said"),
         (waiting, "not_due"),

@@ -1,5 +1,6 @@
 """What is known about one object, read in at most five statements; every moment is the database's."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -9,17 +10,29 @@ from django.db import router
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
-from stator.columns import FRAMEWORK_COLUMNS
+from stator.columns import FRAMEWORK_COLUMNS, parked_from
 from stator.conf import Settings, load_settings
 from stator.graph import State
 from stator.indexes import place_in_line
+from stator.meta import options_of
 from stator.moves import owner_of
 from stator.pauses import Pause, Pauses, read_pauses
 from stator.reports import Report
+from stator.waits import waits_of
 from stator.workers import Worker, live_workers, worker_of
 
 # The line is counted so far; to count a million rows would tell no more.
 LINE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """An object for which another waits: its state, and those in which the waiting ends."""
+
+    label: str
+    pk: Any
+    state: str
+    until: tuple[str, ...]
 
 
 @dataclass(kw_only=True)
@@ -37,6 +50,8 @@ class Facts:
     holder: Worker | None = None
     running: int = 0
     ahead: int = 0
+    awaited: list[Awaited] = field(default_factory=list)
+    fair_by: dict[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -72,7 +87,8 @@ class Facts:
     @property
     def in_turn(self) -> bool:
         """Whether nothing about the object itself keeps it from being attempted."""
-        return self.automatic and not (self.claimed or self.quarantined or self.pauses or self.waiting)
+        held_up = self.claimed or self.quarantined or self.pauses or self.waiting or self.awaited
+        return self.automatic and not held_up
 
     @property
     def ready(self) -> bool:
@@ -83,7 +99,13 @@ class Facts:
     def waiting(self) -> bool:
         """Whether its time has not come."""
         due = self.row["state_next_attempt"]
-        return not self.ready and due is not None and due > self.now
+        return not self.ready and due is not None and due > self.now and not self.parked
+
+    @property
+    def parked(self) -> bool:
+        """Whether it is out of the line because it waited for another object."""
+        due = self.row["state_next_attempt"]
+        return not (self.ready or self.claimed) and due is not None and due >= parked_from()
 
     def since(self, column: str) -> float:
         """Seconds since the moment in a column; negative for one that is to come."""
@@ -111,8 +133,14 @@ def gather(model: Any, pk: Any, using: str | None = None) -> Facts | None:
 def _read_row(owner: Any, pk: Any, rows: QuerySet[Any], active: list[Pause]) -> Facts | None:
     own = [pause for pause in active if pause.model_label == owner._meta.label_lower]
     partial = {f"stator_held_{pause.pk}": pause for pause in own if pause.where}
-    matches = {name: Exists(rows.filter(pause.condition(owner), pk=OuterRef("pk"))) for name, pause in partial.items()}
-    row = rows.filter(pk=pk).values("state", *FRAMEWORK_COLUMNS, stator_now=Now(), **matches).first()
+    matches: dict[str, Any] = {
+        name: Exists(rows.filter(pause.condition(owner), pk=OuterRef("pk"))) for name, pause in partial.items()
+    }
+    options = options_of(owner)
+    own_columns = {name for name in (options.priority, options.fair_by) if name}
+    own_columns.update(wait.key for wait in waits_of(owner))
+    matches |= {f"stator_awaited_{wait.field}": wait.state(rows.db) for wait in waits_of(owner)}
+    row = rows.filter(pk=pk).values("state", *FRAMEWORK_COLUMNS, *own_columns, stator_now=Now(), **matches).first()
     if row is None:
         return None
     state = owner.state_graph.states.get(row["state"])
@@ -122,7 +150,19 @@ def _read_row(owner: Any, pk: Any, rows: QuerySet[Any], active: list[Pause]) -> 
         for pause in own
         if state is not None and state.automatic and pause.state in ("", state.name) and pause.pk not in missed
     ]
-    return Facts(model=owner, pk=pk, settings=load_settings(), row=row, now=row["stator_now"], pauses=heeded)
+    facts = Facts(model=owner, pk=pk, settings=load_settings(), row=row, now=row["stator_now"], pauses=heeded)
+    facts.awaited = list(_awaited(facts))
+    return facts
+
+
+def _awaited(facts: Facts) -> Iterator[Awaited]:
+    """The objects for which it waits; none while no worker would attempt it anyway."""
+    if not facts.automatic or facts.claimed or facts.quarantined:
+        return
+    for wait in waits_of(facts.model):
+        state = facts.row[f"stator_awaited_{wait.field}"]
+        if state is not None and state not in wait.until:
+            yield Awaited(str(wait.awaited._meta.label), facts.row[wait.key], state, wait.until)
 
 
 def _read_workers(facts: Facts, using: str) -> None:
@@ -143,12 +183,18 @@ def _read_line(facts: Facts, rows: QuerySet[Any], pauses: Pauses) -> None:
     # Compared within the database: SQLite keeps moments as texts of different precision.
     turn = Subquery(rows.filter(pk=facts.pk).annotate(turn=place_in_line()).values("turn")[:1])
     earlier = Q(turn__lt=F("mine")) | Q(turn=F("mine"), pk__lt=facts.pk)
+    options = options_of(facts.model)
+    if name := options.priority:
+        earlier = Q(**{f"{name}__lt": facts.row[name]}) | Q(earlier, **{name: facts.row[name]})
     claimable = rows.filter(
         state_ready=True,
         state_claim=None,
         state_crashes__lt=facts.settings.MAX_CRASHES,
         state__in=_claimed_with(facts, state, pauses),
     )
+    if name := options.fair_by:
+        facts.fair_by = {name: facts.row[name]}
+        claimable = claimable.filter(**facts.fair_by)
     in_line = claimable.annotate(turn=place_in_line(), mine=turn).filter(earlier)
     facts.ahead = in_line.order_by().values("pk")[: LINE + 1].count()
 

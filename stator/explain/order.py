@@ -5,7 +5,7 @@ from typing import Any
 from stator.explain.facts import gather
 from stator.explain.reason import Reason
 from stator.explain.standing import external, leased, paused, quarantined, terminal, unknown_state
-from stator.explain.waiting import at_limit, backoff, crashed, in_line, last_said, no_worker, not_due
+from stator.explain.waiting import at_limit, backoff, crashed, in_line, last_said, no_worker, not_due, waits_for
 
 # The most decisive first.
 ORDER = (
@@ -15,6 +15,7 @@ ORDER = (
     quarantined,
     paused,
     external,
+    waits_for,
     backoff,
     last_said,
     not_due,

@@ -1,9 +1,24 @@
 """Reasons for which an object that workers attempt is not attempted yet."""
 
+from typing import Any
+
 from stator.durations import span
-from stator.explain.facts import LINE, Facts
+from stator.explain.facts import LINE, Awaited, Facts
 from stator.explain.reason import Reason, coming, counted, report_of, words_of
 from stator.workers import WORKER_ALIVE
+
+
+def waits_for(facts: Facts) -> list[Reason]:
+    """Others have to get somewhere first."""
+    return [_wait(awaited) for awaited in facts.awaited]
+
+
+def _wait(awaited: Awaited) -> Reason:
+    *others, last = awaited.until
+    until = f"{', '.join(others)} or {last}" if others else last
+    sentence = f"Waits for {awaited.label} {awaited.pk}, which is in state {awaited.state}, until it is in {until}."
+    numbers = {"model": awaited.label, "pk": str(awaited.pk), "state": awaited.state, "until": list(awaited.until)}
+    return Reason("waits_for", sentence, numbers)
 
 
 def backoff(facts: Facts) -> list[Reason]:
@@ -71,12 +86,22 @@ def in_line(facts: Facts) -> list[Reason]:
     if not facts.in_turn:
         return []
     if not facts.ready:
-        within = facts.settings.POLL_INTERVAL
+        settings = facts.settings
+        within = settings.SCHEDULE_INTERVAL if facts.parked else settings.POLL_INTERVAL
         return [Reason("due", f"Due; workers mark it ready within {span(within)} or so.", {"within": within})]
+    of, turns, numbers = _share(facts)
     if facts.ahead > LINE:
-        return [Reason("in_line", f"Ready, with more than {LINE:,} objects before it.", {"more_than": LINE})]
-    before = f"with {counted(facts.ahead, 'object')} before it" if facts.ahead else "and next in line"
-    return [Reason("in_line", f"Ready, {before}.", {"ahead": facts.ahead})]
+        sentence = f"Ready, with more than {LINE:,} objects{of} before it{turns}."
+        return [Reason("in_line", sentence, {"more_than": LINE, **numbers})]
+    before = f"with {counted(facts.ahead, 'object')}{of} before it" if facts.ahead else f"and next in line{of}"
+    return [Reason("in_line", f"Ready, {before}{turns}.", {"ahead": facts.ahead, **numbers})]
+
+
+def _share(facts: Facts) -> tuple[str, str, dict[str, Any]]:
+    """Whose line it stands in, where values take turns: for the sentence, and for programs."""
+    for name, value in facts.fair_by.items():
+        return f" of {name} {value}", f"; the values of {name} take turns", {"fair_by": name, "value": str(value)}
+    return "", "", {}
 
 
 def _rests(facts: Facts) -> bool:

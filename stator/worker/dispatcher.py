@@ -44,6 +44,9 @@ def lanes_of(operations: Operations) -> Iterable[Lane]:
 class Dispatcher:
     """Claims rows for the lanes in turn, never more than there is room to start.
 
+    Whoever was asked goes to the end of the line, so a hungry lane waits for no more claims than there are other
+    hungry lanes.
+
     A lane is hungry while it may have ready rows: until a claim brings less than was asked for, and again when a
     poll, a notification or a recorded move says so.
     """
@@ -59,7 +62,7 @@ class Dispatcher:
         self._slots = slots
         self._run = run
         self._empty = empty
-        self._next = 0
+        self._line = list(lanes)
         self._claiming = False
         self._emptying_since: float | None = None
         self._alone: Claim | None = None
@@ -85,9 +88,7 @@ class Dispatcher:
         if self._wants_alone():
             return await self._claim_alone()
         came = 0
-        self._next += 1
-        for offset in range(len(self.lanes)):
-            lane = self.lanes[(self._next + offset) % len(self.lanes)]
+        for lane in list(self._line):
             if lane.hungry:
                 came += await self._claim_for(lane)
         return came
@@ -97,6 +98,8 @@ class Dispatcher:
         if not room:
             return 0
         lane.hungry = False
+        self._line.remove(lane)
+        self._line.append(lane)
         try:
             claims = await self._take(lane, room)
         except BaseException:

@@ -50,6 +50,16 @@ def settle(operations: Operations) -> bool:
     return chores.settle(operations, 5 * LIMIT) == 5 * LIMIT
 
 
+def reopen(operations: Operations) -> bool:
+    """Make parked rows ready that wait for nothing any more."""
+    return chores.reopen(operations, 5 * LIMIT) == 5 * LIMIT
+
+
+def reopen_where_any_wait(operations: Operations) -> bool:
+    """The same, for models whose objects wait for others."""
+    return bool(operations.waits) and reopen(operations)
+
+
 def time_out(operations: Operations) -> bool:
     """Take the timeouts of rows at rest."""
     return _tell(operations, chores.time_out(operations, LIMIT)) >= LIMIT
@@ -77,7 +87,7 @@ def sample_depth(operations: Operations) -> bool:
 
 
 def prune(operations: Operations) -> bool:
-    """Delete old reports and statistics."""
+    """Delete old reports and statistics of all models in the database."""
     settings = operations.settings
     with operations.transaction():
         deleted = chores.prune(operations.alias, LIMIT, errors=settings.ERROR_RETENTION, stats=settings.STATS_RETENTION)
@@ -88,7 +98,7 @@ MARK_READY = Duty("mark_ready", mark_ready)
 REAP = Duty("reap", reap)
 
 # Done for each model when a worker starts: what it mends comes with a deployment.
-START = (Duty("settle", settle),)
+START = (Duty("settle", settle), Duty("reopen", reopen))
 
 # Done for each model at every scheduling pass, in this order.
 PASS = (
@@ -96,9 +106,12 @@ PASS = (
     Duty("move_matching", move_matching),
     Duty("time_out", time_out),
     Duty("delete_due", delete_due),
+    Duty("reopen", reopen_where_any_wait),
     Duty("sample_depth", sample_depth),
-    Duty("prune", prune),
 )
+
+# Done once for each database, after that.
+PRUNE = Duty("prune", prune)
 
 
 def perform(duty: Duty, operations: Operations, stopped: Callable[[], bool]) -> None:

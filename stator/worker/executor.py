@@ -6,7 +6,7 @@ An attempt is one call of a handler: of one object, or in a state with ``batch``
 import asyncio
 import inspect
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -16,7 +16,7 @@ from stator.db.claim import Claim
 from stator.db.written import Ended, Written
 from stator.exceptions import AttemptTimedOut, InvalidTransition
 from stator.failures import describe
-from stator.outcomes import Outcome, Released, Waiting, resolve
+from stator.outcomes import Moved, Outcome, Released, Waiting, resolve
 from stator.worker.recorder import tell
 from stator.worker.threads import close_broken_connections
 
@@ -157,6 +157,17 @@ def _outcome(claim: Claim, result: Any) -> Outcome:
         result.close()
     age = claim.age + time.monotonic() - claim.claimed
     try:
-        return resolve(claim.state, result, failures=claim.failures, age=age)
+        outcome = resolve(claim.state, result, failures=claim.failures, age=age)
+        return _with_values(claim, outcome) if claim.state.saves else outcome
     except Exception as error:  # noqa: BLE001 - the state's own back-off function, or the methods of what the handler returned
         return Waiting(claim.state.try_interval or FALLBACK, describe(error))
+
+
+def _with_values(claim: Claim, outcome: Moved | Waiting) -> Outcome:
+    """The outcome with what its state ``saves``; what a handler left behind that failed is not worth keeping."""
+    if outcome.failure is not None:
+        return outcome
+    column_of = claim.operations.model._meta.get_field
+    return replace(
+        outcome, values={name: getattr(claim.instance, column_of(name).attname) for name in claim.state.saves}
+    )

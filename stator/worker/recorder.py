@@ -19,6 +19,7 @@ from stator.db.written import Ended, Written, by_kind
 from stator.failures import MESSAGE_LENGTH, bounded, describe
 from stator.outcomes import Outcome, Released, Waiting
 from stator.signals import Move
+from stator.waits import wakes
 
 logger = logging.getLogger("stator.worker")
 
@@ -48,7 +49,7 @@ class Recorder:
     """Outcomes on their way to the database.
 
     ``held`` are the claims from the end of their attempt until their outcome is written. ``woken`` is called with
-    each operations whose rows became ready by what was written.
+    each operations, and the states entered by what was written in which rows are ready, or awaited by others.
     """
 
     def __init__(
@@ -166,7 +167,8 @@ class Recorder:
         states = Counter(move.to for move in written.moves)
         for name, count in states.items():
             self.moved[operations.label, name] += count
-        woken = {name for name in states if ready_at_once(operations.graph.states[name])}
+        graph, model = operations.graph, operations.model
+        woken = {name for name in states if ready_at_once(graph.states[name]) or wakes(model, name)}
         if woken:
             self._woken(operations, woken)
 
@@ -186,7 +188,9 @@ def tell(operations: Operations, written: Written) -> None:
             extra={"model": operations.label, "pk": str(claim.pk), "state": claim.state.name, "token": claim.token.hex},
         )
     for pk, failure in written.failures:
-        logger.error(
+        # An answer of the handler and not a fault in it, but somebody may want to know that nothing tries any more.
+        logger.log(
+            logging.WARNING if failure.deliberate else logging.ERROR,
             "stator.attempt_failed",
             extra={"model": operations.label, "pk": str(pk), "error": failure.kind, "message_text": failure.message},
         )

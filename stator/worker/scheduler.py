@@ -12,10 +12,13 @@ from stator.conf import Settings
 from stator.db import Operations
 from stator.db.look import Work, look
 from stator.worker.dispatcher import Lane
-from stator.worker.duties import MARK_READY, PASS, REAP, START, perform
+from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, START, perform
 
 # After activity the first look is taken so soon; each further one after twice the time, up to POLL_INTERVAL.
 FIRST_LOOK = 0.02
+
+# While some lane has more than there is room for, so that rows of others that come without NOTIFY wait no longer.
+BUSY_LOOK = 0.25
 
 
 class Scheduler:
@@ -45,6 +48,8 @@ class Scheduler:
         """Sleep until the next look is due, 20 % more or less so that workers do not look in step."""
         self._cut_short.clear()
         delay, self._delay = self._delay, min(self._settings.POLL_INTERVAL, 2 * self._delay)
+        if any(lane.hungry for lane in self._lanes):
+            delay = min(delay, BUSY_LOOK)
         try:
             await asyncio.wait_for(self._cut_short.wait(), delay * random.uniform(0.8, 1.2))
         except TimeoutError:
@@ -85,13 +90,15 @@ class Scheduler:
         return found
 
     async def perform_pass(self) -> None:
-        """The duties of a scheduling pass, for every model."""
+        """The duties of a scheduling pass, for every model and then for every database."""
         self._passed = time.monotonic()
         self.passes += 1
         await self._run(send_scheduled, self)
         for operations in self._operations:
             for duty in (*START, *PASS) if self.passes == 1 else PASS:
                 await self._run(perform, duty, operations, lambda: self.stopped)
+        for operations in {operations.alias: operations for operations in self._operations}.values():
+            await self._run(perform, PRUNE, operations, lambda: self.stopped)
 
     async def _do(self, operations: Operations, found: Work) -> None:
         if found.due:

@@ -19,6 +19,7 @@ from stator.db import Operations, operations_for
 from stator.db.claim import Claim, new_worker_id
 from stator.db.retry import is_outage, is_retryable
 from stator.outcomes import Outcome
+from stator.waits import waiters_of
 from stator.worker.dispatcher import Dispatcher, lanes_of
 from stator.worker.ending import close, stop_on_signals
 from stator.worker.executor import Attempted
@@ -41,6 +42,7 @@ class Summary:
     """What a worker did: attempts per model, moves per ``(model, state)``, errors and refused writes.
 
     ``forced``: it was told twice to stop. ``unfinished``: attempts that did not end in time and were given up.
+    ``ended``: why, ``"idle"``, ``"time over"``, ``"stopped"`` or ``"forced"``; empty while it works.
     """
 
     handled: dict[str, int] = field(default_factory=dict)
@@ -49,6 +51,7 @@ class Summary:
     lost: int = 0
     forced: bool = False
     unfinished: int = 0
+    ended: str = ""
 
 
 class Worker:
@@ -84,6 +87,7 @@ class Worker:
         self._progress = progress
         self._stopping: asyncio.Event | None = None
         self._forced = False
+        self._why = ""
         self._unfinished = 0
 
     # Life
@@ -100,9 +104,10 @@ class Worker:
             asyncio.set_event_loop(None)
             close(loop)
 
-    def stop(self) -> None:
+    def stop(self, why: str = "stopped") -> None:
         """Stop gracefully; a second call stops at once. Call it on the event loop, as signal handlers do."""
         self._forced = self._forced or self._is_stopping
+        self._why = "forced" if self._forced else why
         if self._stopping is not None:
             self._stopping.set()
             self.scheduler.stop()
@@ -208,8 +213,8 @@ class Worker:
 
     async def _tick(self) -> None:
         await self.scheduler.tick(self.dispatcher.woken.set)
-        if self.until_idle and self._is_idle():
-            self.stop()
+        if self.until_idle and self._is_idle() and not self._is_stopping:
+            self.stop("idle")
 
     async def _tick_loop(self) -> None:
         while True:
@@ -218,7 +223,7 @@ class Worker:
             if self._progress:
                 self._progress(self)
             if self.run_for and time.monotonic() - self.started > self.run_for and not self._is_stopping:
-                self.stop()
+                self.stop("time over")
             await asyncio.sleep(0.1 if self.slots.running else 0.5)
 
     async def _reach(self, step: Callable[[], Awaitable[Any]]) -> Any:
@@ -286,6 +291,9 @@ class Worker:
 
     def _moved_on(self, operations: Operations, names: set[str]) -> None:
         self.dispatcher.wake(operations.label, names)
+        for wait in waiters_of(operations.model):
+            if names.intersection(wait.until):
+                self.dispatcher.wake(wait.model._meta.label_lower)
 
     def _heard(self, label: str) -> None:
         self._loop.call_soon_threadsafe(self.dispatcher.wake, label)
@@ -317,5 +325,6 @@ class Worker:
         """What was done so far."""
         recorder = self.recorder
         return Summary(
-            dict(recorder.handled), dict(recorder.moved), recorder.failed, recorder.lost, self._forced, self._unfinished
-        )
+            dict(recorder.handled), dict(recorder.moved), recorder.failed, recorder.lost, self._forced,
+            self._unfinished, self._why,
+        )  # fmt: skip

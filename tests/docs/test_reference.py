@@ -11,8 +11,9 @@ from django.core.management import load_command_class
 from stator import checks, exceptions, pytest_plugin, signals, testing
 from stator.columns import FRAMEWORK_COLUMNS
 from stator.conf import Settings
+from stator.guard import GuardedQuerySet
 from stator.options import OPTIONS
-from stator.querysets import GuardedQuerySet, OperatorQuerySet
+from stator.querysets import OperatorQuerySet
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "reference.rst").read_text()

@@ -13,10 +13,18 @@ from stator import checks
 from stator.checks import graphs
 from stator.checks.databases import check_rows, check_sqlite
 from stator.checks.settings import check_settings
-from stator.checks.tables import check_indexes, check_primary_key, check_state_field
+from stator.checks.tables import (
+    check_indexes,
+    check_key_length,
+    check_model,
+    check_primary_key,
+    check_saved_fields,
+    check_state_field,
+)
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 from tests.stator.admin.requests import set_columns
+from tests.testapp.keys import OneToOneKeyed, TextKeyed, UuidKeyed
 from tests.testapp.models import Line
 from tests.testapp.operators import EagerGraph, Parcel, ParcelGraph
 
@@ -114,6 +122,63 @@ class TestTables:
         [error] = check_primary_key(Pair)
         assert error.id == "stator.E102"
         assert ids(check_primary_key(Parcel)) == []
+
+    @pytest.mark.parametrize(
+        ("key", "length"),
+        [
+            (models.CharField(max_length=256, primary_key=True), "of up to 256 characters"),
+            (models.TextField(primary_key=True), "of any length"),
+        ],
+    )
+    @isolate_apps("tests.testapp")
+    def test_a_key_that_reports_cannot_name_is_refused(self, key: models.Field, length: str) -> None:
+        class Long(StatorModel):
+            key_field = key.clone()
+            state = StateField(ParcelGraph)
+
+            class Meta:
+                app_label = "testapp"
+
+        class Further(StatorModel):
+            long = models.OneToOneField(Long, models.CASCADE, primary_key=True)
+            state = StateField(ParcelGraph)
+
+            class Meta:
+                app_label = "testapp"
+
+        for model in (Long, Further):
+            [error] = check_key_length(model)
+            assert error.id == "stator.E103"
+            assert error.msg == (
+                f"{model.__name__} has a primary key {length}; reports and history name objects by 255 at most."
+            )
+        assert "stator.E103" in ids(check_model(Long))
+
+    @pytest.mark.parametrize("name", ["nothing", "state_ready", "id", "state", "links"])
+    @isolate_apps("tests.testapp")
+    def test_what_a_state_saves_must_be_a_field_to_save(self, name: str) -> None:
+        class SavingGraph(StateGraph):
+            new = State(try_interval=1, saves=["note", name])
+            done = State()
+            new.transitions_to(done)
+
+            @classmethod
+            def handle_new(cls, instance: Any) -> None: ...
+
+        class Saving(StatorModel):
+            state = StateField(SavingGraph)
+            note = models.TextField()
+            links = models.ManyToManyField("self")
+
+            class Meta:
+                app_label = "testapp"
+
+        [error] = check_saved_fields(Saving)
+        assert error.id == "stator.E105"
+        assert error.msg == f"SavingGraph.new saves {name!r}, which Saving has no column for."
+
+    def test_keys_that_reports_can_name_are_not(self) -> None:
+        assert [ids(check_key_length(model)) for model in (Parcel, TextKeyed, UuidKeyed, OneToOneKeyed)] == [[]] * 4
 
     def test_lost_indexes_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert ids(check_indexes(Parcel)) == []

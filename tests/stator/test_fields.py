@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.core import serializers
 from django.db import connection, migrations, models, transaction
 from django.db.migrations.autodetector import MigrationAutodetector
 from django.db.migrations.state import ModelState, ProjectState
@@ -12,7 +13,7 @@ from django.utils import timezone
 from stator.db.claim import new_token
 from stator.fields import StateField
 from stator.models import StatorModel
-from tests.stator.rows import ago, change, put, raw, row
+from tests.stator.rows import ago, change, claim_all, operations_of, put, raw, row
 from tests.testapp.basic import Page, Poll, Rest, Step, StepGraph
 from tests.testapp.models import Line, LineGraph
 
@@ -77,9 +78,15 @@ def test_row_may_be_born_not_ready():
     assert found.state_next_attempt == step.state_next_attempt
 
 
-@pytest.mark.parametrize(
-    "copy", [lambda step: step.save(force_insert=True), lambda step: Step.objects.bulk_create([step])]
-)
+COPIES = [
+    lambda step: step.save(force_insert=True),
+    lambda step: Step.objects.bulk_create([step]),
+    lambda step: Step.objects.bulk_create([step], ignore_conflicts=True),
+]
+each_copy = pytest.mark.parametrize("copy", COPIES, ids=["save", "bulk_create", "bulk_create with conflicts"])
+
+
+@each_copy
 def test_copy_of_a_leased_row_is_not_leased(copy):
     original = put(Step, state_claim=new_token("0" * 12), state_locked_until=ago(-60), state_ready=False)
     step = raw(Step).get()
@@ -89,6 +96,79 @@ def test_copy_of_a_leased_row_is_not_leased(copy):
     made = raw(Step).exclude(pk=original.pk).get()
     assert (made.state_claim, made.state_locked_until) == (None, None)
     assert row(original).state_claim == original.state_claim
+
+
+BEFALLEN = {
+    "state_ready": False, "state_changed": ago(86400), "state_attempted": ago(50), "state_next_attempt": ago(-3600),
+    "state_attempts": 7, "state_failures": 6, "state_crashes": 5, "state_version": 4,
+}  # fmt: skip
+
+
+def begun(step):
+    """What a row has in the columns that an attempt writes."""
+    names = ("state_attempted", "state_attempts", "state_failures", "state_crashes", "state_version")
+    return [getattr(step, name) for name in names]
+
+
+@each_copy
+@pytest.mark.parametrize(("state", "ready"), [("new", True), ("late", False), ("done", False)])
+def test_copy_of_a_quarantined_row_begins_as_a_new_row(copy, state, ready):
+    original = put(Step, state=state, **BEFALLEN)
+    step = raw(Step).get()
+    step.pk, step._state.adding = None, True
+    copy(step)
+    made = raw(Step).exclude(pk=original.pk).get()
+    assert (made.state, made.state_ready, begun(made)) == (state, ready, [None, 0, 0, 0, 0])
+    assert timezone.now() - made.state_changed < timedelta(seconds=30)
+    if state == "late":
+        assert timedelta(seconds=55) < made.state_next_attempt - timezone.now() < timedelta(seconds=65)
+    else:
+        assert made.state_next_attempt is None
+    assert row(original).state_crashes == 5
+
+
+def test_what_is_created_now_and_saved_again_under_another_key_begins_as_a_new_row():
+    step = Step.objects.create()
+    change(step, **BEFALLEN)
+    step.refresh_from_db()
+    step.pk = None
+    step.save()
+    assert (step.state_ready, begun(step)) == (True, [None, 0, 0, 0, 0])
+    assert Step.objects.count() == 2
+    step.state = "done"
+    step.save()
+    assert (row(step).state, row(step).state_version) == ("done", 1)
+
+
+def test_copy_that_is_made_by_the_names_of_the_columns_has_clean_counts():
+    original = put(Step, **BEFALLEN)
+    values = {field.attname: getattr(original, field.attname) for field in Step._meta.concrete_fields}
+    made = row(Step.objects.create(**{**values, "id": None}))
+    assert (made.state_attempts, made.state_failures, made.state_crashes, made.state_version) == (0, 0, 0, 0)
+
+
+def test_what_loaddata_brings_is_kept():
+    original = put(Step, **BEFALLEN)
+    [loaded] = serializers.deserialize("json", serializers.serialize("json", [original]))
+    raw(Step).all().delete()
+    loaded.save()
+    found = row(original)
+    for name, value in BEFALLEN.items():
+        # JSON has milliseconds.
+        kept = getattr(found, name)
+        assert abs(kept - value) < timedelta(milliseconds=1) if hasattr(value, "year") else kept == value, name
+
+
+def test_copy_that_a_handler_makes_is_not_held_by_its_claim():
+    original = put(Step)
+    [claim] = claim_all(operations_of(Step))
+    step = claim.instance
+    step.__dict__["stator"] = claim
+    step.pk, step._state.adding = None, True
+    step.save()
+    assert step.stator is None
+    step.save()
+    assert row(original).state_claim == claim.token
 
 
 def test_state_is_accepted_wherever_a_value_is():

@@ -1,8 +1,10 @@
 """Atomic states, batch handlers, SQL transitions, limits over all workers, and history."""
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
 
 from stator.conf import Settings
 from stator.db import chores, operations_for
@@ -11,9 +13,23 @@ from stator.db.claim import new_worker_id
 from stator.exceptions import GraphError
 from stator.graph import State, StateGraph
 from stator.models import History, Report, Stats
+from stator.outcomes import Moved
 from stator.runner import StatorRunner
 from stator.signals import transitioned
-from tests.testapp.power import Crate, CrateGraph, Customer, Freight, Order, OrderGraph, Transfer, Visitor, Written
+from tests.testapp.power import (
+    Crate,
+    CrateGraph,
+    Customer,
+    Freight,
+    Measure,
+    MeasureGraph,
+    Order,
+    OrderGraph,
+    Ride,
+    Transfer,
+    Visitor,
+    Written,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -160,6 +176,7 @@ def test_sql_transition_moves_all_that_match_and_joins(operations):
         ("waiting", "working", 1),
         ("waiting", "shipped", 1),
     }
+    assert all(0 < stats.longest == stats.seconds < 60 for stats in Stats.objects.all())
 
 
 def test_sql_transition_keeps_history_and_tells_those_who_listen(operations):
@@ -255,3 +272,103 @@ def test_limited_state_is_drained_all_the_same():
     Visitor.objects.bulk_create(Visitor() for _ in range(9))
     work(Visitor)
     assert Visitor.stator.counts() == {"queued": 0, "through": 9}
+
+
+# What a state saves with its outcome.
+
+
+def measured(**values):
+    """The fields of measures by their deed, after a worker has been at them."""
+    for deed in values.pop("deeds"):
+        Measure.objects.create(deed=deed)
+    work(Measure)
+    return {measure.deed: measure for measure in Measure.objects.all()}
+
+
+def test_saved_fields_are_written_with_the_move_and_no_others():
+    twin = Written.objects.create(about=1)
+    one = measured(deeds=["move"])["move"]
+    assert (one.state, one.size, one.found) == ("done", one.pk * 10, {"deed": "move", "\u00fc": [1, None]})
+    assert (one.label, one.due, one.twin) == (f'it\'s {{{one.pk}}}, "quoted"', None, twin)
+    assert one.not_saved == "kept"
+
+
+def test_saved_fields_are_written_when_the_object_stays_but_not_after_an_error():
+    found = measured(deeds=["wait", "raise"])
+    assert (found["wait"].state, found["wait"].size) == ("new", found["wait"].pk * 10)
+    assert (found["raise"].size, found["raise"].found, found["raise"].state_failures) == (1, None, 1)
+
+
+def test_value_that_does_not_fit_is_an_error_of_its_own_object():
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite stores text of any length")
+    found = measured(deeds=["move", "long"])
+    assert (found["move"].state, found["move"].size) == ("done", found["move"].pk * 10)
+    assert (found["long"].state, found["long"].label) == ("new", "none")
+    assert "too long" in Report.objects.get().message
+
+
+def test_expression_is_worked_out_by_the_database():
+    found = measured(deeds=["move", "expression"])
+    assert (found["expression"].state, found["expression"].size) == ("done", 6)
+    assert found["move"].size == found["move"].pk * 10
+
+
+def test_holder_that_lost_its_claim_saves_nothing(operations):
+    made = operations(Measure)
+    kept, lost = Measure.objects.create(deed="move"), Measure.objects.create(deed="move")
+    claims = made.claim(list(MeasureGraph.automatic_states), 10)
+    Measure.stator.filter(pk=lost.pk).unlock()
+    values = {"size": 7, "found": None, "label": "x", "due": timezone.now(), "twin": None}
+    written = made.record([(claim, Moved(MeasureGraph.done, values=values)) for claim in claims])
+    assert [claim.pk for claim in written.lost] == [lost.pk]
+    kept.refresh_from_db()
+    lost.refresh_from_db()
+    assert (kept.size, kept.label, kept.due) == (7, "x", values["due"])
+    assert (lost.size, lost.label, lost.due) == (1, "none", None)
+
+
+def test_outcome_without_values_leaves_the_fields_as_they_are(operations):
+    made = operations(Measure)
+    one, other = Measure.objects.create(), Measure.objects.create()
+    values = {"size": 7, "found": [1], "label": "x", "due": None, "twin": None}
+    by_pk = {claim.pk: claim for claim in made.claim(list(MeasureGraph.automatic_states), 10)}
+    made.record([(by_pk[one.pk], Moved(MeasureGraph.done, values=values)), (by_pk[other.pk], Moved(MeasureGraph.done))])
+    assert set(Measure.objects.values_list("pk", "size", "label")) == {(one.pk, 7, "x"), (other.pk, 1, "none")}
+
+
+# Who may claim, and what is never left alone.
+
+
+def test_worker_claims_what_the_model_lets_it_claim(operations):
+    near, far = Ride.objects.create(), Ride.objects.create(place="far")
+    made = operations(Ride)
+    assert [claim.pk for claim in made.claim(list(made.graph.automatic_states), 10)] == [near.pk]
+    far.refresh_from_db()
+    assert far.state_ready
+    assert far.state_claim is None
+
+
+def test_worker_that_may_not_claim_is_idle_until_it_may(monkeypatch):
+    far = Ride.objects.create(place="far")
+    assert work(Ride).handled == {}
+    monkeypatch.setattr(Ride, "places", ["far"])
+    assert work(Ride).handled == {"testapp.ride": 1}
+    far.refresh_from_db()
+    assert far.state == "done"
+
+
+def test_row_of_a_state_without_quarantine_is_claimed_however_many_leases_it_lost(operations):
+    ride = Ride.objects.create()
+    made = operations(Ride)
+    for _ in range(made.settings.MAX_CRASHES + 2):
+        [_] = made.claim(list(made.graph.automatic_states), 1) or made.claim(
+            list(made.graph.automatic_states), 1, alone=True
+        )
+        QuerySet(Ride).update(state_locked_until=Now())
+        assert len(made.reap(10)) == 1
+    ride.refresh_from_db()
+    assert ride.state_ready
+    assert ride.state_crashes == made.settings.MAX_CRASHES - 1
+    assert not Report.objects.exists()
+    assert work(Ride).moved == {("testapp.ride", "done"): 1}

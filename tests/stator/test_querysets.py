@@ -10,8 +10,8 @@ from stator.columns import FRAMEWORK_COLUMNS
 from stator.db.claim import new_token
 from stator.exceptions import ProtectedColumn
 from stator.failures import describe
+from stator.guard import GuardedQuerySet
 from stator.models import History, Report
-from stator.querysets import GuardedQuerySet
 from stator.reports import failure_report, keep_reports
 from tests.stator.rows import ago, put, raw, row
 from tests.testapp.basic import Author, Page, PageGraph, PageQuerySet, Step, StepGraph

@@ -10,6 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import IntegrityError, connection, transaction
 from django.test import override_settings
 
+from stator.db import chores
 from stator.exceptions import Fail, TryAgainLater
 from stator.models import Report, StatorModel, Stats
 from stator.runner import StatorRunner, managed
@@ -227,17 +228,39 @@ class TestWorker:
         assert not raw(Line).exclude(state="last", state_version=2, state_claim=None).exists()
 
     def test_until_idle_with_nothing_to_do_ends(self):
-        assert work(Line).handled == {}
+        summary = work(Line)
+        assert (summary.handled, summary.ended) == ({}, "idle")
+
+    @pytest.mark.parametrize(("times", "ended"), [(1, "stopped"), (2, "forced")])
+    def test_it_says_how_it_was_stopped(self, times, ended):
+        def stop(worker):
+            for _ in range(times if not worker.summary().ended else 0):
+                worker.stop()
+
+        summary = StatorRunner([Line], progress=stop).run()
+        assert (summary.ended, summary.forced) == (ended, ended == "forced")
 
     def test_model_that_nothing_attempts_can_be_run(self):
         put(Rest, state_changed=ago(61))
         work(Rest)
         assert not raw(Rest).exists()
 
+    def test_what_is_old_is_pruned_once_for_each_database(self, monkeypatch):
+        asked = []
+
+        def prune(alias, limit, **ages):
+            asked.append(alias)
+            return limit if len(asked) == 1 else 0
+
+        monkeypatch.setattr(chores, "prune", prune)
+        work(Line, SyncLine, Step)
+        # The second time because the first deleted as many as it may at once.
+        assert asked == ["default", "default"]
+
     def test_run_for_ends_after_so_long(self):
         put(Line)
         summary = StatorRunner([Line], run_for=3).run()
-        assert summary.handled == {"testapp.line": 2}
+        assert (summary.handled, summary.ended) == ({"testapp.line": 2}, "time over")
 
     def test_runs_in_a_thread_of_a_program(self):
         put(Line)
@@ -401,6 +424,27 @@ class TestResults:
         made = [Deed.objects.create(deed=name, state=state) for name in ("state", "name")]
         work(Deed)
         assert {row(deed).state for deed in made} == {"done"}
+
+    @pytest.mark.parametrize("state", ["called", "awaited"])
+    def test_fail_is_a_warning_and_any_other_error_an_error(self, deeds, caplog, state):
+        class Refused(Fail):
+            pass
+
+        def refuse(instance):
+            raise Refused("card stolen")
+
+        deeds["refused"], deeds["broken"] = refuse, lambda instance: 1 / 0
+        made = {name: Deed.objects.create(deed=name, state=state) for name in ("refused", "broken")}
+        work(Deed)
+        told = {
+            (event.levelname, event.model, event.pk)
+            for event in caplog.records
+            if event.getMessage() == "stator.attempt_failed"
+        }
+        assert told == {
+            ("WARNING", "testapp.deed", str(made["refused"].pk)),
+            ("ERROR", "testapp.deed", str(made["broken"].pk)),
+        }
 
     def test_try_again_later_is_no_error_and_its_reason_is_kept(self):
         poll = Poll.objects.create(reason="DNS not propagated\x1b")

@@ -8,6 +8,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from stator.models import Depth, Stats
+from stator.statistics import Stay
 from tests.testapp.keys import BigKeyed, BigProxy, Branch
 from tests.testapp.models import Line
 
@@ -56,6 +57,31 @@ def test_counts_of_one_edge_are_added_up():
     Stats.add("default", "testapp.line", "first", "second", shard=2, handled=1, failed=0)
     assert sorted(Stats.objects.values_list("shard", "handled", "failed")) == [(1, 15, 6), (2, 1, 0)]
     assert Stats.get_for_model(Line).most_recent_handled()[0] == 16
+
+
+def test_nothing_is_not_counted():
+    Stats.add("default", "testapp.line", "first", "second", shard=1, handled=0)
+    assert not Stats.objects.exists()
+
+
+def test_time_in_states_is_by_state_and_by_edge():
+    for shard, (seconds, longest) in enumerate([(60.0, 30.0), (20.0, 15.0)]):
+        add(NOON, 4, to="second", shard=shard, seconds=seconds, longest=longest)
+    add(NOON - datetime.timedelta(hours=23), 2, to="last", seconds=400.0, longest=399.0)
+    add(NOON, 9)
+    add(NOON - datetime.timedelta(hours=25), 100, to="second", seconds=1e6, longest=1e6)
+    add(NOON, 1, to="second", label="testapp.other", seconds=1e6, longest=1e6)
+    with mock.patch.object(timezone, "now", return_value=NOON):
+        stats = Stats.get_for_model(Line)
+        assert stats.time_on_edges() == {
+            ("first", "second"): Stay(80.0, 30.0, 8), ("first", "last"): Stay(400.0, 399.0, 2)
+        }  # fmt: skip
+        assert stats.time_on_edges()["first", "second"].average == 10
+        assert stats.time_in_states() == {"first": Stay(480.0, 399.0, 10)}
+        # In whole hours, so the hour that has just begun is never all there is.
+        assert stats.time_in_states(60) == {"first": Stay(80.0, 30.0, 8)}
+        assert stats.time_in_states(2 * 86400)["first"].moves == 110
+    assert Stay(0.0, 0.0, 0).average == 0
 
 
 def test_latest_sample_of_the_queue_stands():

@@ -48,4 +48,4 @@ class SyncLine(StatorModel):
     state = StateField(SyncGraph)
 
 
-from tests.testapp import explained, faults, power  # noqa: E402, F401
+from tests.testapp import explained, fairness, faults, harmed, power, waiting  # noqa: E402, F401

@@ -169,3 +169,60 @@ class Site(StatorModel):
 
     class StatorMeta:
         reconcile_on = ["domain", "plan"]
+
+
+class MeasureGraph(StateGraph):
+    """A state that saves what its handler sets on the object."""
+
+    new = State(try_interval=60, saves=["size", "found", "label", "due", "twin"], max_failures=2)
+    done = State()
+    failed = State()
+    new.transitions_to(done)
+    new.fails_to(failed)
+
+    @classmethod
+    def handle_new(cls, measure):
+        measure.size, measure.found = measure.pk * 10, {"deed": measure.deed, "\u00fc": [1, None]}
+        measure.label, measure.twin = f'it\'s {{{measure.pk}}}, "quoted"', Written.objects.order_by("pk").last()
+        measure.not_saved = "lost"
+        if measure.deed == "long":
+            measure.label = "x" * 51
+        if measure.deed == "expression":
+            measure.size = models.F("size") + 5
+        if measure.deed == "raise":
+            raise ValueError("no")
+        return None if measure.deed == "wait" else cls.done
+
+
+class Measure(StatorModel):
+    state = StateField(MeasureGraph)
+    deed = models.CharField(max_length=20, blank=True)
+    size = models.IntegerField(default=1)
+    found = models.JSONField(null=True)
+    label = models.CharField(max_length=50, default="none")
+    due = models.DateTimeField(null=True)
+    twin = models.ForeignKey(Written, models.SET_NULL, null=True)
+    not_saved = models.CharField(max_length=20, default="kept")
+
+
+class RideGraph(StateGraph):
+    """A state whose objects are never left in quarantine, of a model that says which worker may claim what."""
+
+    new = State(try_interval=60, quarantine=False)
+    done = State()
+    new.transitions_to(done)
+
+    @classmethod
+    def handle_new(cls, ride):
+        return cls.done
+
+
+class Ride(StatorModel):
+    state = StateField(RideGraph)
+    place = models.CharField(max_length=20, default="near")
+
+    # The places that workers of this process go to.
+    places: list[str] = ["near"]
+
+    class StatorMeta:
+        claimable = staticmethod(lambda worker: Q(place__in=Ride.places))

@@ -13,7 +13,8 @@ from django.core.management import CommandError, call_command
 
 from stator.commands import SUBCOMMANDS, graph, status
 from stator.db.claim import new_token, new_worker_id
-from stator.models import History, Pause, Report, Worker
+from stator.models import History, Pause, Report, Stats, Worker
+from stator.statistics import Stay
 from tests.processes import environment_for_subprocess
 from tests.stator.rows import ago, put, raw
 from tests.testapp.explained import Errand
@@ -245,6 +246,16 @@ def test_workers_are_listed_with_what_became_of_them():
     found = {worker["id"][0]: worker["status"] for worker in asked("workers", "--database", "default")}
     assert found == {"0": "alive", "1": "stopped", "2": "gone"}
     assert "testapp.errand" in run("workers")
+
+
+def test_status_tells_the_time_in_states_by_edge_as_json():
+    assert asked("status", LABEL)["models"][0]["time_in_state"] == []
+    for to, seconds, longest in (("done", 30.0, 20.0), ("failed", 5.0, 5.0)):
+        Stats.add("default", "testapp.errand", "new", to, shard=1, handled=2, stays=[Stay(seconds, longest)])
+    assert asked("status", LABEL)["models"][0]["time_in_state"] == [
+        {"from": "new", "to": "done", "moves": 2, "average": 15.0, "longest": 20.0},
+        {"from": "new", "to": "failed", "moves": 2, "average": 2.5, "longest": 5.0},
+    ]
 
 
 def test_prune_deletes_what_is_old_enough():

@@ -796,6 +796,54 @@ def test_statistics_count_attempts_by_edge(operations):
     assert Stats.get_for_model(Step).most_recent_handled() == (6, 6, 6)
 
 
+def times():
+    return {(stats.source, stats.to): (stats.seconds, stats.longest) for stats in Stats.objects.all()}
+
+
+def test_statistics_sum_up_the_time_in_the_state_that_was_left(operations):
+    for age in (1000, 100, 10, 90_000):
+        put(Step, state_changed=ago(age))
+    first, second, third, fourth = sorted(claim_all(operations), key=lambda claim: claim.age)
+    done, failed = Moved(StepGraph.done), Moved(StepGraph.failed, ERROR)
+    record(operations, (first, done), (second, Waiting(5.0, ERROR)), (third, done), (fourth, failed))
+    seconds, longest = times()["new", "done"]
+    assert 1010 <= seconds < 1040
+    assert 1000 <= longest < 1020
+    # More than a day, which PostgreSQL keeps apart from the hours.
+    assert times()["new", "failed"] == pytest.approx((90_000, 90_000), abs=30)
+    assert times()["new", ""] == (0, 0)
+    later = put(Step, state_changed=ago(500))
+    record(operations, (take(operations, later), done))
+    assert times()["new", "done"][0] == pytest.approx(1510, abs=40)
+    assert times()["new", "done"][1] == longest
+
+
+def test_time_of_a_refused_outcome_is_not_counted(operations):
+    step = put(Step, state_changed=ago(100))
+    claim = take(operations, step)
+    change(step, state_claim=None, state_ready=True)
+    again = take(operations, step)
+    record(operations, (claim, Moved(StepGraph.done)))
+    assert times() == {}
+    record(operations, (again, Moved(StepGraph.done)))
+    assert times()["new", "done"] == pytest.approx((100, 100), abs=20)
+
+
+def test_time_is_never_less_than_nothing_though_the_clock_was_set_back(operations):
+    claim = take(operations, put(Step, state_changed=ago(-100)))
+    record(operations, (claim, Moved(StepGraph.done)))
+    assert times()["new", "done"] == (0, 0)
+
+
+def test_time_before_a_timeout_is_counted(operations):
+    for age in (7300, 8000):
+        put(Step, state="outside", state_ready=False, state_changed=ago(age))
+    put(Step, state="outside", state_ready=False, state_changed=ago(7100))
+    assert chores.time_out(operations, 10).count == 2
+    seconds, longest = times()["outside", "failed"]
+    assert (seconds, longest) == pytest.approx((15_300, 8000), abs=40)
+
+
 def test_no_count_is_lost_with_several_workers_at_once(make):
     for _ in range(60):
         put(Step)

@@ -66,10 +66,10 @@ class Explained:
         return self._send(connection, statement, params)
 
     def _explain(self, statement, params):
-        parts = re.match(r"\s*(SET LOCAL [^;]*; )?\s*((?:WITH|SELECT|UPDATE|DELETE)\b.*)", statement, re.DOTALL)
+        parts = re.match(r"\s*((?:SET LOCAL [^;]*; )*)\s*((?:WITH|SELECT|UPDATE|DELETE)\b.*)", statement, re.DOTALL)
         if parts is None or "testapp_step" not in statement:
             return
-        explained = f"{parts[1] or ''}EXPLAIN {parts[2]}"
+        explained = f"{parts[1]}EXPLAIN {parts[2]}"
         self.plans.append("\n".join(line for (line,) in self._send(connection, explained, list(params or []))))
 
 

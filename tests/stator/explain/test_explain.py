@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from django.db.models.functions import Now
 
+from stator.columns import parking
 from stator.conf import load_settings
 from stator.db.claim import new_token, new_worker_id
 from stator.explain import explain, explain_counts
@@ -14,6 +15,7 @@ from stator.models import Pause, Report, Worker
 from tests.stator.rows import ago, change, put, raw
 from tests.testapp.explained import Errand
 from tests.testapp.keys import UuidKeyed
+from tests.testapp.waiting import Build, Rollout
 
 pytestmark = pytest.mark.django_db
 
@@ -21,7 +23,7 @@ WORKER = new_worker_id()
 FREE = {"state_ready": False, "state_claim": None, "state_locked_until": None}
 CODES = {
     "terminal", "external", "paused", "unknown_state", "quarantined", "not_due", "last_said", "backoff", "leased",
-    "lease_lost", "at_limit", "in_line", "no_worker", "gone", "crashed", "due",
+    "lease_lost", "at_limit", "in_line", "no_worker", "gone", "crashed", "due", "waits_for",
 }  # fmt: skip
 
 
@@ -289,6 +291,53 @@ def test_every_object_that_does_not_move_has_true_reasons_and_is_counted_under_t
         firsts[reasons[0].code] = firsts.get(reasons[0].code, 0) + 1
     if worked_on:
         assert Errand.stator.explain_counts() == firsts
+
+
+def made_to_wait(state, standing, past, builds):
+    """A rollout in a situation that may wait for one or two others."""
+    failures, crashes, said = past
+    columns = {**FREE, "state_failures": failures, "state_crashes": crashes}
+    columns |= {
+        "ready": {"state_ready": True},
+        "parked": parking(),
+        "due": {"state_next_attempt": ago(60)},
+        "waiting": {"state_next_attempt": ago(-600)},
+        "leased": held(seconds=600),
+        "expired": held(seconds=-60),
+    }[standing]
+    rollout = raw(Rollout).create(**builds)
+    change(rollout, state=state, **columns)
+    if said:
+        Report.objects.create(
+            model_label="testapp.rollout", object_pk=str(rollout.pk), state=state, message="words",
+            error="OSError" if said == "error" else "",
+        )  # fmt: skip
+    return raw(Rollout).get(pk=rollout.pk)
+
+
+def is_held_up(rollout):
+    build, after = rollout.build, rollout.after
+    return bool(build and build.state == "compiling") or bool(after and after.state != "done")
+
+
+@pytest.mark.parametrize("worked_on", [True, False])
+def test_objects_that_wait_for_others_say_so_exactly_while_they_do(worked_on, crew):
+    raw(Worker).update(heartbeat=ago(-3600), models=["testapp.rollout"] if worked_on else [])
+    made, built = put(Build), put(Build, state="built")
+    done, undone = put(Rollout, state="done"), put(Rollout, state="stale")
+    builds = [{}, *({"build": build, "after": after} for build in (made, built) for after in (None, undone, done))]
+    standings = ["ready", "parked", "due", "waiting", "leased", "expired"]
+    pasts = [(0, 0, ""), (0, 0, "reason"), (2, 0, "error"), (0, 1, ""), (0, 3, "error")]
+    firsts = {"terminal": 2}
+    for situation in itertools.product(["new", "started", "done", "mislaid"], standings, pasts, builds):
+        rollout = made_to_wait(*situation)
+        codes = [reason.code for reason in rollout.explain()]
+        attempted = rollout.state in ("new", "started") and rollout.state_claim is None and rollout.state_crashes < 3
+        assert ("waits_for" in codes) == (attempted and is_held_up(rollout)), (codes, vars(rollout))
+        assert codes
+        assert set(codes) <= CODES
+        firsts[codes[0]] = firsts.get(codes[0], 0) + 1
+    assert Rollout.stator.explain_counts() == firsts
 
 
 @pytest.mark.parametrize(

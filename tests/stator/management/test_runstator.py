@@ -1,5 +1,6 @@
 """Bad arguments end with one line and code 2, an unusable database with one line and code 75. Faults F41, F11."""
 
+import json
 import subprocess
 import sys
 
@@ -183,8 +184,15 @@ class TestWorking:
     def test_real_process_works_and_ends_with_code_0(self):
         put(Line)
         done = run("testapp.Line", "--until-idle")
-        assert (done.returncode, done.stderr) == (0, "")
+        assert done.returncode == 0
+        ended = "INFO stator.ended ended=idle handled=2 failed=0 lost=0 unfinished=0"
+        assert [line[20:] for line in done.stderr.splitlines()] == [ended]
         assert raw(Line).get().state == "last"
+
+    def test_json_logs_say_why_it_ended(self):
+        done = run("testapp.Line", "--run-for", "0.1", "--json-logs")
+        [event] = [json.loads(line) for line in done.stderr.splitlines()]
+        assert (event["event"], event["ended"], event["handled"]) == ("stator.ended", "time over", 0)
 
 
 def test_all_models_are_chosen_unless_some_are_named():

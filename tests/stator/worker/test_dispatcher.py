@@ -66,6 +66,19 @@ async def test_busy_model_does_not_keep_another_from_its_turn():
 
 
 @on_loop
+async def test_busy_model_among_very_many_that_are_idle_takes_no_second_turn_first():
+    idle = [FakeOperations(f"app.idle{number}") for number in range(40)]
+    busy, other = FakeOperations("app.busy", ready=10_000), FakeOperations("app.other")
+    dispatcher, room = dispatcher_of(*idle, busy, *idle, other, room=1000)
+    await dispatcher.claim()
+    other.ready = 1
+    dispatcher.wake("app.other")
+    room.left = 1
+    await dispatcher.claim()
+    assert other.ready == 0
+
+
+@on_loop
 async def test_lane_that_gave_less_than_asked_for_is_left_until_it_is_woken():
     operations = FakeOperations(ready=2)
     dispatcher, room = dispatcher_of(operations)

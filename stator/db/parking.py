@@ -1,0 +1,57 @@
+"""Claims of models whose objects wait for others: what waits is parked when its turn comes, the rest is taken."""
+
+from collections import defaultdict
+from typing import Any
+
+from stator import columns
+from stator.graph import State
+from stator.waits import Wait
+
+# One claim parks so many times so many rows, at 0.2 ms each, before it leaves the others to the next.
+ROUNDS = 10
+PARKED_AT_ONCE = 1000
+
+
+def pick(operations: Any, states: list[State], limit: int, *, alone: bool) -> list[Any]:
+    """Primary keys of up to ``limit`` claimable rows, locked. In a transaction."""
+    line, rows = operations.lines, operations.claimable(states)
+    if not operations.waits:
+        return list(line.pick(rows, states, limit, alone=alone))
+    picked: list[Any] = []
+    wanted = limit
+    for _ in range(ROUNDS):
+        found = line.pick(rows.exclude(pk__in=picked), states, wanted, alone=alone)
+        held = _park(operations, found)
+        picked += [pk for pk in found if pk not in held]
+        if not held or len(picked) >= limit:
+            break
+        # Where many wait, many are parked at once; those that are found free beyond the limit stay ready.
+        wanted = PARKED_AT_ONCE
+    return picked[:limit]
+
+
+def _park(operations: Any, pks: list[Any]) -> set[Any]:
+    """Take those of the rows out of the line that wait for others; return which."""
+    rows = operations.rows.filter(pk__in=pks)
+    waiting: set[Any] = set()
+    parked: set[Any] = set()
+    for wait in operations.waits if pks else ():
+        by_awaited = _waiting(operations, rows, wait)
+        if not by_awaited:
+            continue
+        waiting.update(*by_awaited.values())
+        # Once it is kept from changing, its move has either been seen or will find the row parked.
+        held = operations.keep(wait.unsettled(operations.alias).filter(pk__in=list(by_awaited)))
+        parked.update(*(by_awaited[pk] for pk in held))
+    for held_up, changes in ((parked, columns.parking()), (waiting - parked, columns.postponing())):
+        if held_up:
+            operations.rows.filter(pk__in=held_up).update(**changes)
+    return waiting
+
+
+def _waiting(operations: Any, rows: Any, wait: Wait) -> dict[Any, set[Any]]:
+    """For each object that is waited for the rows that wait for it."""
+    by_awaited: dict[Any, set[Any]] = defaultdict(set)
+    for pk, awaited in rows.filter(wait.holds(operations.alias)).values_list("pk", wait.key):
+        by_awaited[awaited].add(pk)
+    return by_awaited

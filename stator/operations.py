@@ -1,0 +1,192 @@
+"""Operations for the migrations of projects: the trigger that notices what raw SQL writes into watched fields."""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.migrations.operations.base import Operation
+
+from stator.columns import FRAMEWORK_COLUMNS, first_attempt, ready_at_once
+from stator.meta import options_of
+from stator.reports import REASON_LENGTH, History
+
+TRIGGER = "stator_reconcile"
+
+
+class ReconcileTrigger(Operation):
+    """Have PostgreSQL look again at objects of a model when raw SQL changes one of ``fields``, as ``save()`` does.
+
+    Says all by itself, as migrations must, since graphs change and old migrations stay: ``settled`` are the states from
+    which objects go back to ``initial``, ``automatic`` those in which they are attempted now; ``delay`` is how many
+    seconds after its return an object is first attempted, None for never. ``history``: keep a row for each return.
+
+    Takes the place of the trigger that an earlier migration made; without ``fields`` it only drops that. Backwards it
+    drops the trigger. Does nothing on other databases. The workers find the objects by their poll.
+    """
+
+    reversible = True
+    reduces_to_sql = True
+
+    def __init__(
+        self,
+        model_name: str,
+        fields: Iterable[str],
+        *,
+        initial: str = "",
+        automatic: Iterable[str] = (),
+        settled: Iterable[str] = (),
+        delay: float | None = 0,
+        history: bool = False,
+    ) -> None:
+        self.model_name = model_name
+        self.fields = list(fields)
+        self.initial = initial
+        self.automatic = sorted(automatic)
+        self.settled = sorted(settled)
+        self.delay = delay
+        self.history = history
+        if self.fields and not initial:
+            raise ValueError(f"ReconcileTrigger({model_name!r}): name the initial state, initial=...")
+
+    @classmethod
+    def of(cls, model: Any) -> "ReconcileTrigger":
+        """What to write into a migration for a model as its code is now."""
+        graph, options = model.state_graph, options_of(model)
+        initial = graph.initial_state
+        late = (initial.try_interval or 0) if first_attempt(initial) is not None else None
+        return cls(
+            model._meta.object_name,
+            options.reconcile_on,
+            initial=initial.name,
+            automatic=[state.name for state in graph.automatic_states],
+            settled=[state.name for state in graph.terminal_states - {initial}],
+            delay=0 if ready_at_once(initial) else late,
+            history=options.history,
+        )
+
+    def __repr__(self) -> str:
+        _, args, kwargs = self.deconstruct()
+        return f"ReconcileTrigger({', '.join([*map(repr, args), *(f'{key}={kwargs[key]!r}' for key in kwargs)])})"
+
+    def deconstruct(self) -> Any:
+        kwargs: dict[str, Any] = {"fields": self.fields}
+        if self.fields:
+            names = ("initial", "automatic", "settled", "delay", "history")
+            kwargs |= {name: getattr(self, name) for name in names}
+        return type(self).__name__, [self.model_name], kwargs
+
+    def state_forwards(self, app_label: str, state: Any) -> None:
+        """Nothing: Django's models know no triggers."""
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        """Create the function and the trigger, in place of those there are."""
+        model = to_state.apps.get_model(app_label, self.model_name)
+        if not self._concerns(schema_editor, model):
+            return
+        if not self.fields:
+            self._drop(schema_editor, model)
+            return
+        own = {field.name: field for field in model._meta.local_concrete_fields}
+        if missing := [name for name in (*self.fields, "state") if name not in own]:
+            raise ValueError(f"{self!r}: the table of {self.model_name} has no {', '.join(missing)}")
+        name = schema_editor.quote_name(function_name(model))
+        table, trigger = schema_editor.quote_name(model._meta.db_table), schema_editor.quote_name(TRIGGER)
+        columns = ", ".join(schema_editor.quote_name(own[name].column) for name in self.fields)
+        body = self.body(schema_editor, model)
+        schema_editor.execute(
+            f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $stator${body}$stator$",
+            params=None,
+        )
+        schema_editor.execute(
+            f"CREATE OR REPLACE TRIGGER {trigger} BEFORE UPDATE OF {columns} ON {table} "
+            f"FOR EACH ROW EXECUTE FUNCTION {name}()",
+            params=None,
+        )
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        """Drop both."""
+        model = from_state.apps.get_model(app_label, self.model_name)
+        if self._concerns(schema_editor, model):
+            self._drop(schema_editor, model)
+
+    def describe(self) -> str:
+        """What it does, for people."""
+        return f"Look again at {self.model_name} when raw SQL changes {', '.join(self.fields) or 'nothing'}"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        """Part of the name of a migration."""
+        return f"{self.model_name.lower()}_reconcile_trigger"
+
+    def body(self, schema_editor: Any, model: Any) -> str:
+        """The function: :func:`stator.reconcile.look_again`, for the row that is being written.
+
+        A row of which the same UPDATE writes framework columns is left to who wrote them. One that entered its state
+        in this transaction and was not attempted since was looked at again just now, by ``save()`` or ``update()``.
+        """
+        quote, value = schema_editor.quote_name, schema_editor.quote_value
+        column = {field.name: quote(field.column) for field in model._meta.concrete_fields}
+        changed = {name: f"OLD.{column[name]} IS DISTINCT FROM NEW.{column[name]}" for name in self.fields}
+        framework = [column[name] for name in ("state", *sorted(FRAMEWORK_COLUMNS))]
+        before, after = (", ".join(f"{row}.{name}" for name in framework) for row in ("OLD", "NEW"))
+        settled, automatic = (
+            f"OLD.{column['state']} = ANY (ARRAY[{', '.join(map(value, names))}]::text[])"
+            for names in (self.settled, self.automatic)
+        )
+        return f"""
+BEGIN
+  IF NOT ({" OR ".join(changed.values())}) OR ({before}) IS DISTINCT FROM ({after}) THEN
+    RETURN NEW;
+  END IF;
+  IF {settled} THEN{self._history(schema_editor, model, changed) if self.history else ""}
+    NEW.{column["state"]} := {value(self.initial)};
+    NEW.state_changed := statement_timestamp();
+    NEW.state_attempted := NULL;
+    NEW.state_ready := {"true" if self.delay == 0 else "false"};
+    NEW.state_next_attempt := {self._due};
+    NEW.state_attempts := 0; NEW.state_failures := 0; NEW.state_crashes := 0;
+    NEW.state_version := OLD.state_version + 1;
+    NEW.state_claim := NULL; NEW.state_locked_until := NULL;
+  ELSIF {automatic} AND NOT (
+    OLD.state_changed >= transaction_timestamp() AND OLD.state_attempts = 0 AND OLD.state_claim IS NULL
+  ) THEN
+    NEW.state_ready := true;
+    NEW.state_next_attempt := NULL;
+    NEW.state_claim := NULL; NEW.state_locked_until := NULL;
+  END IF;
+  RETURN NEW;
+END
+"""
+
+    @property
+    def _due(self) -> str:
+        return f"statement_timestamp() + {float(self.delay)!r} * interval '1 second'" if self.delay else "NULL"
+
+    def _history(self, schema_editor: Any, model: Any, changed: dict[str, str]) -> str:
+        quote, value = schema_editor.quote_name, schema_editor.quote_value
+        names = (f"CASE WHEN {changed[name]} THEN {value(name)} END" for name in sorted(changed))
+        reason = f"left(concat_ws(', ', {', '.join(names)}) || ' changed', {REASON_LENGTH})"
+        pk, state = (f"OLD.{quote(model._meta.get_field(name).column)}" for name in (model._meta.pk.name, "state"))
+        label, kind = value(model._meta.label_lower), value(str(History.Kind.HAND.value))
+        kept = {
+            "model_label": label, "object_pk": f"{pk}::text", "at": "statement_timestamp()",
+            "version": "OLD.state_version + 1", "kind": kind, "source": state, "to": value(self.initial),
+            "actor": "''", "reason": reason, "worker": "''", "attempts": "0", "error": "''", "fingerprint": "''",
+        }  # fmt: skip
+        table, columns, values = quote(History._meta.db_table), ", ".join(map(quote, kept)), ", ".join(kept.values())
+        return f"\n    INSERT INTO {table} ({columns}) VALUES ({values});"  # noqa: S608 - quoted
+
+    def _concerns(self, schema_editor: Any, model: Any) -> bool:
+        connection = schema_editor.connection
+        return connection.vendor == "postgresql" and self.allow_migrate_model(connection.alias, model)
+
+    def _drop(self, schema_editor: Any, model: Any) -> None:
+        name, table = (schema_editor.quote_name(part) for part in (function_name(model), model._meta.db_table))
+        trigger = schema_editor.quote_name(TRIGGER)
+        schema_editor.execute(f"DROP TRIGGER IF EXISTS {trigger} ON {table}", params=None)
+        schema_editor.execute(f"DROP FUNCTION IF EXISTS {name}()", params=None)
+
+
+def function_name(model: Any) -> str:
+    """The name of the function of a model's trigger: one for each table."""
+    return f"{TRIGGER}_{hashlib.sha256(model._meta.db_table.encode()).hexdigest()[:12]}"

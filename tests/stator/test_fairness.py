@@ -1,0 +1,131 @@
+"""What one model, one tenant or one priority may not do to the others, with real workers."""
+
+import threading
+import time
+
+import pytest
+from django.db import connection, connections
+
+from stator.db.lines import AGEING
+from stator.runner import StatorRunner
+from tests.stator.rows import ago, put, raw
+from tests.testapp.fairness import Consignment, Crowd, CrowdGraph, Enquiry, Guest, Sender, Ticket, TicketGraph
+
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
+FLOOD = 100_000
+OF_CROWD = "state, state_ready, state_changed, state_attempts, state_failures, state_crashes, state_version"
+DOUBLE = f"INSERT INTO testapp_crowd ({OF_CROWD}) SELECT {OF_CROWD} FROM testapp_crowd LIMIT %s"
+MANNERS = [("threaded", "threaded"), ("awaited", "awaited"), ("narrow", "awaited")]
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """When the attempt on each row began."""
+    found = {}
+    monkeypatch.setattr(CrowdGraph, "begun", found)
+    return found
+
+
+class Observer:
+    """Called by a worker on its way: lets a guest come in while the crowd is served, and stops once it was served."""
+
+    def __init__(self, begun, state, seconds):
+        self._begun, self._state, self._end = begun, state, time.monotonic() + seconds
+        self.came = self.guest = None
+
+    def __call__(self, worker):
+        if self.guest is None and len(self._begun) >= 10:
+            thread = threading.Thread(target=self._come)
+            thread.start()
+            thread.join()
+        if self._served is not None or time.monotonic() > self._end:
+            worker.stop()
+
+    def _come(self):
+        try:
+            # As by a program that knows nothing of workers: none is notified.
+            raw(Guest).bulk_create([Guest(state=self._state)])
+            self.came = time.monotonic()
+            self.guest = raw(Guest).get().pk
+        finally:
+            connections.close_all()
+
+    @property
+    def _served(self):
+        return self._begun.get(("guest", self.guest))
+
+    @property
+    def waited(self):
+        assert self._served is not None, f"it was not served at all: {len(self._begun)} were"
+        return self._served - self.came
+
+
+@pytest.mark.parametrize(("of_crowd", "of_guest"), MANNERS)
+def test_model_with_a_hundred_thousand_ready_rows_does_not_hold_up_the_one_of_another(begun, of_crowd, of_guest):
+    raw(Crowd).create(state=of_crowd)
+    with connection.cursor() as cursor:
+        for power in range(17):
+            cursor.execute(DOUBLE, [FLOOD - 2**power])
+    observer = Observer(begun, of_guest, seconds=30)
+    StatorRunner([Crowd, Guest], progress=observer).run()
+    assert len(begun) < FLOOD, "there was no crowd any more"
+    assert observer.waited < 1.0
+
+
+def flood_of(model, number, **columns):
+    raw(model).bulk_create([model(**columns) for _ in range(number)], batch_size=10_000)
+
+
+def test_tenant_with_very_many_ready_rows_does_not_hold_up_the_one_of_another(monkeypatch):
+    monkeypatch.setattr(TicketGraph, "seen", seen := [])
+    flood_of(Enquiry, 3000, tenant="large")
+    flood_of(Enquiry, 1, tenant="small")
+    small = raw(Enquiry).get(tenant="small").pk
+    summary = StatorRunner([Enquiry], concurrency=50, until_idle=True).run()
+    assert summary.handled == {"testapp.enquiry": 3001}
+    assert seen.index(small) < 2 * 50
+
+
+def test_row_that_is_not_urgent_is_served_among_very_many_that_are(monkeypatch):
+    monkeypatch.setattr(TicketGraph, "seen", seen := [])
+    flood_of(Ticket, 1, urgency=9)
+    flood_of(Ticket, 3000, urgency=1)
+    old = raw(Ticket).get(urgency=9).pk
+    summary = StatorRunner([Ticket], concurrency=20, until_idle=True).run()
+    assert summary.handled == {"testapp.ticket": 3001}
+    assert seen.index(old) < (AGEING + 1) * 20
+
+
+def test_urgent_rows_come_before_the_others_in_one_cycle(monkeypatch):
+    monkeypatch.setattr(TicketGraph, "seen", seen := [])
+    rows = [put(Ticket, urgency=urgency) for urgency in (5, 2, 9, 1)]
+    StatorRunner([Ticket]).run_single_cycle()
+    assert seen == [rows[3].pk, rows[1].pk, rows[0].pk, rows[2].pk]
+
+
+def test_place_in_line_follows_priority_age_and_key():
+    late, first = put(Ticket, urgency=5, state_changed=ago(1)), put(Ticket, urgency=1)
+    put(Ticket, urgency=9, state_changed=ago(1000))
+    put(Ticket, urgency=5, state_changed=ago(60))
+    assert in_line(first) == ("Ready, and next in line.", {"ahead": 0})
+    assert in_line(late) == ("Ready, with 2 objects before it.", {"ahead": 2})
+
+
+def test_place_in_line_is_that_among_rows_of_its_own_value():
+    for urgency in (1, 5, 5):
+        put(Consignment, sender=Sender.objects.get_or_create(pk=1)[0], urgency=urgency, state_changed=ago(50))
+    mine = put(Consignment, sender=Sender.objects.create(pk=2), urgency=5)
+    assert in_line(mine) == (
+        "Ready, and next in line of sender 2; the values of sender take turns.",
+        {"ahead": 0, "fair_by": "sender", "value": "2"},
+    )
+    put(Consignment, sender_id=2, urgency=1)
+    sentence, numbers = in_line(mine)
+    assert sentence == "Ready, with 1 object of sender 2 before it; the values of sender take turns."
+    assert numbers["ahead"] == 1
+
+
+def in_line(instance):
+    reason = next(reason for reason in instance.explain() if reason.code == "in_line")
+    return reason.sentence, reason.numbers
