@@ -165,7 +165,7 @@ class StatorModel(models.Model):
         own = [value for value in values if value[0].name not in FRAMEWORK_COLUMNS and value[0].name != "state"]
         claim: UUID | None = getattr(self.__dict__.get("stator"), "token", None)
         rows = base_qs if claim is None else self._claimed(base_qs, claim)
-        own += signed(base_qs.model, names) if claim is not None else []
+        own += signed(type(self), base_qs.model, names) if claim is not None else []
         with transaction.atomic(using=using, savepoint=False):
             if claim is None and not ("state" in names and self._is_moving):
                 self._look_again_on_save(using, names)

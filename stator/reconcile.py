@@ -25,9 +25,12 @@ def watched_values(instance: Any) -> dict[str, Any]:
     return {field.name: instance.__dict__.get(field.attname, DEFERRED) for field in fields}
 
 
-def signed(model: Any, names: Iterable[str]) -> list[tuple[Any, None, Any]]:
-    """What the save of a claimed object writes as well, so that a trigger takes it for no change by others."""
-    if owner_of(model) is not model or not watched_fields(model, names):
+def signed(model: Any, table: Any, names: Iterable[str]) -> list[tuple[Any, None, Any]]:
+    """What the save of a claimed object writes as well, so that a trigger takes it for no change by others.
+
+    ``table``: the model whose table is written, a parent under multi-table inheritance.
+    """
+    if owner_of(model) is not table or not watched_fields(model, names):
         return []
     return [(model._meta.get_field("state_attempted"), None, F("state_attempted") + timedelta(microseconds=1))]
 

@@ -1,20 +1,17 @@
 """PostgreSQL: rows are claimed and outcomes recorded each in one statement, which is also its transaction."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from operator import attrgetter, itemgetter
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db import connections
 from django.db.models import DurationField, F, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
 from django.db.models.sql import UpdateQuery
-from psycopg import ClientCursor, IsolationLevel
-from psycopg.types.datetime import TimestamptzLoader
 
 from stator import columns, signals
 from stator.db import base, sql
@@ -23,8 +20,10 @@ from stator.db.lines import SPARE_VALUES, Turn
 from stator.db.loading import loader_of
 from stator.db.retry import retrying
 from stator.db.saving import array_types, has_expressions, names_saved, saved_arrays
+from stator.db.sending import read_committed, send
 from stator.db.written import RELEASED, Ended, Moves, kind_of
 from stator.graph import State
+from stator.indexes import line_of
 from stator.outcomes import Moved, Released, Waiting
 from stator.signals import Move
 from stator.waits import wake, wakes
@@ -39,11 +38,11 @@ class Operations(base.Operations):
         A worker that stands still in one, because it was stopped or swapped out, would keep its locks and have all
         others wait for them; the server ends it instead.
         """
-        return _read_committed(self.alias, super().transaction, idle=self.settings.LEASE / 2)
+        return read_committed(self.alias, super().transaction, idle=self.settings.LEASE / 2)
 
     def handler_transaction(self) -> AbstractContextManager[Any]:
         """As above, for as long as a handler takes."""
-        return _read_committed(self.alias, super().transaction)
+        return read_committed(self.alias, super().transaction)
 
     def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
         """A transaction only where reports are kept or others woken as well; else the statement is one by itself."""
@@ -56,11 +55,11 @@ class Operations(base.Operations):
         connection = self.connection
         if connection.in_atomic_block:
             ours = getattr(connection, "stator_transaction", False)
-            return _rows(connection, planner + statement if ours else statement, params)
+            return send(connection, planner + statement if ours else statement, params)
         if self._default_isolation == "read committed":
-            return _rows(connection, planner + statement, params)
+            return send(connection, planner + statement, params)
         with self.transaction():
-            return _rows(connection, planner + statement, params)
+            return send(connection, planner + statement, params)
 
     @cached_property
     def _default_isolation(self) -> str:
@@ -69,16 +68,32 @@ class Operations(base.Operations):
             return cursor.fetchone()[0]
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
-        if self.waits or self.options.claimable or self.model._meta.parents or (self.pauses and self.pauses.partial):
+        in_turns_of_some = self.options.claimable and self.options.fair_by
+        if self.waits or self.model._meta.parents or (self.pauses and self.pauses.partial) or in_turns_of_some:
             # The columns of a row are in several tables, or those of other tables count: claim first, then load.
             return super()._claim_rows(states, limit, token, alone)
         names = [state.name for state in states]
         turn = None if alone else self.lines.next(states)
+        if self.options.claimable:
+            return self._claim_open(states, limit, token, turn)
         if turn and self.options.fair_by:
             return self._claim_shares(names, limit, token, turn)
         params = [names, self.settings.MAX_CRASHES, limit, *self._claim_params(token)]
         statement = self._claim_statements[alone, turn is None or turn.by_age]
         return self._in_order(self._instances(self.fetch(statement, params, sql.BY_KEY)), turn)
+
+    def _claim_open(self, states: list[State], limit: int, token: UUID, turn: Turn | None) -> list[Any]:
+        """Claim among the rows that are open to this worker, picked by a query that is made anew each time."""
+        by_age = turn is None or turn.by_age
+        rows = self.claimable(states).filter(**{"state_crashes__gt" if turn is None else "state_crashes": 0})
+        ordered = rows.order_by(*line_of(self.model, by_age=by_age)).values("pk")[:limit]
+        # Without the lock, which Django wants in a transaction; this is one by itself.
+        pick, params = ordered.query.get_compiler(using=self.alias, elide_empty=False).as_sql()
+        of = "" if "." in self.model._meta.db_table else f"OF {self._table}"
+        statement = sql.claim_picked(self._table, self._pk, pick, self._quote("pk"), of, *self._claim_parts)
+        return self._in_order(
+            self._instances(self.fetch(statement, [*params, *self._claim_params(token)], sql.BY_KEY)), turn
+        )
 
     def _claim_shares(self, names: list[str], limit: int, token: UUID, turn: Turn) -> list[Any]:
         """Claim in turns: of each value of ``fair_by`` an equal share."""
@@ -271,18 +286,6 @@ class Operations(base.Operations):
         return statement.removeprefix(f"UPDATE {table} SET "), params  # noqa: S608 - as Django wrote it
 
 
-def _rows(connection: Any, statement: str, params: list[Any]) -> list[Any]:
-    connection.ensure_connection()
-    with connection.wrap_database_errors, ClientCursor(connection.connection) as cursor:
-        if settings.USE_TZ:
-            # Django registers a loader written in Python; psycopg's own takes a tenth of the time.
-            cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
-        cursor.execute(statement, params)
-        while cursor.nextset():
-            pass
-        return cursor.fetchall()
-
-
 def _changes(outcome: Any) -> columns.Changes:
     if isinstance(outcome, Moved):
         return columns.entering(outcome.to)
@@ -312,33 +315,3 @@ def _turn(instance: Any) -> Any:
 
 def _bound(converter: Any, column: Any, alias: str) -> Callable[[Any], Any]:
     return lambda value: converter(value, column, connections[alias])
-
-
-@contextmanager
-def _read_committed(alias: str, begin: Callable[[], AbstractContextManager[Any]], idle: float | None = None) -> Any:
-    connection: Any = connections[alias]
-    if connection.in_atomic_block:
-        with begin():
-            yield
-        return
-    connection.ensure_connection()
-    before = connection.connection.isolation_level
-    connection.connection.isolation_level = IsolationLevel.READ_COMMITTED
-    connection.stator_transaction = True
-    try:
-        with begin():
-            if idle is not None:
-                _end_when_idle(connection, idle)
-            yield
-    finally:
-        connection.stator_transaction = False
-        if connection.connection is not None and not connection.connection.closed:
-            connection.connection.isolation_level = before
-
-
-def _end_when_idle(connection: Any, seconds: float) -> None:
-    # Past Django's cursor, for it is no change of the session that a handler made.
-    with connection.wrap_database_errors:
-        connection.connection.execute(
-            "SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [f"{seconds * 1000:.0f}ms"]
-        )

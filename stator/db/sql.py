@@ -50,6 +50,17 @@ UPDATE {table} SET {assignments} FROM picked WHERE {table}.{pk} = picked.pk RETU
 """  # noqa: S608 - quoted names
 
 
+def claim_picked(table: str, pk: str, pick: str, picked: str, of: str, assignments: str, returning: str) -> str:
+    """CLAIM rows that a query picks. Parameters: those of the query, then those of the SET list.
+
+    ``of`` says which table of the query's to lock, where it joins others.
+    """
+    return f"""
+WITH picked AS MATERIALIZED ({pick} FOR NO KEY UPDATE {of} SKIP LOCKED)
+UPDATE {table} SET {assignments} FROM picked WHERE {table}.{pk} = picked.{picked} RETURNING {returning}
+"""  # noqa: S608 - quoted names
+
+
 def claim_shares(
     table: str, pk: str, key: str, key_type: str, assignments: str, returning: str, order: str = ""
 ) -> str:

@@ -54,7 +54,7 @@ class Explained:
 
     def __init__(self):
         self.plans = []
-        self._send = postgresql._rows
+        self._send = postgresql.send
 
     def __call__(self, execute, sql, params, many, context):
         self._explain(sql, params)
@@ -77,7 +77,7 @@ class Explained:
 def explained(monkeypatch, operations):
     """Notes the plan of every statement on the table."""
     notes = Explained()
-    monkeypatch.setattr(postgresql, "_rows", notes.rows)
+    monkeypatch.setattr(postgresql, "send", notes.rows)
     with connection.execute_wrapper(notes):
         yield notes
 
