@@ -1,6 +1,6 @@
 """What an attempt means: the one place that turns what a handler returned or raised into an outcome. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from stator.backoff import LONGEST, delay_after, jittered
@@ -18,7 +18,7 @@ class Moved:
 
     to: State
     failure: Failure | None = None
-    values: dict[str, Any] | None = None
+    values: dict[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Waiting:
     delay: float
     failure: Failure | None = None
     reason: str = ""
-    values: dict[str, Any] | None = None
+    values: dict[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
