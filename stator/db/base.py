@@ -4,6 +4,7 @@ Every write after a claim carries the claim's token and the state it was made in
 lost lease. Every statement passes over rows that somebody else has locked, so none ever waits for a row.
 """
 
+import logging
 import time
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -11,6 +12,7 @@ from itertools import groupby
 from typing import Any
 from uuid import UUID
 
+from django.db import IntegrityError
 from django.db.models import Case, DateTimeField, Q, QuerySet, When
 
 from stator import columns
@@ -32,6 +34,7 @@ from stator.db.written import (
     kind_of,
     write_key,
 )
+from stator.failures import bounded
 from stator.graph import State
 from stator.limits import Limit
 from stator.outcomes import Moved
@@ -39,6 +42,8 @@ from stator.pauses import Pauses, read_pauses
 from stator.signals import Move
 from stator.statistics import Stats, Stay
 from stator.waits import wake
+
+logger = logging.getLogger("stator.worker")
 
 
 class Operations(Rows):
@@ -58,7 +63,14 @@ class Operations(Rows):
         token = token or new_token(self.worker_id)
         claimed = time.monotonic()
         claim_rows = self._claim_limited if states[0].concurrency else self._claim_rows
-        instances = claim_rows(states, 1 if alone else limit, token, alone)
+        try:
+            instances = claim_rows(states, 1 if alone else limit, token, alone)
+        except IntegrityError as error:
+            if self.connection.in_atomic_block:
+                raise
+            # A constraint of the model forbids what another claim has just made impossible; the next look tells more.
+            logger.info("stator.claim_refused", extra={"model": self.label, "error": bounded(str(error), 200)})
+            return []
         states_by_name = self.graph.states
         return [Claim(self, instance, states_by_name[instance.state], token, claimed) for instance in instances]
 
@@ -134,7 +146,7 @@ class Operations(Rows):
             kept = [(claim, outcome) for claim, outcome in group if claim.pk in accepted]
             self._save(group, kept)
             keep(self.alias, self.label, kept)
-            if self.options.history and not (to and self._keeps_moves()):
+            if self.options.history and not (to and self._keeps_moves(group)):
                 keep_history(self.alias, self.label, kept)
         return self._sort_out(group, accepted | (self._found_written(group, accepted) if again else set()))
 
@@ -175,8 +187,8 @@ class Operations(Rows):
             if values := getattr(outcome, "values", None):
                 self.rows.filter(pk=claim.pk).update(**values)
 
-    def _keeps_moves(self) -> bool:
-        """Whether the statement that records moves keeps their history as well."""
+    def _keeps_moves(self, group: list[Ended]) -> bool:
+        """Whether the statement that records these moves keeps their history as well."""
         return False
 
     def _sort_out(self, group: list[Ended], accepted: set[Any]) -> Written:

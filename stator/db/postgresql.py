@@ -149,18 +149,19 @@ class Operations(base.Operations):
     def _write(self, state: State, to: str, group: list[Ended]) -> set[Any]:
         """RECORD. Outcomes of one kind and their statistics; a row is written only while its own claim stands."""
         saved = self._saved_here(group)
-        statement, params = self._record_statement(group[0][1], saved)
+        history = bool(to and to != RELEASED and self.options.history and self._keeps_moves(group))
+        statement, params = self._record_statement(group[0][1], saved, history)
         values = saved_arrays(self.model, self.connection, group, saved) if saved else []
         arguments = [*self._arrays(group), *values, state.name, *params, state.name]
         if to != RELEASED:
             arguments += [self.label, state.name, to, self.shard]
-        if to and to != RELEASED and self.options.history:
+        if history:
             arguments += [self.label, state.name, to, "", self.worker_id]
         return {self._pk_field.to_python(pk) for (pk,) in self.fetch(statement, arguments, sql.BY_KEY)}
 
-    def _keeps_moves(self) -> bool:
-        """Yes: errors have texts and are rare, moves are many."""
-        return True
+    def _keeps_moves(self, group: list[Ended]) -> bool:
+        """But for those that an error caused: errors have texts and are rare, moves are many."""
+        return all(getattr(outcome, "failure", None) is None for _, outcome in group)
 
     def _saved_here(self, group: list[Ended]) -> tuple[str, ...]:
         """Fields that the recording statement writes as well; the others take a statement for each object."""
@@ -172,8 +173,8 @@ class Operations(base.Operations):
         if not self._saved_here(group):
             super()._save(group, kept)
 
-    def _record_statement(self, outcome: Any, names: tuple[str, ...]) -> tuple[str, Any]:
-        key = (type(outcome), outcome.to if isinstance(outcome, Moved) else None, names)
+    def _record_statement(self, outcome: Any, names: tuple[str, ...], history: bool) -> tuple[str, Any]:
+        key = (type(outcome), outcome.to if isinstance(outcome, Moved) else None, names, history)
         if key not in self._statements:
             assignments, params = self._assignments(_changes(outcome))
             fields = [self._field(name) for name in names]
@@ -186,7 +187,7 @@ class Operations(base.Operations):
             )
             statement = sql.record(
                 self._table, self._pk, self._pk_type, assignments, saved,
-                count=not isinstance(outcome, Released), history=self.options.history and isinstance(outcome, Moved),
+                count=not isinstance(outcome, Released), history=history,
             )  # fmt: skip
             self._statements[key] = statement, params
         return self._statements[key]

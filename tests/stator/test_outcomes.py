@@ -53,6 +53,13 @@ class Name(str):
 idle, tried, timed, shaky = Errand.idle, Errand.tried, Errand.timed, Errand.shaky
 LATER = TryAgainLater(after=5, reason="not yet")
 
+
+def caused(error, cause):
+    """The error as ``raise error from cause`` leaves it."""
+    error.__cause__ = cause
+    return error
+
+
 CASES = [
     # state, result, failures, age -> where it goes or how long it waits, whether that counts as an error
     ("a state", idle, Errand.done, 0, 0, "done", ""),
@@ -84,6 +91,8 @@ CASES = [
     ("one error too many", tried, ValueError("x"), 2, 0, "failed", "ValueError"),
     ("a wrong state too many", tried, "nowhere", 2, 0, "failed", "InvalidTransition"),
     ("Fail with an edge", tried, Fail("no"), 0, 0, "failed", "Fail"),
+    ("Fail because of an error", tried, caused(Fail(), ValueError("why")), 0, 0, "failed", "ValueError"),
+    ("Fail with a text of its own", tried, caused(Fail("no"), ValueError("why")), 0, 0, "failed", "Fail"),
     ("Fail without an edge", idle, Fail("no"), 0, 0, 30, "Fail"),
     ("a timeout of the attempt", tried, AttemptTimedOut("slow"), 0, 0, 30, "AttemptTimedOut"),
     ("later", idle, TryAgainLater(), 0, 0, 60, ""),

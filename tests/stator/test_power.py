@@ -1,7 +1,7 @@
 """Atomic states, batch handlers, SQL transitions, limits over all workers, and history."""
 
 import pytest
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -11,6 +11,7 @@ from stator.db import chores, operations_for
 from stator.db.base import Operations
 from stator.db.claim import new_worker_id
 from stator.exceptions import GraphError
+from stator.failures import describe
 from stator.graph import State, StateGraph
 from stator.models import History, Report, Stats
 from stator.outcomes import Moved
@@ -254,6 +255,37 @@ def test_history_has_a_row_for_each_move_error_and_act_of_a_person():
     assert (error.error, len(error.fingerprint), error.attempts) == ("ValueError: unlucky", 16, 1)
     assert move.attempts == 2
     assert all(entry.worker and entry.duration >= 0 for entry in (error, move))
+
+
+def test_move_that_an_error_caused_is_kept_with_the_error(operations):
+    made = operations(Order)
+    Order.objects.create(state="working", amount=1)
+    Order.objects.create(state="working", amount=2)
+    claims = made.claim(list(OrderGraph.automatic_states), 10) or []
+    Order.stator.retry()
+    claims = claims or made.claim(list(OrderGraph.automatic_states), 10)
+    failure = describe(ValueError("unlucky"))
+    shipped = OrderGraph.states["shipped"]
+    made.record([(claims[0], Moved(shipped, failure)), (claims[1], Moved(shipped))])
+    kept = {entry.object_pk: (entry.kind, entry.error, entry.fingerprint) for entry in History.objects.all()}
+    assert kept == {
+        str(claims[0].pk): ("move", "ValueError: unlucky", failure.fingerprint),
+        str(claims[1].pk): ("move", "", ""),
+    }
+
+
+def test_claim_that_a_constraint_of_the_model_refuses_takes_nothing(operations):
+    made = operations(Transfer)
+    Transfer.objects.create()
+
+    def refuse(execute, sql, params, many, context):
+        raise IntegrityError("there is one already")
+
+    if connection.vendor == "postgresql" and type(made) is not Operations:
+        pytest.skip("its claims are not sent by Django's cursor")
+    with connection.execute_wrapper(lambda *call: refuse(*call) if "UPDATE" in call[1] else call[0](*call[1:])):
+        assert made.claim(list(made.graph.automatic_states), 1) == []
+    assert len(made.claim(list(made.graph.automatic_states), 1)) == 1
 
 
 def test_limited_state_is_claimed_up_to_its_limit_over_all_workers(operations):
