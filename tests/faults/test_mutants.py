@@ -94,7 +94,7 @@ def reap_at_will(vendor):
     """A mutant that reaps without looking at the clock."""
 
     class Mutant(vendor):
-        def _expired(self):
+        def expired(self):
             return Q(state_claim__isnull=False)
 
     return Mutant
