@@ -74,7 +74,7 @@ def _raised(state: State, error: BaseException, failures: int, age: float) -> Mo
         delay = _interval(state) if error.after is None else max(0.0, error.after)
         return _waiting(state, delay, age, reason=error.reason)
     # ``raise Fail from error`` says only that trying again is of no use; what happened is the error.
-    told = error.__cause__ if isinstance(error, Fail) and not error.args and error.__cause__ else error
+    told = error.__cause__ if type(error) is Fail and not error.args and error.__cause__ else error
     failure = describe(told)
     if state.failure_state is not None and _is_final(state, error, failures + 1):
         return Moved(state.failure_state, failure)
