@@ -18,7 +18,7 @@ class Moved:
 
     to: State
     failure: Failure | None = None
-    values: dict[str, Any] | None = field(default=None, repr=False)
+    values: dict[str, Any] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Waiting:
     delay: float
     failure: Failure | None = None
     reason: str = ""
-    values: dict[str, Any] | None = field(default=None, repr=False)
+    values: dict[str, Any] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
