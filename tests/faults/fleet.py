@@ -72,11 +72,15 @@ class Fleet:
     def until(self, condition: Callable[[], Any], timeout: float = 60) -> Any:
         """The first true value of the condition; fails at once, with all they wrote, when a worker has ended."""
 
+        met: Any = None
+
         def met_or_ended() -> Any:
-            return condition() or any(worker.returncode is not None for worker in self.alive.values())
+            nonlocal met
+            # Not asked again afterwards: what was true may have passed by then.
+            met = condition()
+            return met or any(worker.returncode is not None for worker in self.alive.values())
 
         wait_until(met_or_ended, timeout, self.output)
-        met = condition()
         assert met, self.output()
         return met
 
