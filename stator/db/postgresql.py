@@ -177,14 +177,8 @@ class Operations(base.Operations):
         key = (type(outcome), outcome.to if isinstance(outcome, Moved) else None, names, history)
         if key not in self._statements:
             assignments, params = self._assignments(_changes(outcome))
-            fields = [self._field(name) for name in names]
-            saved = list(
-                zip(
-                    (self._quote(field.column) for field in fields),
-                    array_types(self.model, self.connection, names) or (),
-                    strict=True,
-                )
-            )
+            types = array_types(self.model, self.connection, names) or ()
+            saved = [(self._quote(self._field(name).column), kind) for name, kind in zip(names, types, strict=True)]
             statement = sql.record(
                 self._table, self._pk, self._pk_type, assignments, saved,
                 count=not isinstance(outcome, Released), history=history,

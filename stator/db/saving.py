@@ -15,8 +15,9 @@ _LIMITED_TEXT = re.compile(r"varchar(\(\d+\))?$")
 
 def names_saved(group: list[Ended]) -> tuple[str, ...]:
     """The fields to write for outcomes of one kind; none where no handler got so far."""
-    wanted = any(getattr(outcome, "values", None) for _, outcome in group)
-    return group[0][0].state.saves if wanted else ()
+    names: tuple[str, ...] = group[0][0].state.saves
+    # Most states save nothing; then their outcomes need not be looked at.
+    return names if names and any(getattr(outcome, "values", None) for _, outcome in group) else ()
 
 
 def array_types(model: Any, connection: Any, names: tuple[str, ...]) -> list[str] | None:
