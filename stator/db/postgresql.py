@@ -202,7 +202,7 @@ class Operations(base.Operations):
             )
             kept = [self.label, source, to.name, reason, self.worker_id] if self.options.history else []
             counted = [self.label, source, to.name, self.shard]
-            found = self.fetch(statement, [*arguments, *params, *counted, *kept])
+            found = self.fetch(statement, [*arguments, *params, *counted, *kept], sql.BY_KEY)
             pks = [self._pk_field.to_python(pk) for (pk,) in found] if tell else []
             wake(self.model, self.alias, to.name, pks)
         return Moves(len(pks) if tell else found[0][0], [Move(pk, source, to.name) for pk in pks])

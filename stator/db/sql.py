@@ -10,7 +10,7 @@ from typing import Any
 PLANNER = "SET LOCAL enable_seqscan = off; "
 
 # As well where a statement has the keys of its rows: for some hundred of them the planner would rather read the whole
-# of an index and merge than look them up, which takes half as long.
+# of an index and merge than look them up, which takes half as long; for 20,000 of a million two fifths.
 BY_KEY = PLANNER + "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
 
 # ``stayed`` is from one ``state_changed`` to the next: nothing, for an attempt after which the object stays.
