@@ -69,6 +69,15 @@ class WorkerProcess:
         """Send a signal to the first process alone, as an operator or a container runtime does."""
         self._process.send_signal(number)
 
+    def stand_still(self) -> None:
+        """Stop the first process and return when all its threads stand.
+
+        The signal alone says little: on a crowded machine a thread goes on for a while, and may begin a transaction.
+        """
+        self.send(signal.SIGSTOP)
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), f"worker {self.pid} has ended; it wrote:\n{self.output()}"
+
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to every process of the group, by default as if the machine had gone."""
         try:

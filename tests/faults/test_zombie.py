@@ -29,7 +29,7 @@ def stopped_in_a_handler(workers, model):
 
 def stop_outside_of_transactions(zombie):
     """Stop it, but not while it has SQLite's only lock for writers, with which it would stop everybody."""
-    zombie.send(signal.SIGSTOP)
+    zombie.stand_still()
     if connection.vendor != "sqlite":
         return True
     probe = sqlite3.connect(connection.settings_dict["NAME"], timeout=0.2, isolation_level=None)
@@ -131,7 +131,7 @@ def test_worker_that_stands_still_in_a_transaction_of_its_own_does_not_hold_up_t
 
 def stop_inside_a_transaction(zombie):
     """Stop it while the database waits for the next statement of one of its transactions."""
-    zombie.send(signal.SIGSTOP)
+    zombie.stand_still()
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
