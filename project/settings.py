@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import django
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
@@ -85,6 +86,10 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "stator",
+    "tasks",
+    "ninja",
+    # What Django has of its own from 6.0 on.
+    *(["django_tasks"] if django.VERSION < (6,) else []),
     "examples.codeindex",
 ]
 MIDDLEWARE = [
@@ -115,6 +120,7 @@ ASGI_APPLICATION = "project.asgi.application"
 STATIC_URL = "static/"
 STATIC_ROOT = BASE_DIR / "var" / "static"
 USE_TZ = True
+TASKS = {"default": {"BACKEND": "tasks.backend.StatorBackend"}}
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO").upper()
 if LOG_LEVEL not in logging.getLevelNamesMapping():

@@ -15,6 +15,11 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.testapp"]
 # The workers that tests start are given theirs in the environment.
 STATOR = stator_settings(dict(os.environ))
+TASKS = {
+    "default": {"BACKEND": "tasks.backend.StatorBackend", "QUEUES": ["default", "mail"]},
+    "retrying": {"BACKEND": "tasks.backend.StatorBackend", "OPTIONS": {"max_attempts": 3, "backoff": 30}},
+    "isolated": {"BACKEND": "tasks.backend.StatorBackend", "OPTIONS": {"isolated": True}},
+}
 
 
 def _other() -> dict[str, object]:

@@ -15,7 +15,7 @@ FLOORS = {
     1: "columns conf explain fields guard indexes limits meta models moves operations pauses querysets "
     "reconcile reports signals statistics waits wakeup workers",
     2: "db",
-    3: "runner startup supervisor worker",
+    3: "claims runner startup supervisor worker",
     4: "admin apps checks commands management permissions pytest_plugin testing testing_graph views",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
@@ -211,7 +211,7 @@ INHERITED = {
 
 
 def test_tasks_builds_on_what_the_framework_offers_to_everybody():
-    public = {"graph", "fields", "models", "signals", "exceptions", "admin", "testing", "runner", "backoff"}
+    public = {"graph", "fields", "models", "signals", "exceptions", "admin", "testing", "runner", "backoff", "claims"}
     for path in modules("tasks"):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom) and top_of(node.module or "") == "stator" and node.module != "stator":
@@ -301,7 +301,7 @@ def test_tokens_are_compared_in_constant_time(package):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Compare) and any(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops):
                 sides = [ast.unparse(side) for side in (node.left, *node.comparators)]
-                if path.name in ("views.py", "api.py", "auth.py"):
+                if path.name in ("views.py", "access.py", "consumers.py"):
                     assert not any(re.search("token|secret", side, re.IGNORECASE) for side in sides), node.lineno
     if (views := ROOT / package / "views.py").exists() and "token" in views.read_text():
         assert any(name.endswith("compare_digest") for name, _ in calls(tree_of(views)))

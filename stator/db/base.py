@@ -102,7 +102,11 @@ class Operations(Rows):
             state__in=sorted(state.name for state in states),
             state_crashes__lt=self.settings.MAX_CRASHES,
         )
-        return pauses.without_held(rows.filter(self.open_to_me()), states)
+        return pauses.without_held(rows, states)
+
+    def open_rows(self, states: list[State]) -> QuerySet[Any]:
+        """As :meth:`claimable`, of the rows that the model lets this worker claim."""
+        return self.claimable(states).filter(self.open_to_me())
 
     def open_to_me(self) -> Q:
         """The rows that this worker may claim, as the model says."""

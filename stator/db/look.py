@@ -51,9 +51,9 @@ def _pauses(group: tuple[Operations, ...]) -> tuple[Pauses, ...]:
     return tuple(operations.pauses or NONE for operations in group)
 
 
-def _probes(operations: Operations) -> list[QuerySet[Any]]:
+def probes(operations: Operations) -> list[QuerySet[Any]]:
     """For each field of :class:`Work` a queryset that is not empty where there is such work."""
-    claimable = operations.claimable(list(operations.graph.automatic_states))
+    claimable = operations.open_rows(list(operations.graph.automatic_states))
     return [
         claimable.filter(state_crashes=0),
         claimable.filter(state_crashes__gt=0),
@@ -70,7 +70,7 @@ def _statement(
     parts: list[str] = []
     params: list[Any] = []
     for operations in group:
-        for probe in _probes(operations):
+        for probe in probes(operations):
             query = probe.order_by().values("pk")[:1].query
             # Django knows some of the questions about a graph that nothing attempts to be empty.
             sql, arguments = query.get_compiler(using=operations.alias, elide_empty=False).as_sql()

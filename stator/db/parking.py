@@ -14,7 +14,7 @@ PARKED_AT_ONCE = 1000
 
 def pick(operations: Any, states: list[State], limit: int, *, alone: bool) -> list[Any]:
     """Primary keys of up to ``limit`` claimable rows, locked. In a transaction."""
-    line, rows = operations.lines, operations.claimable(states)
+    line, rows = operations.lines, operations.open_rows(states)
     if not operations.waits:
         return list(line.pick(rows, states, limit, alone=alone))
     picked: list[Any] = []

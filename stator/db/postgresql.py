@@ -85,7 +85,7 @@ class Operations(base.Operations):
     def _claim_open(self, states: list[State], limit: int, token: UUID, turn: Turn | None) -> list[Any]:
         """Claim among the rows that are open to this worker, picked by a query that is made anew each time."""
         by_age = turn is None or turn.by_age
-        rows = self.claimable(states).filter(**{"state_crashes__gt" if turn is None else "state_crashes": 0})
+        rows = self.open_rows(states).filter(**{"state_crashes__gt" if turn is None else "state_crashes": 0})
         ordered = rows.order_by(*line_of(self.model, by_age=by_age)).values("pk")[:limit]
         # Without the lock, which Django wants in a transaction; this is one by itself.
         pick, params = ordered.query.get_compiler(using=self.alias, elide_empty=False).as_sql()

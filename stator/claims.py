@@ -1,0 +1,192 @@
+"""Claims for programs that are no workers of this framework: what a queue, an API or a console hands out.
+
+Their rows are claimed, leased and fenced as those of workers are: a claim carries a token, whoever writes after its
+claim has ended gets :class:`~stator.exceptions.LeaseLost` and changes nothing, and a lease that runs out is reaped by
+any worker. Stricter than for workers, a program that is late is refused from the end of its lease on, reaped or not.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+
+from stator import columns
+from stator.conf import load_settings
+from stator.db import Operations, operations_for
+from stator.db.chores import mark_ready
+from stator.db.claim import Claim, new_token, new_worker_id
+from stator.db.look import probes
+from stator.db.retry import is_retryable, retrying
+from stator.db.written import Written
+from stator.exceptions import LeaseLost
+from stator.failures import Failure, bounded, describe
+from stator.graph import State
+from stator.indexes import place_in_line
+from stator.moves import named_state, owner_of
+from stator.outcomes import Moved, Outcome, Released, Waiting
+from stator.pauses import Pauses, read_pauses
+from stator.worker.recorder import tell
+
+__all__ = [
+    "Claim", "Failure", "LeaseLost", "bounded", "bring_up", "claim", "describe", "find", "hold", "is_retryable",
+    "longest_lease", "move", "release", "retry",
+]  # fmt: skip
+
+# Rows that one call marks ready, or whose leases it ends; what is left is for workers, or for the next call.
+MOST = 1000
+
+Pick = Callable[[QuerySet[Any]], QuerySet[Any]]
+
+
+def claim(
+    model: Any,
+    limit: int = 1,
+    *,
+    pick: Pick | None = None,
+    lease: Any = None,
+    worker: str = "",
+    using: str | None = None,
+    then: Callable[[list[Claim]], list[Claim]] | None = None,
+) -> list[Claim]:
+    """Claim up to ``limit`` ready rows; ``claim.instance`` is the object.
+
+    ``pick``: from the rows that may be claimed at all the queryset of those that are meant, in their order; by default
+    all, in the usual order, since when they are due. ``lease``: seconds, or an expression that gives the moment until
+    which each row is held; by default the setting. ``worker``: twelve hexadecimal digits that the token begins with.
+    ``then``: called with the claims in the transaction in which they are made; what it does not return is handed back
+    as if it had not been claimed. Rows that somebody else is claiming, or
+    has locked, are passed over. Where a constraint of the database forbids what another claim has just made
+    impossible, ``IntegrityError``: nothing was claimed.
+    """
+    operations = _operations(model, using, worker)
+    operations.pauses = Pauses.of(operations.label, read_pauses(operations.alias))
+    return _claim(operations, limit, pick or _in_turn, operations.settings.LEASE if lease is None else lease, then)
+
+
+def bring_up(model: Any, *, using: str | None = None) -> int:
+    """Mark rows ready that have come due, and end leases that ran out; return how many leases that were.
+
+    Workers do so by themselves; with this, programs that claim do not depend on one.
+    """
+    operations = _operations(model, using)
+    _, _, due, expired = probes(operations)
+    if due.order_by().exists():
+        mark_ready(operations, MOST)
+    return len(operations.reap(MOST)) if expired.order_by().exists() else 0
+
+
+def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> Claim:
+    """The claim that a token stands for; ``LeaseLost`` when it has ended or never was."""
+    operations = _operations(model, using)
+    instance = operations.rows.filter(pk=pk, state_claim=token).first()
+    if instance is None:
+        raise LeaseLost(f"{operations.label} {pk} is not held by this claim: it has ended, or its lease ran out")
+    return _claim_of(operations, instance, token)
+
+
+def hold(claim: Claim, until: Any, *, where: Q = Q()) -> bool:  # noqa: B008 - immutable in all that matters
+    """Set the end of a lease to a moment; False when it has run out, the claim ended, or the row is not ``where``."""
+    return _hold(claim.operations, claim, until, where)
+
+
+def longest_lease(model: Any, *, using: str | None = None) -> float:
+    """The most seconds for which a row can be held at once: what is further away is taken for a clock set back."""
+    return _operations(model, using).longest_lease
+
+
+def move(
+    claim: Claim,
+    to: State | str,
+    *,
+    values: dict[str, Any] | None = None,
+    failure: Failure | None = None,
+    then: Callable[[], None] | None = None,
+) -> None:
+    """End a claim with a move, and write further columns with it; ``LeaseLost`` when the claim has ended.
+
+    ``then`` is called in the same transaction. ``ValueError`` where no such transition is declared.
+    """
+    target = named_state(claim.operations.model, to)
+    if target not in claim.state.children:
+        raise ValueError(f"{claim.state.name} has no transition to {target.name}")
+    _end(claim, Moved(target, failure), values, then)
+
+
+def retry(
+    claim: Claim,
+    *,
+    after: float = 0.0,
+    failure: Failure | None = None,
+    reason: str = "",
+    values: dict[str, Any] | None = None,
+    then: Callable[[], None] | None = None,
+) -> None:
+    """End a claim without a move: the row is due again ``after`` so many seconds, and the attempt counts."""
+    _end(claim, Waiting(after, failure, reason), values, then)
+
+
+def release(claim: Claim, *, values: dict[str, Any] | None = None, then: Callable[[], None] | None = None) -> None:
+    """End a claim as if it had never been: the row is ready and the attempt is not counted."""
+    _end(claim, Released(), values, then)
+
+
+def _operations(model: Any, using: str | None, worker: str = "") -> Operations:
+    return operations_for(owner_of(model), load_settings(), worker or new_worker_id(), using)
+
+
+def _in_turn(rows: QuerySet[Any]) -> QuerySet[Any]:
+    return rows.order_by(place_in_line(), "pk")
+
+
+def _claim_of(operations: Operations, instance: Any, token: UUID) -> Claim:
+    return Claim(operations, instance, operations.graph.states[instance.state], token, time.monotonic())
+
+
+@retrying
+def _claim(operations: Operations, limit: int, pick: Pick, lease: Any, then: Any) -> list[Claim]:
+    token = new_token(operations.worker_id)
+    until = lease if hasattr(lease, "resolve_expression") else columns.after(lease)
+    with operations.transaction():
+        picked = operations.lock(pick(operations.claimable(list(operations.graph.automatic_states))), limit)
+        if not picked:
+            return []
+        # A program that lost its lease is no worker process that an object ended: the count of those begins anew.
+        operations.rows.filter(pk__in=picked).update(**columns.claiming(token, until), state_crashes=0)
+        found = {row.pk: row for row in operations.rows.filter(pk__in=picked, state_claim=token)}
+        claims = [_claim_of(operations, found[pk], token) for pk in picked if pk in found]
+        if then is None:
+            return claims
+        kept = then(claims)
+        if others := [claim.pk for claim in claims if claim not in kept]:
+            operations.rows.filter(pk__in=others, state_claim=token).update(**columns.releasing())
+    return kept
+
+
+@retrying
+def _hold(operations: Operations, claim: Claim, until: Any, where: Q) -> bool:
+    mine = operations.rows.filter(pk=claim.pk, state_claim=claim.token, state_locked_until__gt=Now())
+    with operations.transaction():
+        return bool(mine.filter(where).update(state_locked_until=until))
+
+
+def _end(claim: Claim, outcome: Outcome, values: dict[str, Any] | None, then: Any) -> None:
+    operations = claim.operations
+    written = _write(operations, claim, outcome, values, then)
+    transaction.on_commit(lambda: tell(operations, written), using=operations.alias)
+
+
+@retrying
+def _write(operations: Operations, claim: Claim, outcome: Outcome, values: dict[str, Any] | None, then: Any) -> Written:
+    with operations.handler_transaction():
+        if not (operations.lock_claimed([claim]) and operations.holds(claim)):
+            raise LeaseLost(f"{operations.label} {claim.pk} is not held by this claim any more; nothing was written")
+        written = operations.record([(claim, outcome)])
+        if values:
+            operations.rows.filter(pk=claim.pk).update(**values)
+        if then is not None:
+            then()
+    return written

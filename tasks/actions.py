@@ -1,0 +1,245 @@
+"""How a worker runs the action of a task that it has claimed, and what it makes of the end."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from functools import cache, partial
+from importlib import import_module
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from asgiref.sync import SyncToAsync, sync_to_async
+from django.apps import apps
+from django.db import router
+from django.db.models import F, QuerySet
+from django.utils.module_loading import autodiscover_modules
+
+from stator import signals
+from stator.backoff import Backoff, delay_after
+from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, TryAgainLater
+from tasks.conf import Settings, load_settings
+from tasks.failures import NoHandler, OutOfAttempts, Throttled, final, remote
+from tasks.isolation import Child
+from tasks.registry import Action, Context, action, find, registry
+from tasks.threads import Threads
+from tasks.values import storable
+
+__all__ = ["Action", "Context", "NoHandler", "action", "attempt", "backoff_of_attempt", "find", "registry"]
+
+logger = logging.getLogger("tasks.actions")
+
+# Where actions are looked for in every installed app.
+MODULES = ("actions", "tasks")
+
+# What this worker does not know the next, newer one may know: it is given time to come.
+UNKNOWN = Backoff(base=120.0)
+
+# How long, and of how many queues, the settings are kept; their changes reach running workers in this time.
+QUEUES_KEPT = 5.0
+MOST_QUEUES = 1000
+
+# Seconds after its timeout at which the framework ends an attempt that does not let itself be ended.
+GRACE = 5.0
+
+# Bytes of an answer beside the value: an error with its traceback has no more.
+ANSWER_MARGIN = 65536
+
+# Until a worker whose threads are all held by actions that do not return asks again.
+STUCK = 10.0
+
+_backoff: ContextVar[Any] = ContextVar("tasks_backoff")
+_queues: WeakKeyDictionary[Any, dict[Any, tuple[float, Any]]] = WeakKeyDictionary()
+
+
+def connect() -> None:
+    """Load the modules of all apps in which actions are declared, and keep the tables of their limits small."""
+    autodiscover_modules(*MODULES)
+    signals.on_schedule.connect(_prune, dispatch_uid="tasks.actions")
+
+
+def backoff_of_attempt(failures: int) -> float:
+    """The back-off of the action whose attempt has just failed; for the graph, which asks where the attempt ran."""
+    return delay_after(_backoff.get(UNKNOWN), failures, 1.0)
+
+
+async def attempt(task: Any) -> str:
+    """Run the action of a claimed task; the state it moves to. Whatever ends the attempt otherwise is raised."""
+    queue, settings = await _queue_of(task), load_settings()
+    task.queue = queue
+    most = task.max_attempts or queue.max_attempts or settings.MAX_ATTEMPTS
+    errors_are_final = False
+    _backoff.set(UNKNOWN)
+    try:
+        found = find(task.action, queue.name, task.data)
+        _backoff.set(found.backoff)
+        most = task.max_attempts or min(most, found.max_attempts or most)
+        errors_are_final = found.errors_are_final
+        if task.stator.attempt > most:
+            raise OutOfAttempts(f"it has had its {most} attempts")
+        seconds = task.timeout or found.timeout or queue.timeout or settings.TIMEOUT
+        await _within(seconds, task.stator, _carry_out(found, task, settings))
+    except Throttled:
+        await sync_to_async(_uncount)(task)
+        raise
+    except TryAgainLater as later:
+        if task.stator.attempt < most:
+            raise
+        error: BaseException = OutOfAttempts(
+            f"it has had its {most} attempts; the last said: {later.reason or 'later'}"
+        )
+    except (asyncio.CancelledError, LeaseLost):
+        raise
+    except BaseException as raised:  # noqa: BLE001 - whatever an action raises is the end of this attempt alone
+        error = raised
+    else:
+        return "completed"
+    if errors_are_final or isinstance(error, Fail) or task.stator.attempt >= most:
+        raise final(error)
+    raise error
+
+
+async def _within(seconds: float | None, claim: Any, work: Coroutine[Any, Any, None]) -> None:
+    """Do the work in so many seconds since the claim, whatever its heartbeats."""
+    if seconds is None:
+        return await work
+    # Should it hold out against being cancelled, the framework gives it up.
+    claim.max_runtime = seconds + GRACE
+    limit = asyncio.timeout(claim.claimed + seconds - time.monotonic())
+    try:
+        async with limit:
+            return await work
+    except TimeoutError:
+        if limit.expired():
+            raise AttemptTimedOut(f"the attempt ran longer than its timeout of {seconds:g} s and was ended") from None
+        raise
+
+
+async def _carry_out(found: Action, task: Any, settings: Settings) -> None:
+    """Run the action and keep its result."""
+    context = Context(task, task.stator)
+    try:
+        if found.throttled:
+            await sync_to_async(_admit)(found, context)
+        await found.begin(context)
+        value = await _retried(found, context, settings)
+    finally:
+        context.stopped.set()
+        if found.concurrency:
+            await sync_to_async(_leave)(found, context)
+    task.result = storable(found.result_of(value), "the result", settings)
+
+
+async def _retried(found: Action, context: Context, settings: Settings) -> Any:
+    """What the action returns, in this attempt's first or a further try."""
+    for left in range(found.local_retries, -1, -1):
+        try:
+            return await _call(found, context, settings)
+        except (Fail, LeaseLost):
+            raise
+        except Exception as error:
+            if not left or not await sync_to_async(context.still_mine)():
+                raise
+            logger.warning(
+                "tasks.local_retry",
+                extra={"action": found.name, "task": context.task.pk, "error": type(error).__name__, "left": left},
+            )
+            await asyncio.sleep(found.local_delay)
+    raise AssertionError("the last try returns or raises")
+
+
+async def _call(found: Action, context: Context, settings: Settings) -> Any:
+    if found.isolated:
+        return await _isolated(context, settings)
+    if found.is_async:
+        return await found.acall(context)
+    return await _in_thread(partial(found.call, context), settings)
+
+
+async def _in_thread(function: Callable[[], Any], settings: Settings) -> Any:
+    """What a synchronous function returns.
+
+    Where whoever asked waits for this in a thread of its own, a test or a single cycle, it is called there: in the
+    transaction that may be open there.
+    """
+    if SyncToAsync.thread_sensitive_context.get(None) is None:
+        return await sync_to_async(function)()
+    threads = _threads(settings.THREADS)
+    if threads.exhausted:
+        logger.critical("tasks.threads_stuck", extra={"threads": threads.count})
+        raise Throttled(STUCK, "every thread of this worker is held by an action that does not return")
+    return await threads.run(function)
+
+
+async def _isolated(context: Context, settings: Settings) -> Any:
+    """What the action returns in a process of its own, which ends with the attempt."""
+    task = context.task
+    child = Child(
+        {
+            "task": task.pk, "token": task.stator.token.hex, "using": task._state.db, "action": task.action,
+            "queue": task.queue.name,
+        },
+        settings.PAYLOAD_LIMIT + ANSWER_MARGIN,
+    )  # fmt: skip
+    try:
+        answer = await _in_thread(child.run, settings)
+    finally:
+        child.kill()
+    if "value" in answer:
+        return answer["value"]
+    if "after" in answer:
+        raise TryAgainLater(answer["after"], answer["reason"])
+    error = remote(answer["module"], answer["name"], answer["message"], answer["traceback"])
+    raise final(error) if answer["final"] else error
+
+
+_threads = cache(Threads)
+
+
+async def _queue_of(task: Any) -> Any:
+    """The queue of a task, as it was a few seconds ago at most."""
+    kept = _queues.setdefault(task.stator.operations, {})
+    until, queue = kept.get(task.queue_id, (0.0, None))
+    if time.monotonic() > until:
+        queue = await sync_to_async(getattr)(task, "queue")
+        if len(kept) >= MOST_QUEUES:
+            kept.clear()
+        kept[task.queue_id] = (time.monotonic() + QUEUES_KEPT, queue)
+    return queue
+
+
+def _admit(found: Action, context: Context) -> None:
+    """Take a place and a start for the attempt; ``Throttled`` where there is none now."""
+    task, using, key = context.task, context.task._state.db, found.throttle_key(context.task)
+    if found.concurrency:
+        wait = _model("ActionSlot").take(using, key, found.concurrency, task.pk, context.claim.token)
+        if wait:
+            raise Throttled(wait, f"{found.concurrency} of {key} run at present, as many as may")
+    if found.frequency:
+        wait = _model("ActionRate").take(using, key, found.frequency)
+        if wait:
+            raise Throttled(wait, f"{key} has started {found.rate}, as often as it may")
+
+
+def _leave(found: Action, context: Context) -> None:
+    task = context.task
+    _model("ActionSlot").leave(task._state.db, found.throttle_key(task), task.pk, context.claim.token)
+
+
+def _uncount(task: Any) -> None:
+    """Take back the count of an attempt that was none."""
+    _held(task).update(state_attempts=F("state_attempts") - 1)
+
+
+def _held(task: Any) -> QuerySet[Any]:
+    return QuerySet(type(task), using=task._state.db).filter(pk=task.pk, state_claim=task.stator.token)
+
+
+def _prune(sender: Any, **kwargs: Any) -> None:
+    prune = import_module("tasks.throttles").prune
+    prune(router.db_for_write(_model("ActionRate")))
+
+
+def _model(name: str) -> Any:
+    return apps.get_model("tasks", name)

@@ -1,0 +1,87 @@
+"""Who may do what: tokens, verbs and queues.
+
+Django's protection against cross-site request forgery is of no use here and is off: it guards what a browser sends by
+itself, cookies, while the header with a token is only ever sent by a program that knows the token. Cookies are not
+looked at.
+"""
+
+from typing import Any
+
+from django.db.models import Count, IntegerField, OuterRef, Prefetch, Subquery
+from django.http import HttpRequest
+from ninja.security import HttpBearer
+
+from tasks.api.bodies import check
+from tasks.api.errors import Forbidden, NotFound, Unauthorized
+from tasks.api.rates import rates
+from tasks.conf import load_settings
+from tasks.consumers import Consumer, Verb
+from tasks.models import Queue, Run, Task
+
+
+class Token(HttpBearer):
+    """Lets a consumer in that may do one thing; what of it is done to which queue is asked later."""
+
+    def __init__(self, verb: Verb) -> None:
+        super().__init__()
+        self.verb = verb
+
+    def __call__(self, request: HttpRequest) -> Consumer:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        return self.authenticate(request, token.strip() if scheme.lower() == "bearer" else "")
+
+    def authenticate(self, request: HttpRequest, token: str) -> Consumer:
+        """The consumer of this token."""
+        consumer = Consumer.objects.of_token(token)
+        if consumer is None:
+            raise Unauthorized
+        rates.take(consumer, consumer.requests_per_minute or load_settings().API_REQUESTS_PER_MINUTE)
+        if not consumer.may(self.verb):
+            raise Forbidden(f"this token may not {self.verb}; it may {', '.join(consumer.verbs) or 'do nothing'}")
+        return consumer
+
+
+# What the status of a shared task follows from.
+PARTS = Prefetch(
+    "parts", Task.objects.only("whole", "state", "state_claim", "state_ready", "state_next_attempt").order_by("pk")
+)
+# How often a task that has ended was claimed; while it waits, it counts by itself.
+CLAIMS = Subquery(
+    Run.objects.filter(task=OuterRef("pk"), version__isnull=False).order_by().values("task").values(n=Count("pk")),
+    output_field=IntegerField(),
+)
+
+PUBLISH, CLAIM, QUERY, CONFIGURE = (Token(verb) for verb in Verb)
+
+
+def queue_of(consumer: Consumer, name: str) -> Queue:
+    """The queue of this name, which the consumer may use."""
+    check(name)
+    found: Queue | None = consumer.reach().filter(name=name).first()
+    if found is None and consumer.all_queues:
+        raise NotFound(f"there is no queue {name!r}")
+    if found is None:
+        raise Forbidden(f"this token is not for the queue {name!r}")
+    return found
+
+
+def task_of(consumer: Consumer, pk: int) -> Task:
+    """The task with this number, in a queue that the consumer may use."""
+    found = tasks_of(consumer).filter(pk=pk).first()
+    if found is None:
+        raise NotFound(f"there is no task {pk}")
+    return found
+
+
+def tasks_of(consumer: Consumer) -> Any:
+    """All tasks in the queues that the consumer may use."""
+    rows = Task.objects.select_related("queue").prefetch_related(PARTS).annotate(claims=CLAIMS)
+    return rows if consumer.all_queues else rows.filter(queue__in=consumer.reach())
+
+
+def still_usable(consumer: Consumer) -> Consumer:
+    """The consumer as it is now, for a request that takes long; ``Unauthorized`` once it is disabled or has expired."""
+    now = Consumer.objects.usable().filter(pk=consumer.pk, digest=consumer.digest).first()
+    if now is None:
+        raise Unauthorized
+    return now

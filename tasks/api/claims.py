@@ -1,0 +1,118 @@
+"""Claiming tasks, and what the holder of a claim does with it.
+
+A claim is ended by its own token alone, and by a consumer that may claim from the queue of the task.
+"""
+
+from typing import Any
+
+from django.db.models.functions import Now
+from ninja import Router
+
+from tasks.api.access import CLAIM, queue_of, still_usable, task_of
+from tasks.api.documents import refusals
+from tasks.api.schemas import (
+    ClaimIn,
+    ClaimsOut,
+    EndedOut,
+    FailIn,
+    HeartbeatIn,
+    HeldIn,
+    HeldOut,
+    ReasonIn,
+    ResolveIn,
+)
+from tasks.api.waiting import until_some
+from tasks.claiming import TaskClaim
+from tasks.conf import load_settings
+from tasks.exceptions import LeaseLost
+from tasks.models import Task
+
+router = Router(tags=["claims"])
+
+ENDED = {200: EndedOut, **refusals(404, 409, 413, 415, 422)}
+
+
+@router.post(
+    "queues/{queue}/claims",
+    auth=CLAIM,
+    response={200: ClaimsOut, **refusals(404, 415, 422)},
+    summary="Claim tasks",
+)
+def claim(request: Any, queue: str, payload: ClaimIn) -> Any:
+    """The most urgent ones, up to `limit`. With `wait` it is answered as soon as there is one.
+
+    Whoever goes away while it waits may be given tasks all the same; they are free again when their leases run out.
+    """
+    wanted = payload.dict(exclude={"wait"})
+    found = queue_of(request.auth, queue)
+    claims = found.claim(**wanted)
+    if not claims and payload.wait:
+        settings = load_settings()
+        seconds = min(payload.wait, settings.API_WAIT)
+        # A token that is revoked, or a queue that is deleted, while the request waits gets nothing more.
+        claims = until_some(
+            lambda: queue_of(still_usable(request.auth), queue).claim(**wanted), found.pk, seconds, settings.API_WAITING
+        )
+    return {"claims": claims}
+
+
+@router.post(
+    "tasks/{int:pk}/claim/verify",
+    auth=CLAIM,
+    response={200: HeldOut, **refusals(404, 409, 415, 422)},
+    summary="Ask whether a claim is held",
+)
+def verify(request: Any, pk: int, payload: HeldIn) -> Any:
+    """To be done right before what cannot be undone. 409 `lease_lost` when it is held no more."""
+    held = _held(request, pk, payload)
+    held.verify()
+    mine = Task.objects.filter(pk=pk, state_claim=held.token)
+    for until, now in mine.values_list("state_locked_until", Now()):
+        return {"lease": (until - now).total_seconds()}
+    raise LeaseLost(f"task {pk} is not held by this claim any more")
+
+
+@router.post(
+    "tasks/{int:pk}/claim/heartbeat",
+    auth=CLAIM,
+    response={200: HeldOut, **refusals(404, 409, 415, 422)},
+    summary="Hold a claim for longer",
+)
+def heartbeat(request: Any, pk: int, payload: HeartbeatIn) -> Any:
+    """From now on, never past the timeout of the task."""
+    held = _held(request, pk, payload)
+    held.heartbeat(payload.lease)
+    return {"lease": held.lease}
+
+
+@router.post("tasks/{int:pk}/claim/resolve", auth=CLAIM, response=ENDED, summary="End a claim: done")
+def resolve(request: Any, pk: int, payload: ResolveIn) -> Any:
+    """The task is completed, with a result."""
+    _held(request, pk, payload).resolve(payload.result)
+    return {"task": task_of(request.auth, pk)}
+
+
+@router.post("tasks/{int:pk}/claim/release", auth=CLAIM, response=ENDED, summary="End a claim: not me")
+def release(request: Any, pk: int, payload: ReasonIn) -> Any:
+    """The task goes to another worker; it is errored if that was its last attempt."""
+    _held(request, pk, payload).release(payload.reason)
+    return {"task": task_of(request.auth, pk)}
+
+
+@router.post("tasks/{int:pk}/claim/fail", auth=CLAIM, response=ENDED, summary="End a claim: it failed")
+def fail(request: Any, pk: int, payload: FailIn) -> Any:
+    """As release, and the error is kept."""
+    _held(request, pk, payload).fail(payload.error)
+    return {"task": task_of(request.auth, pk)}
+
+
+@router.post("tasks/{int:pk}/claim/cancel", auth=CLAIM, response=ENDED, summary="End a claim: it need not be done")
+def cancel_claim(request: Any, pk: int, payload: ReasonIn) -> Any:
+    """The task is canceled."""
+    _held(request, pk, payload).cancel(payload.reason)
+    return {"task": task_of(request.auth, pk)}
+
+
+def _held(request: Any, pk: int, payload: HeldIn) -> TaskClaim:
+    task_of(request.auth, pk)
+    return Task.find_claim(pk, payload.token)

@@ -1,0 +1,196 @@
+"""What the API answers when it does not do what it was asked: ``{"error": code, "detail": sentence}``, always."""
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import ValidationError as DjangoValidationError
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http.request import UnreadablePostError
+from ninja import NinjaAPI
+from ninja.errors import HttpError, ValidationError
+
+from tasks.exceptions import LeaseLost, MoveRefused, QueuePaused, TaskError, UnknownAction
+
+logger = logging.getLogger("tasks.api")
+
+LONGEST_DETAIL = 500
+
+
+class Refused(Exception):
+    """A request is refused; ``code`` is for programs, ``detail`` for people."""
+
+    status = 400
+    code = "bad_request"
+    headers: dict[str, str] = {}
+
+    def __init__(self, detail: str, code: str = "") -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.code = code or self.code
+
+
+class Unauthorized(Refused):
+    """Nobody is told whether a token is unknown, wrong, expired or disabled."""
+
+    status, code = 401, "unauthorized"
+    headers = {"WWW-Authenticate": "Bearer"}
+
+    def __init__(self) -> None:
+        super().__init__("a valid token is needed in the header Authorization: Bearer TOKEN")
+
+
+class Forbidden(Refused):
+    """The token is good, but not for this."""
+
+    status, code = 403, "forbidden"
+
+
+class NotFound(Refused):
+    """There is no such thing, or the token has no say in it."""
+
+    status, code = 404, "not_found"
+
+
+class NotAllowed(Refused):
+    """A method that a path does not know."""
+
+    status, code = 405, "method_not_allowed"
+
+    def __init__(self, allowed: str) -> None:
+        super().__init__(f"this path takes {allowed}")
+        self.headers = {"Allow": allowed}
+
+
+class Conflict(Refused):
+    """Not as things stand."""
+
+    status, code = 409, "conflict"
+
+
+class TooLarge(Refused):
+    """More bytes than are taken."""
+
+    status, code = 413, "too_large"
+
+
+class Unsupported(Refused):
+    """A body that is no JSON."""
+
+    status, code = 415, "unsupported_media_type"
+
+
+class Invalid(Refused):
+    """JSON, but not what this endpoint takes."""
+
+    status, code = 422, "invalid"
+
+
+class TooMany(Refused):
+    """Come again in ``seconds``."""
+
+    status, code = 429, "rate_limited"
+
+    def __init__(self, detail: str, seconds: float) -> None:
+        super().__init__(detail)
+        self.headers = {"Retry-After": str(max(1, math.ceil(seconds)))}
+
+
+class Busy(TooMany):
+    """Nothing wrong with the request, and nothing done: this process has enough to do."""
+
+    status, code = 503, "busy"
+
+
+class Unavailable(TooMany):
+    """The database did not answer, so that it is not known what was done."""
+
+    status, code = 503, "unavailable"
+
+
+class Internal(Refused):
+    """A fault of ours."""
+
+    status, code = 500, "internal"
+
+
+def answer(refused: Refused) -> HttpResponse:
+    """The one shape of errors; a sentence is one line and no longer than 500 characters."""
+    detail = " ".join(refused.detail.split())[:LONGEST_DETAIL]
+    body = {"error": refused.code, "detail": detail}
+    return JsonResponse(body, status=refused.status, headers=refused.headers)
+
+
+def register(api: NinjaAPI) -> None:
+    """Have the API answer every exception."""
+    api.add_exception_handler(Exception, unexpected)
+    for kind, refused in ANSWERS.items():
+        api.add_exception_handler(kind, _answering(refused))
+
+
+def _answering(refused: Callable[[Any], Refused]) -> Callable[[HttpRequest, Any], HttpResponse]:
+    return lambda request, error: answer(refused(error))
+
+
+def unexpected(request: HttpRequest, error: Any) -> HttpResponse:
+    """A fault of ours, told to the log alone."""
+    logger.error("tasks.api_failed", exc_info=error, extra={"method": request.method, "path": request.path})
+    if isinstance(error, OperationalError | InterfaceError):
+        return answer(Unavailable("the database cannot be used now", 1))
+    return answer(Internal("something went wrong on the server; its log has the details"))
+
+
+def no_such_path() -> NotFound:
+    """For a path that is none of the API's."""
+    return NotFound("the API has no such path; see docs")
+
+
+def _first(error: ValidationError) -> str:
+    """The first mistake, with the place it is in and without the value, which may be large or secret."""
+    first = error.errors[0]
+    place = ".".join(str(part) for part in first["loc"] if part != "payload")
+    more = f" (and {len(error.errors) - 1} more)" if len(error.errors) > 1 else ""
+    return f"{place}: {first['msg']}{more}"
+
+
+def _of_django(error: DjangoValidationError) -> str:
+    """What a model refuses."""
+    if not hasattr(error, "error_dict"):
+        return str(error.messages[0])
+    field, messages = next(iter(error.message_dict.items()))
+    return f"{field}: {messages[0]}"
+
+
+def _of_task(error: TaskError) -> Refused:
+    """What the queue itself refuses."""
+    if isinstance(error, QueuePaused):
+        return Conflict(str(error), "paused")
+    if isinstance(error, MoveRefused):
+        return Conflict(str(error))
+    return Invalid(str(error), "unknown_action" if isinstance(error, UnknownAction) else "")
+
+
+def _of_http(error: HttpError) -> Refused:
+    """What ninja refuses; it wraps what goes wrong while a body is read."""
+    if isinstance(error.__cause__, Refused):
+        return error.__cause__
+    refused = Refused("the body is no valid JSON") if error.status_code == 400 else Refused(str(error))
+    refused.status = error.status_code
+    return refused
+
+
+# What becomes of exceptions; the nearest class counts.
+ANSWERS: dict[type[Exception], Callable[[Any], Refused]] = {
+    Refused: lambda error: error,
+    LeaseLost: lambda error: Conflict(str(error), "lease_lost"),
+    TaskError: _of_task,
+    ValidationError: lambda error: Invalid(_first(error)),
+    DjangoValidationError: lambda error: Invalid(_of_django(error)),
+    HttpError: _of_http,
+    Http404: lambda error: no_such_path(),
+    RequestDataTooBig: lambda error: TooLarge("the body is too large"),
+    UnreadablePostError: lambda error: Refused("the body broke off"),
+}

@@ -1,0 +1,78 @@
+"""Publishing tasks, canceling them, and running dead letters again."""
+
+from typing import Any
+
+from django.db.models import prefetch_related_objects
+from ninja import Router
+from ninja.responses import Status
+
+from tasks.api.access import PARTS, PUBLISH, queue_of, task_of
+from tasks.api.documents import refusals
+from tasks.api.schemas import Manner, PublishedManyOut, PublishedOut, PublishIn, PublishManyIn, TaskOut
+from tasks.exceptions import MoveRefused
+from tasks.models import Queue
+
+router = Router(tags=["publishing"])
+
+MANNER = set(Manner.model_fields)
+
+
+@router.post(
+    "queues/{queue}/tasks",
+    auth=PUBLISH,
+    response={200: PublishedOut, 201: PublishedOut, **refusals(404, 409, 413, 415, 422)},
+    summary="Publish a task",
+)
+def publish(request: Any, queue: str, payload: PublishIn) -> Any:
+    """201 when it was inserted, 200 when the queue has a task of this key already."""
+    [published] = _publish(queue_of(request.auth, queue), [payload], payload)
+    return Status(201 if published.outcome == "inserted" else 200, published)
+
+
+@router.post(
+    "queues/{queue}/tasks/bulk",
+    auth=PUBLISH,
+    response={200: PublishedManyOut, **refusals(404, 409, 413, 415, 422)},
+    summary="Publish many tasks",
+)
+def publish_many(request: Any, queue: str, payload: PublishManyIn) -> Any:
+    """All of them or none; one result for each, in their order."""
+    return {"results": _publish(queue_of(request.auth, queue), payload.tasks, payload)}
+
+
+@router.post(
+    "tasks/{int:pk}/cancel",
+    auth=PUBLISH,
+    response={200: TaskOut, **refusals(404, 409)},
+    summary="Cancel a task",
+)
+def cancel(request: Any, pk: int) -> Any:
+    """One that nobody runs: what runs is canceled by the worker that holds it. Again, it changes nothing."""
+    try:
+        task_of(request.auth, pk).cancel(actor=request.auth.name)
+    except MoveRefused:
+        if task_of(request.auth, pk).status != "canceled":
+            raise
+    return task_of(request.auth, pk)
+
+
+@router.post(
+    "tasks/{int:pk}/requeue",
+    auth=PUBLISH,
+    response={200: TaskOut, **refusals(404, 409)},
+    summary="Run a dead letter again",
+)
+def requeue(request: Any, pk: int) -> Any:
+    """A task that is errored waits again, with all its attempts."""
+    task_of(request.auth, pk).requeue(actor=request.auth.name)
+    return task_of(request.auth, pk)
+
+
+def _publish(queue: Queue, tasks: list[Any], manner: Manner) -> list[Any]:
+    messages = [task.dict(exclude_unset=True, exclude=MANNER) for task in tasks]
+    results = queue.publish_many(messages, **{name: getattr(manner, name) for name in MANNER})
+    # What is told of each is read once for all of them.
+    for published in results:
+        published.task.queue = queue
+    prefetch_related_objects([each.task for each in results if each.task.worker_count > 1], PARTS)
+    return results

@@ -1,0 +1,81 @@
+"""Queues: to list, make, configure and pause them. And health."""
+
+from typing import Any
+
+from django.db import IntegrityError, connection, transaction
+from django.http import HttpRequest
+from ninja import Query, Router
+from ninja.responses import Status
+
+from tasks.api.access import CONFIGURE, QUERY, queue_of
+from tasks.api.documents import refusals
+from tasks.api.errors import Conflict, Forbidden
+from tasks.api.schemas import MOST_ON_PAGE, HealthOut, PauseIn, QueueIn, QueueOut, QueueSettings, QueuesOut
+from tasks.models import Queue
+
+router = Router(tags=["queues"])
+
+
+@router.get("health", response={200: HealthOut, **refusals(503)}, summary="Whether the server and its database answer")
+def health(request: HttpRequest) -> Any:
+    """Needs no token, and says nothing about what is there."""
+    connection.ensure_connection()
+    Queue.objects.order_by().exists()
+    return {"status": "ok"}
+
+
+@router.get("queues", auth=QUERY, response={200: QueuesOut, **refusals()}, summary="List queues")
+def list_queues(
+    request: Any,
+    after: str = Query("", example="encode"),
+    limit: int = Query(100, ge=1, le=MOST_ON_PAGE, example=100),
+) -> Any:
+    """Those that this token is for, by name."""
+    rows = list(request.auth.reach().filter(name__gt=after).order_by("name")[: limit + 1])
+    return {"queues": rows[:limit], "next": rows[limit - 1].name if len(rows) > limit else None}
+
+
+@router.post("queues", auth=CONFIGURE, response={201: QueueOut, **refusals(409, 415, 422)}, summary="Make a queue")
+def create_queue(request: Any, payload: QueueIn) -> Any:
+    """For tokens that are for all queues. Kind and exclusive key stay as they are made."""
+    if not request.auth.all_queues:
+        raise Forbidden("this token is not for all queues, so it cannot make any")
+    try:
+        with transaction.atomic():
+            queue = Queue.objects.create(**payload.dict())
+    except IntegrityError as error:
+        raise Conflict(f"there is a queue {payload.name!r} already", "exists") from error
+    queue.refresh_from_db()
+    return Status(201, queue)
+
+
+@router.get("queues/{queue}", auth=QUERY, response={200: QueueOut, **refusals(404)}, summary="Look at a queue")
+def show_queue(request: Any, queue: str) -> Any:
+    """How it is configured, and what of it is paused."""
+    return queue_of(request.auth, queue)
+
+
+@router.patch(
+    "queues/{queue}", auth=CONFIGURE, response={200: QueueOut, **refusals(404, 415, 422)}, summary="Configure a queue"
+)
+def configure_queue(request: Any, queue: str, payload: QueueSettings) -> Any:
+    """What is not given stays. It counts from the next publication and the next claim on."""
+    found = queue_of(request.auth, queue)
+    changes = payload.dict(exclude_unset=True)
+    for name, value in changes.items():
+        setattr(found, name, value)
+    found.save(update_fields=list(changes))
+    return found
+
+
+@router.put(
+    "queues/{queue}/pause", auth=CONFIGURE, response={200: QueueOut, **refusals(404, 415, 422)}, summary="Pause a queue"
+)
+def pause_queue(request: Any, queue: str, payload: PauseIn) -> Any:
+    """What is given is paused from now on and the rest is not, so that an empty object resumes it."""
+    found = queue_of(request.auth, queue)
+    if payload.publish or payload.claim:
+        found.pause(**payload.dict(), author=request.auth.name)
+    else:
+        found.resume(author=request.auth.name)
+    return found

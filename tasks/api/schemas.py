@@ -1,0 +1,319 @@
+"""The JSON that goes in and out. Lengths of time are seconds, moments are ISO 8601 with a time zone."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from ninja import Schema
+from pydantic import AwareDatetime, ConfigDict, Field, JsonValue
+
+from tasks.models import Queue
+
+BIGINT = 2**63 - 1
+LONGEST = 100 * 365 * 86400.0
+MOST_IN_BULK = 10_000
+MOST_ON_PAGE = 500
+MOST_CLAIMED = 1000
+
+Seconds = Annotated[float, Field(ge=0.05, le=LONGEST, allow_inf_nan=False)]
+SecondsOrNone = Annotated[float, Field(ge=0, le=LONGEST, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Text = Annotated[str, Field(max_length=8000)]
+Worker = Annotated[str, Field(min_length=1, max_length=100)]
+Metadata = dict[Annotated[str, Field(min_length=1, max_length=200)], JsonValue]
+
+
+class Body(Schema):
+    """What goes in: unknown keys are mistakes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class TaskIn(Body):
+    """A task to publish; what is not given is the queue's, or the setting's."""
+
+    action: str = Field(min_length=1, max_length=200, description="Names what is to be done.", examples=["resize"])
+    data: JsonValue = Field(None, description="What the action needs.", examples=[{"image": 7}])
+    key: str | None = Field(
+        None, min_length=1, max_length=200, description="Of one key a queue has at most one task.", examples=["image-7"]
+    )
+    priority: int | None = Field(
+        None, ge=-BIGINT, le=BIGINT, description="Smaller is sooner; by default now in milliseconds.", examples=[1]
+    )
+    metadata: Metadata = Field({}, description="To claim and search by.", examples=[{"title": "abc"}])
+    lease: Seconds | None = Field(None, description="How long a claim holds without a heartbeat.", examples=[30])
+    timeout: Seconds | None = Field(
+        None, description="How long an attempt may take, heartbeats or not.", examples=[600]
+    )
+    invisible_for: SecondsOrNone | None = Field(None, description="Not to be claimed before.", examples=[0])
+    max_attempts: Count | None = Field(None, description="After so many it is errored.", examples=[3])
+    retention: SecondsOrNone | None = Field(
+        None, description="How long it is kept once it has ended.", examples=[86400]
+    )
+    worker_ids: list[Worker] = Field([], max_length=1000, description="Only these may claim it.", examples=[["bot-1"]])
+    worker_count: int = Field(1, ge=1, le=1000, description="So many workers run it, each once.", examples=[1])
+
+
+class Manner(Body):
+    """What to do where there is a task of the key already."""
+
+    update: bool = Field(False, description="Write the parameters of one that waits.", examples=[False])
+    clear_failed: bool = Field(
+        False, description="Forget the workers that did not succeed, so that it runs again.", examples=[False]
+    )
+    clear_succeeded: bool = Field(False, description="The same of those that succeeded.", examples=[False])
+
+
+class PublishIn(TaskIn, Manner):
+    """A task to publish."""
+
+
+class PublishManyIn(Manner):
+    """Tasks to publish, all or none of them."""
+
+    tasks: list[TaskIn] = Field(
+        min_length=1, max_length=MOST_IN_BULK, examples=[[{"action": "resize", "data": {"image": 7}}]]
+    )
+
+
+class TaskOut(Schema):
+    """A task."""
+
+    id: int = Field(examples=[17])
+    queue: str = Field(examples=["encode"])
+    action: str = Field(examples=["resize"])
+    data: JsonValue = Field(examples=[{"image": 7}])
+    key: str | None = Field(examples=["image-7"])
+    status: str = Field(
+        description="invisible, pending, running, completed, canceled or errored.", examples=["pending"]
+    )
+    priority: int = Field(examples=[1661990400000])
+    metadata: dict[str, Any] = Field(examples=[{"title": "abc"}])
+    attempts: int = Field(description="Claims so far.", examples=[0])
+    max_attempts: int | None = Field(examples=[3])
+    worker_ids: list[str] = Field(examples=[[]])
+    worker_count: int = Field(examples=[1])
+    whole: int | None = Field(description="The task that this is a part of.", examples=[None])
+    result: JsonValue = Field(examples=[None])
+    created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
+    due: datetime | None = Field(description="Not to be claimed before.", examples=[None])
+
+    @staticmethod
+    def resolve_queue(task: Any) -> str:
+        """The name of its queue."""
+        return str(task.queue.name)
+
+    @staticmethod
+    def resolve_attempts(task: Any) -> int:
+        """Those that count: what a task that waits or runs has; of one that has ended, those of named workers."""
+        return int(task.state_attempts or getattr(task, "claims", None) or 0)
+
+    @staticmethod
+    def resolve_whole(task: Any) -> int | None:
+        """The number of the shared task."""
+        whole: int | None = task.whole_id
+        return whole
+
+    @staticmethod
+    def resolve_due(task: Any) -> datetime | None:
+        """When it may be claimed, if that is known."""
+        due: datetime | None = task.state_next_attempt
+        return due
+
+
+class RunOut(Schema):
+    """One claim of a task by a worker."""
+
+    worker: str = Field(examples=["bot-1"])
+    claimed: datetime = Field(examples=["2030-01-31T12:00:00Z"])
+    lease_until: datetime = Field(examples=["2030-01-31T12:01:00Z"])
+    ended: datetime | None = Field(examples=[None])
+    outcome: str = Field(
+        description="succeeded, failed, released or canceled; empty while it has not ended.", examples=[""]
+    )
+    timed_out: bool = Field(examples=[False])
+    reason: str = Field(examples=[""])
+    result: JsonValue = Field(examples=[None])
+
+
+class TaskWithRunsOut(TaskOut):
+    """A task and its latest runs."""
+
+    runs: list[RunOut]
+
+    @staticmethod
+    def resolve_runs(task: Any) -> list[Any]:
+        """The latest."""
+        return list(task.latest_runs)
+
+
+class PublishedOut(Schema):
+    """What became of a publication."""
+
+    outcome: str = Field(
+        description="inserted; of a key that is there: matched (it waits), running or duplicate (it has ended).",
+        examples=["inserted"],
+    )
+    task: TaskOut
+
+
+class PublishedManyOut(Schema):
+    """One result for each task, in their order."""
+
+    results: list[PublishedOut]
+
+
+class TasksOut(Schema):
+    """A page of tasks; ``next`` goes into ``after`` for the next page."""
+
+    tasks: list[TaskOut]
+    next: str | None = Field(examples=["17"])
+
+
+class ClaimIn(Body):
+    """What to claim, and for whom."""
+
+    worker: Worker = Field(description="Who runs it.", examples=["bot-1"])
+    limit: int = Field(1, ge=1, le=MOST_CLAIMED, description="At most so many tasks.", examples=[10])
+    lease: Seconds | None = Field(None, description="How long the claims hold without a heartbeat.", examples=[30])
+    metadata: Metadata = Field({}, description="Only tasks that have all of these.", examples=[{"title": "abc"}])
+    wait: float = Field(0, ge=0, le=3600, description="So long for the first; there is an upper bound.", examples=[20])
+
+
+class ClaimOut(Schema):
+    """A task that is held; the token goes with everything that is done with the claim."""
+
+    token: UUID = Field(examples=["0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9"])
+    attempt: int = Field(description="1 for the first.", examples=[1])
+    lease: float = Field(description="Seconds from now until it runs out.", examples=[30])
+    task: TaskOut
+
+
+class ClaimsOut(Schema):
+    """Empty when there is nothing to claim."""
+
+    claims: list[ClaimOut]
+
+
+class HeldIn(Body):
+    """Proof of a claim."""
+
+    token: UUID = Field(description="Of the claim.", examples=["0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9"])
+
+
+class HeartbeatIn(HeldIn):
+    """To hold it for longer."""
+
+    lease: Seconds | None = Field(None, description="From now; by default as long as it was.", examples=[30])
+
+
+class ReasonIn(HeldIn):
+    """Why it is given up."""
+
+    reason: Text = Field("", examples=["no graphics card"])
+
+
+class FailIn(HeldIn):
+    """What went wrong."""
+
+    error: Text = Field(min_length=1, examples=["image 7 is truncated"])
+
+
+class ResolveIn(HeldIn):
+    """What came of it."""
+
+    result: JsonValue = Field(None, examples=[{"ok": True}])
+
+
+class HeldOut(Schema):
+    """The claim stands."""
+
+    lease: float = Field(description="Seconds from now until it runs out.", examples=[30])
+
+
+class EndedOut(Schema):
+    """The claim has ended; the task as it is now."""
+
+    task: TaskOut
+
+
+class QueueSettings(Body):
+    """Rules for tasks that say nothing of their own; null: the project's setting."""
+
+    lease: Seconds | None = Field(None, examples=[60])
+    timeout: Seconds | None = Field(None, examples=[None])
+    invisible_for: SecondsOrNone | None = Field(None, examples=[0])
+    max_attempts: Count | None = Field(None, examples=[5])
+    retention: SecondsOrNone | None = Field(None, examples=[604800])
+    same_worker_again: bool = Field(
+        False, description="Whether a worker may claim a task again that it gave up.", examples=[False]
+    )
+    worker_retries: int = Field(0, ge=0, le=32767, description="If not: so many further claims.", examples=[0])
+    actions_elsewhere: bool = Field(
+        True, description="Whether programs elsewhere run the actions, so that any name will do.", examples=[True]
+    )
+    one_per_worker: bool = Field(False, description="Whether a worker may hold one task at most.", examples=[False])
+
+
+class QueueIn(QueueSettings):
+    """A queue to make. Its kind and its exclusive key stay as they are made."""
+
+    name: str = Field(min_length=1, max_length=100, pattern=r"^\w[\w.:-]*$", examples=["encode"])
+    kind: Queue.Kind = Field(Queue.Kind.SIMPLE, examples=["exclusive"])
+    exclusive_key: str = Field(
+        "", max_length=100, description="Of one value of this metadata at most one task runs.", examples=["title"]
+    )
+
+
+class QueueOut(Schema):
+    """A queue."""
+
+    name: str = Field(examples=["encode"])
+    kind: str = Field(examples=["exclusive"])
+    exclusive_key: str = Field(examples=["title"])
+    lease: float | None = Field(examples=[60])
+    timeout: float | None = Field(examples=[None])
+    invisible_for: float | None = Field(examples=[0])
+    max_attempts: int | None = Field(examples=[5])
+    retention: float | None = Field(examples=[604800])
+    same_worker_again: bool = Field(examples=[False])
+    worker_retries: int = Field(examples=[0])
+    actions_elsewhere: bool = Field(examples=[True])
+    one_per_worker: bool = Field(examples=[False])
+    publish_paused: bool = Field(examples=[False])
+    claim_paused: bool = Field(examples=[False])
+    pause_reason: str = Field(examples=[""])
+    pause_author: str = Field(examples=[""])
+    pause_until: datetime | None = Field(examples=[None])
+    created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
+
+
+class QueuesOut(Schema):
+    """A page of queues; ``next`` goes into ``after`` for the next page."""
+
+    queues: list[QueueOut]
+    next: str | None = Field(examples=[None])
+
+
+class PauseIn(Body):
+    """What is paused from now on, instead of what was; nothing, to resume."""
+
+    publish: bool = Field(False, description="Publishers are refused; workers go on.", examples=[False])
+    claim: bool = Field(False, description="Nothing is claimed; what runs may finish.", examples=[True])
+    reason: str = Field("", max_length=200, examples=["the disk is full"])
+    until: AwareDatetime | None = Field(
+        None, description="It ends by itself then, if given.", examples=["2030-01-31T12:00:00Z"]
+    )
+
+
+class HealthOut(Schema):
+    """The server and its database answer."""
+
+    status: Literal["ok"] = Field(examples=["ok"])
+
+
+class ErrorOut(Schema):
+    """Why a request was refused: ``error`` is for programs and does not change, ``detail`` is for people."""
+
+    error: str = Field(examples=["lease_lost"])
+    detail: str = Field(examples=["this claim has ended, or its lease ran out; nothing was changed"])

@@ -1,0 +1,103 @@
+"""Looking at tasks."""
+
+import json
+from typing import Any, Literal
+
+from ninja import Query, Router, Schema
+from pydantic import Field
+
+from tasks.api.access import QUERY, queue_of, task_of, tasks_of
+from tasks.api.bodies import check
+from tasks.api.documents import refusals
+from tasks.api.errors import Invalid
+from tasks.api.schemas import BIGINT, LONGEST, MOST_ON_PAGE, TasksOut, TaskWithRunsOut
+from tasks.conf import load_settings
+from tasks.messages import check_metadata
+
+router = Router(tags=["searching"])
+
+MOST_RUNS = 100
+
+StatusName = Literal["invisible", "pending", "running", "completed", "canceled", "errored"]
+
+
+class Filters(Schema):
+    """What tasks are looked for; all that is given must be so."""
+
+    queue: str | None = Field(
+        None,
+        description="In this queue; by default in all that the token is for.",
+        json_schema_extra={"example": "encode"},
+    )
+    status: list[StatusName] = Field(
+        [], description="Of this status; more than once for any of several.", json_schema_extra={"example": ["pending"]}
+    )
+    action: str | None = Field(None, description="With this action.", json_schema_extra={"example": "resize"})
+    key: str | None = Field(None, description="With this key.", json_schema_extra={"example": "image-7"})
+    metadata: str | None = Field(
+        None,
+        description="With all of these pairs, as a JSON object.",
+        json_schema_extra={"example": '{"title": "abc"}'},
+    )
+    worker: str | None = Field(
+        None, description="Claimed by this worker at any time.", json_schema_extra={"example": "bot-1"}
+    )
+    held_by: str | None = Field(None, description="Held by this worker now.", json_schema_extra={"example": "bot-1"})
+    older_than: float | None = Field(
+        None,
+        ge=0,
+        le=LONGEST,
+        description="Published more than so many seconds ago.",
+        json_schema_extra={"example": 3600},
+    )
+    after: int = Field(
+        0, ge=0, le=BIGINT, description="The `next` of the page before.", json_schema_extra={"example": 0}
+    )
+    limit: int = Field(
+        100, ge=1, le=MOST_ON_PAGE, description="At most so many on a page.", json_schema_extra={"example": 100}
+    )
+
+
+@router.get("tasks", auth=QUERY, response={200: TasksOut, **refusals(404, 422)}, summary="Search tasks")
+def search(request: Any, filters: Query[Filters]) -> Any:
+    """In the order in which they were published, page by page."""
+    if unknown := sorted(request.GET.keys() - Filters.model_fields.keys()):
+        raise Invalid(f"query: there is no filter {unknown[0]!r}; there are {', '.join(Filters.model_fields)}")
+    rows = tasks_of(request.auth).filter(pk__gt=filters.after)
+    if filters.queue is not None:
+        rows = rows.filter(queue=queue_of(request.auth, filters.queue))
+    if filters.status:
+        rows = rows.with_status(*filters.status)
+    if filters.action is not None:
+        rows = rows.filter(action=filters.action)
+    if filters.key is not None:
+        rows = rows.filter(key=filters.key)
+    if filters.metadata is not None:
+        rows = rows.with_metadata(_metadata(filters.metadata))
+    if filters.worker is not None:
+        rows = rows.had_by(filters.worker)
+    if filters.held_by is not None:
+        rows = rows.held_by(filters.held_by)
+    if filters.older_than is not None:
+        rows = rows.older_than(filters.older_than)
+    found = list(rows.order_by("pk")[: filters.limit + 1])
+    page = found[: filters.limit]
+    return {"tasks": page, "next": str(page[-1].pk) if len(found) > len(page) else None}
+
+
+@router.get("tasks/{int:pk}", auth=QUERY, response={200: TaskWithRunsOut, **refusals(404)}, summary="Look at a task")
+def show(request: Any, pk: int) -> Any:
+    """With its latest runs, the last first."""
+    task: Any = task_of(request.auth, pk)
+    task.latest_runs = list(task.runs.order_by("-pk")[:MOST_RUNS])
+    return task
+
+
+def _metadata(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Invalid("query.metadata: it must be a JSON object") from error
+    check(found)
+    check_metadata(found, load_settings().METADATA_LIMIT)
+    return dict(found)

@@ -1,0 +1,69 @@
+"""The API as URL patterns: ``path("api/", include("tasks.api.urls"))``."""
+
+from typing import Any
+
+from django.db import connections, transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import re_path
+from django.views.decorators.csrf import csrf_exempt
+from ninja import NinjaAPI
+
+import stator
+from tasks.api import claims, errors, publishing, queues, searching
+from tasks.api.bodies import JsonParser
+
+DESCRIPTION = """Publish tasks, claim them, say what became of them.
+
+Every request but `health` needs a token, in the header `Authorization: Bearer TOKEN`. Lengths of time are seconds.
+Whatever is refused is answered with `{"error": code, "detail": sentence}`.
+"""
+
+api = NinjaAPI(
+    title="Tasks",
+    version=stator.__version__,
+    description=DESCRIPTION,
+    parser=JsonParser(),
+    urls_namespace="tasks-api",
+)
+errors.register(api)
+for router in (queues.router, publishing.router, claims.router, searching.router):
+    api.add_router("", router)
+
+
+@csrf_exempt
+def nothing_here(request: HttpRequest) -> HttpResponse:
+    """The answer to any path that is none of the API's."""
+    return errors.answer(errors.no_such_path())
+
+
+def _patterns() -> list[Any]:
+    patterns, _, _ = api.urls
+    for pattern in patterns:
+        _be_plain(pattern)
+    return [*patterns, re_path("", nothing_here)]
+
+
+def _be_plain(pattern: Any) -> None:
+    """What the API does has transactions of its own: one around a request would last as long as a request waits."""
+    view = _told(pattern.callback)
+    for alias in connections:
+        view = transaction.non_atomic_requests(using=alias)(view)
+    pattern.callback = view
+
+
+def _told(view: Any) -> Any:
+    """The view, with the one shape of errors for what ninja does not see: other methods, and the bare root."""
+
+    @csrf_exempt
+    def told(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            response: HttpResponse = view(request, *args, **kwargs)
+        except Http404:
+            return errors.answer(errors.no_such_path())
+        return errors.answer(errors.NotAllowed(response["Allow"])) if response.status_code == 405 else response
+
+    return told
+
+
+app_name = "tasks-api"
+urlpatterns = _patterns()

@@ -1,0 +1,21 @@
+"""The Django app."""
+
+from importlib import import_module
+
+from django.apps import AppConfig
+
+
+class TasksConfig(AppConfig):
+    """Tasks: a durable queue, and schedules."""
+
+    name = "tasks"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register what listens and checks."""
+        for module in CONNECTED:
+            import_module(f"tasks.{module}").connect()
+
+
+# Modules with a ``connect()`` of their own.
+CONNECTED: list[str] = ["actions", "conf", "declared", "settling"]

@@ -1,0 +1,289 @@
+"""A backend for Django's Tasks framework: ``django.tasks`` from Django 6.0 on, the package ``django-tasks`` before.
+
+A function of that framework is an action named ``django:`` and its path; enqueueing it inserts one row.
+"""
+
+import logging
+import re
+import sys
+import time
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import router
+
+from stator.signals import transitioned
+from tasks.conf import load_settings
+from tasks.exceptions import PublishRefused, QueuePaused
+from tasks.failures import NoHandler
+from tasks.framework import (
+    BaseTaskBackend,
+    Task,
+    TaskContext,
+    TaskResultDoesNotExist,
+    normalize_json,
+    task_backends,
+    task_enqueued,
+    task_finished,
+    task_started,
+)
+from tasks.messages import check_json
+from tasks.registry import BACKOFF, DJANGO, Action, Context
+from tasks.results import STATUSES, STEP, new_result, results_of
+
+ACTION_LENGTH = 200
+PK = re.compile(r"[1-9]\d{0,17}")
+
+# A module, a dot, and the name of the function in it.
+PATH = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*)\.([^\W\d]\w*)")
+
+
+# Options that are those of an action.
+SHARED = (
+    "max_attempts", "backoff", "timeout", "isolated", "local_retries", "local_delay", "rate", "concurrency",
+)  # fmt: skip
+
+logger = logging.getLogger("tasks.backend")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The ``OPTIONS`` of a backend, in seconds. What is None is as the queue, or the setting, has it.
+
+    An error of a task is final unless ``max_attempts`` is given; attempts that were lost with their worker are made
+    again in either case. ``modules``: further modules whose tasks may be run, beside those of installed apps.
+    """
+
+    max_attempts: int | None = None
+    backoff: Any = BACKOFF
+    timeout: float | None = None
+    retention: float | None = None
+    isolated: bool = False
+    local_retries: int = 0
+    local_delay: float = 1.0
+    rate: str = ""
+    concurrency: int | None = None
+    modules: tuple[str, ...] = ()
+
+
+class StatorBackend(BaseTaskBackend):
+    """Enqueues tasks as rows of :class:`tasks.models.Task`; ``runstator`` workers run them.
+
+    ``enqueue`` takes part in the transaction that is open: no task runs that was enqueued by what was rolled back.
+    """
+
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
+        """Insert a task; its result as it is now. ``TypeError`` or ``PublishRefused`` where arguments are no JSON."""
+        self.validate_task(task)
+        options = self.own_options
+        data = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs)), "backend": self.alias}
+        settings = load_settings()
+        check_json("the arguments", data, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
+        if task.run_after is not None:
+            data["run_after"] = task.run_after.isoformat()
+        action = DJANGO + task.module_path
+        if len(action) > ACTION_LENGTH:
+            raise PublishRefused(f"{task.module_path} is longer than {ACTION_LENGTH - len(DJANGO)} characters")
+        row = _model()(
+            queue=_queue(task.queue_name),
+            action=action,
+            data=data,
+            priority=priority_of(task.priority),
+            max_attempts=options.max_attempts,
+            timeout=options.timeout,
+            retention=options.retention,
+            **({} if task.run_after is None else {"state_ready": False, "state_next_attempt": task.run_after}),
+        )
+        row.save(force_insert=True, using=_alias())
+        result = new_result(row, task, self.alias)
+        task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def get_result(self, result_id: str) -> Any:
+        """The result of that id; ``TaskResultDoesNotExist`` where this backend has none."""
+        pk = str(result_id)
+        rows = _model().objects.using(_alias()).select_related("queue").filter(action__startswith=DJANGO)
+        row = rows.filter(pk=pk).first() if PK.fullmatch(pk) else None
+        # Of what no task is known any more there is no result either.
+        results = results_of([row], resolve) if row is not None else []
+        if not results or results[0].backend != self.alias:
+            raise TaskResultDoesNotExist(f"there is no result {pk[:64]!r}")
+        return results[0]
+
+    def check(self, **kwargs: Any) -> list[Any]:
+        """tasks.E201: the app is not installed. tasks.E202: an option that cannot work."""
+        found = [
+            checks.Error(
+                f"TASKS[{self.alias!r}] needs the app {app!r}.", hint=f"Add {app!r} to INSTALLED_APPS.", id="tasks.E201"
+            )
+            for app in ("stator", "tasks")
+            if not apps.is_installed(app)
+        ]
+        if problem := self._problem():
+            hint = "See the options of the backend in the guide."
+            found.append(checks.Error(f"TASKS[{self.alias!r}]: OPTIONS: {problem}.", hint=hint, id="tasks.E202"))
+        return found
+
+    @cached_property
+    def own_options(self) -> Options:
+        """The ``OPTIONS``, checked; ``ImproperlyConfigured`` with one line where they cannot work."""
+        if problem := self._problem():
+            raise ImproperlyConfigured(f"TASKS[{self.alias!r}]: OPTIONS: {problem}")
+        return Options(**self.options)
+
+    def _problem(self) -> str:
+        known = {option.name for option in fields(Options)}
+        if unknown := sorted(map(str, set(self.options) - known)):
+            close = get_close_matches(unknown[0], known, 1)
+            remedy = f"did you mean {close[0]}?" if close else f"options are {', '.join(sorted(known))}"
+            return f"{unknown[0]!r} is not an option; {remedy}"
+        try:
+            _action("options", len, Options(**self.options))
+        except (TypeError, ValueError) as error:
+            return str(error).removeprefix("action 'options': ")
+        modules = self.options.get("modules", ())
+        if not isinstance(modules, list | tuple) or not all(isinstance(name, str) for name in modules):
+            return f"modules={modules!r} must be a list of names of modules"
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DjangoAction(Action):
+    """A function of Django's Tasks framework, as an action."""
+
+    task: Any
+
+    def arguments(self, context: Context) -> tuple[list[Any], dict[str, Any]]:
+        """Those with which it was enqueued, after the context where it takes one. Asks the database for that."""
+        data = context.task.data
+        before: list[Any] = [TaskContext(task_result=_result_of(context.task))] if self.takes_context else []
+        return [*before, *data["args"]], data["kwargs"]
+
+    async def acall(self, context: Context) -> Any:
+        """Call a coroutine function on this event loop."""
+        args, kwargs = await sync_to_async(self.arguments)(context)
+        return await self.function(*args, **kwargs)
+
+    async def begin(self, context: Context) -> None:
+        """Send ``task_started``."""
+        await sync_to_async(self._started)(context)
+
+    def result_of(self, value: Any) -> Any:
+        """As Django has it: mappings, sequences and text as JSON has them."""
+        return normalize_json(value)
+
+    def _started(self, context: Context) -> None:
+        result = _result_of(context.task)
+        task_started.send(type(task_backends[result.backend]), task_result=result)
+
+
+def action_of(path: str, data: Any) -> DjangoAction:
+    """The action for the path of a task and what it was enqueued with; ``NoHandler`` unless a real task is there."""
+    task = resolve(path)
+    alias = data.get("backend") if isinstance(data, dict) else None
+    backend = task_backends[alias] if alias in task_backends.settings else None
+    if not isinstance(backend, StatorBackend):
+        raise NoHandler(f"no handler: {alias!r} is no backend of this kind in TASKS")
+    return _action(DJANGO + path, task.func, backend.own_options, task)
+
+
+def resolve(path: str) -> Any:
+    """The task of that path, from a module that is loaded, that belongs to an installed app, or that is listed.
+
+    ``NoHandler`` for all else. Nothing is imported for it then, and never is anything but a task taken.
+    """
+    match = PATH.fullmatch(path)
+    if match is None:
+        raise NoHandler(f"no handler: {path[:200]!r} is no path of a function")
+    name, attribute = match.groups()
+    module = sys.modules.get(name)
+    if module is None and _may_import(name):
+        try:
+            module = import_module(name)
+        except ImportError as error:
+            raise NoHandler(f"no handler: {name} cannot be imported: {error}") from error
+    found = vars(module).get(attribute) if module is not None else None
+    if not isinstance(found, Task):
+        raise NoHandler(f"no handler: {path} is no task of an installed app; is it decorated with @task?")
+    return found
+
+
+def priority_of(priority: int) -> int:
+    """Our priority, now, for one of Django's."""
+    return time.time_ns() // 1_000_000 - priority * STEP
+
+
+def tell_finished(sender: Any, moves: Any, using: str, **kwargs: Any) -> None:
+    """Send ``task_finished`` for the tasks of Django's framework among those that have ended."""
+    ended = [move.pk for move in moves if move.to in STATUSES]
+    model = _model()
+    if not ended or sender is not model:
+        return
+    rows = model.objects.using(using).filter(pk__in=ended, action__startswith=DJANGO).select_related("queue")
+    for result in results_of(list(rows), resolve):
+        for receiver, answer in task_finished.send_robust(type(task_backends[result.backend]), task_result=result):
+            if isinstance(answer, Exception):
+                logger.error("tasks.receiver_failed", extra={"receiver": repr(receiver)}, exc_info=answer)
+
+
+# By whoever loads this module: without it there are no such tasks.
+transitioned.connect(tell_finished, dispatch_uid="tasks.backend")
+
+
+def _action(name: str, function: Any, options: Options, task: Any = None) -> DjangoAction:
+    return DjangoAction(
+        name=name,
+        function=function,
+        task=task,
+        takes_context=bool(task and task.takes_context),
+        errors_are_final=options.max_attempts is None,
+        **{name: getattr(options, name) for name in SHARED},
+    )
+
+
+def _result_of(row: Any) -> Any:
+    """The result of a row that is being attempted; ``NoHandler`` where its task cannot be had as it was enqueued."""
+    found = results_of([row], resolve)
+    if not found:
+        raise NoHandler(f"no handler: {row.action} cannot be had as it was enqueued")
+    return found[0]
+
+
+def _may_import(name: str) -> bool:
+    belongs = (config.name for config in apps.get_app_configs())
+    listed = (
+        module
+        for backend in task_backends.all()
+        if isinstance(backend, StatorBackend)
+        for module in backend.own_options.modules
+    )
+    return any(name == package or name.startswith(f"{package}.") for package in belongs) or name in listed
+
+
+def _queue(name: str) -> Any:
+    """The queue of that name, made when it is not there yet."""
+    queue, _ = apps.get_model("tasks", "Queue").objects.using(_alias()).get_or_create(name=name)
+    if queue.publishing_paused:
+        raise QueuePaused(f"queue {queue.name} takes no tasks at present: {queue.pause_told}")
+    return queue
+
+
+def _model() -> Any:
+    # Here and not above: tasks may be declared before models are loaded.
+    return apps.get_model("tasks", "Task")
+
+
+def _alias() -> str:
+    return router.db_for_write(_model())

@@ -1,0 +1,261 @@
+"""Claims of tasks by workers with names: programs anywhere, through Python or the HTTP API."""
+
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError, IntegrityError, transaction
+from django.db.models import F, QuerySet
+from django.db.models.functions import Now
+
+from stator import claims
+from stator.claims import Failure, bounded, describe
+from stator.exceptions import LeaseLost
+from tasks.conf import load_settings
+from tasks.eligibility import allowed, attempts_left, lease_end, picker, renewed_end
+from tasks.exceptions import TaskError
+from tasks.messages import check_json, check_lease, check_metadata, check_worker
+
+# Each further try means that another worker has just claimed a task of the same value.
+TRIES = 10
+REASON_LENGTH = 8000
+
+# A worker that asks for work is noted at most so often.
+SEEN_EVERY = 10.0
+
+
+class TaskClaim:
+    """A task that a worker holds until it ends the claim, or its lease or its timeout runs out.
+
+    Every method but ``verify`` writes, and only while the claim is held: else :class:`~stator.exceptions.LeaseLost`
+    says what became of the task, and nothing was changed. ``attempt``: 1 for the first. ``lease``: seconds from the
+    claim, or the latest heartbeat, until it runs out.
+    """
+
+    def __init__(self, claim: Any, worker: str) -> None:
+        self._claim = claim
+        self.worker = worker
+        self.task = claim.instance
+        self.token: UUID = claim.token
+        self.attempt: int = claim.attempt
+        self.lease: float = (self.task.state_locked_until - self.task.state_attempted).total_seconds()
+
+    def __repr__(self) -> str:
+        return f"<TaskClaim of task {self.task.pk} by {self.worker}, attempt {self.attempt}>"
+
+    def verify(self) -> None:
+        """Make sure that the claim is held still; do so right before what cannot be undone."""
+        if not self._claim.still_mine():
+            raise self._lost()
+
+    def heartbeat(self, lease: float | None = None) -> None:
+        """Hold the task for ``lease`` seconds from now, by default as long as its queue has it, never past its timeout.
+
+        A worker that the task's ``worker_ids`` have come to leave out loses it.
+        """
+        settings, longest = load_settings(), claims.longest_lease(type(self.task), using=self._using)
+        check_lease(lease, longest)
+        queues: QuerySet[Any] = QuerySet(type(self.task).queue.field.related_model, using=self._using)
+        until = renewed_end(lease, longest, settings, queues)
+        if not claims.hold(self._claim, until, where=allowed(self.worker)):
+            if self._claim.still_mine():
+                self._end("released", "no longer allowed", lambda then: claims.release(self._claim, then=then))
+                raise LeaseLost(f"task {self.task.pk} is for other workers now than {self.worker}")
+            raise self._lost()
+        found, now = self._rows.filter(pk=self.task.pk).values_list("state_locked_until", Now()).get()
+        self.lease = (found - now).total_seconds()
+        self._run.update(lease_until=found)
+
+    def resolve(self, result: Any = None) -> None:
+        """The task is completed, with a result that JSON has."""
+        settings = load_settings()
+        check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
+        values = {"result": result}
+        self._end("succeeded", "", lambda then: claims.move(self._claim, "completed", values=values, then=then), result)
+
+    def release(self, reason: str = "") -> None:
+        """Hand the task back for another worker; errored if that was its last attempt."""
+        self._give_up("released", bounded(str(reason), REASON_LENGTH), None)
+
+    def fail(self, error: BaseException | str) -> None:
+        """The attempt failed: as :meth:`release`, and the error is kept."""
+        failure = _failure(error)
+        told = failure.traceback or f"{failure.kind}: {failure.message}"
+        self._give_up("failed", bounded(told, REASON_LENGTH), failure)
+
+    def cancel(self, reason: str = "") -> None:
+        """The task need not be done at all."""
+        told = bounded(str(reason), REASON_LENGTH)
+        self._end("canceled", told, lambda then: claims.move(self._claim, "canceled", then=then))
+
+    async def averify(self) -> None:
+        """As :meth:`verify`, for async code."""
+        await sync_to_async(self.verify)()
+
+    async def aheartbeat(self, lease: float | None = None) -> None:
+        """As :meth:`heartbeat`, for async code."""
+        await sync_to_async(self.heartbeat)(lease)
+
+    async def aresolve(self, result: Any = None) -> None:
+        """As :meth:`resolve`, for async code."""
+        await sync_to_async(self.resolve)(result)
+
+    async def arelease(self, reason: str = "") -> None:
+        """As :meth:`release`, for async code."""
+        await sync_to_async(self.release)(reason)
+
+    async def afail(self, error: BaseException | str) -> None:
+        """As :meth:`fail`, for async code."""
+        await sync_to_async(self.fail)(error)
+
+    async def acancel(self, reason: str = "") -> None:
+        """As :meth:`cancel`, for async code."""
+        await sync_to_async(self.cancel)(reason)
+
+    @property
+    def _using(self) -> str:
+        return str(self.task._state.db)
+
+    @property
+    def _rows(self) -> QuerySet[Any]:
+        return QuerySet(type(self.task), using=self._using)
+
+    @property
+    def _run(self) -> QuerySet[Any]:
+        runs: QuerySet[Any] = QuerySet(type(self.task).runs.rel.related_model, using=self._using)
+        # The tasks that were claimed together have one token.
+        return runs.filter(task=self.task.pk, token=self.token)
+
+    def _give_up(self, outcome: str, reason: str, failure: Failure | None) -> None:
+        mine = self._rows.filter(pk=self.task.pk, state_claim=self.token)
+        if mine.exclude(attempts_left(load_settings())).exists():
+            self._end(outcome, reason, lambda then: claims.move(self._claim, "errored", failure=failure, then=then))
+        else:
+            self._end(
+                outcome,
+                reason,
+                lambda then: claims.retry(self._claim, failure=failure, reason=reason[:500], then=then),
+            )
+
+    def _end(self, outcome: str, reason: str, write: Any, result: Any = None) -> None:
+        def note() -> None:
+            self._run.update(ended=Now(), outcome=outcome, reason=reason, result=result)
+
+        try:
+            write(note)
+        except LeaseLost:
+            raise self._lost() from None
+
+    def _lost(self) -> LeaseLost:
+        """What became of the task, for a holder that is none any more."""
+        found = self._rows.filter(pk=self.task.pk).first()
+        if found is None:
+            why = "the task is gone"
+        elif found.state_claim == self.token:
+            why = "its lease ran out"
+        elif found.state_claim is not None:
+            why = "another worker holds it"
+        else:
+            why = f"the task is {found.status}"
+        return LeaseLost(f"task {self.task.pk} is not held by this claim any more: {why}; nothing was changed")
+
+
+def claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: dict[str, Any] | None) -> list[TaskClaim]:
+    """Claim up to ``limit`` tasks of a queue for a worker, most urgent first."""
+    settings = load_settings()
+    model, using = queue.tasks.model, queue._state.db
+    check_worker(worker)
+    check_lease(lease, claims.longest_lease(model, using=using))
+    check_metadata(metadata or {}, settings.METADATA_LIMIT)
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= settings.CLAIM_LIMIT:
+        raise TaskError(f"limit={limit!r} must be a whole number from 1 to {settings.CLAIM_LIMIT}")
+    queue = queue.current()
+    queue.note_worker(worker)
+    if queue.claiming_paused:
+        return []
+    if claims.bring_up(model, using=using):
+        model.objects.using(using).bury(queue)
+    for attempt in range(1, TRIES + 1):
+        try:
+            return _claim(queue, worker, limit, lease, metadata or {})
+        except DatabaseError as error:
+            if not (isinstance(error, IntegrityError) or claims.is_retryable(error)):
+                raise
+            if attempt == TRIES and not isinstance(error, IntegrityError):
+                raise
+    # Others were quicker every time, so there is nothing left for this one.
+    return []
+
+
+def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> TaskClaim:
+    """The claim of a worker that a token stands for; ``LeaseLost`` when it has ended or never was."""
+    held = claims.find(model, pk, token, using=using)
+    run = held.instance.runs.filter(token=token).first()
+    if run is None:
+        raise LeaseLost(f"task {pk} is held by a worker process, and not by a worker with a name")
+    return TaskClaim(held, run.worker)
+
+
+def worker_digits(worker: str) -> str:
+    """The twelve hexadecimal digits that stand for a worker's name in tokens."""
+    return sha256(worker.encode()).hexdigest()[:12]
+
+
+def _failure(error: BaseException | str) -> Failure:
+    if isinstance(error, BaseException):
+        return describe(error)
+    text = bounded(str(error), REASON_LENGTH)
+    digest = sha256(text.encode()).hexdigest()[:16]
+    return Failure("tasks.Failed", text[:1000], "", digest)
+
+
+def _claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: dict[str, Any]) -> list[TaskClaim]:
+    model, using, settings = queue.tasks.model, queue._state.db, load_settings()
+
+    def note(found: list[Any]) -> list[Any]:
+        kept = _without_second_parts(model, using, worker, found)
+        runs = model.runs.rel.related_model
+        runs.objects.using(using).bulk_create(runs.of(claim, worker) for claim in kept)
+        return kept
+
+    # The lock comes before the look: of several claims of one worker the second sees what the first took.
+    with transaction.atomic(using=using):
+        if queue.one_per_worker:
+            queue.lock()
+            if model.objects.using(using).held_by(worker).filter(queue=queue).exists():
+                return []
+            limit = 1
+        found = claims.claim(
+            model,
+            limit,
+            pick=picker(queue, worker, metadata, settings),
+            lease=lease_end(lease, claims.longest_lease(model, using=using), settings, queue),
+            worker=worker_digits(worker),
+            using=using,
+            then=note,
+        )
+    for claim in found:
+        claim.instance.queue = queue
+    return [TaskClaim(claim, worker) for claim in found]
+
+
+def _without_second_parts(model: Any, using: str, worker: str, found: list[Any]) -> list[Any]:
+    """The claims without those of parts of which the worker has another, by this claim or one at the same moment."""
+    wholes = {claim.instance.whole_id for claim in found} - {None}
+    if not wholes:
+        return found
+    rows: QuerySet[Any] = QuerySet(model, using=using)
+    # Whoever claims for the same worker at this moment waits here, and then sees what was claimed.
+    list(rows.filter(pk__in=wholes).order_by("pk").select_for_update(no_key=True).values_list("pk"))
+    tokens = {claim.token for claim in found}
+    runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
+    held = runs.filter(worker=worker, task__whole__in=wholes, task__state_claim=F("token")).exclude(token__in=tokens)
+    taken = set(held.values_list("task__whole", flat=True))
+    kept = []
+    for claim in found:
+        whole = claim.instance.whole_id
+        if whole is None or whole not in taken:
+            kept.append(claim)
+            taken.add(whole)
+    return kept

@@ -1,0 +1,103 @@
+"""Consumers: programs that use the HTTP API, each with a token of its own, the queues it may use and what it may do."""
+
+import re
+import secrets
+from hashlib import sha256
+from typing import Any, ClassVar
+
+from django.core.validators import MinValueValidator, RegexValidator
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+PREFIX_BYTES, SECRET_BYTES = 6, 32
+TOKEN = re.compile(r"tk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
+# It is written to logs and terminals.
+NAME = RegexValidator(r"\A\w[\w .:@/+-]*\Z", "Letters, digits, and . : @ / + - _ or a space between them.")
+
+# Compared with when there is no such consumer, so that it takes as long as when there is.
+NOBODY = sha256(secrets.token_bytes(SECRET_BYTES)).hexdigest()
+
+
+class Verb(models.TextChoices):
+    """What a token may allow."""
+
+    PUBLISH = "publish"
+    CLAIM = "claim"
+    QUERY = "query"
+    CONFIGURE = "configure"
+
+
+class ConsumerQuerySet(models.QuerySet["Consumer"]):
+    """Rows of the table of consumers."""
+
+    def usable(self) -> "ConsumerQuerySet":
+        """Those that are enabled and have not expired, by the clock of the database."""
+        return self.filter(Q(expires=None) | Q(expires__gt=Now()), enabled=True)
+
+    def of_token(self, token: str) -> "Consumer | None":
+        """The usable consumer with this token; None for a token that is wrong, unknown, expired or disabled."""
+        form = TOKEN.fullmatch(token)
+        found = self.usable().filter(prefix=form[1]).first() if form else None
+        right = secrets.compare_digest(_digest(token), found.digest if found else NOBODY)
+        return found if right else None
+
+
+class Consumer(models.Model):
+    """A program with a token.
+
+    Of the token only a hash is stored. It is shown once, when it is made, and begins with a ``prefix`` that is no
+    secret. Without ``all_queues`` it is good for ``queues`` alone. ``requests_per_minute`` empty: the setting.
+    """
+
+    name = models.CharField(max_length=100, unique=True, validators=[NAME])
+    all_queues = models.BooleanField(default=False, help_text="Also those made later; needed to create queues.")
+    queues = models.ManyToManyField("tasks.Queue", blank=True, related_name="consumers")
+    may_publish = models.BooleanField(default=False)
+    may_claim = models.BooleanField(default=False)
+    may_query = models.BooleanField(default=False)
+    may_configure = models.BooleanField(default=False)
+    requests_per_minute = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    enabled = models.BooleanField(default=True)
+    expires = models.DateTimeField(null=True, blank=True)
+    prefix = models.CharField(max_length=12, unique=True, editable=False)
+    digest = models.CharField(max_length=64, editable=False)
+    # The minute in which it was last heard of, and how many requests of it the processes have taken up.
+    used_minute = models.DateTimeField(null=True, editable=False)
+    used_count = models.PositiveIntegerField(default=0, editable=False)
+    created = models.DateTimeField(db_default=Now(), editable=False)
+
+    objects: ClassVar[Any] = ConsumerQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def verbs(self) -> list[str]:
+        """What it may do."""
+        return [verb.value for verb in Verb if self.may(verb)]
+
+    def may(self, verb: str) -> bool:
+        """Whether it may do this."""
+        return bool(getattr(self, f"may_{verb}"))
+
+    def reach(self) -> models.QuerySet[Any]:
+        """The queues it may use."""
+        if self.all_queues:
+            return self.queues.model._default_manager.all()
+        return self.queues.all()
+
+    def issue(self) -> str:
+        """Give it a new token, which is returned and kept nowhere; the former one ends when this is saved."""
+        prefix = secrets.token_hex(PREFIX_BYTES)
+        token = f"tk_{prefix}_{secrets.token_urlsafe(SECRET_BYTES)}"
+        self.prefix, self.digest = prefix, _digest(token)
+        return token
+
+
+def _digest(token: str) -> str:
+    # A plain hash will do: nobody can go through 32 random bytes, and a slow one would cost every request.
+    return sha256(token.encode(errors="replace")).hexdigest()

@@ -1,0 +1,121 @@
+"""The schedules of ``@periodic`` functions: made and kept as the code has them, and looked at by system checks."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import router
+from django.utils.module_loading import autodiscover_modules
+
+from stator import signals
+from tasks.periodic import Periodic, registry
+from tasks.rates import prune_rates
+from tasks.schedules import LEASE, Schedule
+from tasks.timetable import Timetable
+
+logger = logging.getLogger("tasks.schedules")
+
+# Of schedules in the database so many are looked at by the checks.
+CHECKED = 1000
+
+
+def connect() -> None:
+    """Find the functions in the modules ``periodic`` of all apps; keep their schedules when workers start."""
+    autodiscover_modules("periodic")
+    signals.on_start.connect(_on_start, dispatch_uid="tasks.declared")
+    signals.on_schedule.connect(_on_schedule, dispatch_uid="tasks.declared")
+    checks.register(check_functions, "tasks")
+    checks.register(check_schedules, "tasks", checks.Tags.database)
+
+
+def sync(using: str | None = None) -> None:
+    """Have one schedule for each registered function, and none go on whose function is gone. May be done at any time.
+
+    What an operator changed stays until the code changes. ``ImproperlyConfigured`` where a timetable cannot work.
+    """
+    using = using or router.db_for_write(Schedule)
+    for known in registry.values():
+        if problem := next(iter(_problems(known).values()), None):
+            raise ImproperlyConfigured(f"@periodic {known.name}: {problem}")
+        _declare(using, known)
+    rows = Schedule.objects.using(using).filter(queue=None, declared__isnull=False, removed=False)
+    gone = rows.exclude(name__in=registry)
+    if names := list(gone.values_list("name", flat=True)):
+        gone.filter(name__in=names).update(removed=True)
+        logger.warning("tasks.functions_removed", extra={"names": sorted(names)})
+
+
+def check_functions(app_configs: Any = None, **kwargs: Any) -> Iterator[checks.CheckMessage]:
+    """E101: a function whose timetable cannot work. E102: one that is called more often than leases allow."""
+    for known in registry.values():
+        problems = _problems(known)
+        for problem in problems.values():
+            yield checks.Error(f"@periodic {known.name}: {problem}.", id="tasks.E101")
+        if not problems and _is_hasty(known.timetable):
+            yield checks.Error(f"@periodic {known.name}: {_haste(known.timetable)}", hint=HINT, id="tasks.E102")
+
+
+def check_schedules(app_configs: Any = None, databases: Any = None, **kwargs: Any) -> Iterator[checks.CheckMessage]:
+    """W101, W102: the same of schedules in the database, and W103: functions that the code no longer has."""
+    for alias in databases or []:
+        if not router.allow_migrate_model(alias, Schedule):
+            continue
+        rows = Schedule.objects.using(alias).filter(enabled=True).order_by("pk")
+        for row in rows[:CHECKED]:
+            yield from _check_row(row)
+
+
+HINT = "Let ticks be further apart, so that one that a worker took down with it comes again before the next is due."
+
+
+def _check_row(row: Any) -> Iterator[checks.CheckMessage]:
+    problems = row.problems()
+    for problem in problems.values():
+        yield checks.Warning(f"Schedule {row.pk} ({row}): {problem}.", id="tasks.W101")
+    if not problems and _is_hasty(row.timetable):
+        yield checks.Warning(f"Schedule {row.pk} ({row}): {_haste(row.timetable)}", hint=HINT, id="tasks.W102")
+    if row.removed:
+        yield checks.Warning(
+            f"Schedule {row.pk} ({row}) is paused: the code has no such periodic function any more.",
+            hint="Delete the schedule, or register the function under this name again.",
+            id="tasks.W103",
+        )
+
+
+def _problems(known: Periodic) -> dict[str, str]:
+    return Schedule(name=known.name, **known.declared).problems()
+
+
+def _is_hasty(timetable: Timetable) -> bool:
+    return timetable.shortest() <= LEASE
+
+
+def _haste(timetable: Timetable) -> str:
+    return f"its ticks are {timetable.shortest():g} s apart, no more than the {LEASE:g} s of a lease."
+
+
+def _declare(using: str, known: Periodic) -> None:
+    """Make the schedule of a function, or change it where the code changed."""
+    columns = known.declared
+    schedule, made = Schedule.objects.using(using).get_or_create(
+        name=known.name, entity="", defaults={**columns, "declared": columns}
+    )
+    if made:
+        return
+    if schedule.queue_id is not None or schedule.declared is None:
+        raise ImproperlyConfigured(f"@periodic {known.name}: schedule {schedule.pk} has that name; choose another")
+    changed = {} if schedule.declared == columns else {**columns, "declared": columns}
+    if changed or schedule.removed:
+        # Only where no other worker has done so: otherwise the plan would be made anew for nothing.
+        rows = Schedule.objects.using(using).filter(pk=schedule.pk)
+        rows.update(**changed, removed=False)
+
+
+def _on_start(sender: Any, **kwargs: Any) -> None:
+    sync()
+
+
+def _on_schedule(sender: Any, **kwargs: Any) -> None:
+    prune_rates(router.db_for_write(Schedule))

@@ -1,0 +1,145 @@
+"""Which tasks a worker may claim: the conditions of each claim, which ``explain`` asks one by one."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from django.apps import apps
+from django.db import connections
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Subquery, TextField, Value, When
+from django.db.models.fields.json import KeyTransform
+from django.db.models.functions import Cast, Coalesce, Least, Now, StrIndex
+from django.db.models.lookups import GreaterThan
+
+from tasks.conf import LONGEST, Settings, load_settings
+from tasks.expressions import Later
+from tasks.registry import DJANGO, registry
+
+
+def picker(queue: Any, worker: str, metadata: dict[str, Any], settings: Settings) -> Callable[[Any], Any]:
+    """From rows that may be claimed at all those of a queue that this worker may claim now, most urgent first."""
+
+    def pick(rows: QuerySet[Any]) -> QuerySet[Any]:
+        eligible = rows.filter(attempts_left(settings, queue), allowed(worker), queue=queue)
+        for had in had_by(worker, rows, queue):
+            eligible = eligible.filter(~had)
+        if metadata:
+            eligible = with_metadata(eligible, metadata)
+        if queue.exclusive:
+            eligible = eligible.filter(~value_is_held(rows), ~Exists(_before(eligible)))
+        return eligible.order_by("priority", _named_first(worker), "pk")
+
+    return pick
+
+
+def effective(name: str, setting: Any, queue: Any = None) -> Any:
+    """A limit of each task: its own, else its queue's, else the setting's; with ``queue`` given that is not joined."""
+    if queue is not None:
+        own = getattr(queue, name)
+        return Coalesce(F(name), Value(setting if own is None else own))
+    return Coalesce(F(name), F(f"queue__{name}"), Value(setting))
+
+
+def attempts_left(settings: Settings, queue: Any = None) -> Q:
+    """Tasks that may be attempted once more."""
+    return Q(state_attempts__lt=effective("max_attempts", settings.MAX_ATTEMPTS, queue))
+
+
+def allowed(worker: str) -> Q:
+    """Tasks that anybody may claim, or that name this worker."""
+    return Q(worker_ids=[]) | Q(_names(worker))
+
+
+def had_by(worker: str, rows: QuerySet[Any], queue: Any) -> list[Exists]:
+    """What keeps a worker from a task that it has had: claims of this task, and of other parts of a shared one.
+
+    Whoever succeeded with, or runs, one part gets no other, whatever the queue says of those that failed.
+    """
+    runs: QuerySet[Any] = QuerySet(rows.model.runs.rel.related_model, using=rows.db).filter(worker=worker)
+    succeeded = Q(outcome="succeeded", task__state="completed") | Q(task__state_claim=F("token"))
+    of_parts = runs.filter(task__whole=OuterRef("whole"))
+    if queue.same_worker_again:
+        return [Exists(of_parts.filter(succeeded))]
+    again = queue.worker_retries
+    of_task = runs.filter(task=OuterRef("pk"), version=OuterRef("state_version"))
+    failed = Q(version=F("task__state_version"))
+    return [Exists(of_task[again : again + 1]), Exists(of_parts.filter(succeeded | failed))]
+
+
+def with_metadata(rows: Any, metadata: dict[str, Any]) -> Any:
+    """The tasks of a queryset that have all of these pairs; on PostgreSQL by the GIN index."""
+    if connections[rows.db].vendor == "postgresql":
+        return rows.filter(metadata__contains=metadata)
+    for number, (name, value) in enumerate(metadata.items()):
+        # Not by lookups such as metadata__name: the name may be anything, even that of a lookup.
+        rows = rows.alias(**{f"tasks_value_{number}": KeyTransform(name, "metadata")})
+        rows = rows.filter(**{f"tasks_value_{number}": value})
+    return rows
+
+
+def value_is_held(rows: QuerySet[Any]) -> Exists:
+    """Whether a task of the same value runs; the unique index of the constraint answers."""
+    every: QuerySet[Any] = QuerySet(rows.model, using=rows.db)
+    return Exists(
+        every.filter(queue=OuterRef("queue"), exclusive_value=OuterRef("exclusive_value"), state_claim__isnull=False)
+    )
+
+
+def lease_end(lease: float | None, longest: float, settings: Settings, queue: Any) -> Any:
+    """The moment until which a task that is claimed now is held: no later than its timeout."""
+    wanted = Value(lease) if lease is not None else effective("lease", settings.LEASE, queue)
+    timeout = effective("timeout", LONGEST if settings.TIMEOUT is None else settings.TIMEOUT, queue)
+    return Later(Least(wanted, timeout, Value(longest)))
+
+
+def renewed_end(lease: float | None, longest: float, settings: Settings, queues: QuerySet[Any]) -> Any:
+    """The moment until which a task is held whose holder says now that it goes on."""
+    wanted = Value(lease) if lease is not None else _of_queue("lease", settings.LEASE, queues)
+    timeout = _of_queue("timeout", LONGEST if settings.TIMEOUT is None else settings.TIMEOUT, queues)
+    return Least(Later(Least(wanted, Value(longest))), Later(timeout, since=F("state_attempted")))
+
+
+def _of_queue(name: str, setting: Any, queues: QuerySet[Any]) -> Any:
+    """As :func:`effective`, for an UPDATE, which joins nothing."""
+    return Coalesce(F(name), Subquery(queues.filter(pk=OuterRef("queue")).values(name)[:1]), Value(setting))
+
+
+def open_to_process(worker_id: str) -> Q:
+    """Tasks that a worker process may claim now, whatever their queues: those whose actions the code here has.
+
+    What the code of a queue's own programs runs is theirs; a queue without such programs is served here whole, so
+    that a task whose action is gone says so.
+    """
+    return _open_to_process(worker_id, load_settings(), frozenset(registry))
+
+
+@lru_cache(maxsize=32)
+def _open_to_process(worker_id: str, settings: Settings, actions: frozenset[str]) -> Q:
+    rows: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"))
+    paused = Q(queue__claim_paused=True) & (Q(queue__pause_until=None) | Q(queue__pause_until__gt=Now()))
+    known = Q(queue__actions_elsewhere=False) | Q(action__startswith=DJANGO) | Q(action__in=sorted(actions))
+    mine = attempts_left(settings) & allowed(worker_id) & ~paused & known
+    free = Q(exclusive_value=None) | (~Q(value_is_held(rows)) & ~Q(Exists(_before_in_queue(rows))))
+    return mine & free
+
+
+def _names(worker: str) -> GreaterThan:
+    # Portable, and cheaper than to join the names; a worker's name has no character that JSON spells otherwise.
+    return GreaterThan(StrIndex(Cast("worker_ids", TextField()), Value(f'"{worker}"')), 0)
+
+
+def _named_first(worker: str) -> Case:
+    return Case(When(_names(worker), then=Value(0)), default=Value(1))
+
+
+def _before_in_queue(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Tasks of the same value of a queue that come first, whoever may claim them."""
+    earlier = Q(priority__lt=OuterRef("priority")) | Q(priority=OuterRef("priority"), pk__lt=OuterRef("pk"))
+    same = {"queue": OuterRef("queue"), "exclusive_value": OuterRef("exclusive_value")}
+    return rows.filter(earlier, state_ready=True, state="pending", **same)
+
+
+def _before(eligible: QuerySet[Any]) -> QuerySet[Any]:
+    """Tasks of the same value that come first: only those that the same worker could claim now."""
+    earlier = Q(priority__lt=OuterRef("priority")) | Q(priority=OuterRef("priority"), pk__lt=OuterRef("pk"))
+    return eligible.filter(earlier, exclusive_value=OuterRef("exclusive_value"))

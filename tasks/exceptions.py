@@ -1,0 +1,25 @@
+"""What the queue refuses. Each message is one line that says what is wrong and the way out."""
+
+from stator.exceptions import LeaseLost, StatorError
+
+__all__ = ["LeaseLost", "MoveRefused", "PublishRefused", "QueuePaused", "TaskError", "UnknownAction"]
+
+
+class TaskError(StatorError, ValueError):
+    """The queue refuses what it was asked."""
+
+
+class PublishRefused(TaskError):
+    """This cannot be published; nothing was."""
+
+
+class QueuePaused(PublishRefused):
+    """The queue takes no tasks at present."""
+
+
+class UnknownAction(PublishRefused):
+    """No code is registered under the name of the action."""
+
+
+class MoveRefused(TaskError):
+    """A task in this status does not go there."""

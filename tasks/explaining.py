@@ -1,0 +1,126 @@
+"""Why a task is not moving: the reasons that lie with its queue, before those of the framework."""
+
+from collections import Counter
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from stator.models import Reason, Worker
+from tasks.conf import load_settings
+from tasks.eligibility import attempts_left, had_by
+from tasks.failures import NoHandler
+from tasks.registry import find
+
+# Workers that are named in a sentence; their number is told.
+NAMED = 5
+
+
+def reasons(task: Any) -> list[Any]:
+    """The reasons of the queue, the most decisive first; none for a task that has ended."""
+    rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
+    row = rows.filter(pk=task.pk).select_related("queue").first()
+    if row is None or row.state not in ("pending", "shared"):
+        return []
+    if row.state == "shared":
+        return _shared(row, rows)
+    if row.state_claim is not None:
+        return _held(row)
+    return [reason for say in ORDER if (reason := say(row, rows))]
+
+
+def _shared(row: Any, rows: QuerySet[Any]) -> list[Any]:
+    counts = Counter(part.status for part in rows.filter(whole=row.pk))
+    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    return [Reason("shared", f"It is for {row.worker_count} workers: {told}.", dict(counts))]
+
+
+def _held(row: Any) -> list[Any]:
+    run = row.runs.filter(token=row.state_claim).first()
+    if run is None:
+        return []
+    numbers = {"worker": run.worker, "attempt": row.state_attempts}
+    return [Reason("held", f"Worker {run.worker} holds it; this is attempt {row.state_attempts}.", numbers)]
+
+
+def _paused(row: Any, rows: QuerySet[Any]) -> Any:
+    queue = row.queue.current()
+    if not queue.claiming_paused:
+        return None
+    numbers = {"author": queue.pause_author, "reason": queue.pause_reason, "until": queue.pause_until}
+    return Reason("claim_paused", f"Nothing of queue {queue.name} is claimed: {queue.pause_told}.", numbers)
+
+
+def _used_up(row: Any, rows: QuerySet[Any]) -> Any:
+    if rows.filter(attempts_left(load_settings()), pk=row.pk).exists():
+        return None
+    sentence = f"It has had all of its {row.state_attempts} attempts; workers have it errored at their next pass."
+    return Reason("attempts_used_up", sentence, {"attempts": row.state_attempts})
+
+
+def _exclusive(row: Any, rows: QuerySet[Any]) -> Any:
+    if row.exclusive_value is None:
+        return None
+    same = rows.filter(queue=row.queue, exclusive_value=row.exclusive_value)
+    value = f"{row.queue.exclusive_key}={row.exclusive_value}"
+    if held := same.filter(state_claim__isnull=False).first():
+        numbers = {"task": held.pk, "value": row.exclusive_value}
+        return Reason("exclusive_held", f"Task {held.pk} runs, and of {value} one runs at a time.", numbers)
+    earlier = Q(priority__lt=row.priority) | Q(priority=row.priority, pk__lt=row.pk)
+    first = same.filter(earlier, state="pending", state_ready=True).order_by("priority", "pk").first()
+    if first is None:
+        return None
+    sentence = f"Task {first.pk} comes first, and of {value} one runs at a time."
+    return Reason("exclusive_behind", sentence, {"task": first.pk, "value": row.exclusive_value})
+
+
+def _no_handler(row: Any, rows: QuerySet[Any]) -> Any:
+    if row.queue.actions_elsewhere:
+        return None
+    try:
+        find(row.action, row.queue.name)
+    except NoHandler:
+        sentence = f"No handler: this code has no action {row.action!r} for queue {row.queue.name}."
+        return Reason("no_handler", sentence, {"action": row.action})
+    return None
+
+
+def _nobody(row: Any, rows: QuerySet[Any]) -> Any:
+    """Every worker that is there has given it up already, or is not among those it names."""
+    live = live_workers(row)
+    able = eligible(row, live, rows)
+    if able or not live:
+        return None
+    shown = ", ".join(sorted(live)[:NAMED]) + (", ..." if len(live) > NAMED else "")
+    sentence = f"No eligible worker: all {len(live)} that ask for work ({shown}) have had it, or are not named by it."
+    return Reason("no_eligible_worker", sentence, {"workers": len(live)})
+
+
+def _named(row: Any, rows: QuerySet[Any]) -> Any:
+    if not row.worker_ids:
+        return None
+    shown = ", ".join(row.worker_ids[:NAMED]) + (", ..." if len(row.worker_ids) > NAMED else "")
+    return Reason("only_workers", f"Only these workers may claim it: {shown}.", {"workers": row.worker_ids})
+
+
+def live_workers(task: Any) -> set[str]:
+    """The workers that ask for work of its queue: by their names, and worker processes that have its action."""
+    names = set(task.queue.live_workers())
+    try:
+        find(task.action, task.queue.name)
+    except NoHandler:
+        return names
+    live = Worker.objects.using(task._state.db).live()
+    serving = [worker.pk for worker in live if worker.serves(task._meta.label_lower)]
+    return names | set(serving)
+
+
+def eligible(task: Any, workers: set[str], rows: QuerySet[Any]) -> set[str]:
+    """Those of the workers that may claim it, were it their turn."""
+    wanted = workers & set(task.worker_ids) if task.worker_ids else workers
+    row = rows.filter(pk=task.pk)
+    return {
+        worker for worker in wanted if not any(row.filter(had).exists() for had in had_by(worker, rows, task.queue))
+    }
+
+
+ORDER = (_paused, _used_up, _exclusive, _no_handler, _nobody, _named)

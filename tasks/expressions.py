@@ -1,0 +1,37 @@
+"""What Django's ORM cannot say by itself on every database."""
+
+from typing import Any
+
+from django.db.models import DateTimeField, Func
+from django.db.models.functions import Now
+
+
+class Later(Func):
+    """The moment so many seconds, a number or an expression, after another; by default after the database's now.
+
+    Django's own sums of moments and durations take no length of time from a column of seconds.
+    """
+
+    output_field = DateTimeField()
+    arity = 2
+
+    def __init__(self, seconds: Any, since: Any = None) -> None:
+        super().__init__(Now() if since is None else since, seconds)
+
+    def as_sql(self, compiler: Any, connection: Any, **context: Any) -> Any:  # type: ignore[override]
+        """PostgreSQL."""
+        return super().as_sql(
+            compiler, connection, template="(%(expressions)s * interval '1 second')", arg_joiner=" + ", **context
+        )
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """SQLite, where moments are texts."""
+        template = "STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', %(expressions)s || ' seconds')"
+        return super().as_sql(compiler, connection, template=template, **context)
+
+    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """MySQL and MariaDB."""
+        swapped = self.copy()
+        swapped.source_expressions = self.source_expressions[::-1]
+        template = "TIMESTAMPADD(MICROSECOND, 1000000 * %(expressions)s)"
+        return Func.as_sql(swapped, compiler, connection, template=template, **context)

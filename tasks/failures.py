@@ -1,0 +1,66 @@
+"""Errors that end attempts, as they are to be recorded: under the name that they have where they come from."""
+
+from functools import lru_cache
+from typing import Any
+
+from stator.exceptions import Fail, StatorError, TryAgainLater
+
+
+class NoHandler(StatorError):
+    """No action of this name is registered in this worker."""
+
+
+class NotStorable(StatorError, ValueError):
+    """A value cannot be kept as JSON."""
+
+
+class OutOfAttempts(StatorError):
+    """The last attempt that the task had ended without success."""
+
+
+class IsolationError(StatorError):
+    """The process of an isolated action ended without an answer."""
+
+
+class Throttled(TryAgainLater):
+    """The rate or the concurrency of the action is used up: this was no attempt."""
+
+
+def final(error: BaseException) -> Fail:
+    """The error as one after which nothing is tried again; it is recorded as the error itself would be."""
+    if isinstance(error, Fail):
+        return error
+    kind = type(error)
+    ended: Fail = _named(_Final, kind.__module__, kind.__qualname__)(error)
+    ended.__cause__ = error.__cause__
+    ended.__suppress_context__ = error.__suppress_context__
+    return ended.with_traceback(error.__traceback__)
+
+
+def remote(module: str, name: str, message: str, trace: str) -> Exception:
+    """The error that another process has raised."""
+    error: Exception = _named(_Remote, module, name)(message)
+    error.__cause__ = RemoteTraceback(trace)
+    return error
+
+
+class RemoteTraceback(Exception):
+    """Where an error was raised in another process."""
+
+
+class _Final(Fail):
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    def __str__(self) -> str:
+        return str(self.error)
+
+
+class _Remote(Exception):
+    pass
+
+
+@lru_cache(maxsize=1000)
+def _named(base: type[Exception], module: str, qualname: str) -> Any:
+    return type(qualname.rpartition(".")[2], (base,), {"__module__": module, "__qualname__": qualname})

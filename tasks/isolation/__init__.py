@@ -1,0 +1,126 @@
+"""Runs an action in a process of its own, which can be killed. JSON goes in and comes out; nothing is pickled.
+
+The process is ``python -m tasks.isolation``, the leader of a process group. It ends with its group when it has
+answered, when it is killed, and when the worker that started it is gone: the end of its standard input tells that.
+"""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from tasks.failures import IsolationError
+
+COMMAND = (sys.executable, "-m", "tasks.isolation")
+
+# What it writes to its error output is kept from the end; the last lines say most.
+ERRORS_KEPT = 8192
+CHUNK = 65536
+
+# How often it is looked whether the process has ended, while something it started keeps its output open.
+LOOK = 0.2
+
+
+class Child:
+    """One isolated attempt. ``limit``: bytes that its answer may have."""
+
+    def __init__(self, request: dict[str, Any], limit: int) -> None:
+        self._request = json.dumps(request).encode() + b"\n"
+        self._limit = limit
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._killed = False
+        self._errors = b""
+
+    def run(self) -> dict[str, Any]:
+        """Start the process and wait for its answer; :class:`~tasks.failures.IsolationError` where there is none."""
+        with self._lock:
+            if self._killed:
+                raise IsolationError("it was ended before it began")
+            self._process = process = subprocess.Popen(
+                COMMAND,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                bufsize=0,
+                env=_environment(),
+            )
+        try:
+            answer = self._exchange(process)
+        finally:
+            self.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+        return self._understood(answer, process.returncode)
+
+    def kill(self) -> None:
+        """End the process and all that it started and that is still in its group. Any thread may call it, again too."""
+        with self._lock:
+            if not self._killed and self._process is not None:
+                # Gone already; macOS says "not permitted" of a group in which all are.
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+            self._killed = True
+
+    def _exchange(self, process: subprocess.Popen[bytes]) -> bytes:
+        """Send the request; the line of the answer, or what there was of it. Standard input stays open meanwhile."""
+        try:
+            process.stdin.write(self._request)  # type: ignore[union-attr]
+        except BrokenPipeError:
+            return b""
+        answer = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)  # type: ignore[arg-type]
+            selector.register(process.stderr, selectors.EVENT_READ)  # type: ignore[arg-type]
+            ended = 0.0
+            while len(answer) <= self._limit and not answer.endswith(b"\n"):
+                for key, _ in selector.select(LOOK):
+                    data = os.read(key.fd, CHUNK)
+                    if not data:
+                        selector.unregister(key.fileobj)
+                    elif key.fileobj is process.stdout:
+                        answer += data
+                    else:
+                        self._errors = (self._errors + data)[-ERRORS_KEPT:]
+                if not selector.get_map() or (ended and time.monotonic() > ended + LOOK):
+                    break
+                if not ended and process.poll() is not None:
+                    ended = time.monotonic()
+        return answer
+
+    def _understood(self, answer: bytes, code: int) -> dict[str, Any]:
+        if len(answer) > self._limit:
+            raise IsolationError(f"the answer of the process is longer than {self._limit} bytes")
+        if answer.endswith(b"\n"):
+            understood: dict[str, Any] = json.loads(answer)
+            return understood
+        last = self._errors.decode(errors="replace").strip()
+        raise IsolationError(
+            f"the process ended without an answer: {_how(code)}" + (f"; it wrote: {last}" if last else "")
+        )
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join(part or str(Path.cwd()) for part in sys.path)
+    return {**os.environ, "PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE}

@@ -1,0 +1,166 @@
+"""``manage.py tasks``: the tokens of programs that use the HTTP API."""
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError, IntegrityError, InterfaceError, transaction
+from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime
+
+from tasks.consumers import Consumer, Verb
+from tasks.models import Queue
+
+WRONG, UNUSABLE = 2, 75
+MOST_LISTED = 10_000
+
+
+class Command(BaseCommand):
+    """``manage.py tasks token create|list|revoke``."""
+
+    help = "Make, list and revoke the tokens of programs that use the HTTP API."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """The subcommands; all take ``--json``."""
+        self._one_line_errors(parser)
+        groups = parser.add_subparsers(dest="group", metavar="SUBCOMMAND", required=True)
+        token = groups.add_parser("token", help="Tokens of the HTTP API.")
+        self._one_line_errors(token)
+        acts = token.add_subparsers(dest="act", metavar="create|list|revoke", required=True)
+        create = self._add(acts, "create", "Make a consumer and show its token, this once.")
+        create.add_argument("name", help="Of the program.")
+        create.add_argument("--queue", action="append", default=[], metavar="NAME", help="One that it may use.")
+        create.add_argument("--all-queues", action="store_true", help="It may use all, also those made later.")
+        create.add_argument("--verb", action="append", choices=Verb.values, required=True, help="What it may do.")
+        create.add_argument(
+            "--expires", metavar="MOMENT", help="ISO 8601, for instance 2030-01-31 or 2030-01-31T12:00Z."
+        )
+        create.add_argument("--requests-per-minute", type=int, metavar="N", help="Instead of the setting.")
+        self._add(acts, "list", "List consumers; their tokens are kept nowhere.")
+        self._add(acts, "revoke", "Disable a consumer for good.").add_argument("name", help="Of the program.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Act, and answer in lines or in one JSON document."""
+        acts: dict[str, Callable[[dict[str, Any]], tuple[Any, list[str]]]]
+        acts = {"create": _create, "list": _list, "revoke": _revoke}
+        try:
+            data, lines = acts[options["act"]](options)
+        except (DatabaseError, InterfaceError) as error:
+            message = f"the database cannot be used: {type(error).__name__}; has manage.py migrate been run?"
+            raise CommandError(message, returncode=UNUSABLE) from error
+        for line in [json.dumps(data, default=str)] if options["json"] else lines:
+            self.stdout.write(line)
+
+    def _add(self, acts: Any, name: str, help_text: str) -> CommandParser:
+        part: CommandParser = acts.add_parser(name, help=help_text, description=help_text)
+        part.add_argument("--json", action="store_true", help="One JSON document on standard output.")
+        self._one_line_errors(part)
+        return part
+
+    def _one_line_errors(self, parser: CommandParser) -> None:
+        if getattr(self, "_called_from_command_line", False):
+            # One line instead of the usage, which is longer than the message.
+            setattr(parser, "error", _argument_error)  # noqa: B010 - a method is replaced on the instance
+
+
+def _create(options: dict[str, Any]) -> tuple[Any, list[str]]:
+    names = set(options["queue"])
+    if bool(names) == options["all_queues"]:
+        raise _wrong("say which queues the token is for: --queue NAME, once or more, or --all-queues")
+    queues = list(Queue.objects.filter(name__in=names))
+    if unknown := sorted(names - {queue.name for queue in queues}):
+        raise _wrong(f"there is no queue {unknown[0]!r}")
+    consumer = Consumer(
+        name=options["name"],
+        all_queues=options["all_queues"],
+        expires=_expires(options["expires"]),
+        requests_per_minute=options["requests_per_minute"],
+        **{f"may_{verb}": True for verb in options["verb"]},
+    )
+    token = consumer.issue()
+    try:
+        consumer.full_clean()
+        with transaction.atomic():
+            consumer.save()
+            consumer.queues.set(queues)
+    except ValidationError as error:
+        field, messages = next(iter(error.message_dict.items()))
+        raise _wrong(f"{field.strip('_')}: {messages[0]}") from error
+    except IntegrityError as error:
+        raise _wrong(f"there is a consumer {options['name']!r} already") from error
+    return {**_told(consumer), "token": token}, [token]
+
+
+def _list(options: dict[str, Any]) -> tuple[Any, list[str]]:
+    consumers = Consumer.objects.prefetch_related("queues").order_by("name")[:MOST_LISTED]
+    data = [_told(consumer) for consumer in consumers]
+    return data, [_line(one) for one in data] or ["There are no consumers; make one with: tasks token create"]
+
+
+def _revoke(options: dict[str, Any]) -> tuple[Any, list[str]]:
+    consumer = Consumer.objects.filter(name=options["name"]).first()
+    if consumer is None:
+        raise _wrong(f"there is no consumer {options['name']!r}; see tasks token list")
+    consumer.enabled = False
+    consumer.save(update_fields=["enabled"])
+    return _told(consumer), [f"{consumer.name} is disabled; its token opens nothing any more"]
+
+
+def _told(consumer: Consumer) -> dict[str, Any]:
+    return {
+        "name": consumer.name,
+        "prefix": consumer.prefix,
+        "enabled": consumer.enabled,
+        "verbs": consumer.verbs,
+        "queues": None if consumer.all_queues else sorted(queue.name for queue in consumer.queues.all()),
+        "expires": _moment(consumer.expires),
+        "used": _moment(consumer.used_minute),
+        "requests_per_minute": consumer.requests_per_minute,
+    }
+
+
+def _moment(moment: datetime | None) -> str | None:
+    return moment.astimezone(UTC).isoformat() if moment else None
+
+
+def _line(told: dict[str, Any]) -> str:
+    queues = "all queues" if told["queues"] is None else f"queues {', '.join(told['queues']) or 'none'}"
+    parts = [
+        f"{told['name']}: tk_{told['prefix']}_..., {', '.join(told['verbs']) or 'nothing'}, {queues}",
+        "" if told["enabled"] else "disabled",
+        f"expires {told['expires']}" if told["expires"] else "",
+        f"last used {told['used']}" if told["used"] else "never used",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _expires(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = parse_datetime(text) or parse_date(text)
+    except ValueError:
+        moment = None
+    if moment is None:
+        raise _wrong(f"--expires {text!r} is no moment; write 2030-01-31 or 2030-01-31T12:00Z")
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001 - made aware below
+    if timezone.is_naive(moment):
+        moment = timezone.make_aware(moment)
+    if moment <= datetime.now(UTC):
+        raise _wrong(f"--expires {text!r} is in the past")
+    return moment
+
+
+def _wrong(message: str) -> CommandError:
+    return CommandError(message, returncode=WRONG)
+
+
+def _argument_error(message: str) -> NoReturn:
+    sys.stderr.write(f"tasks: {message}; see tasks token --help\n")
+    sys.exit(WRONG)

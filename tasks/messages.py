@@ -1,0 +1,193 @@
+"""What may be published: one message, checked before anything is written."""
+
+import json
+import math
+import re
+import time
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any
+
+from tasks.conf import LONGEST, Settings
+from tasks.exceptions import PublishRefused, TaskError
+
+NAME_LENGTH = 200
+MOST_WORKERS = 1000
+BIGINT = 2**63
+
+# A worker's name is written to logs, and looked for in lists of names.
+WORKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:@/+-]{0,99}")
+# What SQLite finds in JSON: it takes numbers for places in a list, and knows no escapes in names.
+_METADATA_NAME = re.compile('(?!-?[0-9]+$)[^"\\\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}')
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def milliseconds() -> int:
+    """The Unix time in milliseconds, the priority of whoever says nothing of it."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A task as its publisher describes it; None: as the queue, or the setting, has it. Lengths of time are seconds."""
+
+    action: str
+    data: Any = None
+    key: str | None = None
+    priority: int = field(default_factory=milliseconds)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    lease: float | None = None
+    timeout: float | None = None
+    invisible_for: float | None = None
+    max_attempts: int | None = None
+    retention: float | None = None
+    worker_ids: tuple[str, ...] = ()
+    worker_count: int = 1
+
+
+def message_of(given: dict[str, Any], settings: Settings, longest_lease: float) -> Message:
+    """The checked message; :class:`~tasks.exceptions.PublishRefused` with one line for the first thing wrong."""
+    if unknown := given.keys() - MESSAGE_FIELDS:
+        raise PublishRefused(_unknown(min(map(str, unknown))))
+    if "action" not in given:
+        raise PublishRefused("a task needs an action, the name of what is to be done")
+    message = Message(**{name: value for name, value in given.items() if name in REQUIRED or value is not None})
+    _check_names(message)
+    _check_numbers(message, longest_lease)
+    check_json("data", message.data, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
+    check_metadata(message.metadata, settings.METADATA_LIMIT)
+    return message
+
+
+MESSAGE_FIELDS = frozenset(option.name for option in fields(Message))
+REQUIRED = ("action", "data")
+
+
+def check_worker(name: Any) -> str:
+    """The name of a worker; refused where it could not be one."""
+    if not isinstance(name, str) or not WORKER.fullmatch(name):
+        raise TaskError(
+            f"worker={_short(name)} must be a name of 1 to 100 letters, digits, spaces and . _ : @ / + -, "
+            "beginning with a letter or a digit"
+        )
+    return name
+
+
+def check_json(what: str, value: Any, limit: int, depth: int) -> None:
+    """Refuse what no database keeps as JSON, or more than ``limit`` bytes of it, or nested deeper than ``depth``."""
+    if not _is_flat(value, depth):
+        raise PublishRefused(f"{what} is nested deeper than {depth} levels")
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise PublishRefused(f"{what} has half of a surrogate pair, which is no character") from None
+    except (TypeError, ValueError) as error:
+        raise PublishRefused(f"{what} cannot be kept as JSON: {error}") from None
+    if "\\u0000" in text:
+        # An escaped backslash before u0000 reads the same; whoever sends that may spell it otherwise.
+        raise PublishRefused(f"{what} has a NUL character, which databases do not keep")
+    if size > limit:
+        raise PublishRefused(f"{what} has {size:,} bytes as JSON; the most is {limit:,}")
+
+
+def check_metadata(metadata: Any, limit: int) -> None:
+    """Refuse metadata that could not be searched: it is names, each with a text, a number or a truth value."""
+    if not isinstance(metadata, dict):
+        raise PublishRefused(f"metadata={_short(metadata)} must be a dictionary of names and values")
+    for name, value in metadata.items():
+        if not isinstance(name, str) or not _METADATA_NAME.fullmatch(name):
+            raise PublishRefused(
+                f"metadata has the name {_short(name)}; it must be a text of 1 to {NAME_LENGTH} printable characters, "
+                "without quotes and backslashes, and not a number"
+            )
+        if not isinstance(value, str | int | float | bool):
+            raise PublishRefused(f"metadata[{name!r}] must be a text, a number, True or False, not {_short(value)}")
+    check_json("metadata", metadata, limit, 1)
+
+
+def exclusive_value(key: str, metadata: dict[str, Any]) -> str:
+    """What of an exclusive queue's key a message has, as text; refused without."""
+    if key not in metadata:
+        raise PublishRefused(f"the queue is exclusive by {key!r}, so the metadata must have a value of {key!r}")
+    value = metadata[key]
+    text = value if isinstance(value, str) else json.dumps(value)
+    if not 0 < len(text) <= NAME_LENGTH:
+        raise PublishRefused(f"metadata[{key!r}] must have 1 to {NAME_LENGTH} characters, since the queue is exclusive")
+    return text
+
+
+def _check_names(message: Message) -> None:
+    for name in ("action", "key"):
+        value = getattr(message, name)
+        if value is None and name == "key":
+            continue
+        if not isinstance(value, str) or not 0 < len(value) <= NAME_LENGTH or _UNPRINTABLE.search(value):
+            raise PublishRefused(f"{name}={_short(value)} must be a text of 1 to {NAME_LENGTH} printable characters")
+    workers: Any = message.worker_ids
+    if isinstance(workers, str) or not isinstance(workers, list | tuple) or len(workers) > MOST_WORKERS:
+        raise PublishRefused(f"worker_ids={_short(workers)} must be a list of at most {MOST_WORKERS} names")
+    for worker in workers:
+        try:
+            check_worker(worker)
+        except TaskError as error:
+            raise PublishRefused(f"worker_ids: {error}") from None
+
+
+def _check_numbers(message: Message, longest_lease: float) -> None:
+    _check_number("lease", message.lease, 0.05, longest_lease)
+    _check_number("timeout", message.timeout, 0.05, LONGEST)
+    _check_number("invisible_for", message.invisible_for, 0, LONGEST)
+    _check_number("retention", message.retention, 0, LONGEST)
+    _check_number("max_attempts", message.max_attempts, 1, 1_000_000, whole=True)
+    _check_number("worker_count", message.worker_count, 1, MOST_WORKERS, whole=True)
+    _check_number("priority", message.priority, -BIGINT, BIGINT - 1, whole=True)
+    if 0 < len(message.worker_ids) < message.worker_count:
+        raise PublishRefused(
+            f"worker_count={message.worker_count} workers cannot run it each once: worker_ids names fewer"
+        )
+
+
+def _check_number(name: str, value: Any, least: float, most: float, *, whole: bool = False) -> None:
+    if value is None:
+        return
+    kind = int if whole else int | float
+    if not isinstance(value, kind) or isinstance(value, bool) or not math.isfinite(value) or not least <= value <= most:
+        raise PublishRefused(
+            f"{name}={_short(value)} must be a {'whole ' if whole else ''}number from {_plain(least)} to {_plain(most)}"
+        )
+
+
+def check_lease(value: Any, longest_lease: float) -> None:
+    """Refuse a lease that no claim can have."""
+    _check_number("lease", value, 0.05, longest_lease)
+
+
+def _plain(number: float) -> str:
+    return f"{number:.0f}" if number == int(number) else f"{number:g}"
+
+
+def _is_flat(value: Any, depth: int) -> bool:
+    """Whether lists and dictionaries are nested at most so deep; ends on one that contains itself."""
+    level = [value]
+    for _ in range(depth + 1):
+        level = [
+            item
+            for parent in level
+            if isinstance(parent, dict | list | tuple)
+            for item in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+        if not level:
+            return True
+    return False
+
+
+def _unknown(name: str) -> str:
+    close = get_close_matches(name, MESSAGE_FIELDS, 1)
+    remedy = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(sorted(MESSAGE_FIELDS))}"
+    return f"a task has no {name!r}; {remedy}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]} ... ({len(text):,} characters)"

@@ -1,0 +1,221 @@
+"""Puts tasks into a queue, each once: in a handful of statements, however many they are."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from django.db import DatabaseError, IntegrityError, transaction
+from django.db.models import QuerySet
+
+from stator.claims import is_retryable, longest_lease
+from tasks.conf import load_settings
+from tasks.exceptions import PublishRefused, QueuePaused, UnknownAction
+from tasks.expressions import Later
+from tasks.failures import NoHandler
+from tasks.messages import Message, exclusive_value, message_of
+from tasks.moving import clear
+from tasks.registry import find
+
+# Each further try means that another publisher has just published one of the same keys.
+TRIES = 10
+BATCH = 500
+
+# What a publication of a key that is there already may change of a task that waits.
+PARAMETERS = (
+    "action", "data", "priority", "metadata", "exclusive_value", "lease", "timeout", "max_attempts", "retention",
+    "worker_ids",
+)  # fmt: skip
+
+
+class PublishOutcome(StrEnum):
+    """What became of a publication: a new task, or what the task of this key is at."""
+
+    INSERTED = "inserted"
+    MATCHED = "matched"
+    RUNNING = "running"
+    DUPLICATE = "duplicate"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A task and what became of its publication.
+
+    ``inserted``: it is new. ``matched``: there is a task of this key, and it waits. ``running``: a worker has it.
+    ``duplicate``: it has ended.
+    """
+
+    task: Any
+    outcome: PublishOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """What to do with a key that is there already.
+
+    ``update``: write the parameters of a task that waits. ``clear_failed`` and ``clear_succeeded``: forget the workers
+    that did not, or did, succeed, so that they may run it again; a task that ended so waits again.
+    """
+
+    update: bool = False
+    clear_failed: bool = False
+    clear_succeeded: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Whether tasks that are there may be written to."""
+        return self.update or self.clear_failed or self.clear_succeeded
+
+
+def publish(
+    queue: Any, given: Iterable[dict[str, Any]], manner: Manner, *, known_only: bool = False
+) -> list[Published]:
+    """Publish into a queue; one result for each message, in order, and all of them or none."""
+    settings = load_settings()
+    lease = longest_lease(queue.tasks.model, using=queue._state.db)
+    messages = [message_of(_dictionary(each), settings, lease) for each in _bounded(given, settings.PUBLISH_LIMIT)]
+    queue = queue.current()
+    _refuse(queue, messages, known_only)
+    # So that one that has no value of the key is refused before anything is written.
+    rows = [_row(queue, message, settings) for message in messages]
+    for attempt in range(1, TRIES + 1):
+        try:
+            with transaction.atomic(using=queue._state.db):
+                return _publish(queue, rows, manner)
+        except DatabaseError as error:
+            if attempt == TRIES or not (isinstance(error, IntegrityError) or is_retryable(error)):
+                raise
+            # Unsaved again, as they were.
+            for row in rows:
+                row.pk, row._state.adding = None, True
+    raise AssertionError("the last try returns or raises")
+
+
+def _bounded(given: Iterable[Any], most: int) -> list[Any]:
+    found = list(given)
+    if len(found) > most:
+        raise PublishRefused(f"{len(found):,} tasks are more than are published at once; the most is {most:,}")
+    return found
+
+
+def _dictionary(given: Any) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise PublishRefused(f"each task must be a dictionary of what publish() takes, not {type(given).__name__}")
+    return given
+
+
+def _refuse(queue: Any, messages: list[Message], known_only: bool) -> None:
+    if queue.publishing_paused:
+        raise QueuePaused(f"queue {queue.name} takes no tasks at present: {queue.pause_told}")
+    if known_only or not queue.actions_elsewhere:
+        for action in dict.fromkeys(message.action for message in messages):
+            _refuse_unknown(queue, action)
+
+
+def _refuse_unknown(queue: Any, action: str) -> None:
+    try:
+        find(action, queue.name)
+    except NoHandler:
+        raise UnknownAction(
+            f"no action {action!r} is registered for queue {queue.name}; declare it with @tasks.action, "
+            "or set actions_elsewhere on the queue if programs elsewhere run it"
+        ) from None
+
+
+def _row(queue: Any, message: Message, settings: Any) -> Any:
+    value = exclusive_value(queue.exclusive_key, message.metadata) if queue.exclusive else None
+    delay = next(
+        given for given in (message.invisible_for, queue.invisible_for, settings.INVISIBLE_FOR) if given is not None
+    )
+    return queue.tasks.model(
+        queue=queue,
+        action=message.action,
+        data=message.data,
+        key=message.key,
+        priority=message.priority,
+        metadata=message.metadata,
+        exclusive_value=value,
+        lease=message.lease,
+        timeout=message.timeout,
+        max_attempts=message.max_attempts,
+        retention=message.retention,
+        worker_ids=list(message.worker_ids),
+        worker_count=message.worker_count,
+        state="pending" if message.worker_count == 1 else "shared",
+        **({"state_ready": False, "state_next_attempt": Later(delay)} if delay else {}),
+    )
+
+
+def _publish(queue: Any, rows: list[Any], manner: Manner) -> list[Published]:
+    """One attempt, in a transaction: ``IntegrityError`` when another publisher was first with one of the keys."""
+    model, using = queue.tasks.model, queue._state.db
+    there = _found(queue, [row.key for row in rows if row.key is not None], lock=manner.changes)
+    told = _matched(queue, rows, there, manner)
+    # Of several with one key the first is published.
+    first = {row.key: row for row in reversed(rows) if row.key is not None}
+    new = [row for row in rows if row.key is None or (row.key not in there and first[row.key] is row)]
+    model.objects.using(using).bulk_create(new, batch_size=BATCH)
+    parts = [part for row in new if row.worker_count > 1 for part in _parts(row)]
+    model.objects.using(using).bulk_create(parts, batch_size=BATCH)
+    every: QuerySet[Any] = QuerySet(model, using=using)
+    written = every.in_bulk([row.pk for row in new])
+    inserted = {id(row): written[row.pk] for row in new}
+    by_key = {row.key: inserted[id(row)] for row in new if row.key is not None}
+    return [
+        Published(inserted[id(row)], PublishOutcome.INSERTED)
+        if id(row) in inserted
+        else told.get(row.key) or Published(by_key[row.key], PublishOutcome.MATCHED)
+        for row in rows
+    ]
+
+
+def _parts(whole: Any) -> list[Any]:
+    """The parts of a shared task: one for each worker."""
+    copied = {name: getattr(whole, name) for name in PARAMETERS}
+    due = {name: getattr(whole, name) for name in ("state_ready", "state_next_attempt")}
+    if whole.state_next_attempt is None:
+        due = {}
+    return [type(whole)(queue=whole.queue, whole=whole, **copied, **due) for _ in range(whole.worker_count)]
+
+
+def _found(queue: Any, keys: list[str], *, lock: bool) -> dict[str, Any]:
+    """The tasks that have these keys, with their parts; locked where they may be changed."""
+    if not keys:
+        return {}
+    rows: QuerySet[Any] = QuerySet(queue.tasks.model, using=queue._state.db)
+    found = rows.filter(queue=queue, key__in=keys).order_by("pk")
+    if lock:
+        found = found.select_for_update()
+    return {task.key: task for task in found.prefetch_related("parts")}
+
+
+def _matched(queue: Any, rows: list[Any], there: dict[str, Any], manner: Manner) -> dict[str, Published]:
+    """What became of the keys that are there already."""
+    wanted = {row.key: row for row in reversed(rows) if row.key in there}
+    if manner.clear_failed or manner.clear_succeeded:
+        changed = [
+            task for task in there.values() if clear(task, failed=manner.clear_failed, succeeded=manner.clear_succeeded)
+        ]
+        there |= _found(queue, [task.key for task in changed], lock=False)
+    told = {key: _outcome(task) for key, task in there.items()}
+    if manner.update:
+        _update(queue, [(there[key], row) for key, row in wanted.items() if told[key] == PublishOutcome.MATCHED])
+    return {key: Published(there[key], outcome) for key, outcome in told.items()}
+
+
+def _outcome(task: Any) -> PublishOutcome:
+    if task.status == "running":
+        return PublishOutcome.RUNNING
+    return PublishOutcome.MATCHED if task.status in ("pending", "invisible") else PublishOutcome.DUPLICATE
+
+
+def _update(queue: Any, pairs: list[tuple[Any, Any]]) -> None:
+    """Write the parameters of tasks that wait, and of their parts; how many workers share one stays as it is."""
+    changed = []
+    for task, row in pairs:
+        for each in (task, *task.parts.all()):
+            for name in PARAMETERS:
+                setattr(each, name, getattr(row, name))
+            changed.append(each)
+    rows: QuerySet[Any] = QuerySet(queue.tasks.model, using=queue._state.db)
+    rows.bulk_update(changed, PARAMETERS, batch_size=BATCH)

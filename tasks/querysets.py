@@ -1,0 +1,81 @@
+"""What is in a queue: tasks by status, metadata, age and worker."""
+
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
+
+from tasks.conf import load_settings
+from tasks.eligibility import attempts_left, with_metadata
+from tasks.exceptions import TaskError
+from tasks.expressions import Later
+
+STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
+TERMINAL = ("completed", "canceled", "errored")
+
+
+class TaskQuerySet(QuerySet[Any]):
+    """Tasks, found by what they are to those who use queues."""
+
+    def with_status(self, *statuses: str) -> "TaskQuerySet":
+        """Tasks of any of these statuses; one that is shared has the status that its parts give it."""
+        wanted = Q(pk__in=[])
+        for status in statuses:
+            if status not in STATUSES:
+                raise TaskError(f"{status!r} is no status; there are {', '.join(STATUSES)}")
+            wanted |= self._is(status)
+        return self.filter(wanted)
+
+    def with_metadata(self, metadata: dict[str, Any]) -> "TaskQuerySet":
+        """Tasks that have all of these pairs."""
+        found: TaskQuerySet = with_metadata(self, metadata)
+        return found
+
+    def older_than(self, seconds: float) -> "TaskQuerySet":
+        """Tasks that were published longer ago."""
+        return self.filter(created__lt=Later(-seconds))
+
+    def held_by(self, worker: str) -> "TaskQuerySet":
+        """Tasks that a worker holds."""
+        held = self._runs.filter(worker=worker, ended=None, task=OuterRef("pk"), token=OuterRef("state_claim"))
+        return self.filter(Exists(held), state_claim__isnull=False)
+
+    def had_by(self, worker: str) -> "TaskQuerySet":
+        """Tasks that a worker has ever claimed."""
+        return self.filter(Exists(self._runs.filter(worker=worker, task=OuterRef("pk"))))
+
+    def in_order(self) -> "TaskQuerySet":
+        """In the order in which they are claimed: the most urgent first, of equals the first."""
+        return self.order_by("priority", "pk")
+
+    def dead_letters(self) -> "TaskQuerySet":
+        """Tasks that ended without success and are left for people; not the parts of shared ones."""
+        return self.filter(state="errored", whole=None)
+
+    def bury(self, queue: Any = None) -> int:
+        """Have tasks errored that nobody holds and that have no attempts left; return how many.
+
+        Whoever ends the last claim of a task does so; here are those whose last lease ran out. Index
+        ``tasks_task_attempted``.
+        """
+        tried = self.filter(state="pending", state_claim=None, state_attempts__gt=0)
+        tried = tried if queue is None else tried.filter(queue=queue)
+        used_up = tried.exclude(attempts_left(load_settings(), queue))
+        moved: int = self.model.transition_perform_queryset(used_up, "errored", reason="no attempts left")
+        return moved
+
+    def _is(self, status: str) -> Q:
+        if status in TERMINAL:
+            return Q(state=status)
+        parts: QuerySet[Any] = QuerySet(self.model, using=self.db).filter(whole=OuterRef("pk"), state="pending")
+        held, hidden = Q(state_claim__isnull=False), Q(state_ready=False, state_next_attempt__gt=Now())
+        running, waiting = Exists(parts.filter(held)), Exists(parts.filter(~held & ~hidden))
+        if status == "running":
+            return Q(held, state="pending") | Q(running, state="shared")
+        if status == "pending":
+            return Q(~held & ~hidden, state="pending") | Q(~Q(running) & Q(waiting), state="shared")
+        return Q(~held & hidden, state="pending") | Q(~Q(running) & ~Q(waiting), state="shared")
+
+    @property
+    def _runs(self) -> QuerySet[Any]:
+        return QuerySet(self.model.runs.rel.related_model, using=self.db)

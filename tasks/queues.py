@@ -1,0 +1,283 @@
+"""Queues: where tasks wait, the rules for them, and the two pauses."""
+
+import logging
+import math
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from tasks import claiming, publishing
+from tasks.conf import LONGEST
+from tasks.exceptions import TaskError
+from tasks.expressions import Later
+from tasks.publishing import Manner, Published
+
+logger = logging.getLogger("tasks.queues")
+
+# A worker with a name that has not asked for work for so long is taken for gone.
+CLAIMANT_ALIVE = 60.0
+MOST_CLAIMANTS = 1000
+
+# Lengths of time, with the least that each may be.
+SECONDS = {"lease": 0.05, "timeout": 0.05, "invisible_for": 0.0, "retention": 0.0}
+
+
+class Queue(models.Model):
+    """Where tasks wait, and the rules for those that say nothing of their own. Seconds unless said otherwise.
+
+    An exclusive queue has an ``exclusive_key``, fixed when it is made: every task in it has a value under this key of
+    its metadata, and of one value at most one task runs at a time. Empty settings are those of the project.
+    """
+
+    class Kind(models.TextChoices):
+        """Whether tasks may keep each other from running."""
+
+        SIMPLE = "simple"
+        EXCLUSIVE = "exclusive"
+
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=10, choices=Kind, default=Kind.SIMPLE)
+    exclusive_key = models.CharField(max_length=100, blank=True)
+    lease = models.FloatField(null=True, blank=True)
+    timeout = models.FloatField(null=True, blank=True)
+    invisible_for = models.FloatField(null=True, blank=True)
+    max_attempts = models.PositiveIntegerField(null=True, blank=True)
+    retention = models.FloatField(null=True, blank=True)
+    # Whether a worker that released or failed a task, or lost its lease on it, may claim it again.
+    same_worker_again = models.BooleanField(default=False)
+    # If it may not: after so many further claims of its own.
+    worker_retries = models.PositiveSmallIntegerField(default=0)
+    # Whether one worker may hold at most one task of this queue.
+    one_per_worker = models.BooleanField(default=False)
+    # Whether programs elsewhere run the actions; if not, publishing one that no code here registers is refused.
+    actions_elsewhere = models.BooleanField(default=True)
+    publish_paused = models.BooleanField(default=False)
+    claim_paused = models.BooleanField(default=False)
+    pause_reason = models.CharField(max_length=200, blank=True)
+    pause_author = models.CharField(max_length=150, blank=True)
+    pause_until = models.DateTimeField(null=True, blank=True)
+    created = models.DateTimeField(db_default=Now(), editable=False)
+
+    _made_as: tuple[Any, Any]
+    # Of the related manager, which is made with the tasks.
+    tasks: Any
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(kind="simple", exclusive_key="") | (Q(kind="exclusive") & ~Q(exclusive_key="")),
+                name="tasks_queue_key_if_exclusive",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """As Django's; what tasks already rely on stays as the queue was made."""
+        made_as: tuple[Any, Any] = self.__dict__.get("_made_as", (None, None))
+        if any(was not in (None, now) for was, now in zip(made_as, (self.kind, self.exclusive_key), strict=True)):
+            raise ValidationError("kind and exclusive_key of a queue stay as it was made; make another queue")
+        if self.exclusive != bool(self.exclusive_key):
+            raise ValidationError({"exclusive_key": "an exclusive queue has a key, and no other queue has"})
+        super().save(*args, **kwargs)
+        self._made_as = self.kind, self.exclusive_key
+
+    @classmethod
+    def from_db(cls, db: Any, field_names: Any, values: Any, **kwargs: Any) -> "Queue":
+        queue = super().from_db(db, field_names, values, **kwargs)
+        # A deferred one is unknown.
+        queue._made_as = queue.__dict__.get("kind"), queue.__dict__.get("exclusive_key")
+        return queue
+
+    def clean(self) -> None:
+        """Refuse settings that no task could have."""
+        for name, least in SECONDS.items():
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and least <= value <= LONGEST):
+                raise ValidationError({name: f"must be a number of seconds of at least {least:g}, or empty"})
+        if self.max_attempts == 0:
+            raise ValidationError({"max_attempts": "at least one attempt, or empty"})
+
+    # Publishing
+
+    def publish(
+        self,
+        action: str,
+        data: Any = None,
+        *,
+        update: bool = False,
+        clear_failed: bool = False,
+        clear_succeeded: bool = False,
+        known_only: bool = False,
+        **options: Any,
+    ) -> Published:
+        """Publish one task; say what became of it. :class:`~tasks.exceptions.PublishRefused` where it cannot be.
+
+        ``options``: ``key``, ``priority``, ``metadata``, ``lease``, ``timeout``, ``invisible_for``, ``max_attempts``,
+        ``retention``, ``worker_ids``, ``worker_count``. Where there is a task of this ``key``: ``update`` writes the
+        parameters of one that waits; ``clear_failed`` and ``clear_succeeded`` forget the workers that failed, or
+        succeeded, so that they may run it again. ``known_only``: refuse an action that no code here registers.
+        """
+        manner = Manner(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
+        return publishing.publish(self, [{"action": action, "data": data, **options}], manner, known_only=known_only)[0]
+
+    def publish_many(
+        self,
+        tasks: Iterable[dict[str, Any]],
+        *,
+        update: bool = False,
+        clear_failed: bool = False,
+        clear_succeeded: bool = False,
+        known_only: bool = False,
+    ) -> list[Published]:
+        """Publish tasks, each a dictionary of what :meth:`publish` takes, in few statements: all of them, or none."""
+        manner = Manner(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
+        return publishing.publish(self, tasks, manner, known_only=known_only)
+
+    async def apublish(self, action: str, data: Any = None, **options: Any) -> Published:
+        """As :meth:`publish`, for async code."""
+        return await sync_to_async(self.publish)(action, data, **options)
+
+    async def apublish_many(self, tasks: Iterable[dict[str, Any]], **options: Any) -> list[Published]:
+        """As :meth:`publish_many`, for async code."""
+        return await sync_to_async(self.publish_many)(tasks, **options)
+
+    # Claiming
+
+    def claim(
+        self, *, worker: str, limit: int = 1, lease: float | None = None, metadata: dict[str, Any] | None = None
+    ) -> list[claiming.TaskClaim]:
+        """Claim up to ``limit`` tasks for a worker, the most urgent first; empty when there are none for it.
+
+        ``lease``: seconds until the claim ends unless there is a heartbeat; by default the task's, the queue's or the
+        setting's. ``metadata``: only tasks that have all of these pairs. Of an exclusive queue at most one for each
+        value; of one with ``one_per_worker`` one at all.
+        """
+        return claiming.claim(self, worker, limit, lease, metadata)
+
+    async def aclaim(self, **options: Any) -> list[claiming.TaskClaim]:
+        """As :meth:`claim`, for async code."""
+        return await sync_to_async(self.claim)(**options)
+
+    # Pauses
+
+    def pause(
+        self,
+        *,
+        publish: bool = False,
+        claim: bool = False,
+        reason: str = "",
+        author: str = "",
+        seconds: float | None = None,
+        until: datetime | None = None,
+    ) -> None:
+        """From now on refuse publishers, or hand out nothing, or both; for so long, until then, or until ``resume()``.
+
+        It takes the place of the pause before it. What runs may finish.
+        """
+        if seconds is not None and not 0 < seconds <= LONGEST:
+            raise TaskError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
+        self._write(
+            publish_paused=publish,
+            claim_paused=claim,
+            pause_reason=" ".join(reason.split())[:200],
+            pause_author=author[:150],
+            pause_until=Later(seconds) if seconds is not None else until,
+        )
+        told = {"queue": self.name, "publish": publish, "claim": claim, "author": author}
+        logger.info("tasks.paused" if publish or claim else "tasks.resumed", extra=told)
+
+    def resume(self, *, author: str = "") -> None:
+        """End both pauses."""
+        self.pause(author=author)
+
+    async def apause(self, **options: Any) -> None:
+        """As :meth:`pause`, for async code."""
+        await sync_to_async(self.pause)(**options)
+
+    async def aresume(self, *, author: str = "") -> None:
+        """As :meth:`resume`, for async code."""
+        await sync_to_async(self.resume)(author=author)
+
+    @property
+    def publishing_paused(self) -> bool:
+        """Whether publishers are refused; a pause whose end has come is over."""
+        return self.publish_paused and not self._pause_over
+
+    @property
+    def claiming_paused(self) -> bool:
+        """Whether nothing is handed out; a pause whose end has come is over."""
+        return self.claim_paused and not self._pause_over
+
+    @property
+    def pause_told(self) -> str:
+        """Who paused it, why and until when."""
+        by = f"paused by {self.pause_author}" if self.pause_author else "paused"
+        until = f" until {self.pause_until:%Y-%m-%d %H:%M:%S %Z}" if self.pause_until else ""
+        return f"{by}{until}{f' ({self.pause_reason})' if self.pause_reason else ''}"
+
+    @property
+    def _pause_over(self) -> bool:
+        now = self.__dict__.get("read_at") or timezone.now()
+        return self.pause_until is not None and self.pause_until <= now
+
+    # What publishing, claiming and explaining need
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether of one value of the exclusive key one task runs at a time."""
+        return self.kind == self.Kind.EXCLUSIVE
+
+    def current(self) -> "Queue":
+        """The queue as it is configured now, with the database's time."""
+        found = self._row.annotate(read_at=Now()).first()
+        if found is None:
+            raise TaskError(f"queue {self.name} is gone")
+        return found
+
+    def lock(self) -> None:
+        """Wait until nobody else claims in this queue; lasts until the end of the transaction."""
+        self._row.select_for_update(no_key=True).values_list("pk").get()
+
+    def note_worker(self, worker: str) -> None:
+        """Note that a worker asks for work, unless that was noted lately."""
+        seen: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
+        mine = seen.filter(queue=self.pk, worker=worker)
+        if not mine.filter(seen__gt=Later(-claiming.SEEN_EVERY)).exists() and not mine.update(seen=Now()):
+            seen.bulk_create([Claimant(queue_id=self.pk, worker=worker)], ignore_conflicts=True)
+
+    def live_workers(self) -> list[str]:
+        """The names of workers that asked for work lately, in order."""
+        seen = Claimant.objects.using(self._state.db).filter(queue=self.pk, seen__gt=Later(-CLAIMANT_ALIVE))
+        return list(seen.order_by("worker").values_list("worker", flat=True)[:MOST_CLAIMANTS])
+
+    @property
+    def _row(self) -> QuerySet["Queue"]:
+        return QuerySet(type(self), using=self._state.db).filter(pk=self.pk)
+
+    def _write(self, **values: Any) -> None:
+        self._row.update(**values)
+        self.refresh_from_db(fields=list(values))
+
+
+class Claimant(models.Model):
+    """A worker with a name that asks for work of a queue, and when it last did."""
+
+    queue = models.ForeignKey(Queue, models.CASCADE, related_name="claimants")
+    worker = models.CharField(max_length=100)
+    seen = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["queue", "worker"], name="tasks_claimant_once")]
+        indexes = [models.Index(fields=["seen"], name="tasks_claimant_seen")]
+
+    def __str__(self) -> str:
+        return f"{self.worker} on {self.queue_id}"

@@ -1,0 +1,60 @@
+"""At most so many ticks a second for one key, over all workers: the row of the key is locked while it is asked."""
+
+from datetime import datetime, timedelta
+
+from django.db import models
+from django.db.models.functions import Now
+
+# A row that nobody asked for so long says nothing any more.
+IDLE = timedelta(days=1)
+PRUNED_AT_ONCE = 1000
+
+
+class Rate(models.Model):
+    """When the next tick of a key may fire, and until when the places in its line are taken.
+
+    Ticks of a key are apart by at least the interval, by the clock of the database. Those that have to wait are given
+    a place in line each, so that they do not all come back at once.
+    """
+
+    key = models.CharField(max_length=200, primary_key=True)
+    free_at = models.DateTimeField()
+    line_until = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return self.key
+
+    def admit(self, now: datetime, per_second: float, held_until: datetime | None) -> datetime | None:
+        """None when a tick may fire now, else when to ask again; ``held_until`` is what was answered the last time."""
+        interval = timedelta(seconds=1 / per_second)
+        if held_until is not None and held_until > now:
+            return max(held_until, self.free_at)
+        in_turn = held_until is not None or self.line_until <= now
+        if in_turn and self.free_at <= now:
+            self.free_at = now + interval
+            self.line_until = max(self.line_until, self.free_at)
+            return None
+        if held_until is not None:
+            return self.free_at
+        place = max(self.line_until, self.free_at)
+        self.line_until = place + interval
+        return place
+
+
+def lock_rates(using: str, keys: set[str]) -> tuple[dict[str, Rate], datetime]:
+    """The rows of the keys, locked in their order until the end of the transaction, and the time after that."""
+    rates = Rate.objects.using(using)
+    wanted = rates.filter(key__in=keys).order_by("key")
+    # Again where one that nobody had asked for long was pruned in between.
+    while missing := sorted(keys - set(wanted.select_for_update().values_list("key", flat=True))):
+        new = [Rate(key=key, free_at=Now() - IDLE, line_until=Now() - IDLE) for key in missing]
+        rates.bulk_create(new, ignore_conflicts=True)
+    found = list(wanted.annotate(now=Now()))
+    return {rate.key: rate for rate in found}, found[0].now
+
+
+def prune_rates(using: str) -> int:
+    """Delete some rows that say nothing any more; return how many."""
+    idle = Rate.objects.using(using).filter(line_until__lt=Now() - IDLE)
+    keys = list(idle.order_by("line_until").values_list("key", flat=True)[:PRUNED_AT_ONCE])
+    return idle.filter(key__in=keys).delete()[0] if keys else 0

@@ -1,0 +1,187 @@
+"""Which functions tasks may name. Needs no models to be loaded, so that ``tasks.action`` can be used anywhere."""
+
+import inspect
+import math
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from stator.backoff import Backoff
+from tasks.failures import NoHandler
+from tasks.throttling import Frequency, frequency, key_text
+
+NAME = re.compile(r"[\w.-]{1,200}")
+
+# Functions of Django's Tasks framework are named so, followed by their path.
+DJANGO = "django:"
+
+# After errors, where an action says nothing else.
+BACKOFF = Backoff(base=5.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """What an action is told about its attempt when it asks for it. ``stopped`` is set when the attempt is over."""
+
+    task: Any
+    claim: Any
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt; 1 is the first."""
+        return int(self.claim.attempt)
+
+    @property
+    def worker(self) -> str:
+        """The id of the worker."""
+        return str(self.claim.token.hex[:12])
+
+    def still_mine(self) -> bool:
+        """Whether the attempt may go on: it was not ended, and the claim stands."""
+        return not self.stopped.is_set() and bool(self.claim.still_mine())
+
+    def extend(self, seconds: float) -> bool:
+        """Hold the task for ``seconds`` from now; False when the claim has ended. The task's timeout stays."""
+        return not self.stopped.is_set() and bool(self.claim.extend(seconds))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action:
+    """A function with the name by which tasks call it, and how it is run: see :func:`action`."""
+
+    name: str
+    function: Callable[..., Any]
+    queue: str = ""
+    takes_context: bool = False
+    isolated: bool = False
+    timeout: float | None = None
+    max_attempts: int | None = None
+    backoff: Backoff | float | Callable[[int], float] = BACKOFF
+    local_retries: int = 0
+    local_delay: float = 1.0
+    rate: str = ""
+    concurrency: int | None = None
+    key: str | Callable[[Any], Any] | None = None
+    errors_are_final: bool = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"action {self.name!r}: {self.function!r} is not a function")
+        for option in ("timeout", "local_delay"):
+            if (value := getattr(self, option)) is not None and not _is_number(value):
+                raise ValueError(f"action {self.name!r}: {option}={value!r} must be a number of seconds above 0")
+        for option, least in (("max_attempts", 1), ("concurrency", 1), ("local_retries", 0)):
+            if (value := getattr(self, option)) is not None and not (type(value) is int and value >= least):
+                raise ValueError(f"action {self.name!r}: {option}={value!r} must be a whole number of at least {least}")
+        if self.rate:
+            frequency(self.rate)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is a coroutine function."""
+        return inspect.iscoroutinefunction(self.function)
+
+    @property
+    def frequency(self) -> Frequency | None:
+        """The rate, understood."""
+        return frequency(self.rate) if self.rate else None
+
+    @property
+    def throttled(self) -> bool:
+        """Whether attempts are counted before they begin."""
+        return bool(self.rate or self.concurrency)
+
+    def throttle_key(self, task: Any) -> str:
+        """The key under which the task is counted."""
+        value = self.key(task) if callable(self.key) else None
+        if isinstance(self.key, str) and isinstance(task.data, dict):
+            value = task.data.get(self.key)
+        return key_text(self.queue, self.name, "" if value is None else value)
+
+    def arguments(self, context: Context) -> tuple[list[Any], dict[str, Any]]:
+        """What the function is called with."""
+        data = context.task.data
+        before = [context] if self.takes_context else []
+        if isinstance(data, dict):
+            return before, data
+        return [*before, *([] if data is None else [data])], {}
+
+    def call(self, context: Context) -> Any:
+        """Call a synchronous function in this thread."""
+        args, kwargs = self.arguments(context)
+        return self.function(*args, **kwargs)
+
+    async def acall(self, context: Context) -> Any:
+        """Call a coroutine function on this event loop."""
+        args, kwargs = self.arguments(context)
+        return await self.function(*args, **kwargs)
+
+    async def begin(self, context: Context) -> None:
+        """Called in the worker before each attempt."""
+
+    def result_of(self, value: Any) -> Any:
+        """What is kept of the value that the function returned."""
+        return value
+
+
+# By name, then by queue; the empty queue stands for all that have none of their own.
+registry: dict[str, dict[str, Action]] = {}
+
+
+def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function, sync or async, as the action ``name``; the function itself stays what it was.
+
+    ``queue``: only for tasks of this queue. It gets the task's data: an object as keyword arguments, null as nothing,
+    anything else as its one argument; before that, with ``takes_context``, the :class:`Context`. ``isolated``: in a
+    process of its own. ``timeout``, ``max_attempts``: where the task does not say; of attempts not more than its queue
+    allows. ``backoff``: after errors; a
+    :class:`~stator.backoff.Backoff`, seconds, or a function of the number of errors. ``local_retries``: so many
+    unexpected errors are tried again by the same worker, ``local_delay`` seconds apart. ``rate``: at most so many
+    starts, ``10/s`` or ``3/10m``; ``concurrency``: at most so many at a time; both over all workers and for each
+    ``key``, the name of a value in the data or a function of the task.
+    """
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name for an action; use letters, digits, '_', '-' and '.'")
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        made = Action(name=name, function=function, **options)
+        known = registry.setdefault(name, {}).get(made.queue)
+        if known is not None and _place(known.function) != _place(function):
+            where = f" in queue {made.queue!r}" if made.queue else ""
+            raise ValueError(f"action {name!r}{where} is {_place(known.function)} already, not {_place(function)}")
+        registry[name][made.queue] = made
+        return function
+
+    return register
+
+
+def find(name: str, queue: str, data: Any = None) -> Action:
+    """The action of that name for a task of a queue; ``NoHandler`` where there is none in this process."""
+    if name.startswith(DJANGO):
+        return _of_django(name.removeprefix(DJANGO), data)
+    named = registry.get(name, {})
+    found = named.get(queue) or named.get("")
+    if found is None:
+        raise NoHandler(f"no handler: this worker knows no action {name!r} for queue {queue!r}")
+    return found
+
+
+def _of_django(path: str, data: Any) -> Action:
+    try:
+        backend = import_module("tasks.backend")
+    except ImportError as error:
+        raise NoHandler(f"no handler: Django's Tasks framework cannot be loaded: {error}") from error
+    found: Action = backend.action_of(path, data)
+    return found
+
+
+def _place(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0

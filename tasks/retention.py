@@ -1,0 +1,66 @@
+"""Deletes tasks that ended long enough ago, in batches."""
+
+from typing import Any
+
+from django.db import connections, transaction
+from django.db.models import F, Q, QuerySet
+
+from stator.models import History, Report
+from tasks.conf import load_settings
+from tasks.expressions import Later
+from tasks.models import Claimant, Queue, Task
+from tasks.querysets import TERMINAL
+
+BATCH = 1000
+
+# Of each queue and call; what is left is for the next pass.
+BATCHES = 50
+
+# A worker that has not asked for work for so long is forgotten.
+CLAIMANT_RETENTION = 86400.0
+
+
+def prune(using: str) -> int:
+    """Delete ended tasks past their retention, and what is kept beside them; return how many.
+
+    Its own retention, else its queue's, else the setting's. The parts of a shared task go with it.
+    """
+    default = load_settings().RETENTION
+    ended: QuerySet[Any] = QuerySet(Task, using=using).filter(state__in=TERMINAL, state_claim=None, whole=None)
+    deleted = _prune(using, ended.filter(retention__isnull=False, state_changed__lte=_ago(F("retention"))))
+    for queue, retention in Queue.objects.using(using).values_list("pk", "retention").iterator():
+        seconds = default if retention is None else retention
+        deleted += _prune(using, ended.filter(queue=queue, retention=None, state_changed__lte=Later(-seconds)))
+    Claimant.objects.using(using).filter(seen__lt=Later(-CLAIMANT_RETENTION)).delete()
+    return deleted
+
+
+def _ago(seconds: Any) -> Any:
+    return Later(-1 * seconds)
+
+
+def _prune(using: str, rows: QuerySet[Any]) -> int:
+    total = 0
+    for _ in range(BATCHES):
+        deleted = _delete(using, rows)
+        total += deleted
+        if deleted < BATCH:
+            break
+    return total
+
+
+def _delete(using: str, rows: QuerySet[Any]) -> int:
+    """Delete some; rows that somebody else deletes, or brings back, at this moment are passed over."""
+    skip = connections[using].features.has_select_for_update_skip_locked
+    with transaction.atomic(using=using):
+        found = rows.order_by().select_for_update(skip_locked=skip).values_list("pk", flat=True)
+        pks = list(found[:BATCH])
+        if not pks:
+            return 0
+        every: QuerySet[Any] = QuerySet(Task, using=using)
+        parts = list(every.filter(whole__in=pks).values_list("pk", flat=True))
+        kept = Q(model_label=Task._meta.label_lower, object_pk__in=[str(pk) for pk in (*pks, *parts)])
+        for beside in (Report, History):
+            beside.objects.using(using).filter(kept).delete()
+        every.filter(pk__in=pks).delete()
+    return len(pks)

@@ -1,0 +1,222 @@
+"""Schedules: rows whose attempts are ticks. When ticks are is in ``timetable``, what a tick does in ``ticking``."""
+
+from typing import Any, ClassVar
+
+from django.core.exceptions import ValidationError
+from django.db import models, router, transaction
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Now
+
+from stator.backoff import Backoff
+from stator.graph import State, StateGraph
+from stator.models import StateField, StatorModel
+from tasks.ticking import KEPT, call, tick
+from tasks.timetable import ALL, ONE, SKIP, Timetable
+
+# After a worker's death its schedules go on so much later; it must be shorter than any period.
+LEASE = 10.0
+
+# A tick that could not fire is tried again soon: the next may be due within a minute.
+BACKOFF = Backoff(base=1.0, cap=60.0)
+
+# What decides about the next tick: where one of these changes, schedules are looked at at once.
+PLANNED_BY = ("period", "cron", "zone", "jitter", "until", "enabled", "removed", "asked", "planned_for")
+
+ROWS_AT_ONCE = 1000
+
+
+class ScheduleGraph(StateGraph):
+    """Of every schedule.
+
+    An attempt in ``waiting`` is a tick: the task is published, and the next tick planned, in one transaction. A tick
+    that is for a function is presented to it in ``calling``, again until it succeeds or failed for good.
+    """
+
+    waiting = State(try_interval=60, atomic=True, batch=100, lease=LEASE, backoff=BACKOFF, force_initial=True)
+    calling = State(try_interval=1, lease=LEASE, backoff=BACKOFF, max_failures=3)
+    paused = State()
+    ended = State()
+
+    waiting.transitions_to(calling, paused, ended)
+    calling.transitions_to(waiting)
+    calling.fails_to(waiting)
+    calling.when(Q(removed=True)).to(waiting)
+    paused.when(Q(enabled=True, removed=False)).to(waiting)
+
+    @classmethod
+    def handle_waiting(cls, schedules: list[Any]) -> Any:
+        """Fire the ticks that are due."""
+        return tick(schedules)
+
+    @classmethod
+    def handle_calling(cls, schedule: Any) -> Any:
+        """Call the function."""
+        call(schedule)
+        return cls.waiting
+
+
+class ScheduleQuerySet(QuerySet[Any]):
+    """Schedules; where their timetables are changed, they are planned anew."""
+
+    def update(self, **values: Any) -> int:
+        """As Django's; what it changes takes effect at once, and the values are not checked."""
+        if not values.keys() & set(PLANNED_BY):
+            return super().update(**values)
+        self._for_write = True
+        with transaction.atomic(using=self.db):
+            pks = list(self.values_list("pk", flat=True))
+            updated = super().update(**values)
+            for start in range(0, len(pks), ROWS_AT_ONCE):
+                look_again(self.db, pks[start : start + ROWS_AT_ONCE])
+        return updated
+
+    update.alters_data = True  # type: ignore[attr-defined]
+
+    def run_now(self) -> int:
+        """Have each fire one tick more now, besides those of its timetable; paused ones are left alone."""
+        return self.filter(enabled=True, removed=False).update(asked=True)
+
+    def begin_anew(self, beyond: int = 0) -> int:
+        """Have each forget its plan and begin anew from now, with indexes that go on ``beyond`` so many.
+
+        For the time after the loss of the database: see the guide.
+        """
+        index = F("tick_index") + beyond
+        return self.update(tick_index=index, planned_for="", nominal=None, planned=None, held_until=None)
+
+
+class Schedule(StatorModel):
+    """Ticks for one entity: a task is published at each, or a function called. Seconds unless said otherwise.
+
+    ``period`` or ``cron``, in the time of ``zone``; ``jitter``: so much sooner or later at random. ``missed``: what
+    becomes of ticks at whose time no worker was there; ``deadline``: later than this none fires. ``rate_limit``: at
+    most so many ticks a second of all schedules with the same ``rate_key``. ``until``: no tick is later. Each tick has
+    an index, and is the only one ever that has it. Changes take effect at once; ``save()`` never writes what the
+    workers know of ticks.
+    """
+
+    class Missed(models.TextChoices):
+        """Which of several ticks that are due at once fire."""
+
+        SKIP = SKIP, "none of them but the latest, within a minute"
+        ONE = ONE, "the latest"
+        ALL = ALL, "all, one after the other"
+
+    name = models.CharField(max_length=200)
+    entity = models.CharField(max_length=200, blank=True)
+    queue = models.ForeignKey("tasks.Queue", models.CASCADE, null=True, blank=True, related_name="+")
+    action = models.CharField(max_length=200, blank=True)
+    data = models.JSONField(null=True, blank=True)
+    metadata = models.JSONField(default=dict, blank=True)
+    period = models.FloatField(null=True, blank=True)
+    cron = models.CharField(max_length=100, blank=True)
+    zone = models.CharField(max_length=64, default="UTC")
+    jitter = models.FloatField(default=0.0)
+    missed = models.CharField(max_length=4, choices=Missed, default=Missed.ONE)
+    deadline = models.FloatField(null=True, blank=True)
+    rate_key = models.CharField(max_length=200, blank=True)
+    rate_limit = models.FloatField(null=True, blank=True)
+    until = models.DateTimeField(null=True, blank=True)
+    enabled = models.BooleanField(default=True)
+    # Whether the code no longer has its function, and the columns as the code last declared them.
+    removed = models.BooleanField(default=False, editable=False)
+    declared = models.JSONField(null=True, editable=False)
+    # What workers know: the next tick by index, its place on the timetable and its moment, and for which timetable.
+    tick_index = models.BigIntegerField(default=0, editable=False)
+    nominal = models.DateTimeField(null=True, editable=False)
+    planned = models.DateTimeField(null=True, editable=False)
+    planned_for = models.CharField(max_length=300, editable=False)
+    # It has a place in the line of its rate until then.
+    held_until = models.DateTimeField(null=True, editable=False)
+    # Somebody wants a tick now.
+    asked = models.BooleanField(default=False, editable=False)
+    # When the latest tick fired, when it was due, and how many never did.
+    fired = models.DateTimeField(null=True, editable=False)
+    fired_for = models.DateTimeField(null=True, editable=False)
+    dropped = models.BigIntegerField(default=0, editable=False)
+    created = models.DateTimeField(db_default=Now(), editable=False)
+
+    state = StateField(ScheduleGraph)
+
+    objects: ClassVar[Any] = ScheduleQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["name", "entity"], name="tasks_schedule_one_per_entity"),
+            models.CheckConstraint(
+                condition=Q(period__isnull=False, cron="") | Q(period__isnull=True) & ~Q(cron=""),
+                name="tasks_schedule_period_or_cron",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.entity}".strip()
+
+    @property
+    def timetable(self) -> Timetable:
+        """When its ticks are."""
+        return Timetable(self.period, self.cron, self.zone, self.jitter)
+
+    @property
+    def plan_key(self) -> str:
+        """Changes whenever the timetable does."""
+        return f"{self.period} {self.cron} {self.zone} {self.jitter}"
+
+    @property
+    def calls_function(self) -> bool:
+        """Whether a tick calls a function instead of publishing a task."""
+        return self.queue_id is None
+
+    def key_of(self, index: int) -> str:
+        """The name of a tick that no other has: the key of its task."""
+        return f"{self.pk}:{index}"
+
+    def problems(self) -> dict[str, str]:
+        """For each field that cannot work, one sentence."""
+        found = self.timetable.problems()
+        for name in ("deadline", "rate_limit"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                found[name] = f"{name}={value!r} must be above 0"
+        if (self.rate_limit is None) != (not self.rate_key):
+            found["rate_limit"] = "rate_limit and rate_key go together"
+        if self.missed not in self.Missed.values:
+            found["missed"] = f"missed={self.missed!r} must be one of {', '.join(self.Missed.values)}"
+        if self.queue_id is not None and not self.action:
+            found["action"] = "a schedule with a queue needs the action of its tasks"
+        return found
+
+    def clean(self) -> None:
+        """Refuse what cannot work, and a period that a lease could outlast."""
+        problems = self.problems()
+        if not problems and self.timetable.shortest() <= LEASE:
+            problems["period"] = f"ticks must be further apart than a lease lasts, {LEASE:g} s"
+        if problems:
+            raise ValidationError(problems)
+
+    def save(self, *, update_fields: Any = None, **kwargs: Any) -> None:
+        if problems := self.problems():
+            raise ValidationError(problems)
+        if self._state.adding or kwargs.get("force_insert"):
+            super().save(update_fields=update_fields, **kwargs)
+            return
+        if update_fields is None:
+            # A copy that was read before a tick must not undo it.
+            update_fields = [
+                field.name for field in self._meta.concrete_fields if not field.primary_key and field.name not in KEPT
+            ]
+        using = kwargs.get("using") or router.db_for_write(type(self), instance=self)
+        with transaction.atomic(using=using):
+            super().save(update_fields=update_fields, **kwargs)
+            look_again(using, [self.pk])
+
+    def run_now(self) -> bool:
+        """Have it fire one tick more now, besides those of its timetable; False where it is paused."""
+        return bool(type(self).objects.filter(pk=self.pk).run_now())
+
+
+def look_again(using: str, pks: list[Any]) -> None:
+    """Have workers look at schedules now; paused and ended ones only if they may go on."""
+    rows = Schedule.stator.using(using).filter(pk__in=pks)
+    rows.in_state(ScheduleGraph.waiting).retry()
+    rows.in_state(ScheduleGraph.paused, ScheduleGraph.ended).filter(enabled=True, removed=False).move("waiting")

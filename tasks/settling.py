@@ -1,0 +1,70 @@
+"""What follows from the move of a task: a shared one ends with its parts, and people hear of dead letters.
+
+Done at once after the commit of each move, whoever made it; the SQL transitions of the graph and the pass of workers
+do what was left undone when a process died between.
+"""
+
+from typing import Any
+
+from django.db import router
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from stator import signals
+from stator.signals import Move
+from tasks.models import Task
+from tasks.notices import send_notices
+from tasks.retention import prune
+
+# Keys per statement.
+BATCH = 500
+
+ENDED_EARLY = ("errored", "canceled")
+
+
+def connect() -> None:
+    """Follow the moves of tasks, and do the chores at every scheduling pass of a worker."""
+    signals.transitioned.connect(_on_moves, sender=Task, dispatch_uid="tasks.settling")
+    signals.on_schedule.connect(_on_schedule, dispatch_uid="tasks.settling")
+
+
+def settle(using: str, parts: list[Any]) -> None:
+    """Have shared tasks end of which these parts have ended."""
+    rows: QuerySet[Any] = QuerySet(Task, using=using)
+    of_parts = rows.filter(pk__in=parts, whole__isnull=False, whole__state="shared")
+    wholes = rows.filter(pk__in=list(of_parts.values_list("whole", flat=True).distinct()), state="shared")
+    if not wholes:
+        return
+    each = rows.filter(whole=OuterRef("pk"))
+    open_or_ended_early = each.filter(~Q(state="completed"))
+    for state in ENDED_EARLY:
+        Task.transition_perform_queryset(wholes.filter(Exists(each.filter(state=state))), state, reason="by a part")
+    Task.transition_perform_queryset(wholes.filter(~Exists(open_or_ended_early)), "completed", reason="all parts did")
+
+
+def end_parts(using: str, wholes: list[Any]) -> None:
+    """Cancel what is left of shared tasks that ended early; whoever runs a part of them loses it."""
+    rows: QuerySet[Any] = QuerySet(Task, using=using)
+    left = rows.filter(whole__in=wholes, whole__state__in=ENDED_EARLY, state="pending")
+    Task.transition_perform_queryset(left, "canceled", reason="the shared task has ended")
+
+
+def _on_moves(sender: Any, moves: list[Move], using: str, **kwargs: Any) -> None:
+    ended = [move.pk for move in moves if move.source == "pending"]
+    wholes = [move.pk for move in moves if move.source == "shared" and move.to in ENDED_EARLY]
+    errored = [move.pk for move in moves if move.to == "errored"]
+    for start in range(0, len(moves), BATCH):
+        part = slice(start, start + BATCH)
+        if ended[part]:
+            settle(using, ended[part])
+        if wholes[part]:
+            end_parts(using, wholes[part])
+        if errored[part]:
+            send_notices(using, errored[part])
+
+
+def _on_schedule(sender: Any, **kwargs: Any) -> None:
+    using = router.db_for_write(Task)
+    tasks = Task.objects.using(using)
+    tasks.bury()
+    send_notices(using)
+    prune(using)

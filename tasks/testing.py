@@ -1,0 +1,36 @@
+"""For the tests of a project: let time pass for schedules too, instead of waiting."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.db import router
+from django.db.models import F, QuerySet
+
+from stator import testing
+from tasks.models import Schedule
+from tasks.rates import Rate
+
+__all__ = ["advance"]
+
+MOMENTS: dict[Any, tuple[str, ...]] = {
+    Schedule: ("nominal", "planned", "held_until", "until", "fired", "fired_for"),
+    Rate: ("free_at", "line_until"),
+}
+
+
+def advance(seconds: float, *models: Any) -> None:
+    """As :func:`stator.testing.advance`; of schedules the ticks to come are so much nearer as well.
+
+    >>> schedule = Schedule.objects.create(name="report", queue=queue, action="report", period=60)
+    >>> drain(Schedule)
+    1
+    >>> advance(60)
+    >>> drain(Schedule)
+    1
+    >>> queue.tasks.get().metadata["tick"]
+    0
+    """
+    testing.advance(seconds, *models)
+    for model, names in MOMENTS.items():
+        rows: QuerySet[Any] = QuerySet(model, using=router.db_for_write(model))
+        rows.update(**{name: F(name) - timedelta(seconds=seconds) for name in names})

@@ -1,0 +1,182 @@
+"""Threads that run synchronous actions. Daemons: an action that never returns must not keep a process."""
+
+import asyncio
+import contextvars
+import re
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from django.db import connections
+
+# libpq's PQTRANS_IDLE; written out because psycopg is optional.
+IDLE = 0
+
+SESSION_STATEMENT = re.compile(
+    r"\s*(SET\b|RESET\b|LISTEN\b|PREPARE\b|DECLARE\b|PRAGMA\b|CREATE\s+TEMP"
+    r"|SELECT\s+(pg_catalog\.)?(set_config|pg_advisory_lock))",
+    re.IGNORECASE,
+)
+
+
+class _Call:
+    """One function to run, and who waits for what it gives."""
+
+    __slots__ = ("begun", "context", "function", "future", "given_up", "loop")
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+        self.context = contextvars.copy_context()
+        self.loop = asyncio.get_running_loop()
+        self.future = self.loop.create_future()
+        self.begun = False
+        self.given_up = False
+
+
+class Threads:
+    """At most ``count`` functions at a time, each in a thread with database connections of its own.
+
+    Whoever awaits a function may be cancelled; the function itself cannot be ended. Its thread is given up then and
+    another takes its place, ``count`` times at most.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._queue: SimpleQueue[_Call] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._alive = self._idle = self._given_up = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether as many functions as may be given up are still running."""
+        return self._given_up >= self.count
+
+    async def run(self, function: Callable[[], Any]) -> Any:
+        """What ``function`` returns or raises, called in a thread as soon as one is free."""
+        call = _Call(function)
+        with self._lock:
+            self._queue.put(call)
+            if self._idle < self._queue.qsize():
+                self._start_thread()
+        try:
+            return await call.future
+        except asyncio.CancelledError:
+            self._give_up(call)
+            raise
+
+    def _start_thread(self) -> None:
+        if self._alive - self._given_up < self.count:
+            self._alive += 1
+            threading.Thread(target=self._work, name=f"tasks-action-{self._alive}", daemon=True).start()
+
+    def _give_up(self, call: _Call) -> None:
+        with self._lock:
+            call.given_up = True
+            # One that has not begun is passed over by the thread that finds it.
+            if call.begun and not self.exhausted:
+                self._given_up += 1
+                self._start_thread()
+            else:
+                call.begun = False
+
+    def _work(self) -> None:
+        for connection in connections.all():
+            _watch_session(connection)
+        while self._turn():
+            pass
+        connections.close_all()
+
+    def _turn(self) -> bool:
+        """Run one function; whether the thread goes on."""
+        with self._lock:
+            self._idle += 1
+        call = self._queue.get()
+        with self._lock:
+            self._idle -= 1
+            if call.given_up:
+                return True
+            call.begun = True
+        result, error = _result_of(call)
+        clean_connections()
+        _call_soon(call.loop, _settle, call.future, result, error)
+        with self._lock:
+            # Its place was taken when it was given up; where that was not counted, it still has it.
+            replaced = _was_replaced(call)
+            call.begun = False
+            self._given_up -= replaced
+            self._alive -= replaced
+        return not replaced
+
+
+def _was_replaced(call: _Call) -> bool:
+    return call.given_up and call.begun
+
+
+def clean_connections() -> None:
+    """Leave no open transaction, no failed one and no changed session behind for the next action in this thread."""
+    for connection in connections.all(initialized_only=True):
+        connection.queries_log.clear()
+        if connection.connection is None:
+            continue
+        dirty = connection.in_atomic_block or connection.errors_occurred or not connection.get_autocommit()
+        if dirty or _in_transaction(connection) or getattr(connection, "_tasks_session_changed", False):
+            _discard(connection)
+
+
+def _result_of(call: _Call) -> tuple[Any, BaseException | None]:
+    try:
+        return call.context.run(call.function), None
+    except BaseException as error:  # noqa: BLE001 - handed to whoever awaits the call
+        return None, error
+
+
+def _discard(connection: Any) -> None:
+    """Close a connection whatever state its transaction is in; the next use opens another."""
+    connection.in_atomic_block = False
+    connection.savepoint_ids = []
+    connection.needs_rollback = False
+    connection.run_on_commit = []
+    connection._tasks_session_changed = False
+    connection.close()
+
+
+def _in_transaction(connection: Any) -> bool:
+    if connection.vendor == "postgresql":
+        return bool(connection.connection.info.transaction_status != IDLE)
+    try:
+        return bool(getattr(connection.connection, "in_transaction", False))
+    except connection.Database.Error:
+        # Closed behind Django's back: sqlite3 does not even answer. It is to be discarded, like an open transaction.
+        return True
+
+
+def _watch_session(connection: Any) -> None:
+    if _note_session_change not in connection.execute_wrappers:
+        connection.execute_wrappers.append(_note_session_change)
+
+
+def _note_session_change(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+    if isinstance(sql, str) and SESSION_STATEMENT.match(sql):
+        context["connection"]._tasks_session_changed = True
+    return execute(sql, params, many, context)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(function, *args)
+    except RuntimeError:
+        # The loop is closed: the worker has ended, and nobody waits for the answer.
+        return
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    elif isinstance(error, StopIteration):
+        # A future refuses this one: it would end the coroutine that waits.
+        future.set_exception(RuntimeError("the action raised StopIteration"))
+    else:
+        future.set_exception(error)

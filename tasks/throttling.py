@@ -1,0 +1,33 @@
+"""What the rate of an action says, and the keys under which its attempts are counted. Needs no models."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+KEY_LENGTH = 200
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True, slots=True)
+class Frequency:
+    """At most ``count`` starts in ``period`` seconds."""
+
+    count: int
+    period: int
+
+
+def frequency(text: str) -> Frequency:
+    """What ``10/s``, ``100/m``, ``5/h``, ``1/d`` or ``3/10s`` say."""
+    match = re.fullmatch(r"([1-9]\d{0,8})/([1-9]\d{0,4})?([smhd])", text)
+    if match is None:
+        raise ValueError(f"rate={text!r}: write a number and a time, such as 10/s, 100/m or 3/10s")
+    return Frequency(int(match[1]), int(match[2] or 1) * UNITS[match[3]])
+
+
+def key_text(*parts: Any) -> str:
+    """One key for several values, short enough for its column."""
+    text = ":".join(str(part) for part in parts).replace("\0", "")
+    if len(text) <= KEY_LENGTH:
+        return text
+    return f"{text[: KEY_LENGTH - 33]}:{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:32]}"

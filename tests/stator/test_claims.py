@@ -1,0 +1,140 @@
+"""Claims for programs that are no workers: fenced as those are, and refused from the end of their lease on."""
+
+import pytest
+from django.db.models import Q
+
+from stator import claims
+from stator.columns import after
+from stator.exceptions import LeaseLost
+from stator.models import History
+from tests.stator.rows import ago, change, expire, put, raw, row
+from tests.testapp.explained import Errand
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def claim_one(**options):
+    (claim,) = claims.claim(Errand, **options)
+    return claim
+
+
+def test_claims_are_picked_in_the_order_that_is_asked_for():
+    rows = [put(Errand, tenant=tenant) for tenant in (3, 1, 2)]
+    found = claims.claim(Errand, 2, pick=lambda errands: errands.filter(tenant__lt=3).order_by("-tenant"))
+    assert [claim.pk for claim in found] == [rows[2].pk, rows[1].pk]
+    assert [claim.pk for claim in claims.claim(Errand, 5)] == [rows[0].pk]
+
+
+def test_what_is_paused_is_not_claimed():
+    put(Errand)
+    Errand.stator.pause()
+    assert claims.claim(Errand) == []
+
+
+def test_lease_is_of_so_many_seconds_or_until_a_moment():
+    first, second = put(Errand), put(Errand)
+    claim_one(lease=10)
+    claim_one(lease=after(100))
+    held = [row(each).state_locked_until - row(each).state_attempted for each in (first, second)]
+    assert [round(each.total_seconds()) for each in held] == [10, 100]
+
+
+def test_what_is_not_kept_in_the_transaction_of_the_claim_is_handed_back():
+    first, second = put(Errand), put(Errand)
+    (claim,) = claims.claim(Errand, 2, then=lambda found: [each for each in found if each.pk == first.pk])
+    assert claim.pk == first.pk
+    assert (row(second).state_claim, row(second).state_ready, row(second).state_attempts) == (None, True, 0)
+
+
+def test_error_in_the_transaction_of_the_claim_undoes_it():
+    put(Errand)
+    with pytest.raises(ZeroDivisionError):
+        claims.claim(Errand, then=lambda found: 1 / 0)
+    assert not raw(Errand).exclude(state_claim=None).exists()
+
+
+def test_claim_is_ended_by_a_move_with_its_values_and_history():
+    put(Errand)
+    claim = claim_one(worker="abcdefabcdef")
+    assert claim.token.hex.startswith("abcdefabcdef")
+    claims.move(claim, "heir", values={"tenant": 9}, then=lambda: None)
+    found = raw(Errand).get()
+    assert (found.state, found.tenant, found.state_claim) == ("heir", 9, None)
+    with pytest.raises(LeaseLost):
+        claims.move(claim, "heir")
+
+
+def test_move_that_is_not_declared_is_refused():
+    put(Errand)
+    with pytest.raises(ValueError, match="no transition to new"):
+        claims.move(claim_one(), "new")
+
+
+def test_error_beside_the_end_undoes_it():
+    put(Errand)
+    claim = claim_one()
+    with pytest.raises(ZeroDivisionError):
+        claims.retry(claim, then=lambda: 1 / 0)
+    assert claim.still_mine()
+
+
+def test_retry_counts_and_release_does_not():
+    put(Errand)
+    claims.retry(claim_one(), after=0, reason="not yet")
+    assert raw(Errand).get().state_attempts == 1
+    claims.bring_up(Errand)
+    claims.release(claim_one())
+    assert raw(Errand).get().state_attempts == 1
+
+
+@pytest.mark.parametrize("end", [claims.retry, claims.release, lambda claim: claims.move(claim, "heir")])
+def test_holder_past_its_lease_is_refused_before_anybody_reaps_it(end):
+    errand = put(Errand)
+    claim = claim_one()
+    expire(errand)
+    before = row(errand)
+    with pytest.raises(LeaseLost):
+        end(claim)
+    assert row(errand).__dict__ | {"_state": None} == before.__dict__ | {"_state": None}
+    assert not History.objects.exists()
+
+
+def test_lease_is_held_for_longer_while_the_row_is_as_it_should_be():
+    errand = put(Errand)
+    claim = claim_one(lease=5)
+    assert claims.hold(claim, after(50))
+    assert not claims.hold(claim, after(500), where=Q(tenant=99))
+    assert 40 < (row(errand).state_locked_until - row(errand).state_attempted).total_seconds() < 60
+    expire(errand)
+    assert not claims.hold(claim, after(50))
+
+
+def test_due_rows_are_brought_up_and_expired_leases_ended():
+    errand, other = put(Errand), put(Errand)
+    change(other, state_ready=False, state_next_attempt=ago(1))
+    claim = claim_one()
+    assert claim.pk == errand.pk
+    assert claims.bring_up(Errand) == 0
+    assert row(other).state_ready
+    expire(errand)
+    assert claims.bring_up(Errand) == 1
+    assert row(errand).state_claim is None
+
+
+def test_programs_that_lose_leases_do_not_quarantine_a_row():
+    errand = put(Errand)
+    for _ in range(5):
+        claim_one(pick=lambda errands: errands.order_by("pk"))
+        expire(errand)
+        claims.bring_up(Errand)
+    assert not Errand.stator.quarantined().exists()
+
+
+def test_claim_is_found_by_its_token():
+    put(Errand)
+    claim = claim_one()
+    assert claims.find(Errand, claim.pk, claim.token).still_mine()
+    claims.release(claim)
+    with pytest.raises(LeaseLost):
+        claims.find(Errand, claim.pk, claim.token)
+    assert claims.longest_lease(Errand) >= 60

@@ -1,0 +1,73 @@
+"""Queues and tasks for tests, and time that passes for them."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from django.db import connections
+
+from stator.testing import advance
+from tasks.models import Queue, Task
+from tests.stator.rows import change
+
+STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
+
+
+def make_queue(name: str = "encode", **settings: Any) -> Queue:
+    """A queue; exclusive if it has a key."""
+    kind = Queue.Kind.EXCLUSIVE if settings.get("exclusive_key") else Queue.Kind.SIMPLE
+    return Queue.objects.create(name=name, kind=kind, **settings)
+
+
+def make_task(queue: Queue, status: str = "pending", **options: Any) -> Task:
+    """A task of that status, brought there as programs bring it."""
+    if status == "invisible":
+        options["invisible_for"] = 60
+    task = queue.publish("resize", {"image": 7}, **options).task
+    if status in ("running", "completed", "errored"):
+        (claim,) = queue.claim(worker="maker")
+        if status == "completed":
+            claim.resolve({"ok": True})
+        if status == "errored":
+            change(task, state_attempts=1000)
+            claim.fail("no such image")
+    if status == "canceled":
+        task.cancel()
+    task.refresh_from_db()
+    assert task.status == status
+    return task
+
+
+def fresh(task: Task) -> Task:
+    """The task as the database has it."""
+    return Task.objects.get(pk=task.pk)
+
+
+def pass_time(seconds: float) -> None:
+    """Let time pass for tasks."""
+    advance(seconds, Task)
+
+
+def claim_one(queue: Queue, worker: str = "bot-1", **options: Any) -> Any:
+    """The one task that the worker is given."""
+    (claim,) = queue.claim(worker=worker, **options)
+    return claim
+
+
+def size(wanted: int, bounded: int) -> int:
+    """How much a race is about: what the requirement says with ``RACES=full`` in the environment, else less."""
+    return wanted if os.environ.get("RACES") == "full" else bounded
+
+
+def race(count: int, work: Callable[[str], Any]) -> list[Any]:
+    """What ``work`` returns for workers with so many names, each in a thread with a connection of its own."""
+
+    def run(name: str) -> Any:
+        try:
+            return work(name)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(run, [f"bot-{number}" for number in range(count)]))

@@ -1,0 +1,69 @@
+"""A real server process on the database of a test, and programs that know nothing but its address."""
+
+import json
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+
+from tasks.consumers import Consumer, Verb
+from tests.processes import WorkerProcess, wait_until
+
+ADDRESS = re.compile(r"Starting (?:WSGI )?development server at (http://127\.0\.0\.1:\d+)/")
+
+# Runs code that has ``call(method, path, body, token)`` and prints the JSON of ``answers``. Nothing of the project is
+# on its path, and it is started in a directory of its own.
+PROGRAM = """
+import json, sys, time
+import httpx
+
+base, token = sys.argv[1:3]
+answers = []
+
+def call(method, path, body=None, token=token):
+    began = time.monotonic()
+    answer = httpx.request(method, base + path, json=body, headers={"Authorization": "Bearer " + token}, timeout=30)
+    found = answer.json()
+    answers.append({"status": answer.status_code, "body": found, "seconds": time.monotonic() - began})
+    return found
+"""
+END = """
+assert not [name for name in sys.modules if name.partition(".")[0] in ("django", "stator", "tasks", "tests", "project")]
+print(json.dumps(answers))
+"""
+
+
+@contextmanager
+def server(**variables):
+    """``manage.py runserver`` for as long as the context; gives the address of the API."""
+    arguments = ["--noreload", "--insecure", "127.0.0.1:0"]
+    with WorkerProcess(*arguments, command="runserver", **variables) as process:
+        wait_until(
+            lambda: ADDRESS.search(process.output()) or process.returncode is not None,
+            message=lambda: f"no server: {process.output()}",
+        )
+        found = ADDRESS.search(process.output())
+        assert found, process.output()
+        yield f"{found[1]}/api/"
+
+
+def token(name="full", *, queues=(), verbs=Verb.values, **values):
+    """The token of a new consumer; for all queues where none are named."""
+    consumer = Consumer(name=name, all_queues=not queues, **{f"may_{verb}": True for verb in verbs}, **values)
+    text = consumer.issue()
+    consumer.save()
+    consumer.queues.set(queues)
+    return text
+
+
+def start(code, base, token, directory):
+    """A program in a process of its own that speaks HTTP alone."""
+    command = [sys.executable, "-I", "-c", PROGRAM + code + END, base, token]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=directory, env={})
+
+
+def finished(process, timeout=60):
+    """What the program was answered, call by call."""
+    out, errors = process.communicate(timeout=timeout)
+    assert process.returncode == 0, errors
+    return json.loads(out)

@@ -1,0 +1,155 @@
+"""A real server, and programs in processes of their own that know its address, a token and HTTP, nothing else."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tasks import client as module
+from tasks.client import Client, LeaseLost
+from tasks.models import Queue, Task
+from tests.tasks.serving import finished, server, start, token
+
+pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def base(transactional_db):
+    Queue.objects.create(name="encode")
+    with server() as address:
+        yield address
+
+
+def test_program_that_lost_its_lease_is_refused_and_another_resolves(base, tmp_path):
+    code = """
+call("POST", "queues/encode/tasks", {"action": "resize", "data": {"image": 7}, "key": "image-7"})
+[mine] = call("POST", "queues/encode/claims", {"worker": "bot-1", "lease": 0.5})["claims"]
+path = "tasks/%d/claim/" % mine["task"]["id"]
+call("POST", path + "heartbeat", {"token": mine["token"], "lease": 0.5})
+# It is stuck; its lease runs out meanwhile and another is given the task.
+[theirs] = call("POST", "queues/encode/claims", {"worker": "bot-2", "lease": 30, "wait": 20})["claims"]
+call("POST", path + "verify", {"token": mine["token"]})
+call("POST", path + "heartbeat", {"token": mine["token"]})
+call("POST", path + "resolve", {"token": mine["token"], "result": "late"})
+call("POST", path + "resolve", {"token": theirs["token"], "result": "done"})
+call("POST", path + "resolve", {"token": theirs["token"], "result": "twice"})
+call("GET", "tasks/%d" % mine["task"]["id"])
+"""
+    answers = finished(start(code, base, token(), tmp_path))
+    assert [answer["status"] for answer in answers] == [201, 200, 200, 200, 409, 409, 409, 200, 409, 200]
+    assert {answers[n]["body"]["error"] for n in (4, 5, 6, 8)} == {"lease_lost"}
+    seen = answers[-1]["body"]
+    assert (seen["status"], seen["result"], seen["attempts"]) == ("completed", "done", 2)
+    runs = [(run["worker"], run["outcome"], run["timed_out"]) for run in seen["runs"]]
+    assert runs == [("bot-2", "succeeded", False), ("bot-1", "", True)]
+    assert Task.objects.get().result == "done"
+
+
+def test_publication_reaches_a_waiting_program_well_under_a_second(base, tmp_path):
+    given = token()
+    claiming = start(
+        'print("started", file=sys.stderr, flush=True)\n'
+        'call("POST", "queues/encode/claims", {"worker": "bot-1", "wait": 20})\n'
+        'answers[-1]["at"] = time.time()',
+        base, given, tmp_path,
+    )  # fmt: skip
+    assert claiming.stderr.readline() == "started\n"
+    # The programs share a clock. The second publishes once the first has been waiting for some time.
+    publishing = start(
+        'import threading; threading.Event().wait(1.5)\nbegan = time.time()\n'
+        'call("POST", "queues/encode/tasks", {"action": "resize"})\nanswers[-1]["at"] = began',
+        base, given, tmp_path,
+    )  # fmt: skip
+    [published], [claimed] = finished(publishing), finished(claiming)
+    assert len(claimed["body"]["claims"]) == 1
+    assert claimed["at"] > published["at"]
+    assert claimed["at"] - published["at"] < 1
+
+
+def test_many_programs_claim_each_task_once(base, tmp_path):
+    given = token()
+    Queue.objects.get().publish_many([{"action": "resize", "data": n} for n in range(40)])
+    code = """
+while claims := call("POST", "queues/encode/claims", {"worker": "bot-%d", "limit": 3, "lease": 60})["claims"]:
+    for claim in claims:
+        call("POST", "tasks/%%d/claim/resolve" %% claim["task"]["id"], {"token": claim["token"]})
+"""
+    programs = [start(code % n, base, given, tmp_path) for n in range(4)]
+    answers = [answer for program in programs for answer in finished(program)]
+    assert {answer["status"] for answer in answers} == {200}
+    claimed = [claim["task"]["id"] for answer in answers for claim in answer["body"].get("claims", [])]
+    assert sorted(claimed) == sorted(Task.objects.values_list("pk", flat=True))
+    assert set(Task.objects.values_list("state", flat=True)) == {"completed"}
+
+
+def test_client_class_against_the_server(base):
+    client = Client(base, token())
+    assert client.health() == {"status": "ok"}
+    assert client.create_queue("resize", lease=20, max_attempts=2)["lease"] == 20
+    assert client.configure_queue("resize", max_attempts=3)["max_attempts"] == 3
+    assert client.publish("resize", "a", {"n": 1}, key="one")["outcome"] == "inserted"
+    assert client.publish("resize", "a", {"n": 1}, key="one")["outcome"] == "matched"
+    many = client.publish_many("resize", [{"action": "a", "metadata": {"title": str(n)}} for n in range(5)])
+    assert [result["outcome"] for result in many] == ["inserted"] * 5
+    assert len(list(client.tasks(queue="resize", limit=2))) == 6
+    [found] = client.tasks(metadata={"title": "3"})
+    assert found["id"] == many[3]["task"]["id"]
+    assert client.cancel(found["id"])["status"] == client.cancel(found["id"])["status"] == "canceled"
+    client.pause("resize", claim=True, reason="later")
+    assert client.claim("resize", worker="bot-1") == []
+    client.resume("resize")
+    claims = client.claim("resize", worker="bot-1", limit=10, lease=5)
+    assert len(claims) == 5
+    with claims[0].heartbeating(every=0.05) as held:
+        held.verify()
+    held.resolve({"ok": True})
+    assert client.task(held.task["id"])["result"] == {"ok": True}
+    with pytest.raises(LeaseLost):
+        held.heartbeat()
+    assert held.lost
+    claims[1].release("busy")
+    claims[2].fail("broken")
+    claims[3].cancel()
+    assert sorted(task["status"] for task in client.tasks(queue="resize")) == [
+        "canceled", "canceled", "completed", "pending", "pending", "running",
+    ]  # fmt: skip
+    [last] = client.publish_many("resize", [{"action": "b", "max_attempts": 1, "priority": 0}])
+    [dead] = client.claim("resize", worker="bot-2")
+    dead.fail("no")
+    assert client.task(last["task"]["id"])["status"] == "errored"
+    assert client.requeue(last["task"]["id"])["status"] == "pending"
+    assert [queue["name"] for queue in client.queues()] == ["encode", "resize"]
+    assert client.queue("encode")["name"] == "encode"
+
+
+def test_client_class_needs_no_django(base, tmp_path):
+    shutil.copy(module.__file__, tmp_path)
+    code = """
+import json, sys
+sys.path.insert(0, sys.argv[3])
+from client import Client
+client = Client(*sys.argv[1:3])
+client.publish("encode", "resize")
+[claim] = client.claim("encode", worker="bot-1")
+claim.resolve("done")
+print(json.dumps([client.task(claim.task["id"])["result"], "django" in sys.modules]))
+"""
+    command = [sys.executable, "-I", "-S", "-c", code, base, token(), str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout) == ["done", False]
+
+
+def test_claims_outlast_the_server(transactional_db):
+    queue = Queue.objects.create(name="encode")
+    task, given = queue.publish("resize").task, token()
+    with server() as base:
+        [claim] = Client(base, given).claim("encode", worker="bot-1", lease=60)
+    with server() as base:
+        claim._client.base_url = base
+        claim.verify()
+        claim.resolve("done")
+    task.refresh_from_db()
+    assert task.result == "done"

@@ -1,0 +1,504 @@
+"""The backend for Django's Tasks framework: its public contract, on Django 6 and with ``django-tasks`` before."""
+
+import doctest
+import sys
+import threading
+from dataclasses import fields
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import Group
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection, transaction
+from django.db.models.functions import Now
+from django.dispatch import Signal
+from django.test import override_settings
+from django.utils import timezone
+
+from stator.models import Report
+from stator.testing import advance, drain
+from tasks import framework
+from tasks.backend import Options, StatorBackend, priority_of, resolve
+from tasks.exceptions import PublishRefused, QueuePaused
+from tasks.failures import NoHandler
+from tasks.framework import TaskException, TaskResultDoesNotExist, TaskResultStatus, task_backends
+from tasks.models import Queue, Task
+from tasks.results import django_priority
+from tests.processes import environment_for_subprocess
+from tests.stator.test_testing import run_examples
+from tests.testapp import tasks as examples
+
+pytestmark = pytest.mark.django_db
+
+BACKEND = "tasks.backend.StatorBackend"
+
+
+@pytest.fixture(autouse=True)
+def _no_calls() -> None:
+    examples.calls.clear()
+
+
+def row(result: Any) -> Task:
+    return Task.objects.get(pk=int(result.id))
+
+
+def done(result: Any) -> Any:
+    drain(Task)
+    result.refresh()
+    return result
+
+
+class Heard:
+    """What a signal tells while the context is open."""
+
+    def __init__(self, *signals: Signal) -> None:
+        self.signals = signals
+        self.told: list[tuple[Any, Any, Any, Any]] = []
+
+    def __enter__(self) -> list[tuple[Any, Any, Any, Any]]:
+        for signal in self.signals:
+            signal.connect(self._hear)
+        return self.told
+
+    def __exit__(self, *error: object) -> None:
+        for signal in self.signals:
+            signal.disconnect(self._hear)
+
+    def _hear(self, sender: Any, task_result: Any, signal: Signal, **kwargs: Any) -> None:
+        self.told.append((signal, sender, task_result, task_result.status))
+
+
+class TestEnqueueing:
+    def test_it_supports_all_there_is(self) -> None:
+        backend = task_backends["default"]
+        assert isinstance(backend, StatorBackend)
+        for what in ("defer", "async_task", "get_result", "priority"):
+            assert getattr(backend, f"supports_{what}") is True
+
+    def test_a_task_is_ready_once_it_is_enqueued(self) -> None:
+        before = timezone.now()
+        result = examples.add.enqueue(1, right=2)
+        assert (result.status, result.args, result.kwargs) == (TaskResultStatus.READY, [1], {"right": 2})
+        assert (result.backend, result.attempts, result.worker_ids, result.errors) == ("default", 0, [], [])
+        assert (result.started_at, result.finished_at, result.last_attempted_at) == (None, None, None)
+        assert abs((result.enqueued_at - before).total_seconds()) < 60
+        assert result.task == examples.add
+        assert not result.is_finished
+        assert isinstance(result.id, str)
+        assert 0 < len(result.id) <= 64
+        with pytest.raises(ValueError, match="not finished"):
+            _ = result.return_value
+        assert examples.calls == []
+
+    def test_one_statement_looks_for_the_queue_and_one_inserts(self, django_assert_num_queries: Any) -> None:
+        examples.add.enqueue(1)
+        with transaction.atomic(), django_assert_num_queries(2):
+            examples.add.enqueue(2)
+
+    def test_queues_are_made_when_they_are_needed(self) -> None:
+        examples.send.enqueue("you")
+        examples.send.enqueue("me")
+        assert [queue.name for queue in Queue.objects.all()] == ["mail"]
+
+    def test_it_is_part_of_the_transaction(self) -> None:
+        with pytest.raises(RuntimeError), transaction.atomic():
+            examples.add.enqueue(1)
+            raise RuntimeError
+        assert not Task.objects.exists()
+
+    def test_async_code_may_enqueue_and_ask(self) -> None:
+        @async_to_sync
+        async def go() -> Any:
+            result = await examples.greet.aenqueue("you")
+            again = await examples.greet.aget_result(result.id)
+            await again.arefresh()
+            return again
+
+        again = go()
+        drain(Task)
+        async_to_sync(again.arefresh)()
+        assert again.return_value == "hello you"
+
+    @pytest.mark.parametrize("argument", [object(), {1, 2}, datetime.now, b"\xff", [object()]])
+    def test_arguments_must_be_json(self, argument: Any) -> None:
+        with pytest.raises((TypeError, ValueError), match="Unsupported"):
+            examples.add.enqueue(argument)
+        assert not Task.objects.exists()
+
+    @pytest.mark.parametrize("argument", [float("nan"), "a\0b", "\ud800"])
+    def test_and_storable(self, argument: Any) -> None:
+        with pytest.raises(PublishRefused, match="the arguments"):
+            examples.add.enqueue(argument)
+        assert not Task.objects.exists()
+
+    @override_settings(STATOR_TASKS={"PAYLOAD_LIMIT": 100})
+    def test_and_of_bounded_length(self) -> None:
+        with pytest.raises(PublishRefused, match="the arguments has"):
+            examples.add.enqueue("x" * 100)
+
+    def test_tuples_come_as_lists(self) -> None:
+        result = examples.add.enqueue((1, 2), right=(3,))
+        assert (result.args, result.kwargs) == ([[1, 2]], {"right": [3]})
+        assert done(result).return_value == [1, 2, 3]
+
+    def test_a_paused_queue_takes_nothing(self) -> None:
+        Queue.objects.create(name="default", publish_paused=True)
+        with pytest.raises(QueuePaused):
+            examples.add.enqueue(1)
+
+    @pytest.mark.parametrize(
+        "wrong", [{"priority": 101}, {"priority": -101}, {"priority": 1.5}, {"queue_name": "none"}]
+    )
+    def test_what_the_framework_forbids_is_refused(self, wrong: dict[str, Any]) -> None:
+        with pytest.raises(TaskException):
+            examples.add.using(**wrong)
+
+    def test_run_after_must_be_aware(self) -> None:
+        with pytest.raises(TaskException, match="aware"):
+            examples.add.using(run_after=datetime(2030, 1, 1))  # noqa: DTZ001
+
+
+class TestRunning:
+    def test_a_task_runs_and_its_value_is_its_result(self) -> None:
+        result = done(examples.add.enqueue(2, right=3))
+        assert (result.status, result.return_value, result.is_finished) == (TaskResultStatus.SUCCESSFUL, 5, True)
+        assert result.enqueued_at <= result.finished_at
+        assert result.started_at <= result.last_attempted_at <= result.finished_at
+        assert (result.attempts, result.errors) == (1, [])
+        assert len(result.worker_ids[0]) == 12
+        assert examples.calls == [(2, 3)]
+
+    def test_coroutine_functions_are_tasks_too(self) -> None:
+        assert done(examples.greet.enqueue("you")).return_value == "hello you"
+
+    def test_the_context_comes_first_where_it_is_taken(self) -> None:
+        result = done(examples.describe.enqueue("note"))
+        assert result.return_value == {
+            "id": result.id, "attempt": 1, "status": "RUNNING", "note": "note", "args": ["note"],
+        }  # fmt: skip
+        assert done(examples.adescribe.enqueue()).return_value == 1
+
+    def test_an_error_is_final_and_kept(self) -> None:
+        result = done(examples.go_wrong.enqueue("so it is"))
+        assert (result.status, result.is_finished, result.attempts) == (TaskResultStatus.FAILED, True, 1)
+        [error] = result.errors
+        assert (error.exception_class_path, error.exception_class) == ("builtins.ValueError", ValueError)
+        assert "in go_wrong" in error.traceback
+        assert "ValueError: so it is" in error.traceback
+        with pytest.raises(ValueError, match="failed"):
+            _ = result.return_value
+        advance(86400, Task)
+        drain(Task)
+        assert examples.calls == ["wrong"]
+
+    def test_with_max_attempts_it_is_tried_again(self) -> None:
+        result = done(examples.second_time.enqueue())
+        assert (result.status, result.attempts, result.finished_at) == (TaskResultStatus.READY, 1, None)
+        assert [error.exception_class for error in result.errors] == [LookupError]
+        advance(31, Task)
+        result = done(result)
+        assert (result.return_value, result.attempts, len(result.errors)) == ("done", 2, 1)
+        assert result.started_at <= result.last_attempted_at <= result.finished_at
+
+    def test_and_fails_after_the_last(self) -> None:
+        result = examples.go_wrong.using(backend="retrying").enqueue("again")
+        for _ in range(3):
+            drain(Task)
+            advance(31, Task)
+        result.refresh()
+        assert (result.status, result.attempts, len(result.errors)) == (TaskResultStatus.FAILED, 3, 3)
+        assert {error.exception_class for error in result.errors} == {ValueError}
+        assert "in go_wrong" in result.errors[-1].traceback
+
+    def test_a_value_that_is_no_json_is_an_error(self) -> None:
+        result = done(examples.bad_result.enqueue())
+        assert (result.status, result.errors[0].exception_class) == (TaskResultStatus.FAILED, TypeError)
+
+    def test_a_canceled_task_has_failed(self) -> None:
+        result = examples.add.enqueue(1)
+        row(result).transition_perform("canceled")
+        result.refresh()
+        assert (result.status, result.is_finished) == (TaskResultStatus.FAILED, True)
+
+    def test_it_does_not_run_before_its_time(self) -> None:
+        when = timezone.now() + timedelta(hours=1)
+        result = examples.add.using(run_after=when).enqueue(1)
+        assert (drain(Task), result.task.run_after) == (0, when)
+        assert examples.add.get_result(result.id).task.run_after == when
+        advance(3601, Task)
+        assert done(result).return_value == 2
+
+    def test_a_time_that_has_passed_is_now(self) -> None:
+        result = examples.add.using(run_after=timezone.now() - timedelta(hours=1)).enqueue(1)
+        assert done(result).return_value == 2
+
+    def test_options_are_kept_on_the_row(self) -> None:
+        with backend(OPTIONS={"max_attempts": 7, "timeout": 12.5, "retention": 60}):
+            made = row(examples.add.enqueue(1))
+        assert (made.max_attempts, made.timeout, made.retention) == (7, 12.5, 60)
+
+
+class TestPriority:
+    @pytest.mark.parametrize("priority", [-100, -1, 0, 1, 50, 100])
+    def test_priorities_are_converted_there_and_back(self, priority: int) -> None:
+        assert django_priority(priority_of(priority)) == priority
+
+    def test_larger_is_sooner_whatever_the_moment_and_an_ordinary_task_is_in_the_middle(self) -> None:
+        from time import time
+
+        converted = [priority_of(priority) for priority in (100, 1, 0, -1, -100)]
+        assert converted == sorted(converted)
+        assert converted[2] == pytest.approx(time() * 1000, abs=60_000)
+        assert all(abs(value) < 2**63 for value in converted)
+
+    def test_the_row_has_it_and_the_result_too(self) -> None:
+        low, high = examples.send.using(priority=-5).enqueue("low"), examples.send.enqueue("high")
+        assert [made.pk for made in Task.objects.order_by("priority")] == [int(high.id), int(low.id)]
+        assert [examples.send.get_result(result.id).task.priority for result in (low, high)] == [-5, 10]
+
+
+class TestResults:
+    @pytest.mark.parametrize("result_id", ["12345", "none", "", "-1", "0", "9" * 30, "1; drop", "1\0"])
+    def test_what_is_not_there_does_not_exist(self, result_id: str) -> None:
+        with pytest.raises(TaskResultDoesNotExist):
+            task_backends["default"].get_result(result_id)
+
+    def test_nor_do_tasks_of_another_backend_or_of_queues(self) -> None:
+        other = examples.second_time.enqueue()
+        queue = Queue.objects.get()
+        plain = Task.objects.create(queue=queue, action="echo", priority=1)
+        for pk in (other.id, str(plain.pk)):
+            with pytest.raises(TaskResultDoesNotExist):
+                task_backends["default"].get_result(pk)
+
+    def test_the_result_of_another_task_is_a_mismatch(self) -> None:
+        result = examples.add.enqueue(1)
+        with pytest.raises(TaskException, match="does not match"):
+            examples.send.get_result(result.id)
+        assert examples.add.get_result(result.id).id == result.id
+
+    def test_attempts_of_which_nothing_is_kept_are_counted(self) -> None:
+        result = examples.add.enqueue(1)
+        from django.db.models import QuerySet
+
+        QuerySet(Task).update(state_attempts=1)
+        drain(Task)
+        result.refresh()
+        assert (result.attempts, result.worker_ids[0]) == (2, "unknown")
+
+    def test_a_running_task_says_so(self) -> None:
+        from stator import claims
+
+        result = examples.add.enqueue(1)
+        [held] = claims.claim(Task)
+        result.refresh()
+        assert (result.status, result.attempts) == (TaskResultStatus.RUNNING, 1)
+        assert result.worker_ids == [held.token.hex[:12]]
+        assert result.started_at == result.last_attempted_at
+        assert result.started_at is not None
+
+
+class TestSignals:
+    def test_they_tell_the_life_of_a_task(self) -> None:
+        signals = (framework.task_enqueued, framework.task_started, framework.task_finished)
+        with Heard(*signals) as told:
+            done(examples.add.enqueue(1))
+        assert [signal for signal, *_ in told] == list(signals)
+        assert {sender for _, sender, *_ in told} == {StatorBackend}
+        assert [status for *_, status in told] == [
+            TaskResultStatus.READY, TaskResultStatus.RUNNING, TaskResultStatus.SUCCESSFUL,
+        ]  # fmt: skip
+        assert (told[1][2].attempts, told[2][2].return_value) == (1, 2)
+
+    def test_the_end_is_told_once_however_many_errors_there_were(self) -> None:
+        with Heard(framework.task_started, framework.task_finished) as told:
+            examples.go_wrong.using(backend="retrying").enqueue("again")
+            for _ in range(3):
+                drain(Task)
+                advance(31, Task)
+        assert [signal is framework.task_finished for signal, *_ in told] == [False, False, False, True]
+        assert told[-1][2].status == TaskResultStatus.FAILED
+        assert len(told[-1][2].errors) == 3
+
+    def test_many_ends_are_told_in_few_statements(self) -> None:
+        from django.test.utils import CaptureQueriesContext
+
+        from stator.signals import Move
+        from tasks.backend import tell_finished
+
+        made = [row(examples.add.enqueue(number)) for number in range(20)]
+        drain(Task)
+        with CaptureQueriesContext(connection) as queries, Heard(framework.task_finished) as told:
+            tell_finished(Task, [Move(task.pk, "pending", "completed") for task in made], "default")
+        assert (len(told), len(queries)) == (20, 3)
+
+    def test_a_receiver_that_raises_does_no_harm(self, caplog: pytest.LogCaptureFixture) -> None:
+        def bad(**kwargs: Any) -> None:
+            raise RuntimeError("receiver")
+
+        framework.task_finished.connect(bad)
+        try:
+            assert done(examples.add.enqueue(1)).return_value == 2
+        finally:
+            framework.task_finished.disconnect(bad)
+        assert "tasks.receiver_failed" in caplog.text
+
+    @pytest.mark.django_db(transaction=True)
+    def test_the_end_of_a_task_that_is_canceled_is_told_too(self) -> None:
+        with Heard(framework.task_finished) as told:
+            row(examples.add.enqueue(1)).transition_perform("canceled")
+        assert [status for *_, status in told] == [TaskResultStatus.FAILED]
+
+
+class TestPaths:
+    """S1: what a row names is run only if it is a task."""
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "os.system", "subprocess.Popen", "antigravity.fly", "this.s", "tests.testapp.tasks.no_task",
+            "tests.testapp.tasks.os",
+            "tests.testapp.tasks", "tests.testapp.tasks.add.func", "builtins.eval",
+            "", ".", "a..b",
+            "tests.testapp.nowhere.task", "tests.testapp.tasks.__builtins__", "../x.y", "x.y\n",
+        ],
+    )  # fmt: skip
+    def test_all_else_is_an_error_of_the_row_and_nothing_is_imported(self, path: str) -> None:
+        queue, _ = Queue.objects.get_or_create(name="default")
+        data = {"args": ["true"], "kwargs": {}, "backend": "default"}
+        made = Task.objects.create(queue=queue, action=f"django:{path}", data=data, priority=1)
+        loaded = set(sys.modules)
+        drain(Task)
+        made.refresh_from_db()
+        assert set(sys.modules) == loaded
+        assert (made.state, made.result) == ("pending", None)
+        assert Report.objects.get(object_pk=str(made.pk)).error == "tasks.failures.NoHandler"
+        with pytest.raises(TaskResultDoesNotExist):
+            task_backends["default"].get_result(str(made.pk))
+
+    def test_modules_of_installed_apps_are_loaded_for_it(self) -> None:
+        loaded = sys.modules.pop("tests.testapp.tasks")
+        try:
+            found = resolve("tests.testapp.tasks.add")
+            assert found.func.__module__ == "tests.testapp.tasks"
+        finally:
+            sys.modules["tests.testapp.tasks"] = loaded
+
+    def test_others_are_when_they_are_listed(self) -> None:
+        with pytest.raises(NoHandler):
+            resolve("tests.tasks.elsewhere.far")
+        assert "tests.tasks.elsewhere" not in sys.modules
+        with backend(OPTIONS={"modules": ["tests.tasks.elsewhere"]}):
+            assert resolve("tests.tasks.elsewhere.far").name == "far"
+        del sys.modules["tests.tasks.elsewhere"]
+
+    @pytest.mark.parametrize(
+        "data",
+        [None, [], {}, {"args": [], "kwargs": {}}, {"args": [1], "kwargs": {}, "backend": "gone"},
+         {"args": [1], "kwargs": {}, "backend": "default", "run_after": "soon"}],
+    )  # fmt: skip
+    def test_a_row_that_is_no_enqueued_task_is_an_error(self, data: Any) -> None:
+        queue, _ = Queue.objects.get_or_create(name="default")
+        made = Task.objects.create(queue=queue, action="django:tests.testapp.tasks.add", data=data, priority=1)
+        drain(Task)
+        made.refresh_from_db()
+        assert (made.state, examples.calls) != ("completed", [])
+        with pytest.raises(TaskResultDoesNotExist):
+            task_backends["default"].get_result(str(made.pk))
+
+
+class TestOptions:
+    @pytest.mark.parametrize(
+        ("options", "told"),
+        [
+            ({"max_attempt": 3}, "'max_attempt' is not an option; did you mean max_attempts?"),
+            ({"max_attempts": 0}, "max_attempts=0 must be a whole number of at least 1"),
+            ({"timeout": "1"}, "timeout='1' must be a number of seconds above 0"),
+            ({"modules": "os"}, "modules='os' must be a list of names of modules"),
+            ({"rate": "fast"}, "rate='fast': write a number and a time"),
+        ],
+    )
+    def test_bad_ones_are_refused_by_the_check_and_by_enqueueing(self, options: dict[str, Any], told: str) -> None:
+        with backend(OPTIONS=options):
+            [error] = task_backends["default"].check()
+            assert (error.id, told in error.msg) == ("tasks.E202", True), error.msg
+            with pytest.raises(ImproperlyConfigured) as caught:
+                examples.add.enqueue(1)
+            assert told in str(caught.value)
+        assert not Task.objects.exists()
+
+    def test_good_ones_have_nothing_to_tell(self) -> None:
+        assert [
+            problem for alias in ("default", "retrying", "isolated") for problem in task_backends[alias].check()
+        ] == []
+
+
+def backend(**params: Any) -> Any:
+    return override_settings(TASKS={"default": {"BACKEND": BACKEND, "QUEUES": [], **params}})
+
+
+@pytest.mark.django_db(transaction=True)
+class TestWorkers:
+    def test_a_worker_runs_them(self, worker_process: Any) -> None:
+        results = [examples.add.enqueue(number) for number in range(10)]
+        results += [examples.greet.enqueue("you"), examples.go_wrong.enqueue("no")]
+        with worker_process("tasks.Task", "--until-idle") as worker:
+            assert worker.wait() == 0, worker.output()
+        for result in results:
+            result.refresh()
+        assert [result.return_value for result in results[:11]] == [*range(1, 11), "hello you"], worker.output()
+        assert results[11].status == TaskResultStatus.FAILED
+
+    def test_nothing_runs_that_was_rolled_back(self, worker_process: Any) -> None:
+        with pytest.raises(RuntimeError), transaction.atomic():
+            examples.make_group.enqueue("never")
+            raise RuntimeError
+        examples.make_group.enqueue("kept")
+        with worker_process("tasks.Task", "--until-idle") as worker:
+            assert worker.wait() == 0, worker.output()
+        assert [group.name for group in Group.objects.all()] == ["kept"]
+
+    def test_an_isolated_backend_runs_them_in_processes_of_their_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in environment_for_subprocess().items():
+            monkeypatch.setenv(name, value)
+        import os
+
+        assert done(examples.process_id.enqueue()).return_value != os.getpid()
+
+    def test_a_queue_is_made_once_however_many_need_it(self) -> None:
+        barrier = threading.Barrier(4)
+
+        def enqueue() -> None:
+            barrier.wait()
+            examples.add.enqueue(1)
+            connection.close()
+
+        threads = [threading.Thread(target=enqueue) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (Queue.objects.count(), Task.objects.count()) == (1, 4)
+        assert Task.objects.filter(created__lte=Now()).count() == 4
+
+
+def test_the_examples_of_the_guide_run() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "guides" / "django-tasks.rst").read_text()
+    # A traceback names the module of its error.
+    text = text.replace("\nTaskResultDoesNotExist:", f"\n{TaskResultDoesNotExist.__module__}.TaskResultDoesNotExist:")
+    names = {
+        "Task": Task,
+        "drain": drain,
+        "transaction": transaction,
+        "add": examples.add,
+        "go_wrong": examples.go_wrong,
+    }
+    run_examples(doctest.DocTestParser().get_doctest(text, names, "django-tasks.rst", None, 0))
+
+
+def test_every_option_is_in_the_guide() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "guides" / "django-tasks.rst").read_text()
+    assert [option.name for option in fields(Options) if f"``{option.name}``" not in text] == []

@@ -1,0 +1,241 @@
+"""The client: what it sends, when it tries again, and that it needs nothing but Python."""
+
+import ast
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tasks import client as module
+from tasks.client import ApiError, Claim, Client, LeaseLost, Unreachable
+from tests.processes import wait_until
+
+LOST = (409, {"error": "lease_lost", "detail": "gone"}, {})
+DROPPED = None
+
+
+class Scripted(ThreadingHTTPServer):
+    """Answers what it is told to, in order and the last again and again; notes what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        self.script, self.asked, self.waiting = [], [], []
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}/api"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def answer(self):
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        self.server.asked.append((self.command, self.path, body, dict(self.headers)))
+        script = self.server.script
+        found = script.pop(0) if len(script) > 1 else script[0]
+        if found is DROPPED:
+            self.close_connection = True
+            return
+        status, value, headers = found
+        text = value if isinstance(value, bytes) else json.dumps(value).encode()
+        self.send_response(status)
+        for name, header in {"Content-Length": str(len(text)), **headers}.items():
+            self.send_header(name, header)
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_GET = do_POST = do_PUT = do_PATCH = answer
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server():
+    scripted = Scripted()
+    thread = threading.Thread(target=scripted.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield scripted
+    scripted.shutdown()
+    scripted.server_close()
+    thread.join()
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch):
+    """The pauses that the client makes, without making them."""
+    made = []
+    monkeypatch.setattr(module.time, "sleep", made.append)
+    return made
+
+
+@pytest.fixture
+def client(server):
+    return Client(server.url, "tk_secret", timeout=10, retries=3)
+
+
+def answers(server, *script):
+    server.script = [found if found is DROPPED else (*found, {})[:3] for found in script]
+
+
+def claim(client):
+    return Claim(client, {"task": {"id": 7}, "attempt": 1, "lease": 30.0, "token": "t"})
+
+
+def test_module_imports_nothing_but_the_standard_library():
+    tree = ast.parse(Path(module.__file__).read_text())
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) else []
+        assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+def test_token_goes_in_the_header_and_nowhere_else(client, server):
+    answers(server, (200, {"claims": []}))
+    assert client.claim("a/b c", worker="bot-1", limit=5, wait=2) == []
+    [(method, path, body, headers)] = server.asked
+    assert (method, path) == ("POST", "/api/queues/a%2Fb%20c/claims")
+    assert body == {"worker": "bot-1", "limit": 5, "wait": 2}
+    assert headers["Authorization"] == "Bearer tk_secret"
+    assert headers["Content-Type"] == "application/json"
+    assert "secret" not in path + repr(body) + repr(client)
+
+
+@pytest.mark.parametrize("lost", [DROPPED, (502, b"<html>bad gateway</html>"), (503, {"error": "x", "detail": "y"})])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.task(7),
+        lambda client: client.publish("q", "a", key="k"),
+        lambda client: client.publish_many("q", [{"action": "a", "key": "k"}]),
+        lambda client: client.configure_queue("q", lease=3),
+        lambda client: client.pause("q", claim=True),
+        lambda client: client.cancel(7),
+        lambda client: claim(client).verify(),
+        lambda client: claim(client).heartbeat(),
+    ],
+)
+def test_calls_that_may_be_made_twice_are_made_again(client, server, pauses, call, lost):
+    answers(server, lost, lost, (200, {"results": [], "lease": 30}))
+    call(client)
+    assert len(server.asked) == 3
+    assert len(pauses) == 2
+    assert server.asked[0][:3] == server.asked[2][:3]
+
+
+@pytest.mark.parametrize("lost", [DROPPED, (502, b"<html>bad gateway</html>")])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.publish("q", "a"),
+        lambda client: client.publish_many("q", [{"action": "a", "key": "k"}, {"action": "b"}]),
+        lambda client: client.claim("q", worker="bot-1"),
+        lambda client: client.requeue(7),
+        lambda client: client.create_queue("q"),
+        lambda client: claim(client).resolve(),
+        lambda client: claim(client).release(),
+        lambda client: claim(client).fail("x"),
+        lambda client: claim(client).cancel(),
+    ],
+)
+def test_calls_that_may_not_are_made_once(client, server, pauses, call, lost):
+    answers(server, lost)
+    with pytest.raises(ApiError):
+        call(client)
+    assert len(server.asked) == 1
+    assert pauses == []
+
+
+def test_it_gives_up_after_its_retries(client, server, pauses):
+    answers(server, DROPPED)
+    with pytest.raises(Unreachable, match="GET tasks/7: "):
+        client.task(7)
+    assert len(server.asked) == 4
+    assert len(pauses) == 3
+
+
+def test_nobody_at_the_address(pauses):
+    with pytest.raises(Unreachable):
+        Client("http://127.0.0.1:9", "tk_secret", retries=1).health()
+    assert len(pauses) == 1
+
+
+@pytest.mark.parametrize(("status", "code"), [(429, "rate_limited"), (503, "busy")])
+def test_what_was_not_done_is_asked_again_when_the_server_says(client, server, pauses, status, code):
+    later = (status, {"error": code, "detail": "later"}, {"Retry-After": "7"})
+    answers(server, later, (200, {"claims": []}))
+    assert client.claim("q", worker="bot-1") == []
+    assert pauses == [7.0]
+    answers(server, later)
+    with pytest.raises(ApiError) as refused:
+        client.publish("q", "a")
+    assert (refused.value.status, refused.value.code) == (status, code)
+
+
+def test_refusals_are_told_and_not_repeated(client, server):
+    answers(server, (422, {"error": "invalid", "detail": "body.action: Field required"}))
+    with pytest.raises(ApiError, match=r"body.action: Field required \(invalid\)") as refused:
+        client.publish("q", "", key="k")
+    assert (refused.value.status, refused.value.code) == (422, "invalid")
+    assert len(server.asked) == 1
+
+
+def test_redirections_are_not_followed_with_the_token(client, server):
+    answers(server, (302, b"", {"Location": "http://127.0.0.1:9/elsewhere"}))
+    with pytest.raises(ApiError) as refused:
+        client.task(7)
+    assert refused.value.status == 302
+    assert len(server.asked) == 1
+
+
+def test_answers_that_are_no_json(client, server):
+    answers(server, (200, b"<html>welcome</html>"))
+    with pytest.raises(ApiError, match="is no JSON"):
+        client.task(7)
+
+
+@pytest.mark.parametrize("base_url", ["file:///etc/passwd", "example.com", "ftp://example.com"])
+def test_addresses_are_of_http(base_url):
+    with pytest.raises(ValueError, match="must start with https://"):
+        Client(base_url, "tk_secret")
+
+
+def test_lost_lease_is_told(client, server):
+    answers(server, LOST)
+    held = claim(client)
+    with pytest.raises(LeaseLost):
+        held.resolve({"ok": True})
+    assert held.lost
+    assert server.asked[0][2] == {"token": "t", "result": {"ok": True}}
+
+
+def test_heartbeats_go_on_while_it_works_and_end_with_it(client, server):
+    answers(server, (200, {"lease": 30}))
+    with claim(client).heartbeating(every=0.01) as held:
+        wait_until(lambda: len(server.asked) >= 3)
+    assert not held.lost
+    asked = len(server.asked)
+    assert {path for _, path, _, _ in server.asked} == {"/api/tasks/7/claim/heartbeat"}
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("heartbeat of")]
+    assert len(server.asked) == asked
+
+
+def test_heartbeats_outlast_an_outage_and_tell_when_the_claim_is_lost(client, server):
+    answers(server, (200, {"lease": 30}), (500, {"error": "internal", "detail": "x"}), (200, {"lease": 30}), LOST)
+    with claim(client).heartbeating(every=0.01) as held:
+        wait_until(lambda: held.lost)
+    assert len(server.asked) == 4
+
+
+def test_pages_are_followed(client, server):
+    answers(server, (200, {"tasks": [1, 2], "next": "2"}), (200, {"tasks": [3], "next": None}))
+    assert list(client.tasks(queue="q", status="errored", metadata={"title": "a&b"}, worker=None)) == [1, 2, 3]
+    assert [path.partition("?")[2] for _, path, _, _ in server.asked] == [
+        "queue=q&status=errored&metadata=%7B%22title%22%3A+%22a%26b%22%7D",
+        "queue=q&status=errored&metadata=%7B%22title%22%3A+%22a%26b%22%7D&after=2",
+    ]

@@ -1,0 +1,46 @@
+"""The settings of the queue are checked as a whole, before anything runs."""
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from tasks.conf import check_settings, load_settings
+
+
+def test_nothing_has_to_be_set(settings):
+    settings.STATOR_TASKS = {}
+    assert (load_settings().LEASE, load_settings().MAX_ATTEMPTS, load_settings().TIMEOUT) == (60, 5, None)
+    assert check_settings() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"LEESE": 5}, "'LEESE' is not a setting; did you mean LEASE?"),
+        ({"WHATEVER": 5}, "'WHATEVER' is not a setting; known settings are API"),
+        ({"LEASE": "60"}, "LEASE='60' must be a number"),
+        ({"LEASE": 0}, "LEASE=0 must be at least 0.5"),
+        ({"LEASE": 1e6}, "LEASE=1000000.0 must be at most 3600"),
+        ({"LEASE": None}, "LEASE=None must be a number"),
+        ({"MAX_ATTEMPTS": 2.5}, "MAX_ATTEMPTS=2.5 must be a whole number"),
+        ({"MAX_ATTEMPTS": True}, "MAX_ATTEMPTS=True must be a whole number"),
+        ({"NOTIFY": 5}, "NOTIFY must be a string"),
+        ([], None),
+        ([1], "STATOR_TASKS must be a dictionary, not list"),
+    ],
+)
+def test_setting_that_cannot_work_is_refused_in_one_line(settings, given, told):
+    settings.STATOR_TASKS = given
+    if told is None:
+        assert load_settings().LEASE == 60
+        return
+    with pytest.raises(ImproperlyConfigured) as refused:
+        load_settings()
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert [message.id for message in check_settings()] == ["tasks.E001"]
+
+
+@pytest.mark.parametrize("path", ["no.such.thing", "os.sep", "nothing"])
+def test_what_is_called_with_dead_letters_must_be_there(settings, path):
+    settings.STATOR_TASKS = {"NOTIFY": path}
+    assert [message.id for message in check_settings()] == ["tasks.E002"]

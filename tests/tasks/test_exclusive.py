@@ -1,0 +1,133 @@
+"""Exclusive queues: of one value at most one task runs, in order, and nothing that waits for its time is in the way."""
+
+import threading
+from collections import Counter
+
+import pytest
+from django.db import IntegrityError
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from tasks.models import Task
+from tests.stator.rows import expire, raw
+from tests.tasks.making import claim_one, make_queue, pass_time, race, size
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WORKERS, MESSAGES = 12, size(300, 40)
+
+
+@pytest.fixture
+def queue():
+    return make_queue(exclusive_key="title")
+
+
+def publish(queue, *titles, **options):
+    return [
+        published.task
+        for published in queue.publish_many(
+            {"action": str(number), "priority": number, "metadata": {"title": title}, **options}
+            for number, title in enumerate(titles)
+        )
+    ]
+
+
+def test_batch_has_at_most_one_of_each_value_in_order(queue):
+    publish(queue, "a", "a", "b", "a", "c", "b")
+    claims = queue.claim(worker="x", limit=9)
+    assert [claim.task.action for claim in claims] == ["0", "2", "4"]
+    assert queue.claim(worker="y", limit=9) == []
+    claims[0].resolve()
+    assert [claim.task.action for claim in queue.claim(worker="y", limit=9)] == ["1"]
+
+
+@pytest.mark.parametrize("end", ["resolve", "release", "cancel", "lease"])
+def test_value_is_free_again_however_its_task_ended(queue, end):
+    publish(queue, "a", "a")
+    claim = claim_one(queue, "x")
+    assert queue.claim(worker="y") == []
+    expire(claim.task) if end == "lease" else getattr(claim, end)()
+    assert claim_one(queue, "y").task.action == ("0" if end in ("release", "lease") else "1")
+
+
+def test_order_within_a_value_is_kept_when_its_first_comes_back(queue):
+    publish(queue, "a", "a")
+    claim_one(queue, "x").release()
+    assert claim_one(queue, "y").task.action == "0"
+
+
+def test_future_task_does_not_block_its_value(queue):
+    publish(queue, "a", invisible_for=60)
+    queue.publish("now", priority=9, metadata={"title": "a"})
+    claim = claim_one(queue)
+    assert claim.task.action == "now"
+    claim.resolve()
+    pass_time(61)
+    assert claim_one(queue).task.action == "0"
+
+
+def test_paused_task_does_not_block_its_value(queue):
+    first, second = publish(queue, "a", "a")
+    Task.stator.pause(where={"action": "0"})
+    assert claim_one(queue).task == second
+
+
+def test_task_for_another_worker_or_without_attempts_does_not_block_its_value(queue):
+    publish(queue, "a", worker_ids=["other"])
+    (used_up,) = publish(queue, "a")
+    raw(Task).filter(pk=used_up.pk).update(state_attempts=99)
+    queue.publish("mine", priority=9, metadata={"title": "a"})
+    assert claim_one(queue).task.action == "mine"
+
+
+def test_database_itself_refuses_a_second_running_task_of_a_value(queue):
+    _, second = publish(queue, "a", "a")
+    claim = claim_one(queue)
+    held = {"state_claim": claim.token, "state_locked_until": timezone.now(), "state_attempted": timezone.now()}
+    with pytest.raises(IntegrityError):
+        QuerySet(Task).filter(pk=second.pk).update(**held)
+
+
+def test_values_of_two_queues_have_nothing_to_do_with_each_other(queue):
+    other = make_queue("other", exclusive_key="title")
+    publish(queue, "a")
+    publish(other, "a")
+    assert len(queue.claim(worker="x")) == len(other.claim(worker="x")) == 1
+
+
+@pytest.mark.postgresql
+def test_workers_race_for_one_value_and_never_two_run_at_once(queue):
+    publish(queue, *["a"] * MESSAGES)
+    guard, finished, running, worst, done = threading.Lock(), threading.Event(), Counter(), [0], []
+
+    def work(name):
+        while len(done) < MESSAGES:
+            claims = queue.claim(worker=name, limit=3)
+            # So that the idle leave the processor to the others.
+            finished.wait(0 if claims else 0.3)
+            for claim in claims:
+                with guard:
+                    running["a"] += 1
+                    worst[0] = max(worst[0], running["a"])
+                claim.verify()
+                with guard:
+                    running["a"] -= 1
+                claim.resolve()
+                with guard:
+                    done.append(int(claim.task.action))
+
+    race(WORKERS, work)
+    assert worst == [1]
+    assert done == list(range(MESSAGES))
+    assert Task.objects.filter(state="completed").count() == MESSAGES
+
+
+@pytest.mark.postgresql
+def test_due_and_ready_tasks_of_one_value_race_without_an_error(queue):
+    """A task that comes due between another worker's look and its claim collides in the unique index."""
+    for _ in range(15):
+        publish(queue, *["a", "b", "c"] * 4, invisible_for=0.01)
+    found = race(WORKERS, lambda name: queue.claim(worker=name, limit=5))
+    values = [claim.task.exclusive_value for claims in found for claim in claims]
+    assert sorted(values) == sorted(set(values))
+    assert raw(Task).filter(state_claim__isnull=False).count() == len(values)

@@ -1,0 +1,37 @@
+"""Workers of one simple queue at the same moment: nothing twice, nothing lost, in order."""
+
+import pytest
+
+from tasks.models import Run, Task
+from tests.stator.rows import raw
+from tests.tasks.making import make_queue, race, size
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
+
+CALLERS, MESSAGES = 20, size(10_000, 1_000)
+
+
+def test_callers_who_claim_in_batches_get_nothing_twice_and_each_batch_in_order():
+    queue = make_queue()
+    queue.publish_many({"action": "a", "priority": (number * 7919) % 1000} for number in range(MESSAGES))
+
+    def claim_all(name):
+        batches = []
+        while batch := queue.claim(worker=name, limit=50):
+            batches.append([(claim.task.priority, claim.task.pk) for claim in batch])
+        return batches
+
+    batches = [batch for found in race(CALLERS, claim_all) for batch in found]
+    got = [pk for batch in batches for _, pk in batch]
+    assert len(got) == len(set(got)) == Run.objects.count()
+    assert all(batch == sorted(batch) for batch in batches)
+    # Who looks while another has the rest locked finds nothing; asking again does.
+    rest = queue.claim(worker="last", limit=1000)
+    assert len(got) + len(rest) == raw(Task).filter(state_claim__isnull=False).count() == MESSAGES
+
+
+def test_one_worker_that_asks_at_once_from_many_threads_holds_one_task():
+    queue = make_queue(one_per_worker=True)
+    queue.publish_many({"action": "a"} for _ in range(10))
+    found = race(8, lambda name: queue.claim(worker="one", limit=3))
+    assert sum(map(len, found)) == raw(Task).filter(state_claim__isnull=False).count() == 1

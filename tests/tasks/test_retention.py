@@ -1,0 +1,71 @@
+"""Ended tasks are deleted when their retention is over, and nothing else is."""
+
+import pytest
+
+from stator import signals
+from stator.models import History, Report
+from tasks import retention
+from tasks.models import Run, Task
+from tasks.retention import prune
+from tests.stator.rows import ago, change
+from tests.tasks.making import STATUSES, claim_one, make_queue, make_task
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def aged(task, seconds):
+    change(task, state_changed=ago(seconds))
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_only_ended_tasks_are_deleted(status):
+    queue = make_queue(retention=100)
+    aged(make_task(queue, status), 101)
+    assert prune("default") == (status in ("completed", "canceled", "errored"))
+    assert Task.objects.count() == (status not in ("completed", "canceled", "errored"))
+
+
+@pytest.mark.parametrize(
+    ("own", "queues", "kept_for"), [(50, 100, 50), (200, 100, 200), (None, 100, 100), (None, None, 300), (0, 100, 0)]
+)
+def test_retention_is_the_tasks_else_the_queues_else_the_settings(settings, own, queues, kept_for):
+    settings.STATOR_TASKS = {"RETENTION": 300}
+    task = make_task(make_queue(retention=queues), "canceled", retention=own)
+    if kept_for:
+        aged(task, kept_for - 5)
+        assert prune("default") == 0
+    aged(task, kept_for + 5)
+    assert prune("default") == 1
+
+
+def test_what_is_kept_beside_a_task_goes_with_it():
+    queue = make_queue(retention=0)
+    queue.publish("other")
+    task = make_task(queue, "errored", priority=-1)
+    aged(task, 5)
+    assert (History.objects.exists(), Report.objects.exists(), Run.objects.exists()) == (True, True, True)
+    signals.on_schedule.send(None)
+    assert [task.action for task in Task.objects.all()] == ["other"]
+    assert (History.objects.exists(), Report.objects.exists(), Run.objects.exists()) == (False, False, False)
+
+
+def test_shared_task_is_deleted_with_its_parts_and_no_part_before():
+    queue = make_queue(retention=10)
+    whole = queue.publish("a", worker_count=2).task
+    claim = claim_one(queue, "bot-1")
+    claim.resolve()
+    aged(claim.task, 60)
+    assert prune("default") == 0
+    claim_one(queue, "bot-2").resolve()
+    aged(whole, 60)
+    assert prune("default") == 1
+    assert not Task.objects.exists()
+
+
+def test_many_are_deleted_in_batches(monkeypatch):
+    monkeypatch.setattr(retention, "BATCH", 3)
+    queue = make_queue(retention=10)
+    for published in queue.publish_many({"action": "a"} for _ in range(10)):
+        change(published.task, state="completed", state_ready=False, state_changed=ago(60))
+    assert prune("default") == 10
+    assert not Task.objects.exists()

@@ -1,0 +1,87 @@
+"""Schedules in the admin: the list, edits that do not undo ticks, and the acts."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.urls import reverse
+
+from stator.testing import drain
+from tasks.models import Queue, Schedule
+from tasks.testing import advance
+from tests.stator.rows import row
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def schedule():
+    queue = Queue.objects.create(name="ticks")
+    made = Schedule.objects.create(name="report", entity="seven", queue=queue, action="act", period=3600.0, jitter=5)
+    drain(Schedule)
+    return made
+
+
+LIST = reverse("admin:tasks_schedule_changelist")
+
+
+def page(schedule):
+    return reverse("admin:tasks_schedule_change", args=[schedule.pk])
+
+
+def act(client, name, *schedules):
+    return client.post(LIST, {"action": name, "_selected_action": [schedule.pk for schedule in schedules]}, follow=True)
+
+
+def test_list_shows_the_next_tick(admin_client, schedule):
+    text = admin_client.get(LIST).content.decode()
+    for shown in ("report", "seven", "every 3600 s, \N{PLUS-MINUS SIGN}5 s"):
+        assert shown in text
+
+
+def test_edit_takes_effect_and_leaves_the_index_alone(admin_client, schedule):
+    form = admin_client.get(page(schedule)).context["adminform"].form
+    posted = {name: "" if value is None else value for name, value in form.initial.items()}
+    posted |= {"data": "null", "metadata": "{}", "until_0": "", "until_1": "", "period": "1800", "jitter": "0"}
+    advance(3700)
+    drain(Schedule)
+    assert row(schedule).tick_index == 1
+    response = admin_client.post(page(schedule), posted | {"tick_index": "0"})
+    assert response.status_code == 302, response.context["adminform"].form.errors
+    drain(Schedule)
+    found = row(schedule)
+    assert (found.period, found.tick_index) == (1800.0, 1)
+    assert (found.planned - found.nominal).total_seconds() == 0
+
+
+@pytest.mark.parametrize(("field", "value"), [("period", "5"), ("cron", "nonsense"), ("zone", "Nowhere")])
+def test_form_refuses_what_cannot_work(admin_client, schedule, field, value):
+    posted = {"name": "new", "action": "act", "queue": schedule.queue_id, "zone": "UTC", "jitter": "0", "missed": "one"}
+    posted |= {"period": "", "cron": "0 * * * *", "metadata": "{}"}
+    posted |= {"period": value, "cron": ""} if field == "period" else {field: value}
+    response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
+    assert field in response.context["adminform"].form.errors
+    assert Schedule.objects.count() == 1
+
+
+def test_run_now_pause_and_resume(admin_client, schedule):
+    act(admin_client, "pause", schedule)
+    drain(Schedule)
+    assert row(schedule).state == "paused"
+    assert "0 schedules will fire now" in act(admin_client, "run_now", schedule).content.decode()
+    act(admin_client, "resume", schedule)
+    drain(Schedule)
+    assert row(schedule).state == "waiting"
+    act(admin_client, "run_now", schedule)
+    drain(Schedule)
+    assert row(schedule).tick_index == 1
+    told = [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")]
+    assert told == ["Paused.", "Run now.", "Resumed.", "Run now."]
+
+
+def test_acts_need_the_permission_to_change(client, schedule):
+    user = User.objects.create_user("viewer", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_schedule"))
+    client.force_login(user)
+    assert client.get(LIST).status_code == 200
+    act(client, "pause", schedule)
+    assert row(schedule).enabled

@@ -1,0 +1,24 @@
+"""What workers with this app call; each call leaves a line in the file ``TICKER_LOG``."""
+
+import os
+from pathlib import Path
+from threading import Event
+
+from tasks.periodic import periodic
+
+
+def note(text):
+    with Path(os.environ["TICKER_LOG"]).open("a") as log:
+        log.write(f"{text}\n")
+
+
+if "TICKER_LOG" in os.environ:
+
+    @periodic(every=0.5, name="ticker.quick", missed="all")
+    def quick(tick):
+        note(tick.key)
+
+    @periodic(every=3600, name="ticker.stuck")
+    def stuck(tick):
+        note(tick.key)
+        Event().wait()

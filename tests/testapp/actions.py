@@ -1,0 +1,199 @@
+"""Actions for tasks: each does one named thing. ``seen`` is what they were called with in this process."""
+
+import asyncio
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.db import connection, transaction
+
+import tasks
+from stator.backoff import Backoff
+
+seen: list[Any] = []
+release = Event()
+
+
+class Odd(Exception):
+    """Raised by actions that go wrong."""
+
+
+@tasks.action("resize", backoff=30)
+def resize(image: int, width: int = 100) -> dict[str, int]:
+    """Sync, with keyword arguments."""
+    seen.append((image, width))
+    return {"image": image, "width": width}
+
+
+@tasks.action("fetch")
+async def fetch(url: str) -> tuple[str, int]:
+    """Async, and what it returns is a tuple."""
+    await asyncio.sleep(0)
+    return url, len(url)
+
+
+@tasks.action("echo")
+def echo(*arguments: Any) -> list[Any]:
+    """Whatever comes as its one argument, or none."""
+    return list(arguments)
+
+
+@tasks.action("told", takes_context=True)
+def told(context: tasks.Context, **data: Any) -> dict[str, Any]:
+    """What the context says."""
+    return {
+        "task": context.task.pk, "attempt": context.attempt, "worker": context.worker, "mine": context.still_mine(),
+        "extended": context.extend(30), "stopped": context.stopped.is_set(), "data": data,
+    }  # fmt: skip
+
+
+@tasks.action("only-here", queue="special")
+def only_here() -> str:
+    """Of one queue alone."""
+    return "here"
+
+
+@tasks.action("break", backoff=Backoff(base=40.0, factor=1.0), max_attempts=3)
+def go_wrong(message: str = "no") -> None:
+    """Raise an error."""
+    seen.append("break")
+    raise Odd(message)
+
+
+@tasks.action("give-up")
+async def give_up() -> None:
+    """Fail for good."""
+    raise tasks.Fail("there is no such thing")
+
+
+@tasks.action("leave")
+async def leave() -> None:
+    """Raise what would end a process."""
+    raise SystemExit(3)
+
+
+@tasks.action("later", max_attempts=2)
+async def later() -> None:
+    """Not yet."""
+    raise tasks.TryAgainLater(5, "not ripe")
+
+
+@tasks.action("unstorable")
+def unstorable() -> object:
+    """Return what is no JSON."""
+    return object()
+
+
+@tasks.action("flaky", local_retries=2, local_delay=0.001)
+def flaky(times: int) -> int:
+    """Fail so many times in this process."""
+    seen.append("flaky")
+    if len(seen) <= times:
+        raise Odd(f"time {len(seen)}")
+    return len(seen)
+
+
+@tasks.action("slow", timeout=0.1)
+async def slow() -> None:
+    """Longer than its timeout."""
+    await asyncio.sleep(60)
+
+
+@tasks.action("wait", takes_context=True)
+def wait(context: tasks.Context) -> str:
+    """Block a thread until the attempt is over, or the test says so."""
+    while not context.stopped.wait(0.02):
+        if release.is_set():
+            return "released"
+    seen.append("stopped")
+    return "stopped"
+
+
+@tasks.action("thread", takes_context=True)
+def thread(context: tasks.Context) -> None:
+    """Block a thread whatever it is told."""
+    seen.append("begun")
+    release.wait(30)
+    seen.append("ended")
+
+
+@tasks.action("write")
+def write(name: str) -> None:
+    """Write a row."""
+    Group.objects.create(name=name)
+
+
+@tasks.action("dirty")
+def dirty(how: str) -> None:
+    """Leave the connection as no other action may find it."""
+    if how == "open":
+        transaction.set_autocommit(False)
+        Group.objects.create(name="left open")
+    elif how == "broken":
+        transaction.set_autocommit(False)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM there_is_no_such_table")
+    elif how == "session":
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SET search_path TO pg_catalog" if connection.vendor == "postgresql" else "PRAGMA user_version"
+            )
+    elif how == "closed":
+        Group.objects.exists()
+        connection.connection.close()
+
+
+@tasks.action("twice", rate="2/h", key="channel")
+def twice(channel: str = "", number: int = 0) -> None:
+    """At most twice an hour for each channel."""
+    seen.append(channel)
+
+
+@tasks.action("single", concurrency=1, key=lambda task: task.data["door"])
+async def single(door: str) -> str:
+    """One at a time for each door."""
+    return door
+
+
+@tasks.action("alone", isolated=True, takes_context=True, timeout=60)
+def alone(context: tasks.Context, do: str = "", path: str = "") -> Any:
+    """In a process of its own."""
+    if do == "crash":
+        ctypes.string_at(0)
+    if do == "exit":
+        os._exit(7)
+    if do == "raise":
+        raise Odd("from afar")
+    if do == "fail":
+        raise tasks.Fail("never")
+    if do == "later":
+        raise tasks.TryAgainLater(7, "not yet")
+    if do == "print":
+        print("x" * 100_000)
+    if do == "huge":
+        return "x" * 1_000_000
+    if do == "hang":
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        Path(path).write_text(f"{os.getpid()} {child.pid}\n")
+        Event().wait(600)
+    if do == "hold":
+        Path(path).write_text(f"{os.getpid()}\n")
+        # Called with the interpreter held, so that no other thread of the process gets on.
+        ctypes.PyDLL(None).sleep(600)
+    if do == "fork":
+        # Holds the outputs of the process open when that has ended.
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        os._exit(0)
+    return {"pid": os.getpid(), "attempt": context.attempt, "mine": context.still_mine(), "task": context.task.pk}
+
+
+@tasks.action("alone-async", isolated=True)
+async def alone_async(name: str) -> str:
+    """A coroutine function that writes, in a process of its own."""
+    await Group.objects.acreate(name=name)
+    return name

@@ -1,0 +1,92 @@
+"""Functions of Django's Tasks framework."""
+
+import asyncio
+import os
+from typing import Any
+
+from django.contrib.auth.models import Group
+
+from tasks.framework import task_backends  # noqa: F401 - it must be possible before models are loaded
+
+try:
+    from django.tasks import task
+except ImportError:
+    from django_tasks import task
+
+calls: list[Any] = []
+
+
+@task()
+def add(left: int, right: int = 1) -> int:
+    """Sync."""
+    calls.append((left, right))
+    return left + right
+
+
+@task
+async def greet(name: str) -> str:
+    """Async."""
+    await asyncio.sleep(0)
+    return f"hello {name}"
+
+
+@task(takes_context=True)
+def describe(context: Any, note: str) -> dict[str, Any]:
+    """What the context says."""
+    result = context.task_result
+    return {
+        "id": result.id,
+        "attempt": context.attempt,
+        "status": str(result.status),
+        "note": note,
+        "args": result.args,
+    }
+
+
+@task(takes_context=True)
+async def adescribe(context: Any) -> int:
+    """The same, async."""
+    return int(context.attempt)
+
+
+@task(priority=10, queue_name="mail")
+def send(to: str) -> None:
+    """With a priority and a queue."""
+    calls.append(to)
+
+
+@task()
+def go_wrong(message: str) -> None:
+    """Raise an error."""
+    calls.append("wrong")
+    raise ValueError(message)
+
+
+@task(backend="retrying", takes_context=True)
+def second_time(context: Any) -> str:
+    """Succeed at the second attempt."""
+    if context.attempt < 2:
+        raise LookupError("not the first time")
+    return "done"
+
+
+@task(backend="isolated")
+def process_id() -> int:
+    """In a process of its own."""
+    return os.getpid()
+
+
+@task()
+def make_group(name: str) -> None:
+    """Write a row."""
+    Group.objects.create(name=name)
+
+
+@task()
+def bad_result() -> object:
+    """Return what is no JSON."""
+    return object()
+
+
+def no_task() -> None:
+    """Not decorated."""
