@@ -116,11 +116,15 @@ def open_to_process(worker_id: str) -> Q:
 @lru_cache(maxsize=32)
 def _open_to_process(worker_id: str, settings: Settings, actions: frozenset[str]) -> Q:
     rows: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"))
-    paused = Q(queue__claim_paused=True) & (Q(queue__pause_until=None) | Q(queue__pause_until__gt=Now()))
     known = Q(queue__actions_elsewhere=False) | Q(action__startswith=DJANGO) | Q(action__in=sorted(actions))
-    mine = attempts_left(settings) & allowed(worker_id) & ~paused & known
+    return served_by_workers(worker_id, settings, rows) & known
+
+
+def served_by_workers(worker_id: str, settings: Settings, rows: QuerySet[Any]) -> Q:
+    """Tasks that could be attempted now by a worker process that had their actions."""
+    paused = Q(queue__claim_paused=True) & (Q(queue__pause_until=None) | Q(queue__pause_until__gt=Now()))
     free = Q(exclusive_value=None) | (~Q(value_is_held(rows)) & ~Q(Exists(_before_in_queue(rows))))
-    return mine & free
+    return attempts_left(settings) & allowed(worker_id) & ~paused & free
 
 
 def _names(worker: str) -> GreaterThan:

@@ -8,6 +8,8 @@ from django.db import IntegrityError
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from tasks.conf import load_settings
+from tasks.eligibility import served_by_workers
 from tasks.models import Task
 from tests.stator.rows import expire, raw
 from tests.tasks.making import claim_one, make_queue, pass_time, race, size
@@ -131,3 +133,21 @@ def test_due_and_ready_tasks_of_one_value_race_without_an_error(queue):
     values = [claim.task.exclusive_value for claims in found for claim in claims]
     assert sorted(values) == sorted(set(values))
     assert raw(Task).filter(state_claim__isnull=False).count() == len(values)
+
+
+def test_condition_for_worker_processes_leaves_out_what_no_program_could_claim(queue):
+    *_, other = publish(queue, "a", "a", "b")
+    claim_one(queue)
+    simple, paused = make_queue("simple"), make_queue("paused")
+    free, used_up = simple.publish("free").task, simple.publish("used up").task
+    simple.publish("for others", worker_ids=["bot-1"])
+    raw(Task).filter(pk=used_up.pk).update(state_attempts=5)
+    asleep = paused.publish("asleep").task
+    paused.pause(claim=True, seconds=60)
+
+    def found():
+        return set(raw(Task).filter(served_by_workers("0" * 12, load_settings(), raw(Task)), state_claim=None))
+
+    assert found() == {other, free}
+    paused.resume()
+    assert found() == {other, free, asleep}
