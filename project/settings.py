@@ -120,6 +120,7 @@ ASGI_APPLICATION = "project.asgi.application"
 STATIC_URL = "static/"
 STATIC_ROOT = BASE_DIR / "var" / "static"
 USE_TZ = True
+TIME_ZONE = "UTC"
 TASKS = {"default": {"BACKEND": "tasks.backend.StatorBackend"}}
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO").upper()

@@ -20,9 +20,7 @@ class TaskGraph(StateGraph):
     """
 
     # Attempts are limited by each task's own number: how many leases were lost says nothing more.
-    pending = State(
-        try_interval=60, force_initial=True, backoff=backoff_of_attempt, saves=["result"], quarantine=False
-    )
+    pending = State(try_interval=60, force_initial=True, backoff=backoff_of_attempt, saves=["result"], quarantine=False)
     shared = State(externally_progressed=True)
     completed = State()
     canceled = State()

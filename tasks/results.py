@@ -68,7 +68,11 @@ def django_priority(priority: int) -> int:
 
 def _result(row: Any, task: Any, events: list[Any], latest: Any) -> Any:
     result = new_result(row, task, task.backend)
+    finished = row.state_changed if row.state in STATUSES else None
     starts = [event.at - timedelta(seconds=event.duration or 0.0) for event in events]
+    if finished is not None:
+        # Some of these moments are rounded more than others; nothing began after it had ended.
+        starts = [min(start, finished) for start in starts]
     status = STATUSES.get(row.state, TaskResultStatus.RUNNING if row.state_claim else TaskResultStatus.READY)
     if status == TaskResultStatus.RUNNING:
         starts.append(row.state_attempted)
@@ -76,7 +80,7 @@ def _result(row: Any, task: Any, events: list[Any], latest: Any) -> Any:
         "status": status,
         "started_at": starts[0] if starts else None,
         "last_attempted_at": starts[-1] if starts else None,
-        "finished_at": row.state_changed if row.state in STATUSES else None,
+        "finished_at": finished,
         "errors": _errors(events, latest),
         "worker_ids": _workers(row, events),
         "_return_value": row.result if status == TaskResultStatus.SUCCESSFUL else None,

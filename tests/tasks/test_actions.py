@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 from django.db import connection, router
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
@@ -42,7 +43,7 @@ def _nothing_seen() -> Any:
 
 
 def make(action: str, data: Any = None, queue: str = "default", **columns: Any) -> Task:
-    found, _ = Queue.objects.get_or_create(name=queue)
+    found, _ = Queue.objects.get_or_create(name=queue, defaults={"actions_elsewhere": False})
     return Task.objects.create(queue=found, action=action, data=data, priority=1, **columns)
 
 
@@ -196,7 +197,8 @@ class TestErrors:
         assert (task.state, report(task).message) == ("errored", "it has had its 2 attempts; the last said: not ripe")
 
     def test_an_attempt_too_many_does_not_run(self) -> None:
-        task = make("break", state_attempts=3)
+        task = make("break")
+        QuerySet(Task).update(state_attempts=3)
         assert drain(Task) == 1
         task.refresh_from_db()
         assert (task.state, examples.seen, report(task).message) == ("errored", [], "it has had its 3 attempts")

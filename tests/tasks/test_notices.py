@@ -6,7 +6,7 @@ from django.core import mail
 
 from stator import signals
 from stator.runner import StatorRunner
-from tasks.models import Task
+from tasks.models import Queue, Task
 from tasks.notices import letter_of, send_notices
 from tests.stator.rows import change, expire, raw
 from tests.tasks.making import claim_one, fresh, make_queue, make_task, race
@@ -123,6 +123,7 @@ def test_by_default_administrators_get_a_mail_and_the_log_a_record(queue, settin
 
 def test_letter_knows_errors_of_worker_processes_from_the_history(queue):
     task = queue.publish("unheard of", max_attempts=1).task
+    Queue.objects.update(actions_elsewhere=False)
     StatorRunner([Task]).run_single_cycle()
     assert fresh(task).status == "errored"
     (letter,) = letters

@@ -65,7 +65,7 @@ def test_worker_killed_between_work_and_write_leaves_the_tick_to_the_next(tmp_pa
     advance(61)
     gate = tmp_path / "published"
     with worker(TICKER_STOP_AT=str(gate)) as running:
-        wait_until(gate.exists, 30, running.output)
+        wait_until(lambda: gate.exists() and gate.read_text(), 30, running.output)
         running.kill()
         running.wait()
     assert gate.read_text() == f"{schedule.pk}:0"
