@@ -6,7 +6,7 @@ any worker. Stricter than for workers, a program that is late is refused from th
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from stator.db.chores import mark_ready
 from stator.db.claim import Claim, new_token, new_worker_id
 from stator.db.look import probes
 from stator.db.retry import is_retryable, retrying
-from stator.db.written import Written
+from stator.db.written import Ended, Written
 from stator.exceptions import LeaseLost
 from stator.failures import Failure, bounded, describe
 from stator.graph import State
@@ -33,7 +33,7 @@ from stator.worker.recorder import tell
 
 __all__ = [
     "Claim", "Failure", "LeaseLost", "bounded", "bring_up", "claim", "describe", "find", "hold", "is_retryable",
-    "longest_lease", "move", "release", "retry",
+    "longest_lease", "move", "move_many", "release", "retry",
 ]  # fmt: skip
 
 # Rows that one call marks ready, or whose leases it ends; what is left is for workers, or for the next call.
@@ -50,6 +50,7 @@ def claim(
     lease: Any = None,
     worker: str = "",
     using: str | None = None,
+    first: Callable[[], bool] | None = None,
     then: Callable[[list[Claim]], list[Claim]] | None = None,
 ) -> list[Claim]:
     """Claim up to ``limit`` ready rows; ``claim.instance`` is the object.
@@ -57,14 +58,16 @@ def claim(
     ``pick``: from the rows that may be claimed at all the queryset of those that are meant, in their order; by default
     all, in the usual order, since when they are due. ``lease``: seconds, or an expression that gives the moment until
     which each row is held; by default the setting. ``worker``: twelve hexadecimal digits that the token begins with.
-    ``then``: called with the claims in the transaction in which they are made; what it does not return is handed back
-    as if it had not been claimed. Rows that somebody else is claiming, or
-    has locked, are passed over. Where a constraint of the database forbids what another claim has just made
-    impossible, ``IntegrityError``: nothing was claimed.
+    ``first``: called at the beginning of the transaction in which they are claimed, to take locks, say; nothing is
+    claimed where it is false. ``then``: called with the claims in that transaction; what it does not return is handed
+    back as if it had not been claimed. Rows that somebody else is claiming, or has locked, are passed over. Where a
+    constraint of the database forbids what another claim has just made impossible, ``IntegrityError``: nothing was
+    claimed.
     """
     operations = _operations(model, using, worker)
     operations.pauses = Pauses.of(operations.label, read_pauses(operations.alias))
-    return _claim(operations, limit, pick or _in_turn, operations.settings.LEASE if lease is None else lease, then)
+    until = operations.settings.LEASE if lease is None else lease
+    return _claim(operations, limit, pick or _in_turn, until, first, then)
 
 
 def bring_up(model: Any, *, using: str | None = None) -> int:
@@ -110,10 +113,31 @@ def move(
 
     ``then`` is called in the same transaction. ``ValueError`` where no such transition is declared.
     """
-    target = named_state(claim.operations.model, to)
-    if target not in claim.state.children:
-        raise ValueError(f"{claim.state.name} has no transition to {target.name}")
-    _end(claim, Moved(target, failure), values, then)
+    _end(claim, Moved(_target(claim, to), failure), values, then)
+
+
+def move_many(
+    ends: Sequence[tuple[Claim, dict[str, Any] | None]],
+    to: State | str,
+    *,
+    then: Callable[[list[Claim]], None] | None = None,
+) -> list[Claim]:
+    """End claims of one model each with the same move and its own values; return those of which nothing was written.
+
+    Those have ended. A handful of statements, however many they are. The values are of all fields that their state
+    ``saves``. ``then`` is called in the same transaction with the others. ``ValueError`` where no such transition is
+    declared, or the values are of other fields.
+    """
+    if not ends:
+        return []
+    operations = ends[0][0].operations
+    for claim, values in ends:
+        if values is not None and set(values) != set(claim.state.saves):
+            raise ValueError(f"{claim.state.name} saves {', '.join(claim.state.saves) or 'nothing'}; not {set(values)}")
+    if any((each.operations.model, each.operations.alias) != (operations.model, operations.alias) for each, _ in ends):
+        raise ValueError("the claims are of several models or databases; end those of each by a call of its own")
+    moved: list[Ended] = [(claim, Moved(_target(claim, to), None, values)) for claim, values in ends]
+    return _tell(operations, _write(operations, moved, then)).lost
 
 
 def retry(
@@ -147,10 +171,12 @@ def _claim_of(operations: Operations, instance: Any, token: UUID) -> Claim:
 
 
 @retrying
-def _claim(operations: Operations, limit: int, pick: Pick, lease: Any, then: Any) -> list[Claim]:
+def _claim(operations: Operations, limit: int, pick: Pick, lease: Any, first: Any, then: Any) -> list[Claim]:
     token = new_token(operations.worker_id)
     until = lease if hasattr(lease, "resolve_expression") else columns.after(lease)
     with operations.transaction():
+        if first is not None and not first():
+            return []
         picked = operations.lock(pick(operations.claimable(list(operations.graph.automatic_states))), limit)
         if not picked:
             return []
@@ -173,20 +199,41 @@ def _hold(operations: Operations, claim: Claim, until: Any, where: Q) -> bool:
         return bool(mine.filter(where).update(state_locked_until=until))
 
 
+def _target(claim: Claim, to: State | str) -> State:
+    target = named_state(claim.operations.model, to)
+    if target not in claim.state.children:
+        raise ValueError(f"{claim.state.name} has no transition to {target.name}")
+    return target
+
+
 def _end(claim: Claim, outcome: Outcome, values: dict[str, Any] | None, then: Any) -> None:
     operations = claim.operations
-    written = _write(operations, claim, outcome, values, then)
-    transaction.on_commit(lambda: tell(operations, written), using=operations.alias)
 
-
-@retrying
-def _write(operations: Operations, claim: Claim, outcome: Outcome, values: dict[str, Any] | None, then: Any) -> Written:
-    with operations.handler_transaction():
-        if not (operations.lock_claimed([claim]) and operations.holds(claim)):
+    def also(kept: list[Claim]) -> None:
+        if not kept:
             raise LeaseLost(f"{operations.label} {claim.pk} is not held by this claim any more; nothing was written")
-        written = operations.record([(claim, outcome)])
         if values:
             operations.rows.filter(pk=claim.pk).update(**values)
         if then is not None:
             then()
+
+    _tell(operations, _write(operations, [(claim, outcome)], also))
+
+
+@retrying
+def _write(operations: Operations, ended: list[Ended], then: Callable[[list[Claim]], None] | None) -> Written:
+    """Record what ends claims that stand and whose leases have not run out; the others are ``lost``."""
+    with operations.handler_transaction():
+        held = {claim.pk: claim for claim in operations.lock_claimed([claim for claim, _ in ended])}
+        in_time = operations.rows.filter(pk__in=list(held), state_locked_until__gt=Now()).values_list("pk", flat=True)
+        standing = {held[pk] for pk in in_time}
+        written = operations.record([(claim, outcome) for claim, outcome in ended if claim in standing])
+        written.lost += [claim for claim, _ in ended if claim not in standing]
+        if then is not None:
+            then([claim for claim, _ in ended if claim in standing])
+    return written
+
+
+def _tell(operations: Operations, written: Written) -> Written:
+    transaction.on_commit(lambda: tell(operations, written), using=operations.alias)
     return written

@@ -1,11 +1,12 @@
 """Claims of tasks by workers with names: programs anywhere, through Python or the HTTP API."""
 
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import DatabaseError, IntegrityError, transaction
+from django.db import DatabaseError, IntegrityError
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
@@ -72,7 +73,7 @@ class TaskClaim:
         settings = load_settings()
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
         values = {"result": result}
-        self._end("succeeded", "", lambda then: claims.move(self._claim, "completed", values=values, then=then), result)
+        self._end("succeeded", "", lambda then: claims.move(self._claim, "completed", values=values, then=then))
 
     def release(self, reason: str = "") -> None:
         """Hand the task back for another worker; errored if that was its last attempt."""
@@ -138,9 +139,9 @@ class TaskClaim:
                 lambda then: claims.retry(self._claim, failure=failure, reason=reason[:500], then=then),
             )
 
-    def _end(self, outcome: str, reason: str, write: Any, result: Any = None) -> None:
+    def _end(self, outcome: str, reason: str, write: Any) -> None:
         def note() -> None:
-            self._run.update(ended=Now(), outcome=outcome, reason=reason, result=result)
+            self._run.update(ended=Now(), outcome=outcome, reason=reason)
 
         try:
             write(note)
@@ -197,6 +198,31 @@ def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> TaskC
     return TaskClaim(held, run.worker)
 
 
+def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
+    """Complete the tasks of claims, each with its result; return the claims that are held no more."""
+    settings, by_claim = load_settings(), {held._claim: held for held in results}
+    for result in results.values():
+        check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
+
+    def note(kept: list[Any]) -> None:
+        if kept:
+            runs: QuerySet[Any] = QuerySet(
+                type(kept[0].instance).runs.rel.related_model, using=kept[0].operations.alias
+            )
+            tokens = list({claim.token for claim in kept})
+            mine = runs.filter(task__in=[claim.pk for claim in kept], token__in=tokens)
+            mine.update(ended=Now(), outcome="succeeded")
+
+    ends = [(held._claim, {"result": result}) for held, result in results.items()]
+    return [by_claim[claim] for claim in claims.move_many(ends, "completed", then=note)]
+
+
+def was_ended(model: Any, pk: Any, token: UUID, outcome: str, *, using: str | None = None) -> bool:
+    """Whether the claim that a token stands for has ended so: then its holder asks again, having lost the answer."""
+    runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
+    return runs.filter(task=pk, token=token, outcome=outcome).exists()
+
+
 def worker_digits(worker: str) -> str:
     """The twelve hexadecimal digits that stand for a worker's name in tokens."""
     return sha256(worker.encode()).hexdigest()[:12]
@@ -219,22 +245,21 @@ def _claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: d
         runs.objects.using(using).bulk_create(runs.of(claim, worker) for claim in kept)
         return kept
 
-    # The lock comes before the look: of several claims of one worker the second sees what the first took.
-    with transaction.atomic(using=using):
-        if queue.one_per_worker:
-            queue.lock()
-            if model.objects.using(using).held_by(worker).filter(queue=queue).exists():
-                return []
-            limit = 1
-        found = claims.claim(
-            model,
-            limit,
-            pick=picker(queue, worker, metadata, settings),
-            lease=lease_end(lease, claims.longest_lease(model, using=using), settings, queue),
-            worker=worker_digits(worker),
-            using=using,
-            then=note,
-        )
+    def lock() -> bool:
+        # The lock comes before the look: of several claims of one worker the second sees what the first took.
+        queue.lock()
+        return not model.objects.using(using).held_by(worker).filter(queue=queue).exists()
+
+    found = claims.claim(
+        model,
+        1 if queue.one_per_worker else limit,
+        pick=picker(queue, worker, metadata, settings),
+        lease=lease_end(lease, claims.longest_lease(model, using=using), settings, queue),
+        worker=worker_digits(worker),
+        using=using,
+        first=lock if queue.one_per_worker else None,
+        then=note,
+    )
     for claim in found:
         claim.instance.queue = queue
     return [TaskClaim(claim, worker) for claim in found]

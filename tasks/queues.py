@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -166,6 +166,19 @@ class Queue(models.Model):
     async def aclaim(self, **options: Any) -> list[claiming.TaskClaim]:
         """As :meth:`claim`, for async code."""
         return await sync_to_async(self.claim)(**options)
+
+    @staticmethod
+    def resolve_many(results: Mapping[claiming.TaskClaim, Any]) -> list[claiming.TaskClaim]:
+        """Complete the tasks of many claims, of any queues, each with its result, in few statements.
+
+        Return the claims that were held no more: nothing was written for those. All of them or none otherwise.
+        """
+        return claiming.resolve_many(results)
+
+    @staticmethod
+    async def aresolve_many(results: Mapping[claiming.TaskClaim, Any]) -> list[claiming.TaskClaim]:
+        """As :meth:`resolve_many`, for async code."""
+        return await sync_to_async(claiming.resolve_many)(results)
 
     # Pauses
 

@@ -209,7 +209,7 @@ class Operations(base.Operations):
 
     def lock(self, rows: QuerySet[Any], limit: int) -> list[Any]:
         """As the portable one, by an index whatever the planner thinks of it."""
-        return [self._pk_field.to_python(pk) for (pk,) in self.fetch(*self._pick(rows, limit))]
+        return [self._pk_field.to_python(pk) for (pk,) in self.fetch(*self._pick(rows, limit), sql.BY_KEY)]
 
     def keep(self, rows: QuerySet[Any]) -> set[Any]:
         """As the portable one, by locks that several workers may have at a time."""

@@ -3,6 +3,7 @@
 A claim is ended by its own token alone, and by a consumer that may claim from the queue of the task.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db.models.functions import Now
@@ -22,7 +23,7 @@ from tasks.api.schemas import (
     ResolveIn,
 )
 from tasks.api.waiting import until_some
-from tasks.claiming import TaskClaim
+from tasks.claiming import TaskClaim, was_ended
 from tasks.conf import load_settings
 from tasks.exceptions import LeaseLost
 from tasks.models import Task
@@ -88,31 +89,37 @@ def heartbeat(request: Any, pk: int, payload: HeartbeatIn) -> Any:
 @router.post("tasks/{int:pk}/claim/resolve", auth=CLAIM, response=ENDED, summary="End a claim: done")
 def resolve(request: Any, pk: int, payload: ResolveIn) -> Any:
     """The task is completed, with a result."""
-    _held(request, pk, payload).resolve(payload.result)
-    return {"task": task_of(request.auth, pk)}
+    return _end(request, pk, payload, "succeeded", lambda held: held.resolve(payload.result))
 
 
 @router.post("tasks/{int:pk}/claim/release", auth=CLAIM, response=ENDED, summary="End a claim: not me")
 def release(request: Any, pk: int, payload: ReasonIn) -> Any:
     """The task goes to another worker; it is errored if that was its last attempt."""
-    _held(request, pk, payload).release(payload.reason)
-    return {"task": task_of(request.auth, pk)}
+    return _end(request, pk, payload, "released", lambda held: held.release(payload.reason))
 
 
 @router.post("tasks/{int:pk}/claim/fail", auth=CLAIM, response=ENDED, summary="End a claim: it failed")
 def fail(request: Any, pk: int, payload: FailIn) -> Any:
     """As release, and the error is kept."""
-    _held(request, pk, payload).fail(payload.error)
-    return {"task": task_of(request.auth, pk)}
+    return _end(request, pk, payload, "failed", lambda held: held.fail(payload.error))
 
 
 @router.post("tasks/{int:pk}/claim/cancel", auth=CLAIM, response=ENDED, summary="End a claim: it need not be done")
 def cancel_claim(request: Any, pk: int, payload: ReasonIn) -> Any:
     """The task is canceled."""
-    _held(request, pk, payload).cancel(payload.reason)
-    return {"task": task_of(request.auth, pk)}
+    return _end(request, pk, payload, "canceled", lambda held: held.cancel(payload.reason))
 
 
 def _held(request: Any, pk: int, payload: HeldIn) -> TaskClaim:
     task_of(request.auth, pk)
     return Task.find_claim(pk, payload.token)
+
+
+def _end(request: Any, pk: int, payload: HeldIn, outcome: str, end: Callable[[TaskClaim], None]) -> Any:
+    """End a claim; asked once more by a program that lost the answer, it is answered as it was."""
+    try:
+        end(_held(request, pk, payload))
+    except LeaseLost:
+        if not was_ended(Task, pk, payload.token, outcome):
+            raise
+    return {"task": task_of(request.auth, pk)}

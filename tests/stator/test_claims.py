@@ -9,6 +9,7 @@ from stator.exceptions import LeaseLost
 from stator.models import History
 from tests.stator.rows import ago, change, expire, put, raw, row
 from tests.testapp.explained import Errand
+from tests.testapp.faults import Job
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -62,6 +63,39 @@ def test_claim_is_ended_by_a_move_with_its_values_and_history():
     assert (found.state, found.tenant, found.state_claim) == ("heir", 9, None)
     with pytest.raises(LeaseLost):
         claims.move(claim, "heir")
+
+
+def test_many_claims_are_ended_together_and_those_that_have_ended_are_returned():
+    rows = [put(Errand) for _ in range(4)]
+    found = claims.claim(Errand, 4)
+    claims.release(found[0])
+    expire(rows[1])
+    told = []
+    lost = claims.move_many([(claim, None) for claim in found], "heir", then=told.extend)
+    assert (lost, told) == (found[:2], found[2:])
+    assert [row(each).state for each in rows] == ["new", "new", "heir", "heir"]
+    assert claims.move_many([], "heir") == []
+
+
+def test_claims_of_several_models_are_not_ended_together():
+    put(Errand)
+    other = Job.objects.create()
+    ends = [(claim, None) for model in (Errand, Job) for claim in claims.claim(model)]
+    assert [claim.pk for claim, _ in ends][1] == other.pk
+    with pytest.raises(ValueError, match="several models"):
+        claims.move_many(ends, "heir")
+
+
+def test_values_of_fields_that_the_state_does_not_save_are_refused():
+    put(Errand)
+    with pytest.raises(ValueError, match="new saves nothing"):
+        claims.move_many([(claim_one(), {"tenant": 3})], "heir")
+
+
+def test_what_comes_first_may_keep_anything_from_being_claimed():
+    put(Errand)
+    assert claims.claim(Errand, first=lambda: False) == []
+    assert len(claims.claim(Errand, first=lambda: True)) == 1
 
 
 def test_move_that_is_not_declared_is_refused():

@@ -327,10 +327,22 @@ class TestClaims:
         assert 80 < call("POST", f"{base}verify", body, given)[1]["lease"] <= 90
         status, found = call("POST", f"{base}resolve", {**body, "result": {"ok": True}}, given)
         assert (status, found["task"]["status"], found["task"]["result"]) == (200, "completed", {"ok": True})
-        for verb in ("verify", "heartbeat", "resolve", "release", "cancel"):
+        for verb in ("verify", "heartbeat", "release", "cancel"):
             status, found = call("POST", base + verb, body, given)
             assert (status, found["error"]) == (409, "lease_lost")
         assert Task.objects.get().result == {"ok": True}
+
+    @pytest.mark.parametrize("verb", ["resolve", "release", "fail", "cancel"])
+    def test_end_is_answered_again_to_a_program_that_lost_the_answer(self, call, queue, verb):
+        task, given = queue.publish("resize", max_attempts=9).task, token()
+        [claim] = self.claim(call, given)
+        body = {"token": claim["token"], **({"error": "broken"} if verb == "fail" else {})}
+        first = call("POST", f"tasks/{task.pk}/claim/{verb}", body, given)
+        assert first[0] == 200
+        assert call("POST", f"tasks/{task.pk}/claim/{verb}", body, given) == first
+        assert task.runs.count() == 1
+        task.refresh_from_db()
+        assert task.state_version == (verb in ("resolve", "cancel"))
 
     def test_released_failed_and_canceled(self, call, queue):
         given = token()

