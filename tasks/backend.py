@@ -28,6 +28,7 @@ from tasks.framework import (
     Task,
     TaskContext,
     TaskResultDoesNotExist,
+    is_heard,
     normalize_json,
     task_backends,
     task_enqueued,
@@ -36,7 +37,7 @@ from tasks.framework import (
 )
 from tasks.messages import check_json
 from tasks.registry import BACKOFF, DJANGO, Action, Context
-from tasks.results import STATUSES, STEP, new_result, results_of
+from tasks.results import STATUSES, STEP, has_past, new_result, results_of
 
 ACTION_LENGTH = 200
 PK = re.compile(r"[1-9]\d{0,17}")
@@ -143,6 +144,11 @@ class StatorBackend(BaseTaskBackend):
             raise ImproperlyConfigured(f"TASKS[{self.alias!r}]: OPTIONS: {problem}")
         return Options(**self.options)
 
+    @cached_property
+    def actions(self) -> "dict[str, DjangoAction]":
+        """Those of tasks that were attempted here, by path."""
+        return {}
+
     def _problem(self) -> str:
         known = {option.name for option in fields(Options)}
         if unknown := sorted(map(str, set(self.options) - known)):
@@ -161,24 +167,34 @@ class StatorBackend(BaseTaskBackend):
 
 @dataclass(frozen=True, kw_only=True)
 class DjangoAction(Action):
-    """A function of Django's Tasks framework, as an action."""
+    """A function of Django's Tasks framework, as an action.
+
+    Of a first attempt the result is known; of a later one the database is asked for those before it.
+    """
 
     task: Any
 
     def arguments(self, context: Context) -> tuple[list[Any], dict[str, Any]]:
-        """Those with which it was enqueued, after the context where it takes one. Asks the database for that."""
+        """Those with which it was enqueued, after the context where it takes one."""
         data = context.task.data
         before: list[Any] = [TaskContext(task_result=_result_of(context.task))] if self.takes_context else []
         return [*before, *data["args"]], data["kwargs"]
 
     async def acall(self, context: Context) -> Any:
         """Call a coroutine function on this event loop."""
-        args, kwargs = await sync_to_async(self.arguments)(context)
+        if self.takes_context and has_past(context.task):
+            args, kwargs = await sync_to_async(self.arguments)(context)
+        else:
+            args, kwargs = self.arguments(context)
         return await self.function(*args, **kwargs)
 
     async def begin(self, context: Context) -> None:
         """Send ``task_started``."""
-        await sync_to_async(self._started)(context)
+        # Receivers are synchronous and may ask the database for anything.
+        if is_heard(task_started) or has_past(context.task):
+            await sync_to_async(self._started)(context)
+        else:
+            self._started(context)
 
     def result_of(self, value: Any) -> Any:
         """As Django has it: mappings, sequences and text as JSON has them."""
@@ -196,7 +212,11 @@ def action_of(path: str, data: Any) -> DjangoAction:
     backend = task_backends[alias] if alias in task_backends.settings else None
     if not isinstance(backend, StatorBackend):
         raise NoHandler(f"no handler: {alias!r} is no backend of this kind in TASKS")
-    return _action(DJANGO + path, task.func, backend.own_options, task)
+    # Made anew for another task of this path or other options, as tests have them.
+    made = backend.actions.get(path)
+    if made is None or made.task is not task:
+        made = backend.actions[path] = _action(DJANGO + path, task.func, backend.own_options, task)
+    return made
 
 
 def resolve(path: str) -> Any:
