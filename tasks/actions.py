@@ -69,7 +69,8 @@ async def attempt(task: Any) -> str:
     queue, settings = await _queue_of(task), load_settings()
     task.queue = queue
     most = task.max_attempts or queue.max_attempts or settings.MAX_ATTEMPTS
-    errors_are_final, backoff = False, UNKNOWN
+    errors_are_final = False
+    backoff: Any = UNKNOWN
     try:
         found = find(task.action, queue.name, task.data)
         backoff = found.backoff

@@ -29,6 +29,7 @@ from tasks.framework import (
     TaskContext,
     TaskResultDoesNotExist,
     is_heard,
+    is_received,
     normalize_json,
     task_backends,
     task_enqueued,
@@ -144,11 +145,6 @@ class StatorBackend(BaseTaskBackend):
             raise ImproperlyConfigured(f"TASKS[{self.alias!r}]: OPTIONS: {problem}")
         return Options(**self.options)
 
-    @cached_property
-    def actions(self) -> "dict[str, DjangoAction]":
-        """Those of tasks that were attempted here, by path."""
-        return {}
-
     def _problem(self) -> str:
         known = {option.name for option in fields(Options)}
         if unknown := sorted(map(str, set(self.options) - known)):
@@ -190,8 +186,10 @@ class DjangoAction(Action):
 
     async def begin(self, context: Context) -> None:
         """Send ``task_started``."""
+        if not is_heard(task_started):
+            return
         # Receivers are synchronous and may ask the database for anything.
-        if is_heard(task_started) or has_past(context.task):
+        if is_received(task_started) or has_past(context.task):
             await sync_to_async(self._started)(context)
         else:
             self._started(context)
@@ -205,18 +203,26 @@ class DjangoAction(Action):
         task_started.send(type(task_backends[result.backend]), task_result=result)
 
 
+# Of tasks that were attempted here, by backend and path: the task, the configuration of the backend, the action.
+_actions: dict[tuple[str, str], tuple[Any, Any, DjangoAction]] = {}
+
+
 def action_of(path: str, data: Any) -> DjangoAction:
     """The action for the path of a task and what it was enqueued with; ``NoHandler`` unless a real task is there."""
     task = resolve(path)
     alias = data.get("backend") if isinstance(data, dict) else None
-    backend = task_backends[alias] if alias in task_backends.settings else None
-    if not isinstance(backend, StatorBackend):
+    if alias not in task_backends.settings:
         raise NoHandler(f"no handler: {alias!r} is no backend of this kind in TASKS")
-    # Made anew for another task of this path or other options, as tests have them.
-    made = backend.actions.get(path)
-    if made is None or made.task is not task:
-        made = backend.actions[path] = _action(DJANGO + path, task.func, backend.own_options, task)
-    return made
+    # Made anew for another task of this path or other settings, as tests have them.
+    config = task_backends.settings[alias]
+    known = _actions.get((alias, path))
+    if known is None or known[0] is not task or known[1] is not config:
+        backend = task_backends[alias]
+        if not isinstance(backend, StatorBackend):
+            raise NoHandler(f"no handler: {alias!r} is no backend of this kind in TASKS")
+        known = task, config, _action(DJANGO + path, task.func, backend.own_options, task)
+        _actions[alias, path] = known
+    return known[2]
 
 
 def resolve(path: str) -> Any:
@@ -247,9 +253,13 @@ def priority_of(priority: int) -> int:
 
 def tell_finished(sender: Any, moves: Any, using: str, **kwargs: Any) -> None:
     """Send ``task_finished`` for the tasks of Django's framework among those that have ended."""
-    ended = [move.pk for move in moves if move.to in STATUSES]
     model = _model()
-    if not ended or sender is not model:
+    if sender is not model:
+        return
+    # What failed the framework logs as an error.
+    all_wanted = is_heard(task_finished)
+    ended = [move.pk for move in moves if move.to in STATUSES and (all_wanted or move.to != "completed")]
+    if not ended:
         return
     rows = model.objects.using(using).filter(pk__in=ended, action__startswith=DJANGO).select_related("queue")
     for result in results_of(list(rows), resolve):

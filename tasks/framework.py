@@ -1,5 +1,6 @@
 """Django's Tasks framework: in Django from 6.0 on, in the package ``django-tasks`` before."""
 
+import logging
 from typing import Any
 from weakref import ref
 
@@ -20,12 +21,17 @@ except ImportError:
 
 __all__ = [
     "BaseTaskBackend", "Task", "TaskContext", "TaskError", "TaskException", "TaskResult", "TaskResultDoesNotExist",
-    "TaskResultStatus", "is_heard", "normalize_json", "task", "task_backends", "task_enqueued", "task_finished",
-    "task_started",
+    "TaskResultStatus", "is_heard", "is_received", "normalize_json", "task", "task_backends", "task_enqueued",
+    "task_finished", "task_started",
 ]  # fmt: skip
 
 
-def is_heard(signal: Any) -> bool:
-    """Whether anybody listens but the framework, which logs."""
+def is_heard(signal: Any, level: int = logging.INFO) -> bool:
+    """Whether anybody learns of it: by the framework's log, at that level, or as a receiver."""
+    return signals.logger.isEnabledFor(level) or is_received(signal)
+
+
+def is_received(signal: Any) -> bool:
+    """Whether anybody has receivers but the framework, which logs."""
     receivers = [each() if isinstance(each, ref) else each for _, each, *_ in signal.receivers]
     return any(getattr(each, "__module__", "") != signals.__name__ for each in receivers)
