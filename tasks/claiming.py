@@ -7,7 +7,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, IntegrityError
-from django.db.models import F, QuerySet
+from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from stator import claims
@@ -74,7 +74,7 @@ class TaskClaim:
         settings = load_settings()
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
         values = {"result": result}
-        self._end("succeeded", "", lambda then: claims.move(self._claim, "completed", values=values, then=then))
+        self._end("succeeded", "", lambda then: claims.move(self._claim, "completed", values=values, then=then), result)
 
     def release(self, reason: str = "") -> None:
         """Hand the task back for another worker; errored if that was its last attempt."""
@@ -140,9 +140,9 @@ class TaskClaim:
                 lambda then: claims.retry(self._claim, failure=failure, reason=reason[:500], then=then),
             )
 
-    def _end(self, outcome: str, reason: str, write: Any) -> None:
+    def _end(self, outcome: str, reason: str, write: Any, result: Any = None) -> None:
         def note() -> None:
-            self._run.update(ended=Now(), outcome=outcome, reason=reason)
+            self._run.update(ended=Now(), outcome=outcome, reason=reason, result=result)
 
         try:
             write(note)
@@ -211,7 +211,8 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
         operations = kept[0].operations
         ended: QuerySet[Any] = QuerySet(operations.model.runs.rel.related_model, using=operations.alias)
         mine = ended.filter(task__in=[claim.pk for claim in kept], token__in={claim.token for claim in kept})
-        mine.update(ended=Now(), outcome="succeeded")
+        written: QuerySet[Any] = QuerySet(operations.model, using=operations.alias).filter(pk=OuterRef("task"))
+        mine.update(ended=Now(), outcome="succeeded", result=Subquery(written.values("result")[:1]))
 
     ends = [(held._claim, {"result": result}) for held, result in results.items()]
     return [by_claim[claim] for claim in claims.move_many(ends, "completed", then=note)]

@@ -227,6 +227,7 @@ class Run(models.Model):
     ended = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
     reason = models.TextField(blank=True)
+    result = models.JSONField(null=True)
 
     class Meta:
         # One claim statement has one token for all of its tasks.
