@@ -91,14 +91,16 @@ class Scheduler:
 
     async def perform_pass(self) -> None:
         """The duties of a scheduling pass, for every model and then for every database."""
-        self._passed = time.monotonic()
-        self.passes += 1
+        began = time.monotonic()
         await self._run(send_scheduled, self)
         for operations in self._operations:
-            for duty in (*START, *PASS) if self.passes == 1 else PASS:
+            for duty in PASS if self.passes else (*START, *PASS):
                 await self._run(perform, duty, operations, lambda: self.stopped)
         for operations in {operations.alias: operations for operations in self._operations}.values():
             await self._run(perform, PRUNE, operations, lambda: self.stopped)
+        # Only now: a pass that the database left in the middle is made again, with what is done at the start alone.
+        self._passed = began
+        self.passes += 1
 
     async def _do(self, operations: Operations, found: Work) -> None:
         if found.due:
