@@ -64,7 +64,7 @@ class Fleet:
     def stop(self, timeout: float = 30) -> None:
         """Have all stop as a deployment does; each must say that it went well."""
         for worker in self.alive.values():
-            worker.send(signal.SIGTERM)
+            worker.ask_to_stop()
         for name, worker in self.alive.items():
             code = worker.wait(timeout)
             assert code == 0, f"{name} exited with {code}; it wrote:\n{worker.output()}"
