@@ -52,6 +52,7 @@ def claim(
     using: str | None = None,
     first: Callable[[], bool] | None = None,
     then: Callable[[list[Claim]], list[Claim]] | None = None,
+    in_order: bool = True,
 ) -> list[Claim]:
     """Claim up to ``limit`` ready rows; ``claim.instance`` is the object.
 
@@ -62,12 +63,17 @@ def claim(
     claimed where it is false. ``then``: called with the claims in that transaction; what it does not return is handed
     back as if it had not been claimed. Rows that somebody else is claiming, or has locked, are passed over. Where a
     constraint of the database forbids what another claim has just made impossible, ``IntegrityError``: nothing was
-    claimed.
+    claimed. ``in_order``: an index has the rows in the order of ``pick``, and few of them are passed over.
     """
     operations = _operations(model, using, worker)
     operations.pauses = Pauses.of(operations.label, read_pauses(operations.alias))
     until = operations.settings.LEASE if lease is None else lease
-    return _claim(operations, limit, pick or _in_turn, until, first, then)
+
+    def locked() -> list[Any]:
+        rows = operations.claimable(list(operations.graph.automatic_states))
+        return operations.lock((pick or _in_turn)(rows), limit, in_order=in_order)
+
+    return _claim(operations, locked, until, first, then)
 
 
 def bring_up(model: Any, *, using: str | None = None) -> int:
@@ -171,14 +177,13 @@ def _claim_of(operations: Operations, instance: Any, token: UUID) -> Claim:
 
 
 @retrying
-def _claim(operations: Operations, limit: int, pick: Pick, lease: Any, first: Any, then: Any) -> list[Claim]:
+def _claim(operations: Operations, locked: Callable[[], list[Any]], lease: Any, first: Any, then: Any) -> list[Claim]:
     token = new_token(operations.worker_id)
     until = lease if hasattr(lease, "resolve_expression") else columns.after(lease)
     with operations.transaction():
         if first is not None and not first():
             return []
-        picked = operations.lock(pick(operations.claimable(list(operations.graph.automatic_states))), limit)
-        if not picked:
+        if not (picked := locked()):
             return []
         # A program that lost its lease is no worker process that an object ended: the count of those begins anew.
         operations.rows.filter(pk__in=picked).update(**columns.claiming(token, until), state_crashes=0)

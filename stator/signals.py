@@ -5,7 +5,8 @@
 ``lease_lost``: ``sender`` the model, ``pks`` of the objects whose outcome was refused, ``using``.
 ``became_ready``: objects of ``sender`` may be claimed on ``using``; workers are woken by it.
 ``on_start`` and ``on_schedule``: ``sender`` the worker; at its start and at each scheduling pass, in
-a thread with a database connection of its own, for a project to refresh its own configuration.
+a thread with a database connection of its own, for a project to refresh its own configuration. Sent again
+when a receiver finds the database away.
 """
 
 from typing import Any, NamedTuple

@@ -70,10 +70,10 @@ async def attempt(task: Any) -> str:
     task.queue = queue
     most = task.max_attempts or queue.max_attempts or settings.MAX_ATTEMPTS
     errors_are_final = False
-    _backoff.set(UNKNOWN)
+    backoff: Any = UNKNOWN
     try:
         found = find(task.action, queue.name, task.data)
-        _backoff.set(found.backoff)
+        backoff = found.backoff
         most = task.max_attempts or min(most, found.max_attempts or most)
         errors_are_final = found.errors_are_final
         if task.stator.attempt > most:
@@ -97,6 +97,8 @@ async def attempt(task: Any) -> str:
         return "completed"
     if errors_are_final or isinstance(error, Fail) or task.stator.attempt >= most:
         raise final(error)
+    # Only here: what a context is changed by costs an attempt a task of its own.
+    _backoff.set(backoff)
     raise error
 
 

@@ -28,6 +28,8 @@ from tasks.framework import (
     Task,
     TaskContext,
     TaskResultDoesNotExist,
+    is_heard,
+    is_received,
     normalize_json,
     task_backends,
     task_enqueued,
@@ -36,7 +38,7 @@ from tasks.framework import (
 )
 from tasks.messages import check_json
 from tasks.registry import BACKOFF, DJANGO, Action, Context
-from tasks.results import STATUSES, STEP, new_result, results_of
+from tasks.results import STATUSES, STEP, has_past, new_result, results_of
 
 ACTION_LENGTH = 200
 PK = re.compile(r"[1-9]\d{0,17}")
@@ -161,24 +163,36 @@ class StatorBackend(BaseTaskBackend):
 
 @dataclass(frozen=True, kw_only=True)
 class DjangoAction(Action):
-    """A function of Django's Tasks framework, as an action."""
+    """A function of Django's Tasks framework, as an action.
+
+    Of a first attempt the result is known; of a later one the database is asked for those before it.
+    """
 
     task: Any
 
     def arguments(self, context: Context) -> tuple[list[Any], dict[str, Any]]:
-        """Those with which it was enqueued, after the context where it takes one. Asks the database for that."""
+        """Those with which it was enqueued, after the context where it takes one."""
         data = context.task.data
         before: list[Any] = [TaskContext(task_result=_result_of(context.task))] if self.takes_context else []
         return [*before, *data["args"]], data["kwargs"]
 
     async def acall(self, context: Context) -> Any:
         """Call a coroutine function on this event loop."""
-        args, kwargs = await sync_to_async(self.arguments)(context)
+        if self.takes_context and has_past(context.task):
+            args, kwargs = await sync_to_async(self.arguments)(context)
+        else:
+            args, kwargs = self.arguments(context)
         return await self.function(*args, **kwargs)
 
     async def begin(self, context: Context) -> None:
         """Send ``task_started``."""
-        await sync_to_async(self._started)(context)
+        if not is_heard(task_started):
+            return
+        # Receivers are synchronous and may ask the database for anything.
+        if is_received(task_started) or has_past(context.task):
+            await sync_to_async(self._started)(context)
+        else:
+            self._started(context)
 
     def result_of(self, value: Any) -> Any:
         """As Django has it: mappings, sequences and text as JSON has them."""
@@ -189,14 +203,26 @@ class DjangoAction(Action):
         task_started.send(type(task_backends[result.backend]), task_result=result)
 
 
+# Of tasks that were attempted here, by backend and path: the task, the configuration of the backend, the action.
+_actions: dict[tuple[str, str], tuple[Any, Any, DjangoAction]] = {}
+
+
 def action_of(path: str, data: Any) -> DjangoAction:
     """The action for the path of a task and what it was enqueued with; ``NoHandler`` unless a real task is there."""
     task = resolve(path)
     alias = data.get("backend") if isinstance(data, dict) else None
-    backend = task_backends[alias] if alias in task_backends.settings else None
-    if not isinstance(backend, StatorBackend):
+    if alias not in task_backends.settings:
         raise NoHandler(f"no handler: {alias!r} is no backend of this kind in TASKS")
-    return _action(DJANGO + path, task.func, backend.own_options, task)
+    # Made anew for another task of this path or other settings, as tests have them.
+    config = task_backends.settings[alias]
+    known = _actions.get((alias, path))
+    if known is None or known[0] is not task or known[1] is not config:
+        backend = task_backends[alias]
+        if not isinstance(backend, StatorBackend):
+            raise NoHandler(f"no handler: {alias!r} is no backend of this kind in TASKS")
+        known = task, config, _action(DJANGO + path, task.func, backend.own_options, task)
+        _actions[alias, path] = known
+    return known[2]
 
 
 def resolve(path: str) -> Any:
@@ -227,9 +253,13 @@ def priority_of(priority: int) -> int:
 
 def tell_finished(sender: Any, moves: Any, using: str, **kwargs: Any) -> None:
     """Send ``task_finished`` for the tasks of Django's framework among those that have ended."""
-    ended = [move.pk for move in moves if move.to in STATUSES]
     model = _model()
-    if not ended or sender is not model:
+    if sender is not model:
+        return
+    # What failed the framework logs as an error.
+    all_wanted = is_heard(task_finished)
+    ended = [move.pk for move in moves if move.to in STATUSES and (all_wanted or move.to != "completed")]
+    if not ended:
         return
     rows = model.objects.using(using).filter(pk__in=ended, action__startswith=DJANGO).select_related("queue")
     for result in results_of(list(rows), resolve):

@@ -7,12 +7,13 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, IntegrityError
-from django.db.models import F, QuerySet
+from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from stator import claims
 from stator.claims import Failure, bounded, describe
 from stator.exceptions import LeaseLost
+from tasks import runs
 from tasks.conf import load_settings
 from tasks.eligibility import allowed, attempts_left, lease_end, picker, renewed_end
 from tasks.exceptions import TaskError
@@ -73,7 +74,7 @@ class TaskClaim:
         settings = load_settings()
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
         values = {"result": result}
-        self._end("succeeded", "", lambda then: claims.move(self._claim, "completed", values=values, then=then))
+        self._end("succeeded", "", lambda then: claims.move(self._claim, "completed", values=values, then=then), result)
 
     def release(self, reason: str = "") -> None:
         """Hand the task back for another worker; errored if that was its last attempt."""
@@ -139,9 +140,9 @@ class TaskClaim:
                 lambda then: claims.retry(self._claim, failure=failure, reason=reason[:500], then=then),
             )
 
-    def _end(self, outcome: str, reason: str, write: Any) -> None:
+    def _end(self, outcome: str, reason: str, write: Any, result: Any = None) -> None:
         def note() -> None:
-            self._run.update(ended=Now(), outcome=outcome, reason=reason)
+            self._run.update(ended=Now(), outcome=outcome, reason=reason, result=result)
 
         try:
             write(note)
@@ -205,13 +206,13 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
 
     def note(kept: list[Any]) -> None:
-        if kept:
-            runs: QuerySet[Any] = QuerySet(
-                type(kept[0].instance).runs.rel.related_model, using=kept[0].operations.alias
-            )
-            tokens = list({claim.token for claim in kept})
-            mine = runs.filter(task__in=[claim.pk for claim in kept], token__in=tokens)
-            mine.update(ended=Now(), outcome="succeeded")
+        if not kept:
+            return
+        operations = kept[0].operations
+        ended: QuerySet[Any] = QuerySet(operations.model.runs.rel.related_model, using=operations.alias)
+        mine = ended.filter(task__in=[claim.pk for claim in kept], token__in={claim.token for claim in kept})
+        written: QuerySet[Any] = QuerySet(operations.model, using=operations.alias).filter(pk=OuterRef("task"))
+        mine.update(ended=Now(), outcome="succeeded", result=Subquery(written.values("result")[:1]))
 
     ends = [(held._claim, {"result": result}) for held, result in results.items()]
     return [by_claim[claim] for claim in claims.move_many(ends, "completed", then=note)]
@@ -241,8 +242,7 @@ def _claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: d
 
     def note(found: list[Any]) -> list[Any]:
         kept = _without_second_parts(model, using, worker, found)
-        runs = model.runs.rel.related_model
-        runs.objects.using(using).bulk_create(runs.of(claim, worker) for claim in kept)
+        runs.note(model.runs.rel.related_model, kept, worker, using)
         return kept
 
     def lock() -> bool:
@@ -259,6 +259,8 @@ def _claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: d
         using=using,
         first=lock if queue.one_per_worker else None,
         then=note,
+        # What has this metadata may be few of very many, which another index finds.
+        in_order=not metadata,
     )
     for claim in found:
         claim.instance.queue = queue

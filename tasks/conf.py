@@ -5,9 +5,10 @@ Not ``TASKS``: that is Django's own, and every key in it is the alias of a backe
 
 import math
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings as django_settings
 from django.core import checks
@@ -52,12 +53,19 @@ class Settings:
             yield from _wrong_value(option.name, getattr(self, option.name), option.metadata, option.default)
 
 
+_latest: dict[str, Any] = {"given": None, "settings": Settings()}
+
+
 def load_settings() -> Settings:
     """The settings in force; ``ImproperlyConfigured`` with one line when any of them cannot work."""
-    settings, problems = read_settings()
-    if problems:
-        raise ImproperlyConfigured(f"STATOR_TASKS setting: {problems[0]}")
-    return settings
+    # Asked for at every attempt; compared with a copy, for the dictionary may be changed in place.
+    given = getattr(django_settings, "STATOR_TASKS", None)
+    if given != _latest["given"]:
+        settings, problems = read_settings()
+        if problems:
+            raise ImproperlyConfigured(f"STATOR_TASKS setting: {problems[0]}")
+        _latest.update(given=copy(given), settings=settings)
+    return cast(Settings, _latest["settings"])
 
 
 def read_settings() -> tuple[Settings, list[str]]:

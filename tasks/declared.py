@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
-from django.db import router
+from django.db import OperationalError, ProgrammingError, router
 from django.utils.module_loading import autodiscover_modules
 
 from stator import signals
@@ -63,7 +63,12 @@ def check_schedules(app_configs: Any = None, databases: Any = None, **kwargs: An
         if not router.allow_migrate_model(alias, Schedule):
             continue
         rows = Schedule.objects.using(alias).filter(enabled=True).order_by("pk")
-        for row in rows[:CHECKED]:
+        try:
+            found = list(rows[:CHECKED])
+        except (OperationalError, ProgrammingError):
+            # Checked before it is migrated: the table, or a column, is still to come.
+            continue
+        for row in found:
             yield from _check_row(row)
 
 

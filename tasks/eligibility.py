@@ -27,7 +27,7 @@ def picker(queue: Any, worker: str, metadata: dict[str, Any], settings: Settings
             eligible = with_metadata(eligible, metadata)
         if queue.exclusive:
             eligible = eligible.filter(~value_is_held(rows), ~Exists(_before(eligible)))
-        return eligible.order_by("priority", _named_first(worker), "pk")
+        return eligible.order_by("priority", names_nobody(), "pk")
 
     return pick
 
@@ -48,6 +48,11 @@ def attempts_left(settings: Settings, queue: Any = None) -> Q:
 def allowed(worker: str) -> Q:
     """Tasks that anybody may claim, or that name this worker."""
     return Q(worker_ids=[]) | Q(_names(worker))
+
+
+def names_nobody() -> Case:
+    """By this those that name workers come first: of those that a worker may claim, the ones that name it."""
+    return Case(When(worker_ids=[], then=Value(1)), default=Value(0))
 
 
 def had_by(worker: str, rows: QuerySet[Any], queue: Any) -> list[Exists]:
@@ -130,10 +135,6 @@ def served_by_workers(worker_id: str, settings: Settings, rows: QuerySet[Any]) -
 def _names(worker: str) -> GreaterThan:
     # Portable, and cheaper than to join the names; a worker's name has no character that JSON spells otherwise.
     return GreaterThan(StrIndex(Cast("worker_ids", TextField()), Value(f'"{worker}"')), 0)
-
-
-def _named_first(worker: str) -> Case:
-    return Case(When(_names(worker), then=Value(0)), default=Value(1))
 
 
 def _before_in_queue(rows: QuerySet[Any]) -> QuerySet[Any]:

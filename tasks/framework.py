@@ -1,14 +1,18 @@
 """Django's Tasks framework: in Django from 6.0 on, in the package ``django-tasks`` before."""
 
+import logging
+from typing import Any
+from weakref import ref
+
 try:
-    from django.tasks import task, task_backends
+    from django.tasks import signals, task, task_backends
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
     from django.tasks.exceptions import TaskException, TaskResultDoesNotExist
     from django.tasks.signals import task_enqueued, task_finished, task_started
     from django.utils.json import normalize_json
 except ImportError:
-    from django_tasks import task, task_backends  # type: ignore[assignment,no-redef]
+    from django_tasks import signals, task, task_backends  # type: ignore[assignment,no-redef]
     from django_tasks.backends.base import BaseTaskBackend  # type: ignore[assignment]
     from django_tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus  # type: ignore[assignment]
     from django_tasks.exceptions import TaskException, TaskResultDoesNotExist  # type: ignore[assignment]
@@ -17,5 +21,17 @@ except ImportError:
 
 __all__ = [
     "BaseTaskBackend", "Task", "TaskContext", "TaskError", "TaskException", "TaskResult", "TaskResultDoesNotExist",
-    "TaskResultStatus", "normalize_json", "task", "task_backends", "task_enqueued", "task_finished", "task_started",
+    "TaskResultStatus", "is_heard", "is_received", "normalize_json", "task", "task_backends", "task_enqueued",
+    "task_finished", "task_started",
 ]  # fmt: skip
+
+
+def is_heard(signal: Any, level: int = logging.INFO) -> bool:
+    """Whether anybody learns of it: by the framework's log, at that level, or as a receiver."""
+    return signals.logger.isEnabledFor(level) or is_received(signal)
+
+
+def is_received(signal: Any) -> bool:
+    """Whether anybody has receivers but the framework, which logs."""
+    receivers = [each() if isinstance(each, ref) else each for _, each, *_ in signal.receivers]
+    return any(getattr(each, "__module__", "") != signals.__name__ for each in receivers)

@@ -85,7 +85,12 @@ class Task(StatorModel):
         indexes = [
             # CLAIM from one queue, in order.
             models.Index(
-                fields=["queue", "priority", "id"], condition=Q(state_ready=True), name="tasks_task_ready_in_queue"
+                "queue",
+                "priority",
+                eligibility.names_nobody(),
+                "id",
+                condition=Q(state_ready=True),
+                name="tasks_task_ready_in_queue",
             ),
             # CLAIM from an exclusive queue: whether another task of the value comes first.
             models.Index(
@@ -222,6 +227,7 @@ class Run(models.Model):
     ended = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
     reason = models.TextField(blank=True)
+    result = models.JSONField(null=True)
 
     class Meta:
         # One claim statement has one token for all of its tasks.
@@ -240,11 +246,3 @@ class Run(models.Model):
     def timed_out(self) -> bool:
         """Whether the lease ran out before the worker ended its claim."""
         return not self.outcome and self.task.state_claim != self.token
-
-    @classmethod
-    def of(cls, claim: Any, worker: str) -> "Run":
-        """The run of a claim that has just been made."""
-        row = claim.instance
-        return cls(
-            task=row, worker=worker, token=claim.token, version=claim.version, lease_until=row.state_locked_until
-        )

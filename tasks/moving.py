@@ -1,5 +1,8 @@
 """What people and publishers do with tasks from outside: cancel them, have them run again. Never what a holder does."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -11,20 +14,38 @@ from tasks.exceptions import MoveRefused
 FAILED, SUCCEEDED = ("errored", "canceled"), ("completed",)
 
 
+# Rows of one transaction of an act on many.
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Requeued:
+    """How many dead letters wait again, and when the last of them is due; None where all of them are at once."""
+
+    count: int
+    last_due: datetime | None = None
+
+
 def cancel(task: Any, *, actor: str, reason: str, running: bool) -> None:
     """Cancel a task that waits, with its parts; with ``running`` also one that is held, whose holder loses it."""
-    statuses = ("invisible", "pending", "running") if running else ("invisible", "pending")
-    with transaction.atomic(using=task._state.db):
-        open_rows = _rows(task).filter(pk=task.pk).with_status(*statuses)
-        held = _held(task) if running else []
-        if not _move(task, open_rows, "canceled", actor, reason):
-            raise MoveRefused(
-                f"task {task.pk} is {_status(task)}; only one that is {' or '.join(statuses)} is canceled"
-            )
-        _runs(task).filter(Q(task=task.pk) | Q(task__whole=task.pk), token__in=held, ended=None).update(
-            ended=Now(), outcome="canceled", reason=reason or "canceled by others"
-        )
+    if not cancel_many(_rows(task), [task.pk], actor=actor, reason=reason, running=running):
+        statuses = " or ".join(_cancelable(running))
+        raise MoveRefused(f"task {task.pk} is {_status(task)}; only one that is {statuses} is canceled")
     task.refresh_from_db()
+
+
+def cancel_many(rows: Any, pks: Sequence[Any], *, actor: str, reason: str, running: bool) -> int:
+    """As :func:`cancel`, for those of these keys that may be canceled; return how many were."""
+    canceled = 0
+    for batch in _batches(pks):
+        with transaction.atomic(using=rows.db):
+            held = _held(rows, batch) if running else []
+            meant = rows.filter(pk__in=batch).with_status(*_cancelable(running))
+            canceled += rows.model.transition_perform_queryset(meant, "canceled", actor=actor, reason=reason)
+            _runs(rows).filter(Q(task__in=batch) | Q(task__whole__in=batch), token__in=held, ended=None).update(
+                ended=Now(), outcome="canceled", reason=reason or "canceled by others"
+            )
+    return canceled
 
 
 def requeue(task: Any, *, actor: str, reason: str) -> None:
@@ -35,6 +56,55 @@ def requeue(task: Any, *, actor: str, reason: str) -> None:
         if not _reopen(task, ("errored",), FAILED, actor, reason or "requeued"):
             raise MoveRefused(f"task {task.pk} is {_status(task)}; only one that is errored is requeued")
     task.refresh_from_db()
+
+
+def requeue_many(
+    rows: Any, pks: Sequence[Any], *, actor: str, reason: str, per_minute: float | None = None
+) -> Requeued:
+    """As :func:`requeue`, for the dead letters among these keys, in this order; parts of shared tasks are none.
+
+    ``per_minute``: so many become due in a minute, the first at once; without it all do at once.
+    """
+    count, begun, last = 0, None, None
+    for batch in _batches(pks):
+        with transaction.atomic(using=rows.db):
+            dead = rows.filter(pk__in=batch).dead_letters().order_by("pk").select_for_update()
+            found = {pk: (workers, now) for pk, workers, now in dead.values_list("pk", "worker_count", Now())}
+            if not found:
+                continue
+            begun = begun or next(iter(found.values()))[1]
+            _reopen_many(rows, {pk: workers for pk, (workers, _) in found.items()}, actor, reason or "requeued")
+            if per_minute is not None:
+                pace = timedelta(minutes=1 / per_minute)
+                dues = {pk: begun + pace * (count + n) for n, pk in enumerate(pk for pk in batch if pk in found)}
+                _postpone(rows, dues)
+                last = max(dues.values())
+        count += len(found)
+    return Requeued(count, last)
+
+
+def _reopen_many(rows: Any, dead: dict[Any, int], actor: str, reason: str) -> None:
+    """Have dead letters, which are locked, wait again; given with the number of their workers."""
+    shared = [pk for pk, workers in dead.items() if workers > 1]
+    parts = rows.filter(whole__in=shared, state__in=FAILED)
+    for meant, state in (
+        (rows.filter(pk__in=dead.keys() - set(shared)), "pending"),
+        (rows.filter(pk__in=shared), "shared"),
+        (parts, "pending"),
+    ):
+        rows.model.transition_perform_queryset(meant, state, actor=actor, reason=reason)
+    _plain(rows).filter(pk__in=dead).update(notice_due=Now(), result=None)
+
+
+def _postpone(rows: Any, dues: dict[Any, datetime]) -> None:
+    """Let tasks that wait, and the parts of shared ones, be due only then."""
+    waiting = _plain(rows).filter(Q(pk__in=dues) | Q(whole__in=dues), state="pending")
+    late = [
+        rows.model(pk=pk, state_next_attempt=dues.get(pk) or dues[whole])
+        for pk, whole in waiting.values_list("pk", "whole")
+    ]
+    waiting.update(state_ready=False)
+    _plain(rows).bulk_update(late, ["state_next_attempt"], batch_size=BATCH)
 
 
 def clear(task: Any, *, failed: bool, succeeded: bool) -> bool:
@@ -63,7 +133,7 @@ def _forget_failures(task: Any) -> None:
     waiting = waiting.filter(Q(pk=task.pk) | Q(whole=task.pk), state="pending", state_claim=None)
     pks = list(waiting.select_for_update().values_list("pk", flat=True))
     waiting.filter(pk__in=pks).update(state_attempts=0, state_failures=0)
-    _runs(task).filter(task__in=pks).exclude(outcome="succeeded").update(version=None)
+    _runs(_rows(task)).filter(task__in=pks).exclude(outcome="succeeded").update(version=None)
 
 
 def _reopen(task: Any, states: tuple[str, ...], parts: tuple[str, ...], actor: str, reason: str) -> bool:
@@ -77,10 +147,17 @@ def _reopen(task: Any, states: tuple[str, ...], parts: tuple[str, ...], actor: s
     return True
 
 
-def _held(task: Any) -> list[Any]:
-    rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
-    claimed = rows.filter(Q(pk=task.pk) | Q(whole=task.pk), state_claim__isnull=False)
-    return list(claimed.values_list("state_claim", flat=True))
+def _held(rows: Any, pks: Sequence[Any]) -> list[Any]:
+    claimed = _plain(rows).filter(Q(pk__in=pks) | Q(whole__in=pks), state_claim__isnull=False)
+    return list(claimed.values_list("state_claim", flat=True).distinct())
+
+
+def _cancelable(running: bool) -> tuple[str, ...]:
+    return ("invisible", "pending", "running") if running else ("invisible", "pending")
+
+
+def _batches(pks: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (pks[start : start + BATCH] for start in range(0, len(pks), BATCH))
 
 
 def _move(task: Any, rows: Any, state: str, actor: str, reason: str) -> int:
@@ -97,5 +174,9 @@ def _rows(task: Any) -> Any:
     return type(task).objects.using(task._state.db)
 
 
-def _runs(task: Any) -> QuerySet[Any]:
-    return QuerySet(type(task).runs.rel.related_model, using=task._state.db)
+def _runs(rows: Any) -> QuerySet[Any]:
+    return QuerySet(rows.model.runs.rel.related_model, using=rows.db)
+
+
+def _plain(rows: Any) -> QuerySet[Any]:
+    return QuerySet(rows.model, using=rows.db)

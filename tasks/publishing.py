@@ -142,6 +142,8 @@ def _row(queue: Any, message: Message, settings: Any) -> Any:
         worker_ids=list(message.worker_ids),
         worker_count=message.worker_count,
         state="pending" if message.worker_count == 1 else "shared",
+        # The moment by the database, as a value: with expressions Django cannot send the rows as arrays.
+        **dict.fromkeys(("created", "notice_due", "state_changed"), queue.read_at),
         **({"state_ready": False, "state_next_attempt": Later(delay)} if delay else {}),
     )
 
@@ -172,9 +174,7 @@ def _publish(queue: Any, rows: list[Any], manner: Manner) -> list[Published]:
 def _parts(whole: Any) -> list[Any]:
     """The parts of a shared task: one for each worker."""
     copied = {name: getattr(whole, name) for name in PARAMETERS}
-    due = {name: getattr(whole, name) for name in ("state_ready", "state_next_attempt")}
-    if whole.state_next_attempt is None:
-        due = {}
+    due = {name: getattr(whole, name) for name in ("state_ready", "state_next_attempt", "created", "state_changed")}
     return [type(whole)(queue=whole.queue, whole=whole, **copied, **due) for _ in range(whole.worker_count)]
 
 

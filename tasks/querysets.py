@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.db import router
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
@@ -9,9 +10,16 @@ from tasks.conf import load_settings
 from tasks.eligibility import attempts_left, with_metadata
 from tasks.exceptions import TaskError
 from tasks.expressions import Later
+from tasks.moving import Requeued, cancel_many, requeue_many
 
 STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
 TERMINAL = ("completed", "canceled", "errored")
+
+# Tasks that one call cancels or requeues, the most urgent first; what is left is for the next.
+MOST = 10_000
+
+# Dead letters that become due in a minute.
+SLOWEST, FASTEST = 0.1, 1_000_000
 
 
 class TaskQuerySet(QuerySet[Any]):
@@ -52,6 +60,26 @@ class TaskQuerySet(QuerySet[Any]):
         """Tasks that ended without success and are left for people; not the parts of shared ones."""
         return self.filter(state="errored", whole=None)
 
+    def cancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> int:
+        """Cancel those that wait, and with ``running`` those that are held, in batches; return how many.
+
+        At most 10,000 in one call.
+        """
+        statuses = ("invisible", "pending", "running") if running else ("invisible", "pending")
+        meant = self.with_status(*statuses)
+        return cancel_many(self._every, meant._urgent(), actor=actor, reason=reason, running=running)
+
+    def requeue(self, reason: str = "", *, actor: str = "", per_minute: float | None = None) -> Requeued:
+        """Have the dead letters among them wait again with all their attempts, in batches; say how many.
+
+        ``per_minute``: so many become due in a minute, in their order, so that what they need is not overrun; without
+        it all do at once. At most 10,000 in one call.
+        """
+        if per_minute is not None and not SLOWEST <= per_minute <= FASTEST:
+            raise TaskError(f"per_minute={per_minute!r} must be a number from {SLOWEST} to {FASTEST:,}, or None")
+        pks = self.dead_letters()._urgent()
+        return requeue_many(self._every, pks, actor=actor, reason=reason, per_minute=per_minute)
+
     def bury(self, queue: Any = None) -> int:
         """Have tasks errored that nobody holds and that have no attempts left; return how many.
 
@@ -75,6 +103,14 @@ class TaskQuerySet(QuerySet[Any]):
         if status == "pending":
             return Q(~held & ~hidden, state="pending") | Q(~Q(running) & Q(waiting), state="shared")
         return Q(~held & hidden, state="pending") | Q(~Q(running) & ~Q(waiting), state="shared")
+
+    def _urgent(self) -> list[Any]:
+        return list(self.in_order().values_list("pk", flat=True)[:MOST])
+
+    @property
+    def _every(self) -> "TaskQuerySet":
+        rows: TaskQuerySet = self.model.objects.using(getattr(self, "_db", None) or router.db_for_write(self.model))
+        return rows
 
     @property
     def _runs(self) -> QuerySet[Any]:

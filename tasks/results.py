@@ -49,7 +49,7 @@ def results_of(rows: list[Any], resolve: Callable[[str], Any]) -> list[Any]:
 
     ``resolve`` gives the task for a path. Rows whose task is gone are left out.
     """
-    past = [row for row in rows if row.state in STATUSES or row.state_attempts > bool(row.state_claim)]
+    past = [row for row in rows if has_past(row)]
     events, reports = _events(past), _reports(past)
     results = []
     for row in rows:
@@ -59,6 +59,11 @@ def results_of(rows: list[Any], resolve: Callable[[str], Any]) -> list[Any]:
             continue
         results.append(_result(row, task, events[str(row.pk)], reports.get(str(row.pk))))
     return results
+
+
+def has_past(row: Any) -> bool:
+    """Whether the task has been attempted before, or has ended."""
+    return row.state in STATUSES or row.state_attempts > bool(row.state_claim)
 
 
 def django_priority(priority: int) -> int:

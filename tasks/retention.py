@@ -28,7 +28,7 @@ def prune(using: str) -> int:
     default = load_settings().RETENTION
     ended: QuerySet[Any] = QuerySet(Task, using=using).filter(state__in=TERMINAL, state_claim=None, whole=None)
     deleted = _prune(using, ended.filter(retention__isnull=False, state_changed__lte=_ago(F("retention"))))
-    for queue, retention in Queue.objects.using(using).values_list("pk", "retention").iterator():
+    for queue, retention in Queue.objects.using(using).values_list("pk", "retention"):
         seconds = default if retention is None else retention
         deleted += _prune(using, ended.filter(queue=queue, retention=None, state_changed__lte=Later(-seconds)))
     Claimant.objects.using(using).filter(seen__lt=Later(-CLAIMANT_RETENTION)).delete()

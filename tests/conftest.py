@@ -5,6 +5,7 @@ import shutil
 import pytest
 from django.db import connection
 
+from tests import emptying
 from tests.processes import WorkerProcess, environment_for_subprocess
 from tests.settings import TEST_DIRECTORY
 
@@ -12,6 +13,7 @@ VENDORS = ("postgresql", "sqlite")
 
 
 def pytest_configure() -> None:
+    emptying.install()
     TEST_DIRECTORY.mkdir(parents=True, exist_ok=True)
 
 

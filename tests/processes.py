@@ -88,8 +88,14 @@ class WorkerProcess:
 
     def stop(self, timeout: float = 30) -> int:
         """Ask it to stop, as a deployment does, and wait; the exit code."""
-        self.send(signal.SIGTERM)
+        self.ask_to_stop()
         return self.wait(timeout)
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM once it would be heeded: a process that has only just begun to load is ended by it at once."""
+        status = Path(f"/proc/{self.pid}/status")
+        wait_until(lambda: self.returncode is not None or not status.exists() or _catches(status), 60, self.output)
+        self.send(signal.SIGTERM)
 
     def wait(self, timeout: float = 30) -> int:
         """Wait until it is gone; the exit code. Fails with the output when it stays."""
@@ -99,6 +105,12 @@ class WorkerProcess:
             raise AssertionError(
                 f"worker {self.pid} still runs after {timeout} s; it wrote:\n{self.output()}"
             ) from None
+
+
+def _catches(status: Path) -> bool:
+    """Whether a process has a handler of its own for SIGTERM, by what Linux tells of it."""
+    caught = next((line for line in status.read_text().splitlines() if line.startswith("SigCgt:")), "SigCgt: 0")
+    return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def wait_until(condition: Callable[[], Any], timeout: float = 30, message: str | Callable[[], str] = "") -> Any:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import psycopg
 
@@ -38,7 +39,7 @@ def _act(options: argparse.Namespace, command: list[str]) -> int:
         raise PostgresError(
             "a command after -- belongs to run, and only there: python -m project.postgres run DIR -- COMMAND"
         )
-    server, code = Server(options.directory), 0
+    server, code = Server(options.directory, options=options.options), 0
     try:
         if options.action == "run":
             _listen_for_signals()
@@ -67,6 +68,16 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise _Terminated
 
 
+class _Set(argparse.Action):
+    """Gathers ``NAME=VALUE`` in a dictionary."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        name, given, value = values.partition("=")
+        if not (name.isidentifier() and given):
+            parser.error(f"--set {values}: a server parameter is given as NAME=VALUE, for instance --set fsync=off")
+        namespace.options = {**namespace.options, name: value}
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m project.postgres", description=__doc__)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -78,9 +89,11 @@ def _parser() -> argparse.ArgumentParser:
     ):
         action = actions.add_parser(name, help=text, description=text)
         action.add_argument("directory", metavar="DIR", type=Path)
-        action.set_defaults(remove=False)
+        action.set_defaults(remove=False, options={})
         if name in ("stop", "run"):
             action.add_argument("--remove", action="store_true", help="delete the data afterwards")
+        if name in ("start", "run"):
+            action.add_argument("--set", dest="options", action=_Set, metavar="NAME=VALUE", help="a server parameter")
     return parser
 
 

@@ -92,7 +92,7 @@ class Operations(base.Operations):
         of = "" if "." in self.model._meta.db_table else f"OF {self._table}"
         statement = sql.claim_picked(self._table, self._pk, pick, self._quote("pk"), of, *self._claim_parts)
         return self._in_order(
-            self._instances(self.fetch(statement, [*params, *self._claim_params(token)], sql.BY_KEY)), turn
+            self._instances(self.fetch(statement, [*params, *self._claim_params(token)], sql.IN_ORDER)), turn
         )
 
     def _claim_shares(self, names: list[str], limit: int, token: UUID, turn: Turn) -> list[Any]:
@@ -207,9 +207,10 @@ class Operations(base.Operations):
             wake(self.model, self.alias, to.name, pks)
         return Moves(len(pks) if tell else found[0][0], [Move(pk, source, to.name) for pk in pks])
 
-    def lock(self, rows: QuerySet[Any], limit: int) -> list[Any]:
+    def lock(self, rows: QuerySet[Any], limit: int, *, in_order: bool = False) -> list[Any]:
         """As the portable one, by an index whatever the planner thinks of it."""
-        return [self._pk_field.to_python(pk) for (pk,) in self.fetch(*self._pick(rows, limit), sql.BY_KEY)]
+        planner = sql.IN_ORDER if in_order else sql.BY_KEY
+        return [self._pk_field.to_python(pk) for (pk,) in self.fetch(*self._pick(rows, limit), planner)]
 
     def keep(self, rows: QuerySet[Any]) -> set[Any]:
         """As the portable one, by locks that several workers may have at a time."""

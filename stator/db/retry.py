@@ -43,7 +43,12 @@ def is_retryable(error: BaseException) -> bool:
 def is_outage(error: BaseException) -> bool:
     """Whether the database cannot be used at this moment, so that waiting is the answer."""
     # A server that turned into a read replica answers with an InternalError.
-    return isinstance(error, OperationalError | InterfaceError | InternalError)
+    if isinstance(error, OperationalError | InterfaceError | InternalError):
+        return True
+    # Where it closes the server-side cursor of an ``iterator()`` Django lets the errors of the driver pass as they are;
+    # PEP 249 has their names.
+    names = {each.__name__ for each in type(error).__mro__}
+    return "Error" in names and bool(names & {"OperationalError", "InterfaceError"})
 
 
 def _pause(attempt: int) -> None:

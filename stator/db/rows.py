@@ -82,8 +82,11 @@ class Rows:
 
     # Locks
 
-    def lock(self, rows: QuerySet[Any], limit: int) -> list[Any]:
-        """Primary keys of up to ``limit`` rows, locked, passing over those locked by others."""
+    def lock(self, rows: QuerySet[Any], limit: int, *, in_order: bool = False) -> list[Any]:
+        """Primary keys of up to ``limit`` rows, locked, passing over those locked by others.
+
+        ``in_order``: they are many, and an index has them in the order that is asked for.
+        """
         options = self._lock_options(skip_locked=self.connection.features.has_select_for_update_skip_locked)
         return list(rows.select_for_update(**options).values_list("pk", flat=True)[:limit])
 

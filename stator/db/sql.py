@@ -13,6 +13,10 @@ PLANNER = "SET LOCAL enable_seqscan = off; "
 # of an index and merge than look them up, which takes half as long; for 20,000 of a million two fifths.
 BY_KEY = PLANNER + "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
 
+# As well where some rows are wanted in the order of an index: without statistics, or with old ones, the planner takes
+# the rows for few, reads all that match and sorts them, at every claim.
+IN_ORDER = BY_KEY + "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off; "
+
 # ``stayed`` is from one ``state_changed`` to the next: nothing, for an attempt after which the object stays.
 COUNTED = """
 counted AS (

@@ -206,7 +206,7 @@ class Worker:
                 self.scheduler.soon()
 
     async def _schedule_loop(self) -> None:
-        await self._threads[-1].run(signals.on_start.send, self)
+        await self._reach(lambda: self._threads[-1].run(signals.on_start.send, self))
         while not self._is_stopping:
             await self._reach(self._tick)
             await self.scheduler.rest()

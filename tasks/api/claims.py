@@ -89,7 +89,7 @@ def heartbeat(request: Any, pk: int, payload: HeartbeatIn) -> Any:
 @router.post("tasks/{int:pk}/claim/resolve", auth=CLAIM, response=ENDED, summary="End a claim: done")
 def resolve(request: Any, pk: int, payload: ResolveIn) -> Any:
     """The task is completed, with a result."""
-    return _end(request, pk, payload, "succeeded", lambda held: held.resolve(payload.result))
+    return _end(request, pk, payload, "succeeded", lambda held: held.resolve(payload.result), result=payload.result)
 
 
 @router.post("tasks/{int:pk}/claim/release", auth=CLAIM, response=ENDED, summary="End a claim: not me")
@@ -115,11 +115,13 @@ def _held(request: Any, pk: int, payload: HeldIn) -> TaskClaim:
     return Task.find_claim(pk, payload.token)
 
 
-def _end(request: Any, pk: int, payload: HeldIn, outcome: str, end: Callable[[TaskClaim], None]) -> Any:
-    """End a claim; asked once more by a program that lost the answer, it is answered as it was."""
+def _end(request: Any, pk: int, payload: HeldIn, outcome: str, end: Callable[[TaskClaim], None], **kept: Any) -> Any:
+    """End a claim; a program that asks once more, because it lost the answer, is answered as it was."""
     try:
         end(_held(request, pk, payload))
     except LeaseLost:
-        if not was_ended(Task, pk, payload.token, outcome):
+        task = task_of(request.auth, pk)
+        as_asked = all(getattr(task, name) == value for name, value in kept.items())
+        if not (as_asked and was_ended(Task, pk, payload.token, outcome)):
             raise
     return {"task": task_of(request.auth, pk)}

@@ -133,6 +133,7 @@ class RunOut(Schema):
     )
     timed_out: bool = Field(examples=[False])
     reason: str = Field(examples=[""])
+    result: JsonValue = Field(examples=[None])
 
 
 class TaskWithRunsOut(TaskOut):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, OperationalError, connection, transaction
 from django.test import override_settings
 
 from stator.db import chores
@@ -230,6 +230,23 @@ class TestWorker:
     def test_until_idle_with_nothing_to_do_ends(self):
         summary = work(Line)
         assert (summary.handled, summary.ended) == ({}, "idle")
+
+    @pytest.mark.parametrize("signal", [on_start, on_schedule])
+    def test_outage_in_what_a_project_does_at_start_or_at_a_pass_is_waited_out(self, signal):
+        put(Line)
+        calls = []
+
+        def hear(sender, **kwargs):
+            calls.append(sender)
+            if len(calls) == 1:
+                raise OperationalError("the connection was cut")
+
+        signal.connect(hear)
+        try:
+            assert work(Line).handled == {"testapp.line": 2}
+        finally:
+            signal.disconnect(hear)
+        assert len(calls) >= 2
 
     @pytest.mark.parametrize(("times", "ended"), [(1, "stopped"), (2, "forced")])
     def test_it_says_how_it_was_stopped(self, times, ended):

@@ -342,7 +342,7 @@ class TestWorker:
     def test_command_takes_its_options(self, tmp_path):
         Post.objects.create()
         call_command(
-            "runstator", "testapp.Post", "testapp.FanOut", "-c", "20", "-s", "10", "-r", "0.3", "-x", "testapp.Pin",
+            "runstator", "testapp.Post", "testapp.FanOut", "-c", "20", "-s", "10", "-r", "3", "-x", "testapp.Pin",
             "--liveness-file", str(tmp_path / "alive"),
         )  # fmt: skip
         assert FanOut.objects.filter(state=FanOutStates.sent).count() == 3

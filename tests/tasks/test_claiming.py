@@ -145,7 +145,7 @@ def test_resolved_task_is_completed_with_its_result(queue):
     claim.resolve({"ok": True})
     task, run = fresh(claim.task), Run.objects.get()
     assert (task.status, task.result, task.claimant, task.attempts) == ("completed", {"ok": True}, None, 1)
-    assert run.outcome == "succeeded"
+    assert (run.outcome, run.result) == ("succeeded", {"ok": True})
     assert run.ended is not None
 
 
@@ -158,7 +158,8 @@ def test_many_claims_are_resolved_at_once_each_with_its_result(queue, django_ass
     tasks = Task.objects.in_bulk([claim.task.pk for claim in held])
     assert [tasks[claim.task.pk].result for claim in held] == [{"n": n} for n in range(30)]
     assert {task.status for task in tasks.values()} == {"completed"}
-    assert Run.objects.filter(outcome="succeeded", ended__isnull=False).count() == 30
+    runs = Run.objects.filter(outcome="succeeded", ended__isnull=False)
+    assert sorted(run.result["n"] for run in runs) == list(range(30))
 
 
 def test_claims_that_are_held_no_more_are_told_among_many_that_are(queue):

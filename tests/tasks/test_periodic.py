@@ -1,6 +1,11 @@
 """Functions on a timetable: registered, given schedules when workers start, called with their tick."""
 
+import os
+import subprocess
+import sys
+
 import pytest
+from django.conf import settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 
@@ -275,3 +280,11 @@ def test_check_of_the_database_finds_schedules_that_cannot_work():
         ("tasks.W102", checks.WARNING), ("tasks.W101", checks.WARNING),
     ]  # fmt: skip
     assert list(check_schedules(databases=None)) == []
+
+
+def test_empty_database_is_migrated_in_spite_of_the_checks(tmp_path):
+    given = {"DJANGO_SETTINGS_MODULE": "project.settings", "DATABASE_URL": f"sqlite:///{tmp_path}/db"}
+    environment = {**os.environ, **given}
+    command = [sys.executable, "manage.py", "migrate", "-v0"]
+    done = subprocess.run(command, env=environment, cwd=settings.BASE_DIR, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

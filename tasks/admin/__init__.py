@@ -1,0 +1,17 @@
+"""Queues, tasks and what uses them, in the Django admin."""
+
+from django.contrib import admin
+
+from tasks.admin.consumers import ConsumerAdmin
+from tasks.admin.queues import QueueAdmin
+from tasks.admin.runs import RunAdmin
+from tasks.admin.schedules import ScheduleAdmin
+from tasks.admin.tasks import TaskAdmin
+from tasks.models import Consumer, Queue, Run, Schedule, Task
+
+__all__ = ["ConsumerAdmin", "QueueAdmin", "RunAdmin", "ScheduleAdmin", "TaskAdmin"]
+
+for _model, _model_admin in (
+    (Queue, QueueAdmin), (Task, TaskAdmin), (Run, RunAdmin), (Schedule, ScheduleAdmin), (Consumer, ConsumerAdmin),
+):  # fmt: skip
+    admin.site.register(_model, _model_admin)

@@ -1,0 +1,136 @@
+"""What an operator does to tasks: cancel them, and have dead letters run again. Logged under the user's name."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.utils.timezone import template_localtime  # type: ignore[attr-defined]
+
+from stator.admin.listing import bounded_count
+from tasks.admin.asking import SHOWN, ask, back, given, log, tell
+from tasks.querysets import FASTEST, SLOWEST
+
+REASON_LENGTH = 500
+WAITING = ("invisible", "pending")
+
+
+class CancelForm(forms.Form):
+    """Why, and whether also what workers hold."""
+
+    reason = forms.CharField(max_length=REASON_LENGTH, required=False, widget=forms.TextInput(attrs={"size": 60}))
+    running = forms.BooleanField(
+        required=False,
+        label="Also those that run",
+        help_text="Workers that hold them hear of it at their next heartbeat. What they have done stays done.",
+    )
+
+
+class RequeueForm(forms.Form):
+    """Why, and how fast."""
+
+    reason = forms.CharField(max_length=REASON_LENGTH, required=False, widget=forms.TextInput(attrs={"size": 60}))
+    per_minute = forms.FloatField(
+        required=False,
+        min_value=SLOWEST,
+        max_value=FASTEST,
+        label="Per minute",
+        help_text="So many become due in a minute, the most urgent first. Empty: all at once.",
+    )
+
+
+@admin.action(description="Cancel\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
+def task_cancel(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
+    """Ask why, and whether running ones are meant as well; then cancel."""
+    tasks = _tasks(model_admin, queryset)
+    form = CancelForm(given(request))
+    if not form.is_valid():
+        return _ask_cancel(model_admin, request, tasks, form)
+    reason, running = form.cleaned_data["reason"], form.cleaned_data["running"]
+    meant = tasks.with_status(*WAITING, *(["running"] if running else []))
+    log(request, meant, f"Canceled{' (running ones too)' if running else ''}. {reason}".strip())
+    count = tasks.cancel(reason, actor=request.user.get_username(), running=running)
+    tell(model_admin, request, count, "canceled", _left(tasks, running))
+    return back(model_admin, request)
+
+
+@admin.action(description="Requeue dead letters\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
+def task_requeue(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
+    """Ask why and how fast; then have them wait again."""
+    dead = _tasks(model_admin, queryset).dead_letters()
+    form = RequeueForm(given(request))
+    if not form.is_valid():
+        return _ask_requeue(model_admin, request, dead, form)
+    reason, per_minute = form.cleaned_data["reason"], form.cleaned_data["per_minute"]
+    pace = f" at {per_minute:g} per minute" if per_minute else ""
+    log(request, dead.in_order(), f"Requeued{pace}. {reason}".strip())
+    done = dead.requeue(reason, actor=request.user.get_username(), per_minute=per_minute)
+    until = f"The last is due at {template_localtime(done.last_due):%Y-%m-%d %H:%M:%S %Z}." if done.last_due else ""
+    more = "There are more: do it again once these are done." if dead.exists() else ""
+    otherwise = f"{until} {more}".strip() if done.count else "Only tasks that are errored are requeued."
+    tell(model_admin, request, done.count, f"requeued{pace}", otherwise)
+    return back(model_admin, request)
+
+
+ACTS: tuple[Any, ...] = (task_cancel, task_requeue)
+
+
+def useful_acts(task: Any) -> list[Any]:
+    """The acts that would change something about a task."""
+    if task.status in (*WAITING, "running"):
+        return [task_cancel]
+    return [task_requeue] if task.state == "errored" and task.whole_id is None else []
+
+
+def _tasks(model_admin: Any, queryset: Any) -> Any:
+    """The same rows, found by what they are to those who use queues."""
+    return model_admin.model.objects.filter(pk__in=queryset.order_by().values("pk"))
+
+
+def _ask_cancel(model_admin: Any, request: HttpRequest, tasks: Any, form: CancelForm) -> HttpResponse:
+    waiting, running = tasks.with_status(*WAITING), tasks.with_status("running")
+    held = bounded_count(running)
+    if not held:
+        del form.fields["running"]
+    left = f" {_many(held)} held by workers and left alone, unless you say so below." if held else ""
+    return ask(
+        model_admin, request, form, title="Cancel tasks", does="Cancel tasks", act=task_cancel.__name__,
+        words=[
+            f"{_many(bounded_count(waiting))} waiting and will be canceled.",
+            "Tasks that have ended stay as they are.",
+        ],
+        warning=left.strip(),
+        rows=_named(tasks.with_status(*WAITING, "running")),
+    )  # fmt: skip
+
+
+def _ask_requeue(model_admin: Any, request: HttpRequest, dead: Any, form: RequeueForm) -> HttpResponse:
+    count = bounded_count(dead)
+    noun = "dead letter" if count == 1 else "dead letters"
+    return ask(
+        model_admin, request, form, title="Requeue dead letters", does="Requeue", act=task_requeue.__name__,
+        words=[
+            f"{count} {noun} will wait again, with all attempts, for every worker that may claim them.",
+            "Tasks that are not errored stay as they are.",
+        ],
+        rows=_named(dead),
+    )  # fmt: skip
+
+
+def _named(tasks: Any) -> list[str]:
+    found = tasks.select_related("queue").in_order()[: SHOWN + 1]
+    return [
+        f"{task} in {task.queue}"
+        f"{f', key {task.key}' if task.key else ''}{f', a part of task {task.whole_id}' if task.whole_id else ''}"
+        for task in found
+    ]
+
+
+def _many(count: int) -> str:
+    return f"{count} {'task is' if count == 1 else 'tasks are'}"
+
+
+def _left(tasks: Any, running: bool) -> str:
+    if running or not tasks.with_status("running").exists():
+        return ""
+    return "Those that run were left alone."

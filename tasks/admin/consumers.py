@@ -1,0 +1,45 @@
+"""Programs that use the HTTP API, in the admin."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from tasks.consumers import Consumer
+
+
+class ConsumerAdmin(admin.ModelAdmin):
+    """Programs that use the HTTP API; adding one shows its token, once."""
+
+    list_display = ("name", "shown_prefix", "enabled", "shown_verbs", "expires", "used_minute")
+    list_filter = ("enabled", "may_publish", "may_claim", "may_query", "may_configure")
+    search_fields = ("name", "prefix")
+    filter_horizontal = ("queues",)
+    readonly_fields = ("shown_prefix", "used_minute", "created")
+    show_full_result_count = False
+
+    @admin.display(description="token")
+    def shown_prefix(self, consumer: Consumer) -> str:
+        """The part of the token that is no secret."""
+        return f"tk_{consumer.prefix}_..." if consumer.prefix else "shown once it is saved"
+
+    @admin.display(description="may")
+    def shown_verbs(self, consumer: Consumer) -> str:
+        """What it may do."""
+        return ", ".join(consumer.verbs)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Give a new consumer its token; of an old one never write what the API counts meanwhile."""
+        if change:
+            obj.save(update_fields=[name for name in form.changed_data if name != "queues"])
+            return
+        obj.shown_token = obj.issue()
+        super().save_model(request, obj, form, change)
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        """The token on a page of its own, which goes into no cookie, session, cache or log."""
+        context = {**self.admin_site.each_context(request), "title": "Token", "consumer": obj, "token": obj.shown_token}
+        response = TemplateResponse(request, "admin/tasks/consumer/token.html", context)
+        response["Cache-Control"] = "no-store"
+        return response

@@ -1,0 +1,286 @@
+"""Queues in the admin: how deep they are, how they are configured, and their pauses."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.views.main import ChangeList
+from django.core.validators import MaxValueValidator, RegexValidator
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.http import urlencode
+
+from stator.admin.acts import refuse_forbidden
+from stator.admin.listing import BoundedPaginator
+from stator.durations import span
+from tasks.admin.asking import ask, back, buttons, given, tell
+from tasks.conf import LONGEST
+from tasks.expressions import Later
+from tasks.figures import figures_of
+from tasks.models import Queue
+from tasks.queues import CLAIMANT_ALIVE
+
+NONE = "\N{EM DASH}"
+MOST_WORKERS = 100
+MOST = {"max_attempts": 1_000_000, "worker_retries": 32_767}
+FIXED = ("name", "kind", "exclusive_key")
+RULES = (
+    "lease", "timeout", "invisible_for", "max_attempts", "retention", "same_worker_again", "worker_retries",
+    "one_per_worker", "actions_elsewhere",
+)  # fmt: skip
+FIGURES = ("pauses", "waiting", "oldest", "running", "dead", "later")
+HELP = {
+    "name": "Programs know the queue by it: it stays as the queue is made.",
+    "kind": "Exclusive: of one value of the key below at most one task runs at a time. Stays as the queue is made.",
+    "exclusive_key": "The name in the metadata of every task. Only of an exclusive queue; stays as the queue is made.",
+    "lease": "Seconds that a claim holds without a heartbeat. Empty: the setting's.",
+    "timeout": "Seconds that one attempt may take, whatever its heartbeats. Empty: the setting's.",
+    "invisible_for": "Seconds until a new task may be claimed. Empty: the setting's.",
+    "max_attempts": "After so many claims without success a task is errored. Empty: the setting's.",
+    "retention": "Seconds for which a task is kept once it has ended. Empty: the setting's.",
+    "same_worker_again": "Whether a worker may claim a task again that it gave up, failed or lost.",
+    "worker_retries": "If not: after so many further claims of its own.",
+    "one_per_worker": "Whether one worker may hold at most one task of this queue.",
+    "actions_elsewhere": "Whether programs elsewhere run the actions. If not, unknown actions are refused.",
+}
+
+
+class QueueForm(forms.ModelForm):
+    """A queue and its rules; what the queue itself refuses are errors of the form."""
+
+    class Meta:
+        model = Queue
+        fields = (*FIXED, *RULES)
+        help_texts = HELP
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "name" in self.fields:
+            told = "Letters, digits, and _ . : - only, beginning with a letter, a digit or _."
+            self.fields["name"].validators.append(RegexValidator(r"^\w[\w.:-]*\Z", told))
+        for name in MOST.keys() & self.fields.keys():
+            # SQLite would take more than other databases.
+            self.fields[name].validators.append(MaxValueValidator(MOST[name]))
+
+    def clean(self) -> Any:
+        """A key if it is exclusive, and only then."""
+        values: Any = super().clean()
+        exclusive = values.get("kind") == Queue.Kind.EXCLUSIVE
+        if "exclusive_key" in values and "kind" in values and exclusive != bool(values["exclusive_key"]):
+            told = "An exclusive queue needs a key." if exclusive else "Only an exclusive queue has a key."
+            self.add_error("exclusive_key", told)
+        return values
+
+
+class PauseForm(forms.Form):
+    """What is to stand still, why, and for how long."""
+
+    publish = forms.BooleanField(required=False, label="Publishing", help_text="New tasks are refused.")
+    claim = forms.BooleanField(
+        required=False, label="Claiming", help_text="Nothing is handed out to workers. What runs may finish."
+    )
+    reason = forms.CharField(max_length=200, required=False, widget=forms.TextInput(attrs={"size": 60}))
+    minutes = forms.FloatField(
+        required=False,
+        min_value=0.1,
+        max_value=LONGEST / 60,
+        label="For minutes",
+        help_text="Then it ends by itself. Empty: until somebody resumes it.",
+    )
+
+    def clean(self) -> Any:
+        """Something has to be paused."""
+        values: Any = super().clean()
+        if not (values.get("publish") or values.get("claim")):
+            raise forms.ValidationError("Choose publishing, claiming or both.")
+        return values
+
+
+@admin.action(description="Pause\N{HORIZONTAL ELLIPSIS}", permissions=["change"])
+def queue_pause(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
+    """Ask what, why and for how long; then pause."""
+    form = PauseForm(given(request))
+    queues = list(queryset.order_by("name"))
+    if not form.is_valid():
+        rows = [f"{queue}{f': {pause_line(queue)}; the new pause takes its place' if _paused(queue) else ''}"
+                for queue in queues]  # fmt: skip
+        return ask(model_admin, request, form, title="Pause queues", does="Pause", act=queue_pause.__name__, rows=rows)
+    values, author = form.cleaned_data, request.user.get_username()
+    seconds = values["minutes"] * 60 if values["minutes"] else None
+    what = " and ".join(word for word, field in (("publishing", "publish"), ("claiming", "claim")) if values[field])
+    for queue in queues:
+        queue.pause(
+            publish=values["publish"], claim=values["claim"], reason=values["reason"], author=author, seconds=seconds
+        )
+        _log(request, queue, f"Paused {what}{f' for {span(seconds)}' if seconds else ''}. {values['reason']}".strip())
+    tell(
+        model_admin,
+        request,
+        len(queues),
+        "paused",
+        f"{what.capitalize()} {'stand' if ' ' in what else 'stands'} still.",
+    )
+    return back(model_admin, request)
+
+
+@admin.action(description="Resume", permissions=["change"])
+def queue_resume(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
+    """End both pauses."""
+    paused = [queue for queue in queryset.order_by("name") if _paused(queue)]
+    for queue in paused:
+        was = pause_line(queue)
+        queue.resume(author=request.user.get_username())
+        _log(request, queue, f"Resumed. It was {was}.")
+    tell(model_admin, request, len(paused), "resumed", "" if paused else "None of them is paused.")
+    return back(model_admin, request)
+
+
+ACTS: tuple[Any, ...] = (queue_pause, queue_resume)
+
+
+def pause_line(queue: Any) -> str:
+    """What of a queue is paused, by whom, until when and why; or nothing."""
+    parts = [("publishing", queue.publishing_paused), ("claiming", queue.claiming_paused)]
+    what = " and ".join(name for name, paused in parts if paused)
+    return f"{what} {queue.pause_told}" if what else NONE
+
+
+def _paused(queue: Any) -> bool:
+    return bool(queue.publishing_paused or queue.claiming_paused)
+
+
+def _log(request: HttpRequest, queue: Any, message: str) -> None:
+    LogEntry.objects.log_actions(request.user.pk, [queue], CHANGE, message)  # type: ignore[arg-type]
+
+
+class QueueList(ChangeList):
+    """A page of queues, with the figures of all of them."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """The rows and their figures."""
+        super().get_results(request)
+        figures = figures_of(self.result_list, self.queryset.db)
+        for queue in self.result_list:
+            queue.figures = figures.get(queue.pk)
+
+
+class QueueAdmin(admin.ModelAdmin):
+    """Queues: their rules, their pauses and what is in them. Their name, kind and key stay as they are made."""
+
+    form = QueueForm
+    paginator = BoundedPaginator
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    list_display = ("name", *FIGURES, "kind")
+    list_filter = ("kind",)
+    list_per_page = 50
+    search_fields = ("name",)
+    ordering = ("name",)
+    actions = ACTS
+    change_form_template = "admin/tasks/queue/change_form.html"
+
+    class Media:
+        css = {"all": ("stator/admin.css", "tasks/admin.css")}
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """The page of queues."""
+        return QueueList
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """The list, or an act on queues of it."""
+        if request.method == "POST":
+            refuse_forbidden(self, request, ACTS)
+        return super().changelist_view(request, extra_context)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Only a queue without tasks is deleted, and by itself: to delete many would look at every task first."""
+        return obj is not None and super().has_delete_permission(request, obj) and not obj.tasks.exists()
+
+    # Figures
+
+    @admin.display(description="waiting")
+    def waiting(self, queue: Any) -> str:
+        """Tasks that may be claimed now."""
+        return _link(queue, queue.figures.waiting, "pending")
+
+    @admin.display(description="oldest waits")
+    def oldest(self, queue: Any) -> str:
+        """How long the first of them has been waiting."""
+        return NONE if queue.figures.oldest is None else span(queue.figures.oldest)
+
+    @admin.display(description="due later")
+    def later(self, queue: Any) -> str:
+        """Tasks that are not due yet."""
+        return _link(queue, queue.figures.later, "invisible")
+
+    @admin.display(description="running")
+    def running(self, queue: Any) -> str:
+        """Tasks that workers hold."""
+        return _link(queue, queue.figures.running, "running")
+
+    @admin.display(description="dead letters")
+    def dead(self, queue: Any) -> str:
+        """Tasks that ended without success and are left for people."""
+        return format_html('<span class="queue-dead">{}</span>', _link(queue, queue.figures.dead, "errored"))
+
+    @admin.display(description="paused")
+    def pauses(self, queue: Any) -> str:
+        """What is paused, by whom, until when and why."""
+        line = pause_line(queue)
+        return line if line == NONE else format_html('<span class="queue-paused">{}</span>', line)
+
+    # Pages of queues
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """What is fixed, and what is counted."""
+        return (*FIXED, *FIGURES, "created") if obj is not None else ()
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """What is in it first; then its rules."""
+        rules = [(None if obj is None else "Rules", {"fields": (*FIXED, *RULES)})]
+        now = [
+            ("Now", {"fields": (("waiting", "oldest", "later"), ("running", "dead"), "pauses"), "classes": ("stator",)})
+        ]
+        return rules if obj is None else [*now, *rules]
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """The queue with its figures."""
+        queue = super().get_object(request, object_id, from_field)
+        if queue is not None:
+            queue.figures = figures_of([queue], queue._state.db).get(queue.pk)
+        return queue
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        """The page, with the workers that ask for its tasks, and what may be done."""
+        queue = kwargs.get("obj") or (args[3] if len(args) > 3 else None)
+        if queue is not None:
+            live = queue.claimants.filter(seen__gt=Later(-CLAIMANT_ALIVE)).order_by("worker")[: MOST_WORKERS + 1]
+            context |= {
+                "queue_workers": live[:MOST_WORKERS],
+                "queue_more": len(live) > MOST_WORKERS,
+                "queue_acts": self._acts_on(request, queue),
+                "queue_may_publish": request.user.has_perm("tasks.add_task"),
+            }
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def _acts_on(self, request: HttpRequest, queue: Any) -> list[Any]:
+        if not self.has_change_permission(request, queue):
+            return []
+        return buttons([queue_pause, *([queue_resume] if _paused(queue) else [])])
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Write the rules that were changed; the pauses may have become others meanwhile."""
+        if change:
+            obj.save(update_fields=form.changed_data)
+        else:
+            super().save_model(request, obj, form, change)
+
+
+def _link(queue: Any, figure: str, status: str) -> str:
+    """A figure that leads to the tasks that it counts."""
+    if figure == "0":
+        return figure
+    query = urlencode({"queue__id__exact": queue.pk, "status": status})
+    return format_html('<a href="{}?{}">{}</a>', reverse("admin:tasks_task_changelist"), query, figure)

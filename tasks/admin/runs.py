@@ -1,0 +1,63 @@
+"""Claims by named workers, in the admin: to be read, never written."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import F, QuerySet
+from django.http import HttpRequest
+
+from stator.admin.kept import KeptAdmin
+from tasks.admin.timeline import last_line
+
+OPEN = {"held": "held now", "lost": "lost: its lease ran out"}
+OUTCOMES = ("succeeded", "failed", "released", "canceled")
+
+
+class OutcomeFilter(admin.SimpleListFilter):
+    """Claims by how they ended."""
+
+    title = "outcome"
+    parameter_name = "outcome"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """The ends there are, and claims without one."""
+        return [*OPEN.items(), *((name, name) for name in OUTCOMES)]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> QuerySet[Any]:
+        """The claims that ended so."""
+        value = self.value()
+        if value in OUTCOMES:
+            return queryset.filter(outcome=value)
+        if value not in OPEN:
+            return queryset
+        found: QuerySet[Any] = queryset.filter(outcome="")
+        held = {"task__state_claim": F("token")}
+        return found.filter(**held) if value == "held" else found.exclude(**held)
+
+
+class RunAdmin(KeptAdmin):
+    """Who had which task, until when, and what became of it."""
+
+    class Media:
+        css = {"all": ("tasks/admin.css",)}
+
+    list_display = ("id", "task", "worker", "shown_outcome", "shown_reason", "claimed", "lease_until", "ended")
+    list_filter = (OutcomeFilter,)
+    list_select_related = ("task",)
+    search_fields = ("worker",)
+    search_help_text = "The name of a worker, or a part of it."
+    ordering = ("-pk",)
+    fields = (
+        "task", "worker", "claimed", "lease_until", "ended", "shown_outcome", "shown_reason", "version", "token",
+    )  # fmt: skip
+    readonly_fields = ("shown_outcome", "shown_reason")
+
+    @admin.display(description="outcome", ordering="outcome")
+    def shown_outcome(self, run: Any) -> str:
+        """How it ended, or that it has not."""
+        return run.outcome or OPEN["held" if run.task.state_claim == run.token else "lost"]
+
+    @admin.display(description="reason")
+    def shown_reason(self, run: Any) -> str:
+        """What its worker said: of an error the last line; the traceback is on the page of the task."""
+        return last_line(run.reason)

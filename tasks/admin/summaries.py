@@ -1,0 +1,74 @@
+"""What lists and pages say of tasks, asked for all of a page at once."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from stator.admin.sheet import NONE, lease
+from stator.durations import span
+from stator.models import History
+from tasks.models import Run, Task
+from tasks.querysets import TERMINAL
+
+
+def summarize(tasks: Iterable[Any], using: str) -> None:
+    """Give each task its ``told_status``, ``told_attempts`` and ``told_holder``: four statements at most."""
+    rows = [*tasks]
+    shared = _of_parts([task.pk for task in rows if task.state == "shared"], using)
+    attempts = _attempts([task for task in rows if task.state in TERMINAL], using)
+    holders = _holders([task for task in rows if task.state_claim], using)
+    for task in rows:
+        task.told_status = shared.get(task.pk, "invisible") if task.state == "shared" else task.status
+        task.told_attempts = attempts.get(task.pk, 0) if task.state in TERMINAL else task.state_attempts
+        worker = holders.get(task.pk)
+        task.told_holder = f"{worker}, {_left(task)}" if worker else lease(task)
+
+
+def _of_parts(pks: list[Any], using: str) -> dict[Any, str]:
+    """The statuses of shared tasks that are not merely invisible."""
+    if not pks:
+        return {}
+    parts: QuerySet[Any] = QuerySet(Task, using=using).filter(whole=OuterRef("pk"), state="pending")
+    held, hidden = Q(state_claim__isnull=False), Q(state_ready=False, state_next_attempt__gt=Now())
+    told: QuerySet[Any] = QuerySet(Task, using=using).filter(pk__in=pks)
+    running, waiting = Exists(parts.filter(held)), Exists(parts.filter(~held & ~hidden))
+    return {
+        pk: "running" if is_running else "pending"
+        for pk, is_running, is_waiting in told.values_list("pk", running, waiting)
+        if is_running or is_waiting
+    }
+
+
+def _attempts(ended: list[Any], using: str) -> dict[Any, int]:
+    """The attempts that tasks had when they ended: as that move says, or else the claims by named workers."""
+    if not ended:
+        return {}
+    runs = Run.objects.using(using).filter(task__in=[task.pk for task in ended], version=F("task__state_version") - 1)
+    counted = dict(runs.values_list("task").annotate(Count("pk")))
+    moves = History.objects.using(using).filter(
+        model_label=Task._meta.label_lower, object_pk__in=[str(task.pk) for task in ended], to__in=TERMINAL
+    )
+    versions = {str(task.pk): task.state_version for task in ended}
+    for pk, version, attempts in moves.values_list("object_pk", "version", "attempts"):
+        if version == versions[pk] and attempts:
+            counted[int(pk)] = attempts
+    return counted
+
+
+def _holders(held: list[Any], using: str) -> dict[Any, str]:
+    """The named workers that hold tasks; of others the claim itself says which process it is."""
+    if not held:
+        return {}
+    runs = Run.objects.using(using).filter(token__in={task.state_claim for task in held}, task__in=held)
+    claims = {(task.pk, task.state_claim) for task in held}
+    return {pk: worker for pk, token, worker in runs.values_list("task", "token", "worker") if (pk, token) in claims}
+
+
+def _left(task: Any) -> str:
+    if task.state_locked_until is None:
+        return NONE
+    left = (task.state_locked_until - timezone.now()).total_seconds()
+    return f"{span(left)} left" if left > 0 else f"lease ran out {span(-left)} ago"

@@ -1,0 +1,225 @@
+"""Tasks in the admin: what is there and why it does not move; published and operated, never edited."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils import timezone
+from django.utils.html import format_html
+
+from stator.admin import StatorAdmin
+from stator.admin.acts import refuse_forbidden
+from stator.admin.listing import ConditionFilter
+from stator.durations import span
+from tasks.admin import acts
+from tasks.admin.asking import admin_url, ask, buttons, given
+from tasks.admin.publishing import PublishForm
+from tasks.admin.summaries import summarize
+from tasks.admin.timeline import MOST, Event, as_text, timeline
+from tasks.models import Task
+from tasks.querysets import STATUSES
+
+FIELDS = (
+    ("queue", "action", "key"),
+    ("shown_status", "shown_holder", "shown_attempts"),
+    ("priority", "stator_next", "created"),
+    ("lease", "timeout", "max_attempts"),
+    ("retention", "shown_workers", "exclusive_value"),
+)
+
+
+class StatusFilter(admin.SimpleListFilter):
+    """Tasks by what they are to those who use queues."""
+
+    title = "status"
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """The six statuses."""
+        return [(status, status) for status in STATUSES]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> QuerySet[Any]:
+        """The tasks of the chosen one."""
+        if self.value() not in STATUSES:
+            return queryset
+        found: QuerySet[Any] = queryset.filter(pk__in=Task.objects.using(queryset.db).with_status(self.value()))
+        return found
+
+
+class TaskList(ChangeList):
+    """A page of tasks, each with what is asked for all of them at once."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """The rows, and their summaries."""
+        super().get_results(request)
+        summarize(self.result_list, self.queryset.db)
+
+
+class TaskAdmin(StatorAdmin):
+    """Adding a task publishes it. One that is there is not edited: its life is that of its queue and its workers."""
+
+    list_display = (
+        "__str__", "queue", "shown_status", "shown_holder", "shown_attempts", "stator_next", "shown_since", "key",
+        "priority",
+    )  # fmt: skip
+    list_filter = ("queue", StatusFilter)
+    list_select_related = ("queue",)
+    search_fields = ("action", "=key", "=id")
+    search_help_text = "A part of the name of an action, a whole key, or the number of a task."
+    ordering = ("-pk",)
+    actions = acts.ACTS
+    change_form_template = "admin/tasks/task/change_form.html"
+    fieldsets = (
+        (None, {"fields": FIELDS, "classes": ("stator",)}),
+        (None, {"fields": ("shown_metadata", "shown_data")}),
+    )
+    readonly_fields = (
+        "shown_status", "shown_holder", "shown_attempts", "shown_workers", "shown_metadata", "shown_data", "created",
+        "exclusive_value",
+    )  # fmt: skip
+
+    class Media:
+        css = {"all": ("tasks/admin.css",)}
+
+    # Permissions
+
+    # Not by the object, although what is below stands in the place of Django's own.
+    differs_by_object = False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody edits a task; who has the permission may operate it."""
+        return False
+
+    def has_retry_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whether the user may retry, unlock, cancel and requeue."""
+        return request.user.has_perm("tasks.change_task")
+
+    def has_move_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whether the user may move tasks by hand."""
+        return request.user.has_perm("tasks.force_task")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Workers delete tasks that ended long enough ago; before that they are canceled."""
+        return False
+
+    # Lists
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """The page of tasks."""
+        return TaskList
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """The columns of a queue alone; those of the framework are on the page of each task."""
+        return self.list_display
+
+    def get_list_filter(self, request: HttpRequest) -> Any:
+        """By queue and status, and by what an operator looks for."""
+        return [*self.list_filter, ConditionFilter]
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """The list, or an act on tasks of it."""
+        if request.method == "POST":
+            refuse_forbidden(self, request, acts.ACTS)
+        return super().changelist_view(request, extra_context)
+
+    @admin.display(description="status")
+    def shown_status(self, task: Any) -> str:
+        """One of the six, in its colour."""
+        return format_html('<span class="task-status task-{}">{}</span>', task.told_status, task.told_status)
+
+    @admin.display(description="attempts")
+    def shown_attempts(self, task: Any) -> int:
+        """Claims since it was published or requeued."""
+        return int(task.told_attempts)
+
+    @admin.display(description="held by")
+    def shown_holder(self, task: Any) -> str:
+        """The worker that has it, and for how much longer."""
+        return str(task.told_holder)
+
+    @admin.display(description="published", ordering="-created")
+    def shown_since(self, task: Any) -> str:
+        """How long ago it was published."""
+        return f"{span((timezone.now() - task.created).total_seconds())} ago"
+
+    # Pages of tasks
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """What it is first; the columns of the framework are folded."""
+        *own, (title, options) = super().get_fieldsets(request, obj)
+        return [*own, (title, options | {"classes": (*options["classes"], "collapse")})]
+
+    @admin.display(description="workers")
+    def shown_workers(self, task: Any) -> str:
+        """Who may claim it, and how many are to run it."""
+        names = ", ".join(task.worker_ids[:MOST]) + (", ..." if len(task.worker_ids) > MOST else "")
+        return f"{task.worker_count} of {names or 'any'}"
+
+    @admin.display(description="metadata")
+    def shown_metadata(self, task: Any) -> str:
+        """The pairs, as JSON."""
+        return format_html("<pre>{}</pre>", as_text(task.metadata))
+
+    @admin.display(description="data")
+    def shown_data(self, task: Any) -> str:
+        """What the action gets, as JSON."""
+        return format_html("<pre>{}</pre>", as_text(task.data))
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """The task with its summary."""
+        task = super().get_object(request, object_id, from_field)
+        if task is not None:
+            summarize([task], task._state.db)
+        return task
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        """The page: why it is not moving, what happened to it, what came of it, and what may be done."""
+        task: Any = kwargs.get("obj") or args[3]
+        parts = list(task.parts.order_by("pk")[: MOST + 1])
+        summarize(parts[:MOST], task._state.db)
+        results = (
+            task.results if task.worker_count == 1 else [part.result for part in parts if part.state == "completed"]
+        )
+        events = timeline(task, tracebacks=request.user.has_perm("stator.view_report"))
+        context |= {
+            "task_reasons": [*_beside(task, events), *(str(reason) for reason in task.explain())],
+            "task_timeline": events,
+            "task_results": [as_text(result) for result in results[:MOST]],
+            "task_parts": parts[:MOST],
+            "task_more": len(parts) > MOST,
+            "task_acts": buttons(acts.useful_acts(task)) if self.has_retry_permission(request) and self.actions else [],
+        }
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    # Publishing
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        """Ask for a task, and publish it."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = PublishForm(given(request), initial={"queue": request.GET.get("queue")})
+        if not form.is_valid():
+            words = ["What is left empty is as the queue has it, or else the setting of the project."]
+            return ask(self, request, form, title="Publish a task", does="Publish", words=words)
+        task, outcome = form.published.task, str(form.published.outcome)
+        flag = ADDITION if outcome == "inserted" else CHANGE
+        LogEntry.objects.log_actions(request.user.pk, [task], flag, f"Published: {outcome}.")  # type: ignore[arg-type]
+        self.message_user(request, form.told, messages.SUCCESS if outcome == "inserted" else messages.WARNING)
+        if not self.has_view_permission(request):
+            return HttpResponseRedirect(admin_url(self, "add"))
+        return HttpResponseRedirect(admin_url(self, "change", task.pk))
+
+
+def _beside(task: Any, events: list[Event]) -> Iterator[str]:
+    """What somebody who comes to mend it wants to know before all else."""
+    if task.whole_id is not None:
+        yield f"It is a part of task {task.whole_id}."
+    if task.state == "errored":
+        said = next((event.said for event in events if event.kind == "failed" and event.said), "")
+        last = f" The last error: {said}" if said else ""
+        yield f"It ended without success and is kept for people; requeue it once the cause is mended.{last}"
