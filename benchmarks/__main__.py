@@ -9,8 +9,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 # From the shortest to the longest; peers is the one that installs other software.
 NAMES = (
-    "throughput", "processes", "sets", "latency", "create", "idle", "sqlite", "backend", "peers", "claims", "memory",
-    "churn",
+    "throughput", "processes", "sets", "latency", "create", "idle", "sqlite", "backend", "queues", "peers", "claims",
+    "memory", "churn",
 )  # fmt: skip
 
 

@@ -23,6 +23,10 @@ BENCHMARKS = {
     "create": (["--objects", "10"], ["bulk_create, managed model: time for each by that of bulk_create, plain model"]),
     "idle": ([], ["transactions/s", "processor %"]),
     "backend": (["--tasks", "5", "--alone"], ["enqueue, one commit for all", "run, async, no result: per second"]),
+    "queues": (
+        ["--tasks", "100"],
+        ["publish_many, 1,000 at a time: per second", "claim any among 2,000 by that among 100"],
+    ),
     "claims": (["--large", "3000", "--largest", "4000", "--claims", "1"], ["claim in 4,000 rows by that in 2,000"]),
     "memory": (["--rows", "40"], ["MB per 100,000 rows"]),
     "churn": (
