@@ -6,7 +6,7 @@ any worker. Stricter than for workers, a program that is late is refused from th
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -32,8 +32,8 @@ from stator.pauses import Pauses, read_pauses
 from stator.worker.recorder import tell
 
 __all__ = [
-    "Claim", "Failure", "LeaseLost", "bounded", "bring_up", "claim", "describe", "find", "hold", "is_retryable",
-    "longest_lease", "move", "move_many", "release", "retry",
+    "Claim", "Failure", "LeaseLost", "bounded", "bring_up", "claim", "describe", "find", "find_many", "hold",
+    "is_retryable", "longest_lease", "move", "move_many", "release", "retry",
 ]  # fmt: skip
 
 # Rows that one call marks ready, or whose leases it ends; what is left is for workers, or for the next call.
@@ -95,6 +95,13 @@ def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> Claim
     if instance is None:
         raise LeaseLost(f"{operations.label} {pk} is not held by this claim: it has ended, or its lease ran out")
     return _claim_of(operations, instance, token)
+
+
+def find_many(model: Any, tokens: Mapping[Any, UUID], *, using: str | None = None) -> list[Claim]:
+    """The claims that tokens, given by the keys of their rows, stand for; those that have ended are left out."""
+    operations = _operations(model, using)
+    rows = operations.rows.filter(pk__in=list(tokens), state_claim__in=set(tokens.values()))
+    return [_claim_of(operations, row, row.state_claim) for row in rows if tokens[row.pk] == row.state_claim]
 
 
 def hold(claim: Claim, until: Any, *, where: Q = Q()) -> bool:  # noqa: B008 - immutable in all that matters

@@ -6,7 +6,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
-from django.db import transaction
+from django.db import router, transaction
 
 from stator.conf import Settings, load_settings
 from stator.db import Operations, chores, operations_for
@@ -95,6 +95,10 @@ class StatorRunner:
             "SHUTDOWN_TIMEOUT": self.shutdown_timeout,
         }
         return override(load_settings(), **{name: value for name, value in given.items() if value is not None})
+
+    def databases_of(self, model: Any) -> list[str]:
+        """The aliases in which it works on a model; for receivers of ``on_schedule``."""
+        return [self.database or router.db_for_write(model)] if model in self.models else []
 
     def run_single_cycle(self) -> int:
         """Deletions, timeouts and one step of every row that is ready or due; return how many were attempted.

@@ -6,17 +6,14 @@ import time
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from functools import cache, partial
-from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import SyncToAsync, sync_to_async
 from django.apps import apps
-from django.db import router
 from django.db.models import F, QuerySet
 from django.utils.module_loading import autodiscover_modules
 
-from stator import signals
 from stator.backoff import Backoff, delay_after
 from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, TryAgainLater
 from tasks.conf import Settings, load_settings
@@ -54,9 +51,8 @@ _queues: WeakKeyDictionary[Any, dict[Any, tuple[float, Any]]] = WeakKeyDictionar
 
 
 def connect() -> None:
-    """Load the modules of all apps in which actions are declared, and keep the tables of their limits small."""
+    """Load the modules of all apps in which actions are declared."""
     autodiscover_modules(*MODULES)
-    signals.on_schedule.connect(_prune, dispatch_uid="tasks.actions")
 
 
 def backoff_of_attempt(failures: int) -> float:
@@ -236,11 +232,6 @@ def _uncount(task: Any) -> None:
 
 def _held(task: Any) -> QuerySet[Any]:
     return QuerySet(type(task), using=task._state.db).filter(pk=task.pk, state_claim=task.stator.token)
-
-
-def _prune(sender: Any, **kwargs: Any) -> None:
-    prune = import_module("tasks.throttles").prune
-    prune(router.db_for_write(_model("ActionRate")))
 
 
 def _model(name: str) -> Any:

@@ -37,8 +37,10 @@ from tasks.framework import (
     task_started,
 )
 from tasks.messages import check_json
+from tasks.numbering import database_of
 from tasks.registry import BACKOFF, DJANGO, Action, Context
 from tasks.results import STATUSES, STEP, has_past, new_result, results_of
+from tasks.shards import any_copy
 
 ACTION_LENGTH = 200
 PK = re.compile(r"[1-9]\d{0,17}")
@@ -98,8 +100,9 @@ class StatorBackend(BaseTaskBackend):
         action = DJANGO + task.module_path
         if len(action) > ACTION_LENGTH:
             raise PublishRefused(f"{task.module_path} is longer than {ACTION_LENGTH - len(DJANGO)} characters")
+        queue = _queue(task.queue_name)
         row = _model()(
-            queue=_queue(task.queue_name),
+            queue=queue,
             action=action,
             data=data,
             priority=priority_of(task.priority),
@@ -108,7 +111,7 @@ class StatorBackend(BaseTaskBackend):
             retention=options.retention,
             **({} if task.run_after is None else {"state_ready": False, "state_next_attempt": task.run_after}),
         )
-        row.save(force_insert=True, using=_alias())
+        row.save(force_insert=True, using=queue._state.db)
         result = new_result(row, task, self.alias)
         task_enqueued.send(type(self), task_result=result)
         return result
@@ -116,8 +119,9 @@ class StatorBackend(BaseTaskBackend):
     def get_result(self, result_id: str) -> Any:
         """The result of that id; ``TaskResultDoesNotExist`` where this backend has none."""
         pk = str(result_id)
-        rows = _model().objects.using(_alias()).select_related("queue").filter(action__startswith=DJANGO)
-        row = rows.filter(pk=pk).first() if PK.fullmatch(pk) else None
+        using = database_of(int(pk)) if PK.fullmatch(pk) else None
+        rows = _model().objects.using(using).select_related("queue").filter(action__startswith=DJANGO)
+        row = rows.filter(pk=pk).first() if using else None
         # Of what no task is known any more there is no result either.
         results = results_of([row], resolve) if row is not None else []
         if not results or results[0].backend != self.alias:
@@ -307,7 +311,7 @@ def _queue(name: str) -> Any:
     queue, _ = apps.get_model("tasks", "Queue").objects.using(_alias()).get_or_create(name=name)
     if queue.publishing_paused:
         raise QueuePaused(f"queue {queue.name} takes no tasks at present: {queue.pause_told}")
-    return queue
+    return any_copy(queue) if queue.databases else queue
 
 
 def _model() -> Any:

@@ -1,6 +1,8 @@
 """Claims of tasks by workers with names: programs anywhere, through Python or the HTTP API."""
 
+from collections import defaultdict
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -13,7 +15,7 @@ from django.db.models.functions import Now
 from stator import claims
 from stator.claims import Failure, bounded, describe
 from stator.exceptions import LeaseLost
-from tasks import runs
+from tasks import runs, shards
 from tasks.conf import load_settings
 from tasks.eligibility import allowed, attempts_left, lease_end, picker, renewed_end
 from tasks.exceptions import TaskError
@@ -172,7 +174,16 @@ def claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: di
     check_metadata(metadata or {}, settings.METADATA_LIMIT)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= settings.CLAIM_LIMIT:
         raise TaskError(f"limit={limit!r} must be a whole number from 1 to {settings.CLAIM_LIMIT}")
-    queue = queue.current()
+    take = partial(_take, worker=worker, lease=lease, metadata=metadata or {})
+    # Of a queue in several databases each copy says by itself how it is configured, so that none depends on another.
+    if queue.databases or (queue := queue.current()).databases:
+        return shards.gather(queue, limit, take)
+    return take(queue, limit)
+
+
+def _take(queue: Any, limit: int, worker: str, lease: float | None, metadata: dict[str, Any]) -> list[TaskClaim]:
+    """Claim from the database that the queue, as it is now, is in."""
+    model, using = queue.tasks.model, queue._state.db
     queue.note_worker(worker)
     if queue.claiming_paused:
         return []
@@ -180,7 +191,8 @@ def claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: di
         model.objects.using(using).bury(queue)
     for attempt in range(1, TRIES + 1):
         try:
-            return _claim(queue, worker, limit, lease, metadata or {})
+            with shards.alone(queue):
+                return _claim(queue, worker, limit, lease, metadata)
         except DatabaseError as error:
             if not (isinstance(error, IntegrityError) or claims.is_retryable(error)):
                 raise
@@ -199,6 +211,36 @@ def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> TaskC
     return TaskClaim(held, run.worker)
 
 
+def find_many(queue: Any, tokens: Mapping[int, UUID]) -> list[TaskClaim]:
+    """The claims in a queue that tokens, by the numbers of tasks, stand for; those that have ended are left out."""
+    found = []
+    for copy in queue.copies():
+        model, using = copy.tasks.model, copy._state.db
+        held = [each for each in claims.find_many(model, tokens, using=using) if each.instance.queue_id == copy.pk]
+        workers = _workers(model, using, held)
+        found += [TaskClaim(each, workers[each.pk]) for each in held if each.pk in workers]
+    return found
+
+
+def _workers(model: Any, using: str, held: list[Any]) -> dict[Any, str]:
+    """The named workers that have these claims, by their tasks; worker processes have no names."""
+    runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
+    tokens = {each.pk: each.token for each in held}
+    mine = runs.filter(task__in=list(tokens), token__in=set(tokens.values()))
+    return {pk: worker for pk, token, worker in mine.values_list("task", "token", "worker") if tokens[pk] == token}
+
+
+def were_resolved(queue: Any, ends: Mapping[int, tuple[UUID, Any]]) -> set[int]:
+    """The tasks that were completed by these claims with these results: their holder asks again."""
+    found = set()
+    for copy in queue.copies() if ends else ():
+        runs: QuerySet[Any] = QuerySet(copy.tasks.model.runs.rel.related_model, using=copy._state.db)
+        mine = runs.filter(task__queue=copy, task__in=list(ends), token__in={token for token, _ in ends.values()})
+        done = mine.filter(outcome="succeeded").values_list("task", "token", "result")
+        found |= {pk for pk, token, result in done if ends[pk] == (token, result)}
+    return found
+
+
 def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
     """Complete the tasks of claims, each with its result; return the claims that are held no more."""
     settings, by_claim = load_settings(), {held._claim: held for held in results}
@@ -214,8 +256,11 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
         written: QuerySet[Any] = QuerySet(operations.model, using=operations.alias).filter(pk=OuterRef("task"))
         mine.update(ended=Now(), outcome="succeeded", result=Subquery(written.values("result")[:1]))
 
-    ends = [(held._claim, {"result": result}) for held, result in results.items()]
-    return [by_claim[claim] for claim in claims.move_many(ends, "completed", then=note)]
+    ends: dict[str, list[Any]] = defaultdict(list)
+    for held, result in results.items():
+        ends[held._using].append((held._claim, {"result": result}))
+    lost = [claim for each in ends.values() for claim in claims.move_many(each, "completed", then=note)]
+    return [by_claim[claim] for claim in lost]
 
 
 def was_ended(model: Any, pk: Any, token: UUID, outcome: str, *, using: str | None = None) -> bool:
@@ -248,7 +293,7 @@ def _claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: d
     def lock() -> bool:
         # The lock comes before the look: of several claims of one worker the second sees what the first took.
         queue.lock()
-        return not model.objects.using(using).held_by(worker).filter(queue=queue).exists()
+        return not shards.is_held(queue, worker)
 
     found = claims.claim(
         model,

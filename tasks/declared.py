@@ -10,6 +10,7 @@ from django.db import OperationalError, ProgrammingError, router
 from django.utils.module_loading import autodiscover_modules
 
 from stator import signals
+from tasks.numbering import worked_in
 from tasks.periodic import Periodic, registry
 from tasks.rates import prune_rates
 from tasks.schedules import LEASE, Schedule
@@ -123,4 +124,5 @@ def _on_start(sender: Any, **kwargs: Any) -> None:
 
 
 def _on_schedule(sender: Any, **kwargs: Any) -> None:
-    prune_rates(router.db_for_write(Schedule))
+    for using in worked_in(sender, Schedule):
+        prune_rates(using)

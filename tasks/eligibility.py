@@ -6,13 +6,13 @@ from typing import Any
 
 from django.apps import apps
 from django.db import connections
-from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Subquery, TextField, Value, When
+from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, TextField, Value, When
 from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Cast, Coalesce, Least, Now, StrIndex
 from django.db.models.lookups import GreaterThan
 
 from tasks.conf import LONGEST, Settings, load_settings
-from tasks.expressions import Later
+from tasks.expressions import Later, is_any
 from tasks.registry import DJANGO, registry
 
 
@@ -26,7 +26,7 @@ def picker(queue: Any, worker: str, metadata: dict[str, Any], settings: Settings
         if metadata:
             eligible = with_metadata(eligible, metadata)
         if queue.exclusive:
-            eligible = eligible.filter(~value_is_held(rows), ~Exists(_before(eligible)))
+            eligible = eligible.filter(~value_is_held(rows), ~is_any(_before(eligible)))
         return eligible.order_by("priority", names_nobody(), "pk")
 
     return pick
@@ -55,7 +55,7 @@ def names_nobody() -> Case:
     return Case(When(worker_ids=[], then=Value(1)), default=Value(0))
 
 
-def had_by(worker: str, rows: QuerySet[Any], queue: Any) -> list[Exists]:
+def had_by(worker: str, rows: QuerySet[Any], queue: Any) -> list[Q]:
     """What keeps a worker from a task that it has had: claims of this task, and of other parts of a shared one.
 
     Whoever succeeded with, or runs, one part gets no other, whatever the queue says of those that failed.
@@ -64,11 +64,15 @@ def had_by(worker: str, rows: QuerySet[Any], queue: Any) -> list[Exists]:
     succeeded = Q(outcome="succeeded", task__state="completed") | Q(task__state_claim=F("token"))
     of_parts = runs.filter(task__whole=OuterRef("whole"))
     if queue.same_worker_again:
-        return [Exists(of_parts.filter(succeeded))]
+        return [_of_shared(of_parts.filter(succeeded))]
     again = queue.worker_retries
     of_task = runs.filter(task=OuterRef("pk"), version=OuterRef("state_version"))
     failed = Q(version=F("task__state_version"))
-    return [Exists(of_task[again : again + 1]), Exists(of_parts.filter(succeeded | failed))]
+    return [Q(is_any(of_task[again : again + 1])), _of_shared(of_parts.filter(succeeded | failed))]
+
+
+def _of_shared(runs: QuerySet[Any]) -> Q:
+    return ~Q(whole=None) & Q(is_any(runs))
 
 
 def with_metadata(rows: Any, metadata: dict[str, Any]) -> Any:
@@ -82,10 +86,10 @@ def with_metadata(rows: Any, metadata: dict[str, Any]) -> Any:
     return rows
 
 
-def value_is_held(rows: QuerySet[Any]) -> Exists:
+def value_is_held(rows: QuerySet[Any]) -> Any:
     """Whether a task of the same value runs; the unique index of the constraint answers."""
     every: QuerySet[Any] = QuerySet(rows.model, using=rows.db)
-    return Exists(
+    return is_any(
         every.filter(queue=OuterRef("queue"), exclusive_value=OuterRef("exclusive_value"), state_claim__isnull=False)
     )
 
@@ -128,7 +132,7 @@ def _open_to_process(worker_id: str, settings: Settings, actions: frozenset[str]
 def served_by_workers(worker_id: str, settings: Settings, rows: QuerySet[Any]) -> Q:
     """Tasks that could be attempted now by a worker process that had their actions."""
     paused = Q(queue__claim_paused=True) & (Q(queue__pause_until=None) | Q(queue__pause_until__gt=Now()))
-    free = Q(exclusive_value=None) | (~Q(value_is_held(rows)) & ~Q(Exists(_before_in_queue(rows))))
+    free = Q(exclusive_value=None) | (~Q(value_is_held(rows)) & ~Q(is_any(_before_in_queue(rows))))
     return attempts_left(settings) & allowed(worker_id) & ~paused & free
 
 

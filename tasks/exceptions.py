@@ -2,7 +2,9 @@
 
 from stator.exceptions import LeaseLost, StatorError
 
-__all__ = ["LeaseLost", "MoveRefused", "PublishRefused", "QueuePaused", "TaskError", "UnknownAction"]
+__all__ = [
+    "LeaseLost", "MoveRefused", "PublishRefused", "QueuePaused", "ShardUnavailable", "TaskError", "UnknownAction",
+]  # fmt: skip
 
 
 class TaskError(StatorError, ValueError):
@@ -23,3 +25,7 @@ class UnknownAction(PublishRefused):
 
 class MoveRefused(TaskError):
     """A task in this status does not go there."""
+
+
+class ShardUnavailable(TaskError):
+    """One of the databases that a queue is split over cannot be used at present."""

@@ -2,8 +2,19 @@
 
 from typing import Any
 
-from django.db.models import DateTimeField, Func
+from django.db.models import DateTimeField, Func, QuerySet, Subquery
 from django.db.models.functions import Now
+from django.db.models.lookups import IsNull
+
+
+def is_any(rows: QuerySet[Any]) -> IsNull:
+    """Whether there is any of these rows, asked anew for each row of the query around it.
+
+    ``Exists`` PostgreSQL may turn into a join, and into one that reads a whole table for each row where its statistics
+    are of another time: when thousands of tasks have just been published to a queue that was empty.
+    """
+    first = rows if rows.query.is_sliced else rows[:1]
+    return IsNull(Subquery(first.values("pk")), False)
 
 
 class Later(Func):

@@ -5,9 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from django.db import InterfaceError, OperationalError, connections
 from django.db.models import DateTimeField, IntegerField, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Now
 
+from tasks.copies import rest
 from tasks.models import Queue, Task
 
 # Of each queue so many waiting tasks are counted; of all queues together so many of the others.
@@ -27,6 +29,30 @@ class Figures:
     later: str
     running: str
     dead: str
+
+
+def figures_by_database(queues: Iterable[Any]) -> dict[Any, dict[str, Figures | None]]:
+    """The figures of queues that are in several databases, by their names and those; None where they are not had."""
+    found: dict[Any, dict[str, Figures | None]] = {queue.name: dict.fromkeys(queue.databases) for queue in queues}
+    for alias in {alias for databases in found.values() for alias in databases if alias in connections}:
+        names = [name for name, databases in found.items() if alias in databases]
+        try:
+            copies = {queue.pk: queue for queue in Queue.objects.using(alias).filter(name__in=names)}
+            for pk, figures in figures_of(copies.values(), alias).items():
+                found[copies[pk].name][alias] = figures
+        except (OperationalError, InterfaceError) as error:
+            rest(alias, error)
+    return found
+
+
+def together(databases: dict[str, Figures | None]) -> Figures:
+    """The figures of one queue, each with the database that it is of."""
+    told = {
+        name: ", ".join(f"{alias} {getattr(each, name) if each else '?'}" for alias, each in databases.items())
+        for name in ("waiting", "later", "running", "dead")
+    }
+    oldest = [each.oldest for each in databases.values() if each and each.oldest is not None]
+    return Figures(**told, oldest=max(oldest, default=None))
 
 
 class _Count(Subquery):

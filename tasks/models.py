@@ -17,13 +17,14 @@ from tasks.consumers import Consumer
 from tasks.graph import TaskGraph
 from tasks.indexes import MetadataIndex
 from tasks.messages import milliseconds
+from tasks.numbering import database_of
 from tasks.querysets import TERMINAL, TaskQuerySet
 from tasks.queues import Claimant, Queue
 from tasks.rates import Rate
 from tasks.schedules import Schedule
 from tasks.throttles import ActionRate, ActionSlot
 
-__all__ = ["ActionRate", "ActionSlot", "Claimant", "Consumer", "Queue", "Rate", "Run", "Schedule", "Task"]
+__all__ = ["ActionRate", "ActionSlot", "Claimant", "Consumer", "Queue", "Rate", "Run", "Schedule", "Shard", "Task"]
 
 
 class Task(StatorModel):
@@ -194,7 +195,7 @@ class Task(StatorModel):
     @classmethod
     def find_claim(cls, pk: Any, token: UUID, *, using: str | None = None) -> claiming.TaskClaim:
         """The claim of a named worker that a token stands for; ``LeaseLost`` when it has ended or never was."""
-        return claiming.find(cls, pk, token, using=using)
+        return claiming.find(cls, pk, token, using=using or database_of(pk))
 
     def explain(self) -> list[Reason]:
         """Why it is not moving: what lies with its queue first, then as of every managed object."""
@@ -246,3 +247,13 @@ class Run(models.Model):
     def timed_out(self) -> bool:
         """Whether the lease ran out before the worker ended its claim."""
         return not self.outcome and self.task.state_claim != self.token
+
+
+class Shard(models.Model):
+    """A database beside the one where queues are configured, over which some are spread, and its number."""
+
+    number = models.PositiveSmallIntegerField(primary_key=True)
+    alias = models.CharField(max_length=100, unique=True)
+
+    def __str__(self) -> str:
+        return self.alias

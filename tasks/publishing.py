@@ -3,19 +3,21 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import QuerySet
 
 from stator.claims import is_retryable, longest_lease
-from tasks.conf import load_settings
+from tasks import shards
+from tasks.conf import Settings, load_settings
 from tasks.exceptions import PublishRefused, QueuePaused, UnknownAction
 from tasks.expressions import Later
 from tasks.failures import NoHandler
 from tasks.messages import Message, exclusive_value, message_of
 from tasks.moving import clear
-from tasks.registry import find
+from tasks.registry import declared, find
 
 # Each further try means that another publisher has just published one of the same keys.
 TRIES = 10
@@ -76,6 +78,14 @@ def publish(
     messages = [message_of(_dictionary(each), settings, lease) for each in _bounded(given, settings.PUBLISH_LIMIT)]
     queue = queue.current()
     _refuse(queue, messages, known_only)
+    if not queue.databases:
+        return _into(queue, messages, manner, settings)
+    write = partial(_into, manner=manner, settings=settings)
+    return shards.publish(queue, messages, write, update=manner.update)
+
+
+def _into(queue: Any, messages: list[Message], manner: Manner, settings: Settings) -> list[Published]:
+    """Publish into the database that the queue, as it is now, is in."""
     # So that one that has no value of the key is refused before anything is written.
     rows = [_row(queue, message, settings) for message in messages]
     for attempt in range(1, TRIES + 1):
@@ -137,7 +147,7 @@ def _row(queue: Any, message: Message, settings: Any) -> Any:
         exclusive_value=value,
         lease=message.lease,
         timeout=message.timeout,
-        max_attempts=message.max_attempts,
+        max_attempts=message.max_attempts or _declared_attempts(queue, message.action),
         retention=message.retention,
         worker_ids=list(message.worker_ids),
         worker_count=message.worker_count,
@@ -146,6 +156,12 @@ def _row(queue: Any, message: Message, settings: Any) -> Any:
         **dict.fromkeys(("created", "notice_due", "state_changed"), queue.read_at),
         **({"state_ready": False, "state_next_attempt": Later(delay)} if delay else {}),
     )
+
+
+def _declared_attempts(queue: Any, name: str) -> int | None:
+    """Those of the action where the queue has none: from the task, whoever claims it counts by them."""
+    found = declared(name, queue.name) if queue.max_attempts is None else None
+    return found.max_attempts if found else None
 
 
 def _publish(queue: Any, rows: list[Any], manner: Manner) -> list[Published]:
@@ -163,6 +179,8 @@ def _publish(queue: Any, rows: list[Any], manner: Manner) -> list[Published]:
     written = every.in_bulk([row.pk for row in new])
     inserted = {id(row): written[row.pk] for row in new}
     by_key = {row.key: inserted[id(row)] for row in new if row.key is not None}
+    for task in (*there.values(), *written.values()):
+        task.queue = queue
     return [
         Published(inserted[id(row)], PublishOutcome.INSERTED)
         if id(row) in inserted

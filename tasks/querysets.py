@@ -109,7 +109,9 @@ class TaskQuerySet(QuerySet[Any]):
 
     @property
     def _every(self) -> "TaskQuerySet":
-        rows: TaskQuerySet = self.model.objects.using(getattr(self, "_db", None) or router.db_for_write(self.model))
+        rows: TaskQuerySet = self.model.objects.using(
+            getattr(self, "_db", None) or router.db_for_write(self.model, **getattr(self, "_hints", {}))
+        )
         return rows
 
     @property

@@ -4,19 +4,21 @@ import logging
 import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from tasks import claiming, publishing
+from tasks import claiming, copies, publishing, shards
 from tasks.conf import LONGEST
 from tasks.exceptions import TaskError
 from tasks.expressions import Later
+from tasks.numbering import home
 from tasks.publishing import Manner, Published
 
 logger = logging.getLogger("tasks.queues")
@@ -34,6 +36,9 @@ class Queue(models.Model):
 
     An exclusive queue has an ``exclusive_key``, fixed when it is made: every task in it has a value under this key of
     its metadata, and of one value at most one task runs at a time. Empty settings are those of the project.
+
+    ``databases``: aliases of those over which its tasks are spread, each of which has a copy of the queue; empty for
+    the one that it is in.
     """
 
     class Kind(models.TextChoices):
@@ -58,6 +63,7 @@ class Queue(models.Model):
     one_per_worker = models.BooleanField(default=False)
     # Whether programs elsewhere run the actions; if not, publishing one that no code here registers is refused.
     actions_elsewhere = models.BooleanField(default=True)
+    databases = models.JSONField(default=list, blank=True)
     publish_paused = models.BooleanField(default=False)
     claim_paused = models.BooleanField(default=False)
     pause_reason = models.CharField(max_length=200, blank=True)
@@ -65,7 +71,7 @@ class Queue(models.Model):
     pause_until = models.DateTimeField(null=True, blank=True)
     created = models.DateTimeField(db_default=Now(), editable=False)
 
-    _made_as: tuple[Any, Any]
+    _made_as: tuple[Any, Any, Any]
     # Of the related manager, which is made with the tasks.
     tasks: Any
 
@@ -81,21 +87,47 @@ class Queue(models.Model):
         return self.name
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """As Django's; what tasks already rely on stays as the queue was made."""
-        made_as: tuple[Any, Any] = self.__dict__.get("_made_as", (None, None))
+        """As Django's, and then the copies; what tasks already rely on stays as the queue was made."""
+        *made_as, databases = self._was
         if any(was not in (None, now) for was, now in zip(made_as, (self.kind, self.exclusive_key), strict=True)):
             raise ValidationError("kind and exclusive_key of a queue stay as it was made; make another queue")
         if self.exclusive != bool(self.exclusive_key):
             raise ValidationError({"exclusive_key": "an exclusive queue has a key, and no other queue has"})
+        using = kwargs.get("using") or self._state.db or home()
+        if (self.databases or databases) and using != home():
+            raise ValidationError(f"this is the copy of queue {self.name} in {using!r}; change the one in {home()!r}")
+        copies.check_change(self, databases)
         super().save(*args, **kwargs)
-        self._made_as = self.kind, self.exclusive_key
+        self._mirror(databases or [])
+        self._note_made_as()
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        """As Django's, with its copies and the tasks in them."""
+        for copy in self.copies() if self.databases else ():
+            if copy._state.db != self._state.db:
+                copy._row.delete()
+        return super().delete(*args, **kwargs)
 
     @classmethod
     def from_db(cls, db: Any, field_names: Any, values: Any, **kwargs: Any) -> "Queue":
         queue = super().from_db(db, field_names, values, **kwargs)
-        # A deferred one is unknown.
-        queue._made_as = queue.__dict__.get("kind"), queue.__dict__.get("exclusive_key")
+        queue._note_made_as()
         return queue
+
+    def _note_made_as(self) -> None:
+        # A deferred one is unknown.
+        kind, key, databases = (self.__dict__.get(name) for name in ("kind", "exclusive_key", "databases"))
+        self._made_as = kind, key, databases if databases is None else [*databases]
+
+    @property
+    def _was(self) -> tuple[Any, Any, Any]:
+        """Its kind, key and databases as it was read or saved last; None where it is new, or that is unknown."""
+        return self.__dict__.get("_made_as", (None, None, None))
+
+    def _mirror(self, before: list[str]) -> None:
+        """Have the copies be as the row is, once that is committed."""
+        if self.databases or before:
+            transaction.on_commit(partial(copies.mirror, self.name, before), using=home())
 
     def clean(self) -> None:
         """Refuse settings that no task could have."""
@@ -105,6 +137,7 @@ class Queue(models.Model):
                 raise ValidationError({name: f"must be a number of seconds of at least {least:g}, or empty"})
         if self.max_attempts == 0:
             raise ValidationError({"max_attempts": "at least one attempt, or empty"})
+        copies.check_change(self, self._was[-1])
 
     # Publishing
 
@@ -256,6 +289,10 @@ class Queue(models.Model):
             raise TaskError(f"queue {self.name} is gone")
         return found
 
+    def copies(self) -> list["Queue"]:
+        """The queue in each of its databases; ``copy.tasks`` are the tasks there. Itself where it is in one."""
+        return shards.copies(self) or [self]
+
     def lock(self) -> None:
         """Wait until nobody else claims in this queue; lasts until the end of the transaction."""
         self._row.select_for_update(no_key=True).values_list("pk").get()
@@ -277,8 +314,16 @@ class Queue(models.Model):
         return QuerySet(type(self), using=self._state.db).filter(pk=self.pk)
 
     def _write(self, **values: Any) -> None:
-        self._row.update(**values)
-        self.refresh_from_db(fields=list(values))
+        if not self.databases:
+            self._row.update(**values)
+            self.refresh_from_db(fields=list(values))
+            return
+        # What counts is the row at home, whichever copy this is.
+        rows: QuerySet[Queue] = QuerySet(type(self), using=home()).filter(name=self.name)
+        rows.update(**values)
+        for name, value in rows.values(*values).get().items():
+            setattr(self, name, value)
+        self._mirror([])
 
 
 class Claimant(models.Model):

@@ -138,11 +138,11 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
     ``queue``: only for tasks of this queue. It gets the task's data: an object as keyword arguments, null as nothing,
     anything else as its one argument; before that, with ``takes_context``, the :class:`Context`. ``isolated``: in a
     process of its own. ``timeout``, ``max_attempts``: where the task does not say; of attempts not more than its queue
-    allows. ``backoff``: after errors; a
-    :class:`~stator.backoff.Backoff`, seconds, or a function of the number of errors. ``local_retries``: so many
-    unexpected errors are tried again by the same worker, ``local_delay`` seconds apart. ``rate``: at most so many
-    starts, ``10/s`` or ``3/10m``; ``concurrency``: at most so many at a time; both over all workers and for each
-    ``key``, the name of a value in the data or a function of the task.
+    allows, and written into tasks that are published where this code is and whose queue says nothing. ``backoff``:
+    after errors; a :class:`~stator.backoff.Backoff`, seconds, or a function of the number of errors.
+    ``local_retries``: so many unexpected errors are tried again by the same worker, ``local_delay`` seconds apart.
+    ``rate``: at most so many starts, ``10/s`` or ``3/10m``; ``concurrency``: at most so many at a time; both over all
+    workers and for each ``key``, the name of a value in the data or a function of the task.
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name for an action; use letters, digits, '_', '-' and '.'")
@@ -163,11 +163,15 @@ def find(name: str, queue: str, data: Any = None) -> Action:
     """The action of that name for a task of a queue; ``NoHandler`` where there is none in this process."""
     if name.startswith(DJANGO):
         return _of_django(name.removeprefix(DJANGO), data)
-    named = registry.get(name, {})
-    found = named.get(queue) or named.get("")
-    if found is None:
+    if (found := declared(name, queue)) is None:
         raise NoHandler(f"no handler: this worker knows no action {name!r} for queue {queue!r}")
     return found
+
+
+def declared(name: str, queue: str) -> Action | None:
+    """The action that the code here declares under that name for tasks of a queue."""
+    named = registry.get(name, {})
+    return named.get(queue) or named.get("")
 
 
 def _of_django(path: str, data: Any) -> Action:

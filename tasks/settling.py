@@ -6,13 +6,15 @@ do what was left undone when a process died between.
 
 from typing import Any
 
-from django.db import router
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from stator import signals
 from stator.signals import Move
+from tasks import throttles
+from tasks.copies import mirror_all
 from tasks.models import Task
 from tasks.notices import send_notices
+from tasks.numbering import home, worked_in
 from tasks.retention import prune
 
 # Keys per statement.
@@ -63,8 +65,12 @@ def _on_moves(sender: Any, moves: list[Move], using: str, **kwargs: Any) -> None
 
 
 def _on_schedule(sender: Any, **kwargs: Any) -> None:
-    using = router.db_for_write(Task)
-    tasks = Task.objects.using(using)
-    tasks.bury()
-    send_notices(using)
-    prune(using)
+    # Workers of other models alone do the chores of tasks too.
+    for using in worked_in(sender, Task) or [home()]:
+        Task.objects.using(using).bury()
+        send_notices(using)
+        prune(using)
+        throttles.prune(using)
+        if using == home():
+            # What a copy of a queue missed while its database was away.
+            mirror_all()

@@ -40,6 +40,10 @@ class Scheduler:
         self._next_due = float("inf")
         self._cut_short = asyncio.Event()
 
+    def databases_of(self, model: Any) -> list[str]:
+        """The aliases in which the process works on a model; for receivers of ``on_schedule``."""
+        return sorted({operations.alias for operations in self._operations if operations.model is model})
+
     def soon(self) -> None:
         """Look again shortly: something has just been done, so more may have come in its shadow."""
         self._delay = FIRST_LOOK

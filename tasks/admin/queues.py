@@ -17,8 +17,9 @@ from stator.admin.listing import BoundedPaginator
 from stator.durations import span
 from tasks.admin.asking import ask, back, buttons, given, tell
 from tasks.conf import LONGEST
+from tasks.exceptions import ShardUnavailable
 from tasks.expressions import Later
-from tasks.figures import figures_of
+from tasks.figures import figures_by_database, figures_of, together
 from tasks.models import Queue
 from tasks.queues import CLAIMANT_ALIVE
 
@@ -28,7 +29,7 @@ MOST = {"max_attempts": 1_000_000, "worker_retries": 32_767}
 FIXED = ("name", "kind", "exclusive_key")
 RULES = (
     "lease", "timeout", "invisible_for", "max_attempts", "retention", "same_worker_again", "worker_retries",
-    "one_per_worker", "actions_elsewhere",
+    "one_per_worker", "actions_elsewhere", "databases",
 )  # fmt: skip
 FIGURES = ("pauses", "waiting", "oldest", "running", "dead", "later")
 HELP = {
@@ -43,6 +44,7 @@ HELP = {
     "same_worker_again": "Whether a worker may claim a task again that it gave up, failed or lost.",
     "worker_retries": "If not: after so many further claims of its own.",
     "one_per_worker": "Whether one worker may hold at most one task of this queue.",
+    "databases": "JSON, a list of names from DATABASES over which its tasks are spread. Empty: they are where it is.",
     "actions_elsewhere": "Whether programs elsewhere run the actions. If not, unknown actions are refused.",
 }
 
@@ -63,6 +65,10 @@ class QueueForm(forms.ModelForm):
         for name in MOST.keys() & self.fields.keys():
             # SQLite would take more than other databases.
             self.fields[name].validators.append(MaxValueValidator(MOST[name]))
+
+    def clean_databases(self) -> Any:
+        """No text is an empty list."""
+        return self.cleaned_data["databases"] or []
 
     def clean(self) -> Any:
         """A key if it is exclusive, and only then."""
@@ -161,9 +167,15 @@ class QueueList(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         """The rows and their figures."""
         super().get_results(request)
-        figures = figures_of(self.result_list, self.queryset.db)
-        for queue in self.result_list:
-            queue.figures = figures.get(queue.pk)
+        add_figures(self.result_list, self.queryset.db)
+
+
+def add_figures(queues: list[Any], using: str) -> None:
+    """Give each queue its ``figures``; of one in several databases they say which is where."""
+    figures = figures_of(queues, using)
+    spread = figures_by_database([queue for queue in queues if queue.databases])
+    for queue in queues:
+        queue.figures = together(spread[queue.name]) if queue.databases else figures.get(queue.pk)
 
 
 class QueueAdmin(admin.ModelAdmin):
@@ -173,7 +185,7 @@ class QueueAdmin(admin.ModelAdmin):
     paginator = BoundedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
-    list_display = ("name", *FIGURES, "kind")
+    list_display = ("name", *FIGURES, "kind", "shown_databases")
     list_filter = ("kind",)
     list_per_page = 50
     search_fields = ("name",)
@@ -196,7 +208,12 @@ class QueueAdmin(admin.ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Only a queue without tasks is deleted, and by itself: to delete many would look at every task first."""
-        return obj is not None and super().has_delete_permission(request, obj) and not obj.tasks.exists()
+        return obj is not None and super().has_delete_permission(request, obj) and _is_empty(obj)
+
+    @admin.display(description="databases")
+    def shown_databases(self, queue: Any) -> str:
+        """Those over which it is spread."""
+        return ", ".join(queue.databases) or NONE
 
     # Figures
 
@@ -249,7 +266,7 @@ class QueueAdmin(admin.ModelAdmin):
         """The queue with its figures."""
         queue = super().get_object(request, object_id, from_field)
         if queue is not None:
-            queue.figures = figures_of([queue], queue._state.db).get(queue.pk)
+            add_figures([queue], queue._state.db)
         return queue
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -278,9 +295,17 @@ class QueueAdmin(admin.ModelAdmin):
             super().save_model(request, obj, form, change)
 
 
+def _is_empty(queue: Any) -> bool:
+    try:
+        return not any(copy.tasks.exists() for copy in queue.copies())
+    except ShardUnavailable:
+        return False
+
+
 def _link(queue: Any, figure: str, status: str) -> str:
     """A figure that leads to the tasks that it counts."""
-    if figure == "0":
+    # The list of tasks has those of one database alone.
+    if figure == "0" or queue.databases:
         return figure
     query = urlencode({"queue__id__exact": queue.pk, "status": status})
     return format_html('<a href="{}?{}">{}</a>', reverse("admin:tasks_task_changelist"), query, figure)

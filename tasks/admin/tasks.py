@@ -210,6 +210,9 @@ class TaskAdmin(StatorAdmin):
         flag = ADDITION if outcome == "inserted" else CHANGE
         LogEntry.objects.log_actions(request.user.pk, [task], flag, f"Published: {outcome}.")  # type: ignore[arg-type]
         self.message_user(request, form.told, messages.SUCCESS if outcome == "inserted" else messages.WARNING)
+        if task._state.db != Task.objects.db:
+            # Of a queue that is spread over several databases; the lists here have those of one.
+            return HttpResponseRedirect(admin_url(self, "changelist"))
         if not self.has_view_permission(request):
             return HttpResponseRedirect(admin_url(self, "add"))
         return HttpResponseRedirect(admin_url(self, "change", task.pk))

@@ -17,6 +17,7 @@ from tasks.api.rates import rates
 from tasks.conf import load_settings
 from tasks.consumers import Consumer, Verb
 from tasks.models import Queue, Run, Task
+from tasks.numbering import database_of, home
 
 
 class Token(HttpBearer):
@@ -42,9 +43,7 @@ class Token(HttpBearer):
 
 
 # What the status of a shared task follows from.
-PARTS = Prefetch(
-    "parts", Task.objects.only("whole", "state", "state_claim", "state_ready", "state_next_attempt").order_by("pk")
-)
+PARTS = ("whole", "state", "state_claim", "state_ready", "state_next_attempt")
 # How often a task that has ended was claimed; while it waits, it counts by itself.
 CLAIMS = Subquery(
     Run.objects.filter(task=OuterRef("pk"), version__isnull=False).order_by().values("task").values(n=Count("pk")),
@@ -67,16 +66,25 @@ def queue_of(consumer: Consumer, name: str) -> Queue:
 
 def task_of(consumer: Consumer, pk: int) -> Task:
     """The task with this number, in a queue that the consumer may use."""
-    found = tasks_of(consumer).filter(pk=pk).first()
+    using = database_of(pk)
+    found: Task | None = tasks_of(consumer, using).filter(pk=pk).first() if using else None
     if found is None:
         raise NotFound(f"there is no task {pk}")
     return found
 
 
-def tasks_of(consumer: Consumer) -> Any:
-    """All tasks in the queues that the consumer may use."""
-    rows = Task.objects.select_related("queue").prefetch_related(PARTS).annotate(claims=CLAIMS)
+def tasks_of(consumer: Consumer, using: str) -> Any:
+    """All tasks of one database in the queues that the consumer may use."""
+    rows = Task.objects.using(using).select_related("queue").prefetch_related(parts()).annotate(claims=CLAIMS)
+    if using != home():
+        spread = consumer.reach().exclude(databases=[]).values_list("name", "databases")
+        return rows.filter(queue__name__in=[name for name, databases in spread if using in databases])
     return rows if consumer.all_queues else rows.filter(queue__in=consumer.reach())
+
+
+def parts() -> Prefetch:
+    """For ``prefetch_related``; a new one each time, for Django notes in it which database is meant."""
+    return Prefetch("parts", Task.objects.only(*PARTS).order_by("pk"))
 
 
 def still_usable(consumer: Consumer) -> Consumer:

@@ -11,6 +11,7 @@ from ninja import Router
 
 from tasks.api.access import CLAIM, queue_of, still_usable, task_of
 from tasks.api.documents import refusals
+from tasks.api.errors import Invalid
 from tasks.api.schemas import (
     ClaimIn,
     ClaimsOut,
@@ -20,10 +21,12 @@ from tasks.api.schemas import (
     HeldIn,
     HeldOut,
     ReasonIn,
+    ResolvedManyOut,
     ResolveIn,
+    ResolveManyIn,
 )
 from tasks.api.waiting import until_some
-from tasks.claiming import TaskClaim, was_ended
+from tasks.claiming import TaskClaim, find_many, was_ended, were_resolved
 from tasks.conf import load_settings
 from tasks.exceptions import LeaseLost
 from tasks.models import Task
@@ -58,6 +61,28 @@ def claim(request: Any, queue: str, payload: ClaimIn) -> Any:
 
 
 @router.post(
+    "queues/{queue}/claims/resolve",
+    auth=CLAIM,
+    response={200: ResolvedManyOut, **refusals(404, 413, 415, 422)},
+    summary="End many claims: done",
+)
+def resolve_many(request: Any, queue: str, payload: ResolveManyIn) -> Any:
+    """The tasks of the queue that are held still are completed, each with its result, and the others are told.
+
+    Asked again, because the answer was lost, it answers as it did.
+    """
+    found = queue_of(request.auth, queue)
+    ends = {end.task: (end.token, end.result) for end in payload.claims}
+    if len(ends) < len(payload.claims):
+        raise Invalid("claims: a task is there twice")
+    held = {claim: ends[claim.task.pk][1] for claim in find_many(found, {pk: token for pk, (token, _) in ends.items()})}
+    lost = found.resolve_many(held)
+    done = {claim.task.pk for claim in held if claim not in lost}
+    done |= were_resolved(found, {pk: end for pk, end in ends.items() if pk not in done})
+    return {"results": [{"task": pk, "outcome": "completed" if pk in done else "lease_lost"} for pk in ends]}
+
+
+@router.post(
     "tasks/{int:pk}/claim/verify",
     auth=CLAIM,
     response={200: HeldOut, **refusals(404, 409, 415, 422)},
@@ -67,7 +92,7 @@ def verify(request: Any, pk: int, payload: HeldIn) -> Any:
     """To be done right before what cannot be undone. 409 `lease_lost` when it is held no more."""
     held = _held(request, pk, payload)
     held.verify()
-    mine = Task.objects.filter(pk=pk, state_claim=held.token)
+    mine = Task.objects.using(held.task._state.db).filter(pk=pk, state_claim=held.token)
     for until, now in mine.values_list("state_locked_until", Now()):
         return {"lease": (until - now).total_seconds()}
     raise LeaseLost(f"task {pk} is not held by this claim any more")
@@ -111,8 +136,7 @@ def cancel_claim(request: Any, pk: int, payload: ReasonIn) -> Any:
 
 
 def _held(request: Any, pk: int, payload: HeldIn) -> TaskClaim:
-    task_of(request.auth, pk)
-    return Task.find_claim(pk, payload.token)
+    return Task.find_claim(pk, payload.token, using=task_of(request.auth, pk)._state.db)
 
 
 def _end(request: Any, pk: int, payload: HeldIn, outcome: str, end: Callable[[TaskClaim], None], **kept: Any) -> Any:
@@ -122,6 +146,6 @@ def _end(request: Any, pk: int, payload: HeldIn, outcome: str, end: Callable[[Ta
     except LeaseLost:
         task = task_of(request.auth, pk)
         as_asked = all(getattr(task, name) == value for name, value in kept.items())
-        if not (as_asked and was_ended(Task, pk, payload.token, outcome)):
+        if not (as_asked and was_ended(Task, pk, payload.token, outcome, using=task._state.db)):
             raise
     return {"task": task_of(request.auth, pk)}

@@ -13,7 +13,7 @@ from django.http.request import UnreadablePostError
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
-from tasks.exceptions import LeaseLost, MoveRefused, QueuePaused, TaskError, UnknownAction
+from tasks.exceptions import LeaseLost, MoveRefused, QueuePaused, ShardUnavailable, TaskError, UnknownAction
 
 logger = logging.getLogger("tasks.api")
 
@@ -168,6 +168,8 @@ def _of_task(error: TaskError) -> Refused:
     """What the queue itself refuses."""
     if isinstance(error, QueuePaused):
         return Conflict(str(error), "paused")
+    if isinstance(error, ShardUnavailable):
+        return Unavailable(str(error), 1)
     if isinstance(error, MoveRefused):
         return Conflict(str(error))
     return Invalid(str(error), "unknown_action" if isinstance(error, UnknownAction) else "")

@@ -1,12 +1,13 @@
 """Publishing tasks, canceling them, and running dead letters again."""
 
+from collections import defaultdict
 from typing import Any
 
 from django.db.models import prefetch_related_objects
 from ninja import Router
 from ninja.responses import Status
 
-from tasks.api.access import PARTS, PUBLISH, queue_of, task_of
+from tasks.api.access import PUBLISH, parts, queue_of, task_of
 from tasks.api.documents import refusals
 from tasks.api.schemas import Manner, PublishedManyOut, PublishedOut, PublishIn, PublishManyIn, TaskOut
 from tasks.exceptions import MoveRefused
@@ -72,7 +73,9 @@ def _publish(queue: Queue, tasks: list[Any], manner: Manner) -> list[Any]:
     messages = [task.dict(exclude_unset=True, exclude=MANNER) for task in tasks]
     results = queue.publish_many(messages, **{name: getattr(manner, name) for name in MANNER})
     # What is told of each is read once for all of them.
-    for published in results:
-        published.task.queue = queue
-    prefetch_related_objects([each.task for each in results if each.task.worker_count > 1], PARTS)
+    shared = defaultdict(list)
+    for task in (each.task for each in results if each.task.worker_count > 1):
+        shared[task._state.db].append(task)
+    for tasks_there in shared.values():
+        prefetch_related_objects(tasks_there, parts())
     return results

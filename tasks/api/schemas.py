@@ -225,6 +225,38 @@ class ResolveIn(HeldIn):
     result: JsonValue = Field(None, examples=[{"ok": True}])
 
 
+class EndIn(ResolveIn):
+    """One of many claims, and what came of it."""
+
+    task: int = Field(ge=1, le=BIGINT, description="The number of the task.", examples=[17])
+
+
+class ResolveManyIn(Body):
+    """Claims to end."""
+
+    claims: list[EndIn] = Field(
+        min_length=1,
+        max_length=MOST_CLAIMED,
+        examples=[[{"task": 17, "token": "0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9", "result": {"ok": True}}]],
+    )
+
+
+class EndOut(Schema):
+    """What became of the end of one claim."""
+
+    task: int = Field(examples=[17])
+    outcome: str = Field(
+        description="completed; lease_lost, if it is held no more by this claim: nothing was changed.",
+        examples=["completed"],
+    )
+
+
+class ResolvedManyOut(Schema):
+    """One result for each claim, in their order."""
+
+    results: list[EndOut]
+
+
 class HeldOut(Schema):
     """The claim stands."""
 

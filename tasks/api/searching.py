@@ -3,6 +3,8 @@
 import json
 from typing import Any, Literal
 
+from django.conf import settings
+from django.db.models import Q
 from ninja import Query, Router, Schema
 from pydantic import Field
 
@@ -13,6 +15,7 @@ from tasks.api.errors import Invalid
 from tasks.api.schemas import BIGINT, LONGEST, MOST_ON_PAGE, TasksOut, TaskWithRunsOut
 from tasks.conf import load_settings
 from tasks.messages import check_metadata
+from tasks.numbering import home, in_order
 
 router = Router(tags=["searching"])
 
@@ -63,9 +66,42 @@ def search(request: Any, filters: Query[Filters]) -> Any:
     """In the order in which they were published, page by page."""
     if unknown := sorted(request.GET.keys() - Filters.model_fields.keys()):
         raise Invalid(f"query: there is no filter {unknown[0]!r}; there are {', '.join(Filters.model_fields)}")
-    rows = tasks_of(request.auth).filter(pk__gt=filters.after)
-    if filters.queue is not None:
-        rows = rows.filter(queue=queue_of(request.auth, filters.queue))
+    queue = None if filters.queue is None else queue_of(request.auth, filters.queue)
+    found: list[Any] = []
+    for using in in_order(_databases(request.auth, queue), filters.after):
+        rows = tasks_of(request.auth, using) if queue is None else _of_queue(request.auth, queue, using)
+        found += _matching(rows, filters).order_by("pk")[: filters.limit + 1 - len(found)]
+        if len(found) > filters.limit:
+            break
+    page = found[: filters.limit]
+    return {"tasks": page, "next": str(page[-1].pk) if len(found) > len(page) else None}
+
+
+@router.get("tasks/{int:pk}", auth=QUERY, response={200: TaskWithRunsOut, **refusals(404)}, summary="Look at a task")
+def show(request: Any, pk: int) -> Any:
+    """With its latest runs, the last first."""
+    task: Any = task_of(request.auth, pk)
+    task.latest_runs = list(task.runs.order_by("-pk")[:MOST_RUNS])
+    return task
+
+
+def _databases(consumer: Any, queue: Any) -> list[str]:
+    """Those in which there may be tasks of a queue, or of all that the consumer may use."""
+    if queue is not None:
+        return queue.databases or [home()]
+    if len(settings.DATABASES) == 1:
+        return [home()]
+    spread = consumer.reach().exclude(databases=[]).values_list("databases", flat=True)
+    return [home(), *(alias for databases in spread for alias in databases)]
+
+
+def _of_queue(consumer: Any, queue: Any, using: str) -> Any:
+    here = Q(queue=queue) if using == home() else Q(queue__name=queue.name)
+    return tasks_of(consumer, using).filter(here)
+
+
+def _matching(rows: Any, filters: Filters) -> Any:
+    rows = rows.filter(pk__gt=filters.after)
     if filters.status:
         rows = rows.with_status(*filters.status)
     if filters.action is not None:
@@ -80,17 +116,7 @@ def search(request: Any, filters: Query[Filters]) -> Any:
         rows = rows.held_by(filters.held_by)
     if filters.older_than is not None:
         rows = rows.older_than(filters.older_than)
-    found = list(rows.order_by("pk")[: filters.limit + 1])
-    page = found[: filters.limit]
-    return {"tasks": page, "next": str(page[-1].pk) if len(found) > len(page) else None}
-
-
-@router.get("tasks/{int:pk}", auth=QUERY, response={200: TaskWithRunsOut, **refusals(404)}, summary="Look at a task")
-def show(request: Any, pk: int) -> Any:
-    """With its latest runs, the last first."""
-    task: Any = task_of(request.auth, pk)
-    task.latest_runs = list(task.runs.order_by("-pk")[:MOST_RUNS])
-    return task
+    return rows
 
 
 def _metadata(text: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ those. What this process itself commits wakes them at once.
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,9 +18,13 @@ from django.db.models import Exists, OuterRef
 from stator.claims import bring_up
 from stator.signals import became_ready
 from tasks.api.errors import Busy
+from tasks.copies import awake, rest
 from tasks.models import Queue, Task
+from tasks.numbering import home
 
 logger = logging.getLogger("tasks.api")
+
+READY = Task.objects.filter(queue=OuterRef("pk"), state_ready=True, state_claim=None)
 
 POLL_INTERVAL = 0.2
 # After a failure to ask.
@@ -85,8 +90,30 @@ class Waiters:
 
 def with_ready(queues: set[int]) -> set[int]:
     """Those of the queues in which a task is ready; index ``tasks_task_ready_in_queue``."""
-    ready = Task.objects.filter(queue=OuterRef("pk"), state_ready=True, state_claim=None)
-    return set(Queue.objects.filter(Exists(ready), pk__in=queues).values_list("pk", flat=True))
+    asked = Queue.objects.filter(pk__in=queues).values_list("pk", "name", "databases", Exists(READY))
+    found: set[int] = set()
+    elsewhere: dict[str, dict[str, int]] = defaultdict(dict)
+    for pk, name, databases, is_ready in asked:
+        if is_ready:
+            found.add(pk)
+        for alias in databases:
+            elsewhere[alias][name] = pk
+    for alias in awake(list(elsewhere)):
+        if alias != home():
+            found |= _with_ready_there(alias, elsewhere[alias])
+    return found
+
+
+def _with_ready_there(alias: str, queues: dict[str, int]) -> set[int]:
+    """As :func:`with_ready`, for queues by their names that are in another database too."""
+    try:
+        bring_up(Task, using=alias)
+        ready = Queue.objects.using(alias).filter(Exists(READY), name__in=queues)
+        return {queues[name] for name in ready.values_list("name", flat=True)}
+    except (DatabaseError, InterfaceError) as error:
+        rest(alias, error)
+        connections[alias].close()
+        return set()
 
 
 def until_some(attempt: Callable[[], list[Any]], queue: int, seconds: float, most: int) -> list[Any]:

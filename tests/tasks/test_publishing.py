@@ -3,7 +3,7 @@
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
+from django.test.utils import CaptureQueriesContext, override_settings
 
 from tasks import registry
 from tasks.exceptions import PublishRefused, QueuePaused, TaskError, UnknownAction
@@ -260,3 +260,23 @@ async def _publish_and_claim(queue):
     await claim.averify()
     await claim.aheartbeat()
     await claim.aresolve({"ok": True})
+
+
+@override_settings(STATOR_TASKS={"MAX_ATTEMPTS": 2})
+def test_attempts_are_those_of_the_message_the_queue_the_action_and_the_setting_in_this_order():
+    # The code declares 3 for this action, and none for the other.
+    queue = make_queue(same_worker_again=True)
+    assert queue.publish("break", max_attempts=7).task.max_attempts == 7
+    assert queue.publish("break").task.max_attempts == 3
+    assert queue.publish("echo").task.max_attempts is None
+    assert make_queue("strict", max_attempts=1).publish("break").task.max_attempts is None
+
+
+@override_settings(STATOR_TASKS={"MAX_ATTEMPTS": 2})
+def test_attempts_that_an_action_declares_are_given_to_named_workers_too():
+    queue = make_queue(same_worker_again=True)
+    task = queue.publish("break").task
+    for _ in range(3):
+        claim_one(queue).fail("no")
+    assert queue.claim(worker="bot-1") == []
+    assert fresh(task).status == "errored"

@@ -1,8 +1,9 @@
-"""``manage.py tasks``: the tokens of programs that use the HTTP API."""
+"""``manage.py tasks``: the tokens of programs that use the HTTP API, and queues in several databases."""
 
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -13,16 +14,19 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from tasks.consumers import Consumer, Verb
+from tasks.copies import difference, mirror_all, problem, spread
+from tasks.figures import figures_by_database
 from tasks.models import Queue
 
 WRONG, UNUSABLE = 2, 75
 MOST_LISTED = 10_000
+COUNTS = {"waiting": "waiting", "later": "due later", "running": "running", "dead": "dead letters"}
 
 
 class Command(BaseCommand):
-    """``manage.py tasks token create|list|revoke``."""
+    """``manage.py tasks token create|list|revoke`` and ``manage.py tasks shards``."""
 
-    help = "Make, list and revoke the tokens of programs that use the HTTP API."
+    help = "Tokens of programs that use the HTTP API, and queues that are spread over several databases."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -43,11 +47,15 @@ class Command(BaseCommand):
         create.add_argument("--requests-per-minute", type=int, metavar="N", help="Instead of the setting.")
         self._add(acts, "list", "List consumers; their tokens are kept nowhere.")
         self._add(acts, "revoke", "Disable a consumer for good.").add_argument("name", help="Of the program.")
+        told = "Queues in several databases: what is in each, and whether its copy of the queue is as it should be."
+        shards = self._add(groups, "shards", told)
+        shards.add_argument("--repair", action="store_true", help="Make copies that are missing, mend the others.")
+        shards.set_defaults(act="shards")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Act, and answer in lines or in one JSON document."""
         acts: dict[str, Callable[[dict[str, Any]], tuple[Any, list[str]]]]
-        acts = {"create": _create, "list": _list, "revoke": _revoke}
+        acts = {"create": _create, "list": _list, "revoke": _revoke, "shards": _shards}
         try:
             data, lines = acts[options["act"]](options)
         except (DatabaseError, InterfaceError) as error:
@@ -111,6 +119,40 @@ def _revoke(options: dict[str, Any]) -> tuple[Any, list[str]]:
     return _told(consumer), [f"{consumer.name} is disabled; its token opens nothing any more"]
 
 
+def _shards(options: dict[str, Any]) -> tuple[Any, list[str]]:
+    repaired = mirror_all() if options["repair"] else {}
+    queues = spread()
+    figures = figures_by_database(queues)
+    data = [
+        {
+            "queue": queue.name,
+            "database": alias,
+            "copy": repaired.get(queue.name, {}).get(alias) or _state_of(queue, alias),
+            **(asdict(each) if (each := figures[queue.name][alias]) else {}),
+        }
+        for queue in queues
+        for alias in queue.databases
+    ]
+    return data, [_shard_line(one) for one in data] or ["No queue is spread over several databases."]
+
+
+def _state_of(queue: Queue, alias: str) -> str:
+    if found := problem([alias]):
+        return found
+    try:
+        different = difference(queue, alias)
+    except (DatabaseError, InterfaceError) as error:
+        return f"cannot be looked at: {type(error).__name__}"
+    if different is None:
+        return "missing; make it with --repair"
+    return f"differs in {', '.join(sorted(different))}; mend it with --repair" if different else "as it should be"
+
+
+def _shard_line(told: dict[str, Any]) -> str:
+    counts = [f"{told[name]} {word}" for name, word in COUNTS.items() if name in told]
+    return f"{told['queue']} in {told['database']}: {', '.join([*counts, 'copy ' + told['copy']])}"
+
+
 def _told(consumer: Consumer) -> dict[str, Any]:
     return {
         "name": consumer.name,
@@ -162,5 +204,5 @@ def _wrong(message: str) -> CommandError:
 
 
 def _argument_error(message: str) -> NoReturn:
-    sys.stderr.write(f"tasks: {message}; see tasks token --help\n")
+    sys.stderr.write(f"tasks: {message}; see tasks --help\n")
     sys.exit(WRONG)

@@ -1,0 +1,96 @@
+"""Tells by the number of a task which database it is in: each that queues are split over has a range of its own."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.apps import apps
+from django.db import connections, router, transaction
+from django.db.models import Max, QuerySet
+
+from tasks.exceptions import TaskError
+
+# Numbers of tasks stay below 2**53, up to which every reader of JSON takes them for what they are.
+BITS, MOST = 48, 31
+
+# Where counting goes on; nowhere else if it is further already, for numbers are never given twice.
+SET_COUNTER = """
+SELECT setval(counter, %s) FROM (SELECT pg_get_serial_sequence(%s, %s)::regclass AS counter) tasks
+WHERE coalesce(pg_sequence_last_value(counter), 0) < %s
+"""
+
+
+def home() -> str:
+    """The database where queues are made and configured."""
+    return str(router.db_for_write(apps.get_model("tasks", "Queue")))
+
+
+def worked_in(sender: Any, model: Any) -> list[str]:
+    """The databases in which a worker works on a model, for its chores at a scheduling pass."""
+    told: list[str] = sender.databases_of(model) if hasattr(sender, "databases_of") else [home()]
+    return told
+
+
+def database_of(pk: int) -> str | None:
+    """The database that a task with this number is in; None where there can be none."""
+    if pk >> BITS == 0:
+        return home()
+    shard = _shards().filter(number=pk >> BITS).first() if pk >> BITS <= MOST else None
+    return shard.alias if shard and shard.alias in connections else None
+
+
+def in_order(databases: Iterable[str], after: int = 0) -> list[str]:
+    """Databases in the order of the numbers of their tasks, without those that have none above a number."""
+    wanted, using = set(databases), home()
+    here = [using] if using in wanted and after >> BITS == 0 else []
+    if wanted <= {using}:
+        return here
+    there = _shards().filter(alias__in=wanted - {using}, number__gte=after >> BITS)
+    return [*here, *there.order_by("number").values_list("alias", flat=True)]
+
+
+def number_from(queue: Any) -> None:
+    """Have the tasks of a database, in which this queue is, be numbered in its range. May be done again at any time."""
+    using, model = queue._state.db, queue.tasks.model
+    if using == home():
+        return
+    first = _number(using) << BITS
+    tasks: QuerySet[Any] = QuerySet(model, using=using)
+    with transaction.atomic(using=using):
+        probe = model(queue=queue, action="numbering")
+        probe.save_base(raw=True, force_insert=True, using=using)
+        beyond = tasks.filter(pk__gte=first + 2**BITS).exists()
+        tasks.filter(pk=probe.pk).delete()
+        if beyond:
+            raise TaskError(f"database {using!r} has given numbers that belong to another; it had another name before")
+        if probe.pk < first:
+            _count_from(first, model, queue)
+
+
+def _count_from(first: int, model: Any, queue: Any) -> None:
+    connection = connections[queue._state.db]
+    if connection.vendor == "postgresql":
+        table = connection.ops.quote_name(model._meta.db_table)
+        with connection.cursor() as cursor:
+            cursor.execute(SET_COUNTER, [first, table, model._meta.pk.column, first])
+        return
+    # Others count on from the largest number that there ever was.
+    tasks: QuerySet[Any] = QuerySet(model, using=connection.alias)
+    tasks.bulk_create([model(pk=first, queue=queue, action="numbering")], ignore_conflicts=True)
+    tasks.filter(pk=first).delete()
+
+
+def _number(alias: str) -> int:
+    """The number of a database; the next one if it has none."""
+    for _ in range(MOST):
+        if found := _shards().filter(alias=alias).first():
+            return int(found.number)
+        number = (_shards().aggregate(last=Max("number"))["last"] or 0) + 1
+        if number > MOST:
+            raise TaskError(f"{MOST} databases have numbers of tasks already; there are none left for {alias!r}")
+        # Another process may have taken it in between.
+        _shards().bulk_create([_shards().model(number=number, alias=alias)], ignore_conflicts=True)
+    raise AssertionError("a number is found, or there are none left")
+
+
+def _shards() -> QuerySet[Any]:
+    return QuerySet(apps.get_model("tasks", "Shard"), using=home())
