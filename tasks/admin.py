@@ -7,8 +7,9 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from stator.admin import StatorAdmin
+from stator.admin import StatorAdmin, add_section
 from tasks.consumers import Consumer
+from tasks.overview import queues
 from tasks.schedules import Schedule
 
 # Acts on so many rows at most are in the log of each of them.
@@ -94,3 +95,6 @@ class ScheduleAdmin(StatorAdmin):
         LogEntry.objects.log_actions(request.user.pk, list(queryset[:LOGGED]), CHANGE, act)  # type: ignore[arg-type]
         noun = self.opts.verbose_name if count == 1 else self.opts.verbose_name_plural
         self.message_user(request, f"{count:,} {noun} {done}.", messages.SUCCESS if count else messages.WARNING)
+
+
+add_section(queues)
