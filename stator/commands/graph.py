@@ -29,7 +29,7 @@ def run(options: dict[str, Any]) -> Answer:
     model = model_of(options["label"])
     numbers = counts(rows_of(model, options)) if options["counts"] else {}
     nodes = [_node(state, numbers) for state in model.state_graph.states.values()]
-    edges = [_edge(edge) for edge in model.state_graph.edges]
+    edges = [described(edge) for edge in model.state_graph.edges]
     text = {"mermaid": mermaid, "dot": dot, "svg": svg}[options["format"]](model.__name__, nodes, edges)
     data = {"model": model._meta.label, "states": nodes, "edges": edges, "format": options["format"], "text": text}
     return Answer(data, text.splitlines())
@@ -67,6 +67,15 @@ def svg(title: str, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) ->
     return drawn.stdout
 
 
+def described(edge: Edge) -> dict[str, Any]:
+    """An edge: its ends, its kind, and the words beside its line; none where a handler takes it."""
+    kind = KINDS[edge.kind]
+    label = "" if kind == "handler" else kind
+    if edge.seconds:
+        label = f"{label} {span(edge.seconds)}"
+    return {"from": edge.state.name, "to": edge.other.name, "kind": kind, "label": label, "seconds": edge.seconds}
+
+
 def _node(state: Any, numbers: dict[str, int]) -> dict[str, Any]:
     count = numbers.get(state.name)
     return {
@@ -77,14 +86,6 @@ def _node(state: Any, numbers: dict[str, int]) -> dict[str, Any]:
         "terminal": state.terminal,
         "external": not state.terminal and not state.automatic,
     }
-
-
-def _edge(edge: Edge) -> dict[str, Any]:
-    kind = KINDS[edge.kind]
-    label = "" if kind == "handler" else kind
-    if edge.seconds:
-        label = f"{label} {span(edge.seconds)}"
-    return {"from": edge.state.name, "to": edge.other.name, "kind": kind, "label": label, "seconds": edge.seconds}
 
 
 def _colon(label: str) -> str:

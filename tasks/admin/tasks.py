@@ -149,11 +149,6 @@ class TaskAdmin(StatorAdmin):
 
     # Pages of tasks
 
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What it is first; the columns of the framework are folded."""
-        *own, (title, options) = super().get_fieldsets(request, obj)
-        return [*own, (title, options | {"classes": (*options["classes"], "collapse")})]
-
     @admin.display(description="workers")
     def shown_workers(self, task: Any) -> str:
         """Who may claim it, and how many are to run it."""
