@@ -1,15 +1,19 @@
 """Where the boxes and lines of a picture of a graph go: in columns, from left to right. Numbers, no markup."""
 
+from bisect import bisect_right, insort
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-BOX_HEIGHT, ROW = 40.0, 64.0
+BOX_HEIGHT, BETWEEN_ROWS = 40.0, 24.0
 NARROWEST, GAP, LABEL_ROOM, MARGIN = 96.0, 56.0, 40.0, 12.0
 # Pixels of a letter, at the sizes that the style sheet gives to names and to the words at lines.
 LETTER, SMALL_LETTER = 8.0, 6.4
 SWEEPS = 8
+# Of more states no picture says anything on a screen.
+MOST_STATES = 60
 # Between an edge and the one that leads back beside it.
 STRAND = 10.0
 
@@ -19,14 +23,26 @@ Chains = Mapping[Pair, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
+class Size:
+    """Of boxes: how high they are, and how wide those are whose names are short or long."""
+
+    height: float = BOX_HEIGHT
+    narrowest: float = NARROWEST
+    widest: float = 1000.0
+
+
+SIZE = Size()
+
+
+@dataclass(frozen=True, slots=True)
 class Box:
-    """A node; ``x`` and ``y`` are of its upper left corner."""
+    """A node, or where a line passes a column, which has no height; ``x`` and ``y``: the upper left corner."""
 
     name: str
     x: float
     y: float
     width: float
-    height: float = BOX_HEIGHT
+    height: float
 
     @property
     def right(self) -> float:
@@ -37,6 +53,11 @@ class Box:
     def middle(self) -> float:
         """Halfway from left to right."""
         return self.x + self.width / 2
+
+    @property
+    def centre(self) -> float:
+        """Halfway from top to bottom."""
+        return self.y + self.height / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +82,18 @@ class Picture:
 
 
 @lru_cache(maxsize=256)
-def lay_out(names: tuple[str, ...], edges: tuple[tuple[str, str, str], ...]) -> Picture:
+def lay_out(names: tuple[str, ...], edges: tuple[tuple[str, str, str], ...], size: Size = SIZE) -> Picture:
     """The picture of a graph, the first name at the left; ``edges`` are ``(source, target, label)``, each pair once."""
     labels = {(source, target): label for source, target, label in edges}
     pairs = _pairs(names, labels)
     ranks = _ranks(names, pairs)
     chains = {pair: _chain(pair, ranks) for pair in pairs}
     columns = _ordered(ranks, chains)
-    boxes = _boxes(columns, set(names), chains, labels)
+    boxes = _boxes(columns, set(names), chains, labels, size)
     lines = [*_strands(chains, boxes, labels), *_loops(boxes, labels)]
     return Picture(
         width=max(box.right for box in boxes.values()) + MARGIN,
-        height=max(box.y for box in boxes.values()) + BOX_HEIGHT + MARGIN,
+        height=max(box.y + box.height for box in boxes.values()) + MARGIN,
         boxes=tuple(boxes[name] for name in names),
         lines=tuple(lines),
     )
@@ -87,24 +108,28 @@ def _pairs(names: tuple[str, ...], labels: Mapping[Pair, str]) -> list[Pair]:
     for source, target in labels:
         if source != target:
             following[source].append(target)
-    back: set[Pair] = set()
-    done: set[str] = set()
-    for name in names:
-        _find_back(name, following, done, [], back)
+    back = _back(names, following)
     turned = ((pair[1], pair[0]) if pair in back else pair for pair in labels if pair[0] != pair[1])
     return list(dict.fromkeys(turned))
 
 
-def _find_back(name: str, following: Mapping[str, list[str]], done: set[str], path: list[str], back: set[Pair]) -> None:
-    if name in done:
-        return
-    path.append(name)
-    for other in following[name]:
-        if other in path:
-            back.add((name, other))
-        else:
-            _find_back(other, following, done, path, back)
-    done.add(path.pop())
+def _back(names: tuple[str, ...], following: Mapping[str, list[str]]) -> set[Pair]:
+    """The edges that close a circle, as a walk from the first name finds them; no circle is too long for it."""
+    back: set[Pair] = set()
+    done: set[str] = set()
+    for start in names:
+        path: dict[str, None] = {}
+        # ``None`` marks the return from the last of the path.
+        todo: list[str | None] = [start]
+        while todo:
+            name = todo.pop()
+            if name is None:
+                done.add(path.popitem()[0])
+            elif name not in done and name not in path:
+                path[name] = None
+                back.update((name, other) for other in following[name] if other in path)
+                todo += [None, *reversed(following[name])]
+    return back
 
 
 def _ranks(names: tuple[str, ...], pairs: list[Pair]) -> dict[str, int]:
@@ -165,20 +190,31 @@ def _mean(values: list[float] | list[int], otherwise: float) -> float:
 
 def _crossings(columns: list[list[str]], chains: Chains) -> int:
     at = {name: (rank, place) for rank, column in enumerate(columns) for place, name in enumerate(column)}
-    steps = [(*at[left], at[right][1]) for chain in chains.values() for left, right in pairwise(chain)]
-    return sum(
-        one[0] == other[0] and (one[1] - other[1]) * (one[2] - other[2]) < 0
-        for number, one in enumerate(steps)
-        for other in steps[:number]
-    )
+    steps: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for chain in chains.values():
+        for left, right in pairwise(chain):
+            steps[at[left][0]].append((at[left][1], at[right][1]))
+    return sum(_inversions(sorted(pairs)) for pairs in steps.values())
+
+
+def _inversions(pairs: list[tuple[int, int]]) -> int:
+    """How many lines that start higher end lower."""
+    count, ends = 0, list[int]()
+    for _, end in pairs:
+        count += len(ends) - bisect_right(ends, end)
+        insort(ends, end)
+    return count
 
 
 # Places
 
 
-def _boxes(columns: list[list[str]], names: set[str], chains: Chains, labels: Mapping[Pair, str]) -> dict[str, Box]:
+def _boxes(
+    columns: list[list[str]], names: set[str], chains: Chains, labels: Mapping[Pair, str], size: Size
+) -> dict[str, Box]:
     """A box for each place; those of a column are equally wide."""
-    y = _heights(columns, chains)
+    heights = {name: size.height if name in names else 0.0 for column in columns for name in column}
+    y = _heights(columns, chains, heights)
     gaps = [GAP] * len(columns)
     rank = {name: number for number, column in enumerate(columns) for name in column}
     for left, right in chains:
@@ -186,32 +222,35 @@ def _boxes(columns: list[list[str]], names: set[str], chains: Chains, labels: Ma
         gaps[rank[left]] = max(gaps[rank[left]], LABEL_ROOM + SMALL_LETTER * longest)
     boxes, x = {}, MARGIN
     for number, column in enumerate(columns):
-        width = max(NARROWEST, *(LETTER * len(name) + 28 for name in column if name in names), 0.0)
-        boxes.update({name: Box(name, x, y[name], width) for name in column})
+        wanted = max(LETTER * len(name) + 28 for name in column if name in names)
+        width = min(max(wanted, size.narrowest), size.widest)
+        boxes.update({name: Box(name, x, y[name], width, heights[name]) for name in column})
         x += width + gaps[number]
     return boxes
 
 
-def _heights(columns: list[list[str]], chains: Chains) -> dict[str, float]:
+def _heights(columns: list[list[str]], chains: Chains, heights: Mapping[str, float]) -> dict[str, float]:
     """The upper edge of each place, so that lines are as straight as the order allows."""
-    y = {name: ROW * place for column in columns for place, name in enumerate(column)}
+    y = {name: float(place) for column in columns for place, name in enumerate(column)}
     near = [_neighbours(chains, of_the_right=right) for right in (True, False)]
     for sweep in range(SWEEPS):
         for column in columns if sweep % 2 == 0 else columns[::-1]:
             wanted = [_mean([y[other] for side in near for other in side.get(name, ())], y[name]) for name in column]
-            y.update(zip(column, _apart(wanted), strict=True))
-    top = min(y.values())
+            y.update(zip(column, _apart(wanted, [heights[name] for name in column]), strict=True))
+    tallest = max(heights.values())
+    top = min(y[name] - heights[name] / 2 for name in y)
     # Above the highest there is room for an edge from it to itself.
-    return {name: place - top + MARGIN + BOX_HEIGHT / 2 for name, place in y.items()}
+    return {name: middle - heights[name] / 2 - top + MARGIN + tallest / 2 for name, middle in y.items()}
 
 
-def _apart(wanted: list[float]) -> list[float]:
-    """As near to the wanted heights as rows of their own allow, in the same order."""
+def _apart(wanted: list[float], heights: list[float]) -> list[float]:
+    """Middles as near to the wanted ones as rows of their own allow, in the same order."""
     down, up = list(wanted), list(wanted)
-    for place in range(1, len(wanted)):
-        down[place] = max(down[place], down[place - 1] + ROW)
-    for place in range(len(wanted) - 2, -1, -1):
-        up[place] = min(up[place], up[place + 1] - ROW)
+    steps = [(one + other) / 2 + BETWEEN_ROWS for one, other in pairwise(heights)]
+    for place, step in enumerate(steps, start=1):
+        down[place] = max(down[place], down[place - 1] + step)
+    for place, step in reversed(list(enumerate(steps))):
+        up[place] = min(up[place], up[place + 1] - step)
     # Both keep the distance, and so does what lies halfway between them.
     return [(low + high) / 2 for low, high in zip(down, up, strict=True)]
 
@@ -229,7 +268,7 @@ def _strands(chains: Chains, boxes: Mapping[str, Box], labels: Mapping[Pair, str
         aside = STRAND / 2 if edge == pair else -STRAND / 2
         points = [(boxes[pair[0]].right, leaving[pair, edge])]
         for name in chains[pair][1:-1]:
-            y = boxes[name].y + BOX_HEIGHT / 2 + (aside if edge[::-1] in labels else 0)
+            y = boxes[name].centre + (aside if edge[::-1] in labels else 0)
             points += [(boxes[name].x, y), (boxes[name].right, y)]
         points.append((boxes[pair[1]].x, coming[pair, edge]))
         lines.append(_line(edge, points if edge == pair else points[::-1]))
@@ -245,8 +284,8 @@ def _ports(
         touching.setdefault(strand[0][end], []).append(strand)
     ports = {}
     for name, own in touching.items():
-        own.sort(key=lambda strand: boxes[chains[strand[0]][-2 if end else 1]].y)
-        step = BOX_HEIGHT / (len(own) + 1)
+        own.sort(key=lambda strand: boxes[chains[strand[0]][-2 if end else 1]].centre)
+        step = boxes[name].height / (len(own) + 1)
         ports.update({strand: boxes[name].y + step * place for place, strand in enumerate(own, start=1)})
     return ports
 

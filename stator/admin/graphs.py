@@ -5,16 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from stator.admin.pages import Pages
+from stator.commands.graph import KINDS
 from stator.durations import span
 from stator.graph import State
+from stator.layout import MOST_STATES, Box, Line, Size, lay_out
+from stator.layout import Picture as Drawing
 from stator.overview.depths import Depths, InState, told
-from stator.overview.drawing import HEIGHT, WIDTH, Box, Drawing, Line, draw
 from stator.overview.flow import Flow
 
+SIZE = Size(height=64.0, narrowest=148.0, widest=260.0)
 # A name longer than this is cut in its box; the title of the box has all of it.
-NAME = 18
-
-KINDS = {"transitions_to": "handler", "times_out_to": "timeout", "fails_to": "failure", "when": "condition"}
+NAME = 30
+# Room for this at each line, whatever flows there, so that boxes stay where they are.
+WIDEST_RATE = "99,999/h"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +32,6 @@ class Node:
     title: str
     url: str
     css: str
-    width: int = WIDTH
-    height: int = HEIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,9 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The whole."""
+    """The whole; no drawing of a graph that is too large for one."""
 
-    drawing: Drawing
+    drawing: Drawing | None
     nodes: list[Node]
     arrows: list[Arrow]
 
@@ -58,11 +59,13 @@ def picture(model: Any, depths: Depths, flow: Flow, pages: Pages) -> Picture:
     kinds: dict[tuple[str, str], list[str]] = defaultdict(list)
     for edge in graph.edges:
         kinds[edge.state.name, edge.other.name].append(KINDS[edge.kind])
-    initial = graph.initial_state.name
-    drawing = draw([initial, *(name for name in graph.states if name != initial)], kinds)
+    if len(graph.states) > MOST_STATES:
+        return Picture(None, [], [])
+    names = dict.fromkeys([graph.initial_state.name, *graph.states])
+    drawing = lay_out(tuple(names), tuple((*ends, WIDEST_RATE) for ends in kinds), SIZE)
     url = {name: pages.list_of(model, state__exact=name) for name in graph.states}
     nodes = [_node(box, graph.states[box.name], depths.states[box.name], flow, url[box.name]) for box in drawing.boxes]
-    arrows = [_arrow(line, kinds[line.source, line.to], flow) for line in drawing.lines]
+    arrows = [_arrow(line, kinds[line.source, line.target], flow) for line in drawing.lines]
     return Picture(drawing, nodes, arrows)
 
 
@@ -90,9 +93,9 @@ def _node(box: Box, state: State, one: InState, flow: Flow, url: str) -> Node:
 
 
 def _arrow(line: Line, kinds: list[str], flow: Flow) -> Arrow:
-    moves = flow.edges.get((line.source, line.to), 0.0)
+    moves = flow.edges.get((line.source, line.target), 0.0)
     names = list(dict.fromkeys(kinds))
-    title = f"{line.source} to {line.to} ({', '.join(names)}): about {moves:,.0f} in the last hour"
+    title = f"{line.source} to {line.target} ({', '.join(names)}): about {moves:,.0f} in the last hour"
     strength = sum(moves > least for least in (0, 100, 10_000))
     return Arrow(line, _rate(moves), title, f"{names[0]} flow-{strength}")
 

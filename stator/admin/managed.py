@@ -31,6 +31,7 @@ class StatorAdmin(admin.ModelAdmin):
 
     change_form_template = "stator/admin/change_form.html"
     change_list_template = "stator/admin/change_list.html"
+    live_template = "stator/admin/live.html"
     paginator = BoundedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
@@ -146,7 +147,11 @@ class StatorAdmin(admin.ModelAdmin):
         if not self.has_view_or_change_permission(request, obj):
             raise PermissionDenied
         request.current_app = self.admin_site.name
-        return TemplateResponse(request, "stator/admin/live.html", page.context_of(self, request, obj))
+        return TemplateResponse(request, self.live_template, self.live_context(request, obj))
+
+    def live_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+        """What the live part of a page shows; override it, and ``live_template``, to have it show more."""
+        return page.context_of(self, request, obj)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """The project's, and the columns of the framework."""
@@ -160,7 +165,7 @@ class StatorAdmin(admin.ModelAdmin):
         """The page, with its live part."""
         obj = kwargs.get("obj") or (args[3] if len(args) > 3 else None)
         if obj is not None:
-            context |= page.context_of(self, request, obj)
+            context |= self.live_context(request, obj) | {"stator_live": self.live_template}
             # From 6.1 on the tools of an object are beside the title, before the content.
             context["stator_within_tools"] = django.VERSION < (6, 1)
         return super().render_change_form(request, context, *args, **kwargs)

@@ -1,5 +1,6 @@
 """The live part of the page of one row: why it is where it is, what may be done, what happened, and the graph."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -49,6 +50,7 @@ def context_of(model_admin: Any, request: HttpRequest, row: Any) -> dict[str, An
         "stator_reasons": reasons,
         "stator_trouble": any(told["reason"].code in TROUBLE for told in reasons),
         "stator_paused": any(told["reason"].code == "paused" for told in reasons),
+        "stator_state": str(row.state),
         "stator_standing": sheet.standing(row),
         "stator_age": sheet.age(row),
         "stator_late": sheet.expected_within(row),
@@ -97,10 +99,13 @@ def _acts_on(model_admin: Any, request: HttpRequest, row: Any) -> list[dict[str,
         acts.stator_pause: automatic and not paused,
         acts.stator_resume: paused,
     }
+    return offered(model_admin, request, row, (act for act, is_useful in useful.items() if is_useful))
+
+
+def offered(model_admin: Any, request: HttpRequest, row: Any, useful: Iterable[Any]) -> list[dict[str, str]]:
+    """Those of the acts that the user may do, as the page has them on buttons."""
     return [
-        {"name": act.__name__, "label": act.short_description}
-        for act, is_useful in useful.items()
-        if is_useful and may(model_admin, request, row, act)
+        {"name": act.__name__, "label": act.short_description} for act in useful if may(model_admin, request, row, act)
     ]
 
 

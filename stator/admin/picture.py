@@ -5,10 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stator.commands.graph import described
-from stator.layout import Box, Line, Picture, lay_out
-
-# Of more states no picture says anything on a screen.
-MOST_STATES = 60
+from stator.layout import MOST_STATES, Box, Line, Picture, lay_out
 
 
 @dataclass(frozen=True, slots=True)

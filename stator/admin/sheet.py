@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.utils import timezone
 
@@ -41,13 +42,18 @@ def expected_within(row: Any) -> str:
     return span(most) if most and seconds_since(row.state_changed) > most else ""
 
 
+def holder(token: UUID) -> str:
+    """The worker that a claim names."""
+    return f"worker {worker_of(token)}"
+
+
 def lease(row: Any) -> str:
     """Who holds the row, and for how much longer."""
     if row.state_claim is None:
         return NONE
     left = -seconds_since(row.state_locked_until) if row.state_locked_until else 0.0
     until = f"{span(left)} left" if left > 0 else f"ran out {span(-left)} ago"
-    return f"worker {worker_of(row.state_claim)}, {until}"
+    return f"{holder(row.state_claim)}, {until}"
 
 
 def next_attempt(row: Any) -> str:

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from stator.admin.sheet import seconds_since
+from stator.admin.sheet import holder, seconds_since
 from stator.durations import span
 from stator.moves import owner_of
 from stator.reports import History, Report
-from stator.workers import worker_of
 
 LATEST = 50
 
@@ -56,7 +55,7 @@ def timeline_of(row: Any) -> Timeline:
         events.append(_reported(report))
     if row.state_claim is not None and row.state_attempted:
         what = f"Attempt {row.state_attempts} in {row.state} began"
-        events.append(Event("begun", row.state_attempted, what, f"worker {worker_of(row.state_claim)}"))
+        events.append(Event("begun", row.state_attempted, what, holder(row.state_claim)))
     events.sort(key=lambda event: event.at, reverse=True)
     return Timeline(events, [(act.source, act.to) for act in kept if act.to], report)
 

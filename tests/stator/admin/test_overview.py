@@ -12,7 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from stator.admin import Cell, Section, StatorAdmin, add_section
+from stator.admin import Cell, Section, StatorAdmin, add_section, graphs
 from stator.admin import overview as module
 from stator.models import Depth, History, Pause, Report, Stats, Worker
 from stator.overview import sections
@@ -45,6 +45,13 @@ def own_sections(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     added: list[Any] = []
     monkeypatch.setattr(sections, "_added", added)
     return added
+
+
+def test_graph_of_very_many_states_is_not_drawn(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "MOST_STATES", 4)
+    text = viewer.get(PARCELS).content.decode()
+    assert "too many states for a picture" in text
+    assert 'class="stator-graph"' not in text
 
 
 def failing(fingerprint: str = "aa", message: str = "no", error: str = "ValueError", **columns: Any) -> Any:
