@@ -139,11 +139,13 @@ def _part(queryset: QuerySet[Any], after: str) -> tuple[QuerySet[Any], Any]:
 def _go_on(
     model_admin: Any, request: HttpRequest, queryset: QuerySet[Any], act: Act, progress: dict[str, Any]
 ) -> HttpResponse:
+    # What is done may be out of the filter by now.
+    settled, rest = progress["done"] + progress["left"], bounded_count(queryset.filter(pk__gt=progress["after"]))
     context = {
         **_context(model_admin, request),
         "title": "At it",
         "act": act,
-        "total": bounded_count(queryset),
+        "total": AtLeast(settled + rest) if isinstance(rest, AtLeast) else settled + rest,
         "progress": {f"stator_{name}": value for name, value in progress.items()},
         **progress,
         "given": {name: request.POST[name] for name in ("state", "reason", "stator_confirmed") if name in request.POST},

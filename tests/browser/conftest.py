@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.conf import settings as project
 from django.contrib.auth.models import Permission, User
+from django.test import Client
 from pytest_django.live_server_helper import LiveServer
 
 from tests.processes import wait_until
@@ -44,18 +46,34 @@ class Browser:
     def __init__(self, driver: Any, site: str, exceptions: Any) -> None:
         self.driver = driver
         self.site = site
-        self.away = (exceptions.NoSuchElementException, exceptions.StaleElementReferenceException)
+        # Not there yet, replaced at this moment, or still behind something else.
+        self.away = (
+            exceptions.NoSuchElementException, exceptions.StaleElementReferenceException,
+            exceptions.ElementNotInteractableException, exceptions.ElementClickInterceptedException,
+        )  # fmt: skip
 
     def log_in(self, *codenames: str) -> User:
-        """As staff with these permissions, or without any as a superuser."""
+        """As staff with these permissions, or without any as a superuser; as if it had been done a while ago."""
+        user = self.user(*codenames)
+        client = Client()
+        client.force_login(user)
+        cookie = {"name": project.SESSION_COOKIE_NAME, "value": client.cookies[project.SESSION_COOKIE_NAME].value}
+        self.driver.execute_cdp_cmd("Network.setCookie", {**cookie, "url": self.site})
+        return user
+
+    def user(self, *codenames: str) -> User:
+        """Somebody who may log in."""
         user = User.objects.create_user("ada", password=PASSWORD, is_staff=True, is_superuser=not codenames)
         user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+        return user
+
+    def type_password(self) -> None:
+        """Log in by the form."""
         self.go("/admin/")
         self.one("[name=username]").send_keys("ada")
         self.one("[name=password]").send_keys(PASSWORD)
         self.click("[type=submit]")
         self.reads("#user-tools", "Log out")
-        return user
 
     def go(self, path: str) -> None:
         """Open a page of the site."""
@@ -73,7 +91,6 @@ class Browser:
         try:
             self.driver.find_element("css selector", selector).click()
         except self.away:
-            # Not there yet, or replaced at this moment.
             return False
         return True
 
@@ -95,9 +112,9 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser") if "favicon" not in entry["message"]]
 
 
-@pytest.fixture
-def browser(site: str) -> Iterator[Browser]:
-    """A browser that nobody has used before."""
+@pytest.fixture(scope="session")
+def window() -> Iterator[Any]:
+    """One browser for all tests, since starting it takes longer than most of them."""
     selenium = pytest.importorskip("selenium.webdriver", reason="needs selenium, which is in requirements-dev.txt")
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     driver = shutil.which(DRIVER)
@@ -112,6 +129,16 @@ def browser(site: str) -> Iterator[Browser]:
         options.add_argument("--no-sandbox")
     window = selenium.Chrome(options=options, service=selenium.ChromeService(driver))
     try:
-        yield Browser(window, site, pytest.importorskip("selenium.common.exceptions"))
+        yield window
     finally:
         window.quit()
+
+
+@pytest.fixture
+def browser(window: Any, site: str) -> Iterator[Browser]:
+    """A browser in which nobody is logged in; it leaves the site before the site goes."""
+    window.get_log("browser")
+    yield Browser(window, site, pytest.importorskip("selenium.common.exceptions"))
+    window.get("about:blank")
+    window.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    window.execute_cdp_cmd("Network.clearBrowserCookies", {})

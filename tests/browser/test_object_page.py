@@ -12,9 +12,11 @@ from stator.testing import attempt
 from tests.browser.conftest import Browser
 from tests.processes import WorkerProcess, wait_until
 from tests.stator.admin.requests import LIST, page_of, set_columns
-from tests.stator.rows import row
+from tests.stator.rows import raw, row
+from tests.tasks.making import size
 from tests.testapp.operators import Parcel
 
+MANY = size(100_000, 3000)
 BADGE, HERE = ".stator-why .stator-badge", ".stator-here text"
 
 
@@ -32,7 +34,9 @@ def stuck(transactional_db: None) -> Parcel:
 def test_operator_finds_what_is_stuck_reads_why_retries_it_and_sees_it_move(
     browser: Browser, stuck: Parcel, worker_process: type[WorkerProcess]
 ) -> None:
-    browser.log_in()
+    Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(MANY))
+    browser.user()
+    browser.type_password()
     browser.go(LIST)
     browser.click("#changelist-filter a[href*='condition=stuck']")
     browser.reads("#result_list .field-stator_state", "packed")
@@ -101,18 +105,42 @@ def test_page_says_so_when_it_is_not_fresh_any_more(browser: Browser, stuck: Par
     assert browser.text(BADGE) == "packed"
 
 
-def test_all_of_a_filter_are_retried_part_by_part(browser: Browser, stuck: Parcel, monkeypatch: Any) -> None:
-    monkeypatch.setattr(bulk, "AT_ONCE", 50)
-    Parcel.objects.bulk_create(Parcel() for _ in range(120))
-    for parcel in Parcel.stator.in_state("packed"):
-        set_columns(parcel, state_failures=2, state_ready=False, state_next_attempt=columns.after(3600))
-    browser.log_in()
+def failing(count: int) -> None:
+    """So many parcels that failed and are not due for an hour."""
+    Parcel.objects.bulk_create(Parcel() for _ in range(count))
+    later = {"state_failures": 2, "state_ready": False, "state_next_attempt": columns.after(3600)}
+    raw(Parcel).filter(state="packed", state_failures=0).update(**later)
+
+
+def choose_all(browser: Browser) -> None:
+    """That all failing parcels be retried; not yet done."""
     browser.go(f"{LIST}?condition=failing")
     browser.click("#action-toggle")
     browser.click(".actions .question a")
     browser.click("[name=action] option[value=stator_retry]")
+
+
+def test_all_of_a_filter_are_retried_part_by_part(browser: Browser, stuck: Parcel, monkeypatch: Any) -> None:
+    monkeypatch.setattr(bulk, "AT_ONCE", 70)
+    failing(120)
+    browser.log_in()
+    choose_all(browser)
     browser.click("button[name=index]")
     browser.reads(".messagelist", "121 parcels will be attempted now.")
     assert Parcel.stator.ready().count() == 121
     assert History.objects.filter(actor="ada").count() == 121
     assert not re.search("failing|Error", browser.text("#result_list"))
+
+
+def test_five_thousand_are_retried_at_once_and_the_rest_by_a_press_of_a_button(browser: Browser) -> None:
+    failing(5003)
+    browser.log_in()
+    # The page between two parts waits for nobody; without scripts it waits for a press of its button.
+    choose_all(browser)
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    browser.click("button[name=index]")
+    browser.reads("#content-main", "Of 5003 parcels so far: 5000 will be attempted now")
+    assert Parcel.stator.ready().count() == 5000
+    browser.click("[type=submit][value='Go on']")
+    browser.reads(".messagelist", "5,003 parcels will be attempted now.")
+    assert Parcel.stator.ready().count() == 5003
