@@ -28,8 +28,11 @@ TROUBLE = {"dead_letter", "no_handler", "no_eligible_worker"}
 
 def told_reasons(task: Any, reasons: list[dict[str, Any]], events: list[Event]) -> list[dict[str, Any]]:
     """What somebody who comes to mend it wants to know first, then the reasons; each with its remedy."""
-    told = [{"reason": reason, "remedy": ""} for reason in _beside(task, events)]
-    return [one | {"remedy": REMEDIES.get(one["reason"].code, one["remedy"])} for one in [*told, *reasons]]
+    beside = [{"reason": reason, "remedy": ""} for reason in _beside(task, events)]
+    is_held = any(one["reason"].code == "held" for one in reasons)
+    # The framework knows who holds it by a token alone.
+    told = [*beside, *(one for one in reasons if not (is_held and one["reason"].code == "leased"))]
+    return [one | {"remedy": REMEDIES.get(one["reason"].code, one["remedy"])} for one in told]
 
 
 def _beside(task: Any, events: list[Event]) -> Iterator[Reason]:

@@ -46,6 +46,7 @@ class Browser:
     def __init__(self, driver: Any, site: str, exceptions: Any) -> None:
         self.driver = driver
         self.site = site
+        self.failed = exceptions.WebDriverException
         # Not there yet, replaced at this moment, or still behind something else.
         self.away = (
             exceptions.NoSuchElementException, exceptions.StaleElementReferenceException,
@@ -97,7 +98,13 @@ class Browser:
     def text(self, selector: str) -> str:
         """What the element reads as; empty while it is not there. Parts are replaced at any moment, so in one step."""
         script = "return document.querySelector(arguments[0])?.textContent ?? ''"
-        return " ".join(self.driver.execute_script(script, selector).split())
+        try:
+            return " ".join(self.driver.execute_script(script, selector).split())
+        except self.failed as error:
+            if not any(word in str(error.msg) for word in ("navigation", "unloaded")):
+                raise
+            # Asked between two pages.
+            return ""
 
     def reads(self, selector: str, words: str) -> None:
         """Wait until the element has the words."""

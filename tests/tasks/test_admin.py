@@ -197,6 +197,7 @@ def test_live_part_of_a_task_shows_what_came_of_it(admin_client):
     text = text_of(admin_client.get(live))
     assert re.search(r"stator-badge stator-leased\">running<", text)
     assert "bot-1, " in text
+    assert re.findall(r'data-stator-code="(\w+)"', text) == ["held"]
     claim.resolve({"url": "there"})
     text = text_of(admin_client.get(live))
     assert re.search(r"stator-badge stator-terminal\">completed<", text)
