@@ -1,79 +1,111 @@
 """Django's Tasks framework on this backend: how fast tasks are enqueued, and how fast one worker process runs them.
 
-``python -m benchmarks.backend [--tasks 2000] [--repeat 3]``
+``python -m benchmarks.backend [--tasks 2000] [--repeat 3] [--alone]``
+
+Beside django-tasks-db, which is installed into var/peers when it is not there; with ``--alone`` without it.
 """
 
+import argparse
 import os
-import time
+import sys
 from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 os.environ.setdefault("LOG_LEVEL", "ERROR")
 
-from benchmarks.harness import arguments, database, print_table, spread
+from benchmarks.harness import arguments, database
+from benchmarks.peers.catalog import PEERS
+from benchmarks.peers.install import Unavailable
+from benchmarks.peers.run import Failed, Told
+from benchmarks.peers.run import run as run_peer
+from benchmarks.report import Run, Spent, Target, once, show, watch
+
+ONE_BY_ONE, ONE_COMMIT = "enqueue, a commit each", "enqueue, one commit for all"
+ASYNC, RESULT, THREADS = "run, async, no result", "run, async, with a result", "run, in threads, with a result"
+PEER_ENQUEUE, PEER_RUN = "django-tasks-db, enqueue, a commit each", "django-tasks-db, run"
+
+TARGETS = {
+    ONE_BY_ONE: (Target(1, of=PEER_ENQUEUE),),
+    ONE_COMMIT: (Target(25_000),),
+    ASYNC: (Target(10_000), Target(20, of=PEER_RUN)),
+}
 
 
 def main() -> None:
     """Measure and print."""
-    options = arguments(__doc__, tasks=2000)
+    options = arguments(__doc__, quick={"tasks": 100}, extend=_alone, tasks=2000)
+    count = options.tasks
     with database():
         from django.core.management import call_command
-        from django.db import transaction
 
         from benchmarks.functions import add, add_in_thread, nothing
 
         call_command("migrate", verbosity=0)
         add.enqueue(1, 2)
         drain()
+        cases: dict[str, tuple[int, Callable[[], Spent]]] = {
+            ONE_BY_ONE: (count, lambda: enqueued(count)),
+            ONE_COMMIT: (count, lambda: enqueued(count, together=True)),
+            ASYNC: (count, lambda: ran(nothing, count)),
+            RESULT: (count, lambda: ran(add, count, 1, 2)),
+            THREADS: (count, lambda: ran(add_in_thread, count, 1, 2)),
+        }
+        measured: dict[str, list[Run]] = {name: [] for name in cases}
+        beside = not options.alone
+        for _ in range(options.repeat):
+            for name, case in cases.items():
+                measured[name].append(once(*case))
+            beside = beside and _add_peer(measured, count)
+        show(f"{count:,} tasks of Django's framework", "tasks", measured, TARGETS)
 
-        def one_by_one() -> None:
-            for _ in range(options.tasks):
+
+def _alone(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--alone", action="store_true", help="without django-tasks-db")
+
+
+def _add_peer(measured: dict[str, list[Run]], count: int) -> bool:
+    """Add a run of django-tasks-db; False, with a line on why, when it cannot be run."""
+    peer = next(peer for peer in PEERS if peer.name == "django-tasks-db")
+    try:
+        told: Told = run_peer(peer, peer.cases[0], count)
+    except (Unavailable, Failed) as error:
+        print(f"django-tasks-db is left out: {error}", file=sys.stderr)
+        return False
+    measured.setdefault(PEER_ENQUEUE, []).append(Run(told.enqueued, 0, 0))
+    measured.setdefault(PEER_RUN, []).append(once(count, lambda: told.spent))
+    return True
+
+
+def enqueued(count: int, together: bool = False) -> Spent:
+    """Enqueue so many, with a commit for each or ``together`` in one."""
+    from benchmarks.functions import nothing
+
+    with watch() as spent:
+        if together:
+            enqueue(nothing, count)
+        else:
+            for _ in range(count):
                 nothing.enqueue()
-
-        def in_a_transaction() -> None:
-            with transaction.atomic():
-                one_by_one()
-
-        lines = [
-            ["enqueue, a commit each", rate(options, one_by_one, drain)],
-            ["enqueue, one commit for all", rate(options, in_a_transaction, drain)],
-            ["run, async, no result", rate(options, drain, before=lambda: enqueue(nothing, options.tasks))],
-            ["run, async, with a result", rate(options, drain, before=lambda: enqueue(add, options.tasks, 1, 2))],
-            [
-                "run, in threads, with a result",
-                rate(options, drain, before=lambda: enqueue(add_in_thread, options.tasks, 1, 2)),
-            ],
-        ]
-        print_table(f"{options.tasks:,} tasks of Django's framework", ["", "tasks/s"], lines)
+    drain()
+    return spent
 
 
-def rate(
-    options: Any,
-    measured: Callable[[], None],
-    after: Callable[[], None] | None = None,
-    before: Callable[[], None] | None = None,
-) -> str:
-    """Tasks per second, over the repetitions."""
-    rates = []
-    for _ in range(options.repeat):
-        if before:
-            before()
-        started = time.perf_counter()
-        measured()
-        rates.append(options.tasks / (time.perf_counter() - started))
-        if after:
-            after()
-    return spread(rates)
+def ran(task: Any, count: int, *parameters: Any) -> Spent:
+    """A worker from its start until it has run so many."""
+    enqueue(task, count, *parameters)
+    with watch() as spent:
+        drain()
+    return spent
 
 
-def enqueue(task: Any, count: int, *arguments: Any) -> None:
+def enqueue(task: Any, count: int, *parameters: Any) -> None:
     """Enqueue in one transaction."""
     from django.db import transaction
 
     with transaction.atomic():
         for _ in range(count):
-            task.enqueue(*arguments)
+            task.enqueue(*parameters)
 
 
 def drain() -> None:

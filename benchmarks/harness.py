@@ -7,7 +7,7 @@ import platform
 import resource
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,16 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.settings")
 
 
 @contextlib.contextmanager
-def database() -> Iterator[None]:
-    """The database of ``DATABASE_URL``, or a PostgreSQL with default durability that lasts as long as the benchmark."""
+def database(sqlite: bool = False) -> Iterator[None]:
+    """The database of ``DATABASE_URL``, or a PostgreSQL with default durability that lasts as long as the benchmark.
+
+    With ``sqlite`` a database of its own in a file, whatever the environment says.
+    """
     with contextlib.ExitStack() as stack:
-        if not os.environ.get("DATABASE_URL"):
+        if sqlite:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stator-bench-"))
+            os.environ["DATABASE_URL"] = f"sqlite:///{folder}/bench.sqlite3"
+        elif not os.environ.get("DATABASE_URL"):
             from project.postgres import Server
 
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stator-bench-"))
@@ -29,6 +35,8 @@ def database() -> Iterator[None]:
             server.create_database("stator")
             os.environ["DATABASE_URL"] = server.url("stator")
         django.setup()
+        if connection.vendor != ("sqlite" if sqlite else "postgresql"):
+            raise SystemExit("this benchmark needs PostgreSQL; set DATABASE_URL to one, or unset it to have one made")
         yield
         connection.close()
 
@@ -98,12 +106,33 @@ def _stat(pid: int) -> list[int]:
     return [0, *(int(field) for field in fields[1:])]
 
 
-def arguments(description: str, **defaults: int) -> argparse.Namespace:
-    """Command-line options with whole-number defaults, and ``--repeat``."""
-    parser = argparse.ArgumentParser(description=description)
-    for name, value in ({"repeat": 3} | defaults).items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
-    return parser.parse_args()
+def arguments(
+    description: str | None,
+    quick: dict[str, int],
+    extend: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+    **defaults: int,
+) -> argparse.Namespace:
+    """Command-line options with whole-number defaults, and ``--repeat``; ``extend`` adds what is not a number.
+
+    ``quick``: the defaults with ``--quick``, where all is made small and done once, to see that it runs.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small sizes, once: to see that it runs, not to measure")
+    full = {"repeat": 3} | defaults
+    for name, value in full.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=_positive, metavar="N", help=f"{value} by default")
+    extend(parser)
+    options = parser.parse_args()
+    for name, value in (full | ({"repeat": 1} | quick if options.quick else {})).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    return options
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return int(text)
 
 
 def spread(values: list[float], digits: int = 0) -> str:

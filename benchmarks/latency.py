@@ -1,12 +1,13 @@
-"""From commit to the start of the handler, on an idle worker and under load; and what an idle worker costs.
+"""From commit to the start of the handler, on an idle worker and on one under half of the load that it can take.
 
-``python -m benchmarks.latency [--objects 200] [--idle 20] [--repeat 1]``
+``python -m benchmarks.latency [--objects 200] [--rows 20000] [--repeat 3]``
 """
 
 import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -14,7 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import arguments, database, make_tables, print_table
+from benchmarks.harness import arguments, database, make_tables, print_table, spread
+from benchmarks.report import print_targets, verdict
+from benchmarks.throughput import worker as drain
 
 WORKER = """
 import json, sys, django; django.setup()
@@ -25,47 +28,86 @@ json.dump({str(pk): at for pk, at in TimedGraph.started.items()}, sys.stdout)
 """
 
 
+SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+IDLE, HALF = "idle worker", "half loaded worker"
+TARGETS: dict[str, dict[str, float]] = {IDLE: {"p50": 2, "p95": 3.5, "p99": 5}, HALF: {"p99": 30}}
+
+
 def main() -> None:
     """Measure and print."""
-    options = arguments(__doc__, objects=200, idle=20)
+    options = arguments(__doc__, quick={"objects": 20, "rows": 1000}, objects=200, rows=20_000)
     with database():
         from benchmarks.models import AsyncItem, TimedItem
 
         make_tables(TimedItem, AsyncItem)
-        lines = [line("idle worker", latencies(options.objects, load=None))]
-        lines.append(line("half loaded worker", latencies(options.objects, load=AsyncItem)))
-        print_table("Commit to start of the handler", ["worker", "p50 ms", "p95 ms", "p99 ms"], lines)
-        print_table("An idle worker", ["transactions/s", "processor %"], [idle(options.idle)])
+        # Half of what a worker drains, so measured first; with the concurrency that it has below.
+        half = 0.5 * options.rows / drain(AsyncItem, options.rows).seconds
+        measured: dict[str, list[dict[str, float]]] = {IDLE: [], HALF: []}
+        busy: dict[str, list[float]] = {IDLE: [], HALF: []}
+        for _ in range(options.repeat):
+            for name, load in ((IDLE, 0.0), (HALF, half)):
+                values, used = latencies(options.objects, load)
+                measured[name].append({share: at(values, part) for share, part in SHARES.items()})
+                busy[name].append(100 * used)
+        lines = [
+            [name, *(spread([run[share] for run in runs], 2) for share in SHARES), spread(busy[name])]
+            for name, runs in measured.items()
+        ]
+        head = ["", "p50 ms: median (least-most)", "p95 ms", "p99 ms", "processor % of the worker"]
+        title = f"Commit to start of the handler, {options.objects} objects; half load is {half:,.0f} others a second"
+        print_table(title, head, lines)
+        print_targets(
+            [
+                verdict(f"{name}: {share} ms", statistics.median(run[share] for run in measured[name]), most, most=True)
+                for name, bounds in TARGETS.items()
+                for share, most in bounds.items()
+            ]
+        )
 
 
-def latencies(count: int, load: Any) -> list[float]:
-    """Milliseconds from commit to handler for ``count`` objects, created one at a time at random moments."""
-    from benchmarks.models import TimedItem
+def latencies(count: int, load: float) -> tuple[list[float], float]:
+    """Milliseconds from commit to handler for ``count`` objects, created one at a time at random moments, in order.
+
+    And the share of a processor that the worker used meanwhile. ``load``: other objects created per second.
+    """
+    from benchmarks.models import AsyncItem, TimedItem
 
     stop = threading.Event()
     committed: dict[int, float] = {}
     with worker() as process:
-        loader = threading.Thread(target=keep_busy, args=[load, stop])
-        if load is not None:
+        loader = threading.Thread(target=keep_busy, args=[AsyncItem, load, stop])
+        if load:
             loader.start()
+            stop.wait(1)
+        used, started = cpu(process.pid), time.perf_counter()
         for _ in range(count):
             item = TimedItem._base_manager.create()
             committed[item.pk] = time.perf_counter()
             threading.Event().wait(random.uniform(0.01, 0.05))
-        wait_until_done(TimedItem)
+        used = (cpu(process.pid) - used) / (time.perf_counter() - started)
         stop.set()
-        started = finish(process)
-    if load is not None:
-        loader.join()
-    return sorted(1000 * (started[str(pk)] - at) for pk, at in committed.items())
+        if load:
+            loader.join()
+        wait_until_done(TimedItem)
+        began = finish(process)
+    return sorted(1000 * (began[str(pk)] - at) for pk, at in committed.items()), used
 
 
-def keep_busy(model: Any, stop: threading.Event) -> None:
-    """Create objects at a rate that keeps a worker about half busy."""
+def keep_busy(model: Any, rate: float, stop: threading.Event) -> None:
+    """Create so many objects a second, 20 times a second a part of them."""
     from django.db import connection
 
+    # By a statement: this process has its own moments to note, and making instances would hold it up.
+    insert = f"""INSERT INTO {model._meta.db_table} (state, state_ready, payload)
+        SELECT 'new', true, 'x' FROM generate_series(1, %s)"""
+    started, created = time.perf_counter(), 0
     while not stop.wait(0.05):
-        model.objects.bulk_create(model() for _ in range(100))
+        wanted = int(rate * (time.perf_counter() - started)) - created
+        with connection.cursor() as cursor:
+            cursor.execute(insert, [wanted - 1])
+        # The last of them as an application does, so that the worker is told.
+        model.objects.create()
+        created += max(1, wanted)
     connection.close()
 
 
@@ -102,31 +144,9 @@ def finish(process: subprocess.Popen[str]) -> dict[str, float]:
     return started
 
 
-def line(name: str, values: list[float]) -> list[str]:
-    """A row of the table."""
-    return [name, *(f"{values[min(len(values) - 1, int(len(values) * share))]:.2f}" for share in (0.5, 0.95, 0.99))]
-
-
-def idle(seconds: int) -> list[str]:
-    """Transactions per second and processor use of a worker that has nothing to do."""
-    with worker() as process:
-        threading.Event().wait(5)
-        before, used = transactions(), cpu(process.pid)
-        threading.Event().wait(seconds)
-        after, used = transactions(), cpu(process.pid) - used
-        finish(process)
-    # The two looks at the statistics are transactions too.
-    return [f"{(after - before - 1) / seconds:.2f}", f"{100 * used / seconds:.2f}"]
-
-
-def transactions() -> int:
-    """Transactions of this database so far, once the server has noted them all."""
-    from django.db import connection
-
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_stat_force_next_flush(), pg_stat_clear_snapshot()")
-        cursor.execute("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()")
-        return int(cursor.fetchone()[0])
+def at(values: list[float], share: float) -> float:
+    """The value below which that share of sorted values lies."""
+    return values[min(len(values) - 1, int(len(values) * share))]
 
 
 def cpu(pid: int) -> float:

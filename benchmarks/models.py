@@ -52,6 +52,75 @@ class TimedGraph(StateGraph):
         return cls.done
 
 
+class CountedGraph(StateGraph):
+    """One step that counts how often it was taken by this process."""
+
+    new = State(try_interval=60)
+    done = State()
+    new.transitions_to(done)
+
+    handled = 0
+
+    @classmethod
+    async def handle_new(cls, instance: Any) -> State:
+        """Count and move on."""
+        CountedGraph.handled += 1
+        return cls.done
+
+
+class ChainGraph(StateGraph):
+    """Four steps, one after the other."""
+
+    new = State(try_interval=60)
+    second = State(try_interval=60)
+    third = State(try_interval=60)
+    fourth = State(try_interval=60)
+    done = State()
+    new.transitions_to(second)
+    second.transitions_to(third)
+    third.transitions_to(fourth)
+    fourth.transitions_to(done)
+
+    @classmethod
+    async def handle_new(cls, instance: Any) -> State:
+        """Move on at once."""
+        return cls.second
+
+    @classmethod
+    async def handle_second(cls, instance: Any) -> State:
+        """Move on at once."""
+        return cls.third
+
+    @classmethod
+    async def handle_third(cls, instance: Any) -> State:
+        """Move on at once."""
+        return cls.fourth
+
+    @classmethod
+    async def handle_fourth(cls, instance: Any) -> State:
+        """Move on at once."""
+        return cls.done
+
+
+class LoopGraph(StateGraph):
+    """To and fro for ever, so that a worker never runs out of work."""
+
+    new = State(try_interval=60, force_initial=True)
+    other = State(try_interval=60)
+    new.transitions_to(other)
+    other.transitions_to(new)
+
+    @classmethod
+    async def handle_new(cls, instance: Any) -> State:
+        """Move on at once."""
+        return cls.other
+
+    @classmethod
+    async def handle_other(cls, instance: Any) -> State:
+        """Move back at once."""
+        return cls.new
+
+
 class BatchGraph(StateGraph):
     """One step for up to 500 objects."""
 
@@ -113,6 +182,39 @@ class SyncItem(StatorModel):
     """Moved in a thread."""
 
     state = StateField(SyncGraph)
+    payload = models.CharField(max_length=50, default="x")
+
+
+class KeptItem(StatorModel):
+    """Moved on the event loop, with history."""
+
+    state = StateField(AsyncGraph)
+    payload = models.CharField(max_length=50, default="x")
+
+    class StatorMeta:
+        """Keep the history."""
+
+        history = True
+
+
+class CountedItem(StatorModel):
+    """Counted as it moves."""
+
+    state = StateField(CountedGraph)
+    payload = models.CharField(max_length=50, default="x")
+
+
+class ChainItem(StatorModel):
+    """Moved four times."""
+
+    state = StateField(ChainGraph)
+    payload = models.CharField(max_length=50, default="x")
+
+
+class LoopItem(StatorModel):
+    """Moved for ever."""
+
+    state = StateField(LoopGraph)
     payload = models.CharField(max_length=50, default="x")
 
 

@@ -3,61 +3,49 @@
 ``python -m benchmarks.sets [--rows 50000] [--repeat 3]``
 """
 
-import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.harness import arguments, database, fill, make_tables, own_cpu, print_table, server_cpu, spread
+from benchmarks.harness import arguments, database, fill, make_tables
+from benchmarks.report import Spent, Target, measure, show, watch
+from benchmarks.throughput import worker
+
+ASYNC, BATCH = "async handler, one object a call", "async handler, batch of 500"
+ATOMIC, ATOMIC_BATCH = "atomic, one object a call", "atomic, batch of 500"
+UPDATE, MATCH, MATCH_HISTORY = "bare UPDATE, ranges of keys", "SQL transition", "SQL transition with history"
+
+TARGETS = {
+    BATCH: (Target(45_000),),
+    ATOMIC: (Target(1_200),),
+    ATOMIC_BATCH: (Target(15_000),),
+    MATCH: (Target(150_000),),
+    MATCH_HISTORY: (Target(0.6, of=MATCH),),
+}
 
 
 def main() -> None:
     """Measure and print."""
-    options = arguments(__doc__, rows=50_000)
+    options = arguments(__doc__, quick={"rows": 1000}, rows=50_000)
     with database():
         from benchmarks import models as m
 
         make_tables(m.AsyncItem, m.BatchItem, m.AtomicItem, m.AtomicBatchItem, m.SetItem, m.KeptSetItem)
-        cases: dict[str, Callable[[], float]] = {
-            "async handler, one object a call": lambda: drain(m.AsyncItem, options.rows, concurrency=500),
-            "async handler, batch of 500": lambda: drain(m.BatchItem, options.rows),
-            "atomic, one object a call": lambda: drain(m.AtomicItem, options.rows // 10) * 10,
-            "atomic, batch of 500": lambda: drain(m.AtomicBatchItem, options.rows),
-            "bare UPDATE by ranges of keys": lambda: bare_update(m.SetItem, options.rows),
-            "SQL transition": lambda: transition(m.SetItem, options.rows),
-            "SQL transition with history": lambda: transition(m.KeptSetItem, options.rows),
+        rows = options.rows
+        few = max(1, rows // 10)
+        cases: dict[str, tuple[int, Callable[[], Spent]]] = {
+            ASYNC: (rows, lambda: worker(m.AsyncItem, rows, 500)),
+            BATCH: (rows, lambda: worker(m.BatchItem, rows)),
+            ATOMIC: (few, lambda: worker(m.AtomicItem, few)),
+            ATOMIC_BATCH: (rows, lambda: worker(m.AtomicBatchItem, rows)),
+            UPDATE: (rows, lambda: bare_update(m.SetItem, rows)),
+            MATCH: (rows, lambda: transition(m.SetItem, rows)),
+            MATCH_HISTORY: (rows, lambda: transition(m.KeptSetItem, rows)),
         }
-        measured: dict[str, list[tuple[float, float, float]]] = {name: [] for name in cases}
-        for _ in range(options.repeat):
-            for name, case in cases.items():
-                own, server = own_cpu(), server_cpu()
-                seconds = case()
-                cpu = [
-                    (now - before) / options.rows * 1000 for now, before in ((own_cpu(), own), (server_cpu(), server))
-                ]
-                measured[name].append((options.rows / seconds, *cpu))
-        lines = [
-            [name, *(spread([run[column] for run in runs], 0 if column == 0 else 3) for column in range(3))]
-            for name, runs in measured.items()
-        ]
-        head = ["case", "rows/s: median (least-most)", "CPU s per 1,000", "server CPU s per 1,000"]
-        print_table(f"Moves of {options.rows:,} rows, one process", head, lines)
+        show(f"Moves of {rows:,} rows, one process", "rows", measure(cases, options.repeat), TARGETS)
 
 
-def drain(model: Any, rows: int, concurrency: int | None = None) -> float:
-    """Seconds until a worker has moved all rows."""
-    from stator.runner import StatorRunner
-
-    fill(model, rows)
-    started = time.perf_counter()
-    summary = StatorRunner([model], until_idle=True, concurrency=concurrency).run()
-    seconds = time.perf_counter() - started
-    if summary.moved != {(model._meta.label_lower, "done"): rows}:
-        raise SystemExit(f"not all of {rows} rows were moved: {summary}")
-    return seconds
-
-
-def bare_update(model: Any, rows: int) -> float:
-    """Seconds to write the same columns with nothing around it: no locks taken first, no guard, no statistics.
+def bare_update(model: Any, rows: int) -> Spent:
+    """The same columns written with nothing around it: no locks taken first, no guard, no statistics.
 
     What this database can do at most with this table, to compare SQL transitions with.
     """
@@ -70,34 +58,31 @@ def bare_update(model: Any, rows: int) -> float:
         UPDATE {model._meta.db_table} SET state = 'done', state_changed = statement_timestamp(), state_ready = false,
           state_version = state_version + 1, state_attempts = 0, state_failures = 0, state_crashes = 0
         WHERE id > %s AND id <= %s"""
-    started = time.perf_counter()
     moved = 0
-    with connection.cursor() as cursor:
+    with watch() as spent, connection.cursor() as cursor:
         for first in range(0, rows, MOVED_AT_ONCE):
             cursor.execute(statement, [first, first + MOVED_AT_ONCE])
             moved += cursor.rowcount
-    seconds = time.perf_counter() - started
     if moved != rows:
         raise SystemExit(f"{moved} of {rows} rows were moved")
-    return seconds
+    return spent
 
 
-def transition(model: Any, rows: int) -> float:
-    """Seconds until the chore of SQL transitions has moved all rows."""
+def transition(model: Any, rows: int) -> Spent:
+    """The chore of SQL transitions, until it has moved all rows."""
     from benchmarks.claims import made
     from stator.db import chores
     from stator.worker.duties import MOVED_AT_ONCE
 
     fill(model, rows)
     operations = made(model)
-    started = time.perf_counter()
     moved = 0
-    while count := chores.move_matching(operations, MOVED_AT_ONCE).count:
-        moved += count
-    seconds = time.perf_counter() - started
+    with watch() as spent:
+        while count := chores.move_matching(operations, MOVED_AT_ONCE).count:
+            moved += count
     if moved != rows:
         raise SystemExit(f"{moved} of {rows} rows were moved")
-    return seconds
+    return spent
 
 
 if __name__ == "__main__":

@@ -1,21 +1,22 @@
-"""How many objects one worker process moves per second, beside a plain claim-and-record loop on the same table.
+"""How many objects one worker process moves per second, beside plain claim-and-record loops on the same table.
 
 ``python -m benchmarks.throughput [--rows 20000] [--repeat 3] [--concurrency 500]``
 """
 
-import time
+import uuid
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.harness import arguments, database, fill, make_tables, own_cpu, print_table, server_cpu, spread
+from benchmarks.harness import arguments, database, fill, make_tables
+from benchmarks.report import Spent, Target, measure, show, watch
 
-# The limit to compare with: psycopg, tuples, one claim and one record statement per batch, no fence, no statistics.
+# The limit to compare with: psycopg, one claim and one record statement per batch, no fence, no statistics.
 CLAIM = """
 WITH picked AS MATERIALIZED (
   SELECT id FROM {table} WHERE state_ready ORDER BY COALESCE(state_next_attempt, state_changed), id
   LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {table} t SET state_ready = false, state_claim = %s, state_locked_until = statement_timestamp() + interval '60s'
-FROM picked WHERE t.id = picked.id RETURNING t.*
+FROM picked WHERE t.id = picked.id RETURNING {columns}
 """
 RECORD = """
 UPDATE {table} t
@@ -23,84 +24,79 @@ SET state = 'done', state_changed = statement_timestamp(), state_claim = NULL, s
 FROM unnest(%s::bigint[]) v(id) WHERE t.id = v.id
 """
 
+TUPLES, INSTANCES = "plain loop, tuples", "plain loop, Django instances"
+ASYNC, DEFAULT, SYNC = "worker, async", "worker, async, default concurrency", "worker, sync"
+HISTORY, CHAIN = "worker, async, history", "worker, async, chain of 4 (moves)"
+
+TARGETS = {
+    ASYNC: (
+        Target(30_000),
+        Target(0.6, of=INSTANCES),
+        Target(0.025, figure="own", most=True),
+        Target(0.015, figure="server", most=True),
+    ),
+    SYNC: (Target(15_000),),
+    HISTORY: (Target(0.6, of=ASYNC),),
+}
+
 
 def main() -> None:
     """Measure and print."""
-    options = arguments(__doc__, rows=20_000, concurrency=500)
+    options = arguments(__doc__, quick={"rows": 1000}, rows=20_000, concurrency=500)
     with database():
-        from benchmarks.models import AsyncItem, SyncItem
+        from benchmarks import models as m
 
-        make_tables(AsyncItem, SyncItem)
-        cases: dict[str, Callable[[], float]] = {
-            f"plain psycopg loop, batches of {options.concurrency}": lambda: plain_loop(AsyncItem, options),
-            "plain psycopg loop, batches of 100": lambda: plain_loop(AsyncItem, options, 100),
-            "worker, async handler": lambda: worker(AsyncItem, options),
-            "worker, async handler, default concurrency": lambda: worker(AsyncItem, options, None),
-            "worker, sync handler": lambda: worker(SyncItem, options),
+        make_tables(m.AsyncItem, m.SyncItem, m.KeptItem, m.ChainItem)
+        rows, size = options.rows, options.concurrency
+        cases: dict[str, tuple[int, Callable[[], Spent]]] = {
+            TUPLES: (rows, lambda: plain_loop(m.AsyncItem, rows, size)),
+            INSTANCES: (rows, lambda: plain_loop(m.AsyncItem, rows, size, instances=True)),
+            ASYNC: (rows, lambda: worker(m.AsyncItem, rows, size)),
+            DEFAULT: (rows, lambda: worker(m.AsyncItem, rows)),
+            SYNC: (rows, lambda: worker(m.SyncItem, rows, size)),
+            HISTORY: (rows, lambda: worker(m.KeptItem, rows, size)),
+            CHAIN: (4 * rows, lambda: worker(m.ChainItem, rows, size, moves=4)),
         }
-        measured: dict[str, list[tuple[float, float, float]]] = {name: [] for name in cases}
-        # In turns, so that a machine that slows down slows all of them.
-        for _ in range(options.repeat):
-            for name, case in cases.items():
-                measured[name].append(timed(case, options.rows))
-        show(measured, options.rows)
+        title = f"Drain of {rows:,} rows, one process; loops in batches and workers with a concurrency of {size}"
+        show(title, "moves", measure(cases, options.repeat), TARGETS)
 
 
-def timed(case: Callable[[], float], rows: int) -> tuple[float, float, float]:
-    """Rows per second; processor seconds per 1,000 rows of this process and of the server."""
-    own, server = own_cpu(), server_cpu()
-    seconds = case()
-    return rows / seconds, (own_cpu() - own) / rows * 1000, (server_cpu() - server) / rows * 1000
-
-
-def plain_loop(model: Any, options: Any, batch: int | None = None) -> float:
-    """Seconds to claim and record all rows with bare statements on one connection."""
-    import uuid
-
+def plain_loop(model: Any, rows: int, batch: int, instances: bool = False) -> Spent:
+    """Claim and record all rows with bare statements on one connection; with ``instances`` makes an object of each."""
     from django.db import connection
 
-    fill(model, options.rows)
-    table = model._meta.db_table
-    claim, record = CLAIM.format(table=table), RECORD.format(table=table)
+    fill(model, rows)
+    table, names = model._meta.db_table, [field.attname for field in model._meta.concrete_fields]
+    columns = ", ".join(f"t.{field.column}" for field in model._meta.concrete_fields)
+    claim, record = CLAIM.format(table=table, columns=columns), RECORD.format(table=table)
     connection.ensure_connection()
-    started = time.perf_counter()
-    with connection.connection.cursor() as cursor:
+    moved = 0
+    with watch() as spent, connection.connection.cursor() as cursor:
         # As the worker does: otherwise the planner reads the whole table for each batch, and the limit is too low.
         cursor.execute("SET enable_seqscan = off")
-        while rows := cursor.execute(claim, [batch or options.concurrency, uuid.uuid4()], prepare=True).fetchall():
-            cursor.execute(record, [[row[0] for row in rows]], prepare=True)
-    return time.perf_counter() - started
+        while taken := cursor.execute(claim, [batch, uuid.uuid4()], prepare=True).fetchall():
+            keys = [row[0] for row in taken]
+            if instances:
+                keys = [instance.pk for instance in [model.from_db("default", names, row) for row in taken]]
+            cursor.execute(record, [keys], prepare=True)
+            moved += cursor.rowcount
+    connection.connection.execute("RESET enable_seqscan")
+    if moved != rows:
+        raise SystemExit(f"{moved} of {rows} rows were moved")
+    return spent
 
 
-def worker(model: Any, options: Any, concurrency: int | None = 0) -> float:
-    """Seconds from the start of a worker until it has nothing left to do."""
+def worker(model: Any, rows: int, concurrency: int | None = None, moves: int = 1) -> Spent:
+    """A worker from its start until it has nothing left to do; ``moves``: how many each row makes until it is done."""
     from stator.runner import StatorRunner
 
-    fill(model, options.rows)
-    concurrency = options.concurrency if concurrency == 0 else concurrency
-    started = time.perf_counter()
-    summary = StatorRunner([model], concurrency=concurrency, until_idle=True).run()
-    seconds = time.perf_counter() - started
+    fill(model, rows)
+    with watch() as spent:
+        summary = StatorRunner([model], concurrency=concurrency, until_idle=True).run()
     left = model.stator.exclude(state="done").count()
-    if left or sum(summary.moved.values()) != options.rows:
-        raise SystemExit(f"{left} of {options.rows} rows were not moved: {summary}")
-    return seconds
-
-
-def show(measured: dict[str, list[tuple[float, float, float]]], rows: int) -> None:
-    """Print the table; the ratio is that of the medians to the first line."""
-    first = sorted(rate for rate, _, _ in next(iter(measured.values())))
-    limit = first[len(first) // 2]
-    lines = []
-    for name, runs in measured.items():
-        rates = [rate for rate, _, _ in runs]
-        middle = sorted(rates)[len(rates) // 2]
-        lines.append([
-            name, spread(rates), f"{middle / limit:.2f}",
-            spread([own for _, own, _ in runs], 3), spread([server for _, _, server in runs], 3),
-        ])  # fmt: skip
-    head = ["case", "moves/s: median (least-most)", "ratio", "CPU s per 1,000", "server CPU s per 1,000"]
-    print_table(f"Drain of {rows:,} rows, one process", head, lines)
+    if left or sum(summary.moved.values()) != moves * rows:
+        raise SystemExit(f"{left} of {rows} rows were not moved: {summary}")
+    return spent
 
 
 if __name__ == "__main__":

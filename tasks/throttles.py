@@ -48,7 +48,9 @@ class ActionRate(models.Model):
         for _ in range(AGAIN):
             found: Any = row.annotate(now=Now()).first()
             if found is None:
-                ActionRate.objects.using(using).bulk_create([ActionRate(key=key, until=Now())], ignore_conflicts=True)
+                # Over already, also for who looks with a moment read just before: nothing may start in this window.
+                over = Now() - timedelta(seconds=1)
+                ActionRate.objects.using(using).bulk_create([ActionRate(key=key, until=over)], ignore_conflicts=True)
                 continue
             mine = row.filter(window=found.window)
             if found.until <= found.now:

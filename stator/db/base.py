@@ -112,12 +112,12 @@ class Operations(Rows):
         """The rows that this worker may claim, as the model says."""
         return self.options.claimable(self.worker_id) if self.options.claimable else Q()
 
-    def waiting(self) -> QuerySet[Any]:
-        """Rows that workers will attempt once they are due; index ``st_rest``."""
+    def waiting(self, *states: str) -> QuerySet[Any]:
+        """Rows, of some states or of any, that workers will attempt once they are due; index ``st_rest``."""
         return self.rows.filter(
             state_ready=False,
             state_claim=None,
-            state__in=self._automatic,
+            state__in=states or self._automatic,
             state_crashes__lt=self.settings.MAX_CRASHES,
         )
 

@@ -1,12 +1,15 @@
 """One look for work: a statement that asks for several models at once whether there is anything to do."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from django.db.models import BigIntegerField, Func, Q, QuerySet
+from django.db.models import BigIntegerField, DurationField, ExpressionWrapper, F, Func, Q, QuerySet
+from django.db.models.functions import Now
 
-from stator.columns import come_due
+from stator.columns import after, come_due
 from stator.db.base import Operations
 from stator.pauses import Pause, Pauses, read_pauses
 
@@ -15,12 +18,16 @@ NONE = Pauses()
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a model has to do: rows to claim, rows to claim alone, rows to mark ready, leases that ran out."""
+    """What a model has to do: rows to claim, rows to claim alone, rows to mark ready, leases that ran out.
+
+    ``next_due``: seconds until the next row comes due; None when that is more than ``POLL_INTERVAL`` away.
+    """
 
     ready: bool = False
     suspect: bool = False
     due: bool = False
     expired: bool = False
+    next_due: float | None = None
 
 
 def look(*group: Operations) -> dict[Operations, Work]:
@@ -36,7 +43,19 @@ def look(*group: Operations) -> dict[Operations, Work]:
             operations.pauses = Pauses.of(operations.label, active)
         found, _ = (found, seen) if _pauses(group) == before else _ask(group)
     answers = iter(found)
-    return {operations: Work(*(bool(next(answers)) for _ in range(4))) for operations in group}
+    return {operations: _work(operations, answers) for operations in group}
+
+
+def _work(operations: Operations, answers: Iterator[Any]) -> Work:
+    ready, suspect, due, expired = (bool(next(answers)) for _ in range(4))
+    times = [next(answers) for _ in operations.graph.automatic_states]
+    nearest = min((_seconds(time) for time in times if time is not None), default=None)
+    return Work(ready, suspect, due, expired, nearest)
+
+
+def _seconds(time: timedelta | int) -> float:
+    """A length of time as databases give it, those without such a type as microseconds."""
+    return time.total_seconds() if isinstance(time, timedelta) else time / 1_000_000
 
 
 def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], tuple[int, int]]:
@@ -62,6 +81,17 @@ def probes(operations: Operations) -> list[QuerySet[Any]]:
     ]
 
 
+def _coming(operations: Operations) -> list[QuerySet[Any]]:
+    """For each automatic state how long it is until its next row comes due, where that is soon. Index ``st_rest``."""
+    left = ExpressionWrapper(F("state_next_attempt") - Now(), output_field=DurationField())
+    soon = Q(state_next_attempt__gt=Now(), state_next_attempt__lte=after(operations.settings.POLL_INTERVAL))
+    return [
+        # One state at a time: in the index the times of several are not in order.
+        operations.waiting(state.name).filter(soon).order_by("state_next_attempt").values(left=left)
+        for state in operations.graph.automatic_states
+    ]
+
+
 @lru_cache(maxsize=16)
 def _statement(
     group: tuple[Operations, ...], pauses: tuple[Pauses, ...], open_rows: tuple[Q, ...]
@@ -75,6 +105,10 @@ def _statement(
             # Django knows some of the questions about a graph that nothing attempts to be empty.
             sql, arguments = query.get_compiler(using=operations.alias, elide_empty=False).as_sql()
             parts.append(f"EXISTS ({sql})")
+            params.extend(arguments)
+        for coming in _coming(operations):
+            sql, arguments = coming[:1].query.get_compiler(using=operations.alias, elide_empty=False).as_sql()
+            parts.append(f"({sql})")
             params.extend(arguments)
     for function in ("COUNT", "SUM"):
         # Not an aggregate to Django, so that nothing is grouped.

@@ -37,6 +37,7 @@ class Scheduler:
         self._reaped: dict[Operations, float] = {}
         self._passed = float("-inf")
         self._delay = FIRST_LOOK
+        self._next_due = float("inf")
         self._cut_short = asyncio.Event()
 
     def soon(self) -> None:
@@ -45,13 +46,17 @@ class Scheduler:
         self._cut_short.set()
 
     async def rest(self) -> None:
-        """Sleep until the next look is due, 20 % more or less so that workers do not look in step."""
+        """Sleep until the next look is due, 20 % more or less so that workers do not look in step.
+
+        No longer than until the next row comes due, of those that the last look could see.
+        """
         self._cut_short.clear()
         delay, self._delay = self._delay, min(self._settings.POLL_INTERVAL, 2 * self._delay)
         if any(lane.hungry for lane in self._lanes):
             delay = min(delay, BUSY_LOOK)
+        until_due = max(FIRST_LOOK, self._next_due - time.monotonic())
         try:
-            await asyncio.wait_for(self._cut_short.wait(), delay * random.uniform(0.8, 1.2))
+            await asyncio.wait_for(self._cut_short.wait(), min(until_due, delay * random.uniform(0.8, 1.2)))
         except TimeoutError:
             return
         if not self.stopped:
@@ -68,9 +73,9 @@ class Scheduler:
         if not self.passes:
             await self.perform_pass()
         work = await self._run(self.look)
-        self.found_nothing = not any(
-            found.ready or found.suspect or found.due for found in work.values()
-        )  # fmt: skip
+        self.found_nothing = not any(found.ready or found.suspect or found.due for found in work.values())
+        times = [found.next_due for found in work.values() if found.next_due is not None]
+        self._next_due = time.monotonic() + min(times, default=float("inf"))
         for operations, found in work.items():
             await self._do(operations, found)
         if any(lane.hungry or lane.suspect for lane in self._lanes):

@@ -11,9 +11,10 @@ from tests.testapp.faults import Effect
 
 # A lease long enough for a heartbeat on a crowded machine, and short enough to wait for.
 LEASE, REAP_INTERVAL, POLL_INTERVAL = 3.0, 1.0, 0.2
-# Recovery as promised: lease, reap interval and a second, from the last sign of life; these follow the lease's end. The
-# rest is for a machine that has other work, where a process does not run for seconds.
-RECOVERY = REAP_INTERVAL + 1.0 + 3.0
+# For a machine that has other work, where a process does not run for seconds.
+CROWDED = 3.0
+# Recovery as promised: lease, reap interval and a second, from the last sign of life; these follow the lease's end.
+RECOVERY = REAP_INTERVAL + 1.0 + CROWDED
 
 # A worker that is left behind by a test run that was killed ends by itself.
 LONGEST_RUN = "900"

@@ -5,6 +5,7 @@ from time import monotonic
 
 import pytest
 
+from tests.faults.fleet import CROWDED
 from tests.testapp.faults import Job, ThreadJob
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
@@ -42,7 +43,7 @@ def test_terminated_worker_finishes_what_is_short_and_hands_back_the_rest(watch,
 
     took = monotonic() - asked
     assert code == 0, worker.output()
-    assert took <= DEADLINE + 1
+    assert took <= DEADLINE + 1 + CROWDED
     assert not model.stator.leased().exists()
     assert not started(workers, worker, model, SHORT).filter(state="fresh").exists()
     long = started(workers, worker, model, LONG)
@@ -55,7 +56,7 @@ def test_terminated_worker_finishes_what_is_short_and_hands_back_the_rest(watch,
 @MODELS
 def test_second_signal_ends_it_at_once(watch, fleet, model, processes):
     watched = watch(model)
-    workers = fleet(model._meta.label, **SETTINGS)
+    workers = fleet(model._meta.label, **{**SETTINGS, "STATOR_LEASE": 60, "STATOR_SHUTDOWN_TIMEOUT": 30})
     worker = loaded(workers, model, processes)
     asked = monotonic()
 
@@ -63,8 +64,8 @@ def test_second_signal_ends_it_at_once(watch, fleet, model, processes):
     worker.send(signal.SIGTERM)
     worker.send(signal.SIGINT)
 
-    assert worker.wait(20) == 130, worker.output()
-    assert monotonic() - asked < DEADLINE - 1
+    assert worker.wait(60) == 130, worker.output()
+    assert monotonic() - asked < 15
     assert not model.stator.leased().exists()
     assert set(model.objects.values_list("state_crashes", flat=True)) == {0}
     watched.judge(external=frozenset({"fresh", "halfway"}))

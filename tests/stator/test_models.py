@@ -8,8 +8,9 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.apps import apps
 from django.core import serializers
-from django.db import transaction
-from django.test.utils import isolate_apps
+from django.db import connection, transaction
+from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext, isolate_apps
 from django.utils import timezone
 
 from stator.columns import FRAMEWORK_COLUMNS
@@ -260,6 +261,16 @@ def test_saving_without_the_state_among_the_fields_does_not_move():
     assert row(page).state == "draft"
     page.save()
     assert row(page).state == "review"
+
+
+@pytest.mark.postgresql
+def test_many_are_sent_as_arrays_and_begin_at_the_moment_of_the_database():
+    with CaptureQueriesContext(connection) as queries:
+        pages = Page.objects.bulk_create(Page(title=str(number)) for number in range(50))
+    assert "UNNEST" in queries[-1]["sql"]
+    [moment] = {page.state_changed for page in pages}
+    assert set(Page.objects.values_list("state_changed", flat=True)) == {moment}
+    assert 0 <= (raw(Page).annotate(now=Now()).first().now - moment).total_seconds() < 60
 
 
 def test_object_made_in_bulk_is_moved_by_saving_too():

@@ -82,6 +82,9 @@ def test_examples_of_bodies_are_what_the_api_takes(document, client):
         path = path.replace("{queue}", "other").replace("{pk}", "999999")
         example = example_of(schema, document)
         assert example, name
+        if "wait" in example:
+            # The queue is empty.
+            example["wait"] = 0
         answer = getattr(client, method.lower())(path, example, content_type="application/json", headers=headers)
         # There is no such task; what is asked of it is right.
         expected = (404,) if "/999999/" in path else (200, 201)

@@ -19,7 +19,8 @@ DEAD_ROWS = 10_000
 
 TRANSACTIONS = """
 SELECT pid, usename, state, extract(epoch FROM clock_timestamp() - xact_start)::float8 AS age FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL ORDER BY xact_start LIMIT 1
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+  AND backend_type = 'client backend' ORDER BY xact_start LIMIT 1
 """
 
 SNAPSHOTS = """

@@ -1,0 +1,60 @@
+"""All benchmarks or those named, one after the other; ``bin/bench`` with the environment made first."""
+
+import argparse
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+# From the shortest to the longest; peers is the one that installs other software.
+NAMES = (
+    "throughput", "processes", "sets", "latency", "create", "idle", "sqlite", "backend", "queues", "peers", "claims",
+    "memory", "churn",
+)  # fmt: skip
+
+
+def main(arguments: list[str]) -> int:
+    """Run them; 1 when any failed, 2 for arguments that name none."""
+    parser = argparse.ArgumentParser(prog="bin/bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which; all when none is named")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that they run, not to measure")
+    parser.add_argument("--list", action="store_true", help="print the names and what each measures")
+    options = parser.parse_intermixed_args(arguments)
+    if unknown := [name for name in options.names if name not in NAMES]:
+        print(f"bin/bench: {unknown[0]!r} is no benchmark; known are {', '.join(NAMES)}", file=sys.stderr)
+        return 2
+    if options.list:
+        width = max(map(len, NAMES))
+        for name in NAMES:
+            print(f"{name.ljust(width)}  {summary(name)}")
+        return 0
+    quick = ["--quick"] if options.quick else []
+    if quick:
+        print("With --quick the figures say nothing, and whether targets are met neither.")
+    failed = [name for name in options.names or NAMES if run(name, quick)]
+    if failed:
+        print(f"bin/bench: failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def summary(name: str) -> str:
+    """The first line of a benchmark's docstring."""
+    path = HERE / f"{name}.py"
+    source = (path if path.exists() else HERE / name / "__main__.py").read_text()
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+
+
+def run(name: str, options: list[str]) -> int:
+    """The exit code of one benchmark, in a process of its own: each sets up Django for itself."""
+    print(f"== {name}", file=sys.stderr)
+    return subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", *options], cwd=HERE.parent, check=False
+    ).returncode
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,63 @@
+"""What it costs to create an object, beside the same model without the framework.
+
+``python -m benchmarks.create [--objects 2000] [--repeat 5]``
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.harness import arguments, database, make_tables
+from benchmarks.report import Spent, Target, measure, show, watch
+
+WAYS = ("a commit each", "one commit", "bulk_create")
+
+
+def main() -> None:
+    """Measure and print."""
+    options = arguments(__doc__, quick={"objects": 200}, objects=2000, repeat=5)
+    with database():
+        from benchmarks.models import AsyncItem, PlainItem
+
+        make_tables(AsyncItem, PlainItem)
+        create(PlainItem, 10, WAYS[0])
+        create(AsyncItem, 10, WAYS[0])
+        cases: dict[str, tuple[int, Callable[[], Spent]]] = {}
+        targets = {}
+        for way in WAYS:
+            plain, managed = f"{way}, plain model", f"{way}, managed model"
+            # A bulk insert takes a hundredth of the time, too short to measure.
+            count = options.objects * (10 if way == "bulk_create" else 1)
+            cases[plain] = (count, lambda count=count, way=way: create(PlainItem, count, way))  # type: ignore[misc]
+            cases[managed] = (count, lambda count=count, way=way: create(AsyncItem, count, way))  # type: ignore[misc]
+            targets[managed] = (Target(1.15, of=plain, most=True, figure="cost"),)
+        show("Creating objects, one process", "objects", measure(cases, options.repeat), targets)
+
+
+def create(model: Any, count: int, way: str) -> Spent:
+    """Create so many in one of the ways, in an empty table."""
+    from django.db import connection, transaction
+
+    with connection.cursor() as cursor:
+        truncate = "TRUNCATE {}" if connection.vendor == "postgresql" else "DELETE FROM {}"
+        cursor.execute(truncate.format(model._meta.db_table))
+    with watch() as spent:
+        if way == "bulk_create":
+            model.objects.bulk_create([model() for _ in range(count)], batch_size=1000)
+        elif way == "one commit":
+            with transaction.atomic():
+                one_by_one(model, count)
+        else:
+            one_by_one(model, count)
+    if model._base_manager.count() != count:
+        raise SystemExit(f"{model._base_manager.count()} of {count} objects were created")
+    return spent
+
+
+def one_by_one(model: Any, count: int) -> None:
+    """Create in a loop."""
+    for _ in range(count):
+        model.objects.create()
+
+
+if __name__ == "__main__":
+    main()

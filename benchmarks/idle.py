@@ -1,0 +1,55 @@
+"""What a worker costs that has nothing to do.
+
+``python -m benchmarks.idle [--seconds 20] [--repeat 3]``
+"""
+
+import threading
+
+from benchmarks.harness import arguments, database, make_tables, print_table, spread
+from benchmarks.latency import cpu, finish, worker
+from benchmarks.report import print_targets, verdict
+
+
+def main() -> None:
+    """Measure and print."""
+    options = arguments(__doc__, quick={"seconds": 1}, seconds=20)
+    with database():
+        from benchmarks.models import AsyncItem, TimedItem
+
+        make_tables(TimedItem, AsyncItem)
+        runs = [idle(options.seconds, settle=1 if options.quick else 5) for _ in range(options.repeat)]
+        rates, used = [rate for rate, _ in runs], [share for _, share in runs]
+        head = ["transactions/s: median (least-most)", "processor %"]
+        print_table(f"An idle worker, {options.seconds} s", head, [[spread(rates, 2), spread(used, 2)]])
+        print_targets(
+            [
+                verdict("transactions/s", sorted(rates)[len(rates) // 2], 1.2, most=True),
+                verdict("processor %", sorted(used)[len(used) // 2], 0.3, most=True),
+            ]
+        )
+
+
+def idle(seconds: int, settle: int) -> tuple[float, float]:
+    """Transactions per second and per cent of a processor, once the worker has had some seconds to settle."""
+    with worker() as process:
+        threading.Event().wait(settle)
+        before, used = transactions(), cpu(process.pid)
+        threading.Event().wait(seconds)
+        after, used = transactions(), cpu(process.pid) - used
+        finish(process)
+    # The two looks at the statistics are transactions too.
+    return (after - before - 1) / seconds, 100 * used / seconds
+
+
+def transactions() -> int:
+    """Transactions of this database so far, once the server has noted them all."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_force_next_flush(), pg_stat_clear_snapshot()")
+        cursor.execute("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()")
+        return int(cursor.fetchone()[0])
+
+
+if __name__ == "__main__":
+    main()

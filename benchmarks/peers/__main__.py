@@ -1,0 +1,107 @@
+"""This framework beside other queues: the same job, which does nothing, on the same server, with their best settings.
+
+``python -m benchmarks.peers [--jobs 20000] [--repeat 3] [--only NAME,NAME]``
+
+Each peer is installed into var/peers when it is first run. One that cannot be installed is left out. A slow one is
+given fewer jobs, so that the whole does not take an hour; the rate of each is of the jobs it was given.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from benchmarks.harness import arguments, database, make_tables
+from benchmarks.peers.catalog import PEERS, Case, Peer
+from benchmarks.peers.install import Unavailable, command, redis_server
+from benchmarks.peers.run import Failed, run
+from benchmarks.processes import workers
+from benchmarks.report import Run, Spent, Target, once, show
+from benchmarks.throughput import worker
+
+OURS, OURS_TWO = "stator, one process", "stator, two processes"
+LEAST = 100
+
+
+def main() -> None:
+    """Measure and print."""
+    options = arguments(__doc__, quick={"jobs": 1000}, extend=_only, jobs=20_000)
+    peers = options.only or PEERS
+    with database():
+        from benchmarks.models import AsyncItem
+
+        make_tables(AsyncItem)
+        present = [peer for peer in peers if _is_there(peer)]
+        cases: dict[str, tuple[int, Callable[[], Spent]]] = {
+            OURS: (options.jobs, lambda: worker(AsyncItem, options.jobs, 500)),
+            OURS_TWO: (options.jobs, lambda: workers(options.jobs, 2, 500)),
+        }
+        for peer in present:
+            jobs = max(LEAST, int(options.jobs * peer.share))
+            for case in peer.cases:
+                cases[f"{peer.name}, {case.name}"] = (jobs, partial(_spent, peer, case, jobs))
+        measured = _in_turns(cases, options.repeat)
+        show(f"A job that does nothing, {options.jobs:,} of them", "jobs", measured, _targets(measured))
+        print("What the others do less:")
+        for peer in present:
+            print(f"  {peer.name}: {peer.less}")
+
+
+def _only(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--only", type=_named, metavar="NAME,NAME", help="some peers and not all")
+
+
+def _named(text: str) -> list[Peer]:
+    known = {peer.name: peer for peer in PEERS}
+    if unknown := [name for name in text.split(",") if name not in known]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is no peer; known are {', '.join(known)}")
+    return [known[name] for name in text.split(",")]
+
+
+def _is_there(peer: Peer) -> bool:
+    """Install it if it is not; a line on why it is left out when that fails."""
+    try:
+        command(peer)
+        if peer.store == "redis":
+            redis_server()
+    except Unavailable as error:
+        print(f"{peer.name} is left out: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def _spent(peer: Peer, case: Case, jobs: int) -> Spent:
+    return run(peer, case, jobs).spent
+
+
+def _in_turns(cases: dict[str, tuple[int, Callable[[], Spent]]], repeat: int) -> dict[str, list[Run]]:
+    """As ``measure``, but a case that fails is left out and a line says why."""
+    measured: dict[str, list[Run]] = {name: [] for name in cases}
+    for _ in range(repeat):
+        for name in list(measured):
+            try:
+                measured[name].append(once(*cases[name]))
+            except (Failed, Unavailable) as error:
+                print(f"{name} is left out: {error}", file=sys.stderr)
+                del measured[name]
+    return measured
+
+
+def _targets(measured: dict[str, list[Run]]) -> dict[str, tuple[Target, ...]]:
+    return {
+        OURS: (
+            Target(1.3, of="pgqueuer, batch 100"),
+            Target(1.3, of="pgqueuer, batch 500"),
+            Target(1, of="graphile-worker, local queue 500"),
+            Target(30, of="procrastinate, concurrency 30"),
+        ),
+        OURS_TWO: (
+            Target(1.5, of=OURS),
+            Target(1, of="pgqueuer, batch 500, two processes"),
+            Target(1, of="graphile-worker, local queue 500, two processes"),
+        ),
+    }
+
+
+if __name__ == "__main__":
+    main()

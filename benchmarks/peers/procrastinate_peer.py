@@ -1,0 +1,62 @@
+"""procrastinate with its asynchronous worker.
+
+Less than a move here: workers have heartbeats, but a job whose worker died stays "doing" until a task of the
+application's own looks for stalled ones, and a job's end is written by its id, not fenced against a second run. It
+keeps the row and writes an event for each step, as a history does. Each job is fetched and finished by itself.
+"""
+
+import asyncio
+
+import procrastinate
+import psycopg
+import script
+
+app = procrastinate.App(connector=procrastinate.PsycopgConnector())
+
+
+@app.task(name="nothing")
+async def nothing() -> None:
+    """The job."""
+    script.handled()
+
+
+def install(url: str) -> None:
+    """Its tables and functions."""
+    asyncio.run(_with_app(url, 2, lambda app: app.schema_manager.apply_schema_async()))
+
+
+def enqueue(url: str, jobs: int) -> None:
+    """In one statement for each 1,000."""
+
+    async def all_of_them(app: procrastinate.App) -> None:
+        for start in range(0, jobs, 1000):
+            await app.tasks["nothing"].batch_defer_async(*({} for _ in range(min(1000, jobs - start))))
+
+    asyncio.run(_with_app(url, 2, all_of_them))
+
+
+def work(url: str, size: int) -> None:
+    """One worker that runs ``size`` jobs at once, with as many connections as it takes to."""
+
+    async def run(app: procrastinate.App) -> None:
+        script.begin()
+        await app.run_worker_async(concurrency=size)
+
+    asyncio.run(_with_app(url, size + 2, run))
+
+
+def left(url: str) -> int:
+    """Jobs that have not succeeded."""
+    with psycopg.connect(url) as connection:
+        return connection.execute("SELECT count(*) FROM procrastinate_jobs WHERE status <> 'succeeded'").fetchone()[0]
+
+
+async def _with_app(url, connections, act):
+    connector = procrastinate.PsycopgConnector(conninfo=url, min_size=2, max_size=connections)
+    with app.replace_connector(connector) as connected:
+        async with connected.open_async():
+            await act(connected)
+
+
+if __name__ == "__main__":
+    script.main(script.Peer(install, enqueue, work, left), size=30)

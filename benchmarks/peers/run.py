@@ -1,0 +1,163 @@
+"""One run of a peer: a store of its own on the server that is measured, its script, what the script told."""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psutil
+import psycopg
+
+from benchmarks.harness import server_cpu
+from benchmarks.peers import install
+from benchmarks.peers.catalog import Case, Peer
+from benchmarks.report import Spent
+
+# Two runs on one server are in each other's way only by their load.
+DATABASE = f"stator_bench_peer_{os.getpid()}"
+
+
+class Failed(Exception):
+    """A peer that was installed and did not run all jobs; the message says why in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one run took, and how many jobs were enqueued per second before it."""
+
+    spent: Spent
+    enqueued: float
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Where a peer keeps its jobs, and the processor seconds of its server so far."""
+
+    url: str
+    cpu: Callable[[], float]
+    settle: Callable[[], None]
+
+
+def run(peer: Peer, case: Case, jobs: int) -> Told:
+    """Enqueue so many jobs and have the peer's workers run them all; ``Unavailable`` or ``Failed`` when it cannot."""
+    command, variables = install.command(peer)
+    command += ["{url}", str(jobs), "--processes", str(case.processes)]
+    if case.size is not None:
+        command += ["--size", str(case.size)]
+    with STORES[peer.store]() as store, tempfile.TemporaryFile("w+") as errors:
+        command[command.index("{url}")] = store.url
+        with _script(command, variables, errors) as process:
+            enqueued = _answer(peer, process, errors)
+            store.settle()
+            server = store.cpu()
+            process.stdin.write("\n")
+            process.stdin.flush()
+            drained = _answer(peer, process, errors)
+            used = store.cpu() - server
+        if drained["jobs"] != jobs:
+            raise Failed(f"{drained['jobs']} of {jobs} jobs were run")
+        return Told(Spent(drained["seconds"], drained["cpu"], used), jobs / enqueued["seconds"])
+
+
+@contextlib.contextmanager
+def _script(command: list[str], variables: dict[str, str], errors: Any) -> Iterator[Any]:
+    """The running script, and nothing left of it and its workers afterwards."""
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        family = [process, *psutil.Process(process.pid).children(recursive=True)] if process.poll() is None else []
+        for member in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.kill()
+        process.communicate()
+
+
+def _answer(peer: Peer, process: Any, errors: Any) -> dict[str, float]:
+    """The next line of JSON from the script."""
+    text = process.stdout.readline()
+    if text.startswith("{"):
+        answer: dict[str, float] = json.loads(text)
+        return answer
+    process.wait(timeout=30)
+    errors.seek(0)
+    lines = [line.strip() for line in errors if line.strip()]
+    raise Failed(lines[-1] if lines else f"its script ended with exit code {process.returncode}")
+
+
+@contextlib.contextmanager
+def _postgresql() -> Iterator[Store]:
+    """A new database on the server of ``DATABASE_URL``, dropped at the end."""
+    from django.db import connection
+
+    url = urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{DATABASE}"))
+    drop = f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)"
+    with connection.cursor() as cursor:
+        cursor.execute(drop)
+        cursor.execute(f"CREATE DATABASE {DATABASE}")
+        try:
+            yield Store(url, server_cpu, lambda: _vacuum(url))
+        finally:
+            cursor.execute(drop)
+
+
+def _vacuum(url: str) -> None:
+    # As the tables of the other benchmarks are after filling: the planner knows how many rows there are.
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM (ANALYZE)")
+
+
+@contextlib.contextmanager
+def _redis() -> Iterator[Store]:
+    """A Redis server as its package starts it, in an empty folder: snapshots to disk now and then, nothing at once."""
+    program, variables = install.redis_server()
+    with tempfile.TemporaryDirectory(prefix="stator-bench-") as folder:
+        port = _free_port()
+        process = subprocess.Popen(
+            [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder],
+            env={**os.environ, **variables},
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            _wait_for(process, port)
+            server = psutil.Process(process.pid)
+            yield Store(f"redis://127.0.0.1:{port}/0", lambda: sum(server.cpu_times()[:2]), lambda: None)
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def _wait_for(process: Any, port: int) -> None:
+    for _ in range(100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        if process.poll() is not None:
+            raise install.Unavailable(f"redis-server ended with exit code {process.returncode}")
+        threading.Event().wait(0.1)
+    raise Failed("redis-server did not answer within 10 s")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+STORES = {"postgresql": _postgresql, "redis": _redis}

@@ -1,0 +1,134 @@
+"""What the scripts of the Python peers share. The peer's interpreter runs it, so it needs the standard library alone.
+
+A script is run as ``python NAME_peer.py URL JOBS [--processes 1] [--size N]``. It makes the tables and enqueues, and
+prints ``{"enqueued": n, "seconds": s}``; waits for a line on its standard input; runs the workers until the store has
+nothing left, and prints ``{"jobs": n, "seconds": s, "jobs_per_second": r, "cpu": s}``. The seconds begin with the
+workers, after their imports, and end when the store has every job finished; ``cpu`` is that of the workers.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import RawArray
+from typing import Any
+
+# Without a job handled for so many seconds something is wrong.
+PATIENCE = 60
+
+_progress: Any = None
+_slot = 0
+
+
+@dataclass(frozen=True)
+class Peer:
+    """How one peer does the four steps; ``work`` runs a worker without end, with a batch or concurrency."""
+
+    install: Callable[[str], None]
+    enqueue: Callable[[str, int], None]
+    work: Callable[[str, int], None]
+    left: Callable[[str], int]
+
+
+def begin() -> None:
+    """What a worker calls when everything is imported and it is about to begin."""
+    _progress.cpu[_slot] = time.process_time()
+    _progress.began[_slot] = time.monotonic()
+
+
+def handled() -> None:
+    """What the job calls: one more was run by this process."""
+    _progress.handled[_slot] += 1
+
+
+def main(peer: Peer, size: int) -> None:
+    """Do what the module says; ``size`` is the batch or concurrency when none is given."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("jobs", type=int)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--size", type=int, default=size)
+    options = parser.parse_args()
+    peer.install(options.url)
+    started = time.monotonic()
+    peer.enqueue(options.url, options.jobs)
+    _tell(enqueued=options.jobs, seconds=time.monotonic() - started)
+    sys.stdin.readline()
+    seconds, cpu = _drain(peer, options)
+    _tell(jobs=options.jobs, seconds=seconds, jobs_per_second=options.jobs / seconds, cpu=cpu)
+
+
+class _Progress:
+    """Memory that the processes share: each writes into its own slot."""
+
+    def __init__(self, processes: int) -> None:
+        self.began = RawArray("d", processes)
+        self.cpu = RawArray("d", processes)
+        self.handled = RawArray("q", processes)
+
+
+def _drain(peer: Peer, options: argparse.Namespace) -> tuple[float, float]:
+    """Seconds from the first worker's beginning to the end of the last job, and the workers' processor seconds."""
+    progress = _Progress(options.processes)
+    # Not by fork: connections and threads of this process are none of theirs.
+    context = multiprocessing.get_context("spawn")
+    workers: list[Any] = [
+        context.Process(target=_work, args=(peer.work, options.url, options.size, progress, slot))
+        for slot in range(options.processes)
+    ]
+    before = _cpu_of_ended()
+    for worker in workers:
+        worker.start()
+    try:
+        _wait(lambda: sum(progress.handled), options.jobs, workers)
+        _wait(lambda: -peer.left(options.url), 0, workers)
+        ended = time.monotonic()
+    finally:
+        _end(workers)
+    if sum(progress.handled) != options.jobs:
+        raise SystemExit(f"{sum(progress.handled)} runs of {options.jobs} jobs")
+    began = min(moment for moment in progress.began if moment)
+    return ended - began, _cpu_of_ended() - before - sum(progress.cpu)
+
+
+def _work(work: Callable[[str, int], None], url: str, size: int, progress: _Progress, slot: int) -> None:
+    global _progress, _slot
+    _progress, _slot = progress, slot
+    # Standard output is for the two lines alone.
+    os.dup2(2, 1)
+    work(url, size)
+
+
+def _wait(reached: Callable[[], int], wanted: int, workers: list[Any]) -> None:
+    best, deadline = reached(), time.monotonic() + PATIENCE
+    while best < wanted:
+        time.sleep(0.003)
+        now = reached()
+        if now > best:
+            best, deadline = now, time.monotonic() + PATIENCE
+        if time.monotonic() > deadline or not any(worker.is_alive() for worker in workers):
+            raise SystemExit(f"the workers stopped at {best} of {wanted}")
+
+
+def _end(workers: list[Any]) -> None:
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.join(15)
+        if worker.is_alive():
+            worker.kill()
+            worker.join()
+
+
+def _cpu_of_ended() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _tell(**values: float) -> None:
+    print(json.dumps(values), flush=True)

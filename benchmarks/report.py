@@ -1,0 +1,124 @@
+"""Cases measured in turns, and one table of them beside what they are judged by."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from benchmarks.harness import own_cpu, print_table, server_cpu, spread
+
+FIGURES = {"rate": 0, "own": 3, "server": 3}
+WORDS = {"rate": "per second", "own": "worker CPU", "server": "database CPU", "cost": "time for each"}
+
+
+@dataclass(slots=True)
+class Spent:
+    """Seconds by the clock, and processor seconds of the worker and of the server, from begin to end."""
+
+    seconds: float = 0.0
+    own: float = 0.0
+    server: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One measurement of a case: how many per second, and processor seconds for 1,000."""
+
+    rate: float
+    own: float
+    server: float
+
+    @property
+    def cost(self) -> float:
+        """Seconds for each."""
+        return 1 / self.rate
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the median of a case has to reach.
+
+    ``of``: the case of the same run that it is divided by; empty for the number itself. ``figure``: one of ``Run``.
+    """
+
+    bound: float
+    of: str = ""
+    most: bool = False
+    figure: str = "rate"
+
+
+@contextmanager
+def watch() -> Iterator[Spent]:
+    """What is spent until the block ends; read it afterwards."""
+    spent = Spent()
+    server, own, started = server_cpu(), own_cpu(), time.perf_counter()
+    yield spent
+    spent.seconds = time.perf_counter() - started
+    spent.own, spent.server = own_cpu() - own, server_cpu() - server
+
+
+def measure(cases: dict[str, tuple[int, Callable[[], Spent]]], repeat: int) -> dict[str, list[Run]]:
+    """Run each case, which says how many it does, so many times; in turns, so that a slow minute slows them all."""
+    measured: dict[str, list[Run]] = {name: [] for name in cases}
+    for _ in range(repeat):
+        for name, (count, case) in cases.items():
+            measured[name].append(once(count, case))
+    return measured
+
+
+def once(count: int, case: Callable[[], Spent]) -> Run:
+    """Run a case that does so many."""
+    spent = case()
+    return Run(count / spent.seconds, 1000 * spent.own / count, 1000 * spent.server / count)
+
+
+def show(title: str, unit: str, measured: dict[str, list[Run]], targets: Mapping[str, tuple[Target, ...]]) -> None:
+    """Print the table: medians with least and most; below it each target with what was reached of it."""
+    lines = [
+        [name, *(_cell([getattr(run, figure) for run in runs], digits) for figure, digits in FIGURES.items())]
+        for name, runs in measured.items()
+    ]
+    head = ["case", f"{unit}/s: median (least-most)", "worker CPU s per 1,000", "database CPU s per 1,000"]
+    print_table(title, head, lines)
+    print_targets([
+        judge(measured, name, target)
+        for name, wanted in targets.items() if name in measured
+        for target in wanted if not target.of or target.of in measured
+    ])  # fmt: skip
+
+
+def judge(measured: dict[str, list[Run]], name: str, target: Target) -> str:
+    """One line that names the case, the figure or the ratio, and whether that is the target."""
+    value = _median(measured[name], target.figure)
+    if not target.of:
+        return verdict(f"{name}: {WORDS[target.figure]}", value, target.bound, most=target.most)
+    ratio = value / _median(measured[target.of], target.figure)
+    return verdict(f"{name}: {WORDS[target.figure]} by that of {target.of}", ratio, target.bound, most=target.most)
+
+
+def verdict(what: str, value: float, bound: float, most: bool = False) -> str:
+    """``what 1.20, target <= 1.15: MISSED``."""
+    reached = value <= bound if most else value >= bound
+    return (
+        f"{what} {_number(value)}, target {'<=' if most else '>='} {_number(bound)}: {'met' if reached else 'MISSED'}"
+    )
+
+
+def print_targets(lines: list[str]) -> None:
+    """What was reached of each target, below the table."""
+    for line in lines:
+        print(f"  {line}")
+
+
+def _cell(values: list[float], digits: int) -> str:
+    # Where processor time cannot be seen it is 0 throughout.
+    return spread(values, digits) if any(values) else "-"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _median(runs: list[Run], figure: str) -> float:
+    return statistics.median(getattr(run, figure) for run in runs)

@@ -1,0 +1,82 @@
+"""Each benchmark runs on tiny sizes and prints its table; what it measures there says nothing, and is not looked at."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import NAMES
+
+ROOT = Path(__file__).parent.parent.parent
+
+# Arguments, and what has to be in the output: the cases, and targets with what they are divided by.
+BENCHMARKS = {
+    "throughput": (
+        ["--rows", "40", "--repeat", "2"],
+        ["plain loop, tuples", "worker, sync", "chain of 4", "by that of plain loop, Django instances"],
+    ),
+    "processes": (["--rows", "40"], ["four processes", "waiting for a lock: "]),
+    "sets": (["--rows", "40"], ["SQL transition with history", "atomic, batch of 500: per second"]),
+    "latency": (["--objects", "3", "--rows", "40"], ["half loaded worker: p99 ms"]),
+    "create": (["--objects", "10"], ["bulk_create, managed model: time for each by that of bulk_create, plain model"]),
+    "idle": ([], ["transactions/s", "processor %"]),
+    "backend": (["--tasks", "5", "--alone"], ["enqueue, one commit for all", "run, async, no result: per second"]),
+    "queues": (
+        ["--tasks", "100"],
+        ["publish_many, 1,000 at a time: per second", "claim any among 2,000 by that among 100"],
+    ),
+    "claims": (["--large", "3000", "--largest", "4000", "--claims", "1"], ["claim in 4,000 rows by that in 2,000"]),
+    "memory": (["--rows", "40"], ["MB per 100,000 rows"]),
+    "churn": (
+        ["--seconds", "1", "--rows", "200"],
+        ["no old snapshot: ", "an old snapshot held: "],
+    ),
+}
+
+
+def run(name: str, *arguments: str, url: str) -> subprocess.CompletedProcess[str]:
+    """The benchmark in a process of its own, for it sets up Django for itself."""
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    return subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", "--quick", *arguments],
+        cwd=ROOT, env={**environment, "DATABASE_URL": url}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_benchmark_prints_its_table_with_targets(name: str, scratch_url: str) -> None:
+    arguments, expected = BENCHMARKS[name]
+    done = run(name, *arguments, url=scratch_url)
+    assert done.returncode == 0, done.stderr
+    for text in [*expected, "Python 3.", "postgresql 1"]:
+        assert text in done.stdout
+
+
+@pytest.mark.sqlite
+def test_the_one_for_sqlite_brings_its_own_file() -> None:
+    done = run("sqlite", "--rows", "40", url="sqlite:///nowhere/to/be.sqlite3")
+    assert done.returncode == 0, done.stderr
+    assert "sqlite 3" in done.stdout
+    assert "async: per second" in done.stdout
+
+
+@pytest.mark.sqlite
+def test_on_sqlite_the_others_say_what_they_need() -> None:
+    done = run("throughput", url="sqlite:///:memory:")
+    assert done.returncode == 1
+    assert done.stderr == "this benchmark needs PostgreSQL; set DATABASE_URL to one, or unset it to have one made\n"
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("rows", ["0", "-1", "many"])
+def test_a_size_is_a_number_above_zero(rows: str) -> None:
+    done = run("throughput", f"--rows={rows}", url="sqlite:///:memory:")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith(f"argument --rows: {rows} is not a whole number above 0")
+
+
+def test_none_is_forgotten_here() -> None:
+    assert {*BENCHMARKS, "sqlite", "peers"} == set(NAMES)

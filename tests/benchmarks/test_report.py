@@ -1,0 +1,66 @@
+"""What is printed of measurements."""
+
+import pytest
+
+from benchmarks import churn
+from benchmarks.memory import growth
+from benchmarks.report import Run, Spent, Target, judge, once, verdict
+
+MEASURED = {
+    "ours": [Run(90, 0.02, 0.5), Run(120, 0.03, 0.5), Run(400, 0.04, 0.5)],
+    "theirs": [Run(100, 0.06, 0.5)],
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "most", "end"),
+    [
+        (2.0, 2.0, False, "2, target >= 2: met"),
+        (1.999, 2.0, False, "2, target >= 2: MISSED"),
+        (2.0, 2.0, True, "2, target <= 2: met"),
+        (30_000.4, 29_999, True, "30,000, target <= 29,999: MISSED"),
+    ],
+)
+def test_a_verdict_compares_the_figure_itself(value: float, bound: float, most: bool, end: str) -> None:
+    assert verdict("speed", value, bound, most=most) == f"speed {end}"
+
+
+@pytest.mark.parametrize(
+    ("target", "line"),
+    [
+        (Target(100), "ours: per second 120, target >= 100: met"),
+        (Target(1.3, of="theirs"), "ours: per second by that of theirs 1.2, target >= 1.3: MISSED"),
+        (
+            Target(0.9, of="theirs", most=True, figure="cost"),
+            "ours: time for each by that of theirs 0.833, target <= 0.9: met",
+        ),
+        (Target(0.025, most=True, figure="own"), "ours: worker CPU 0.03, target <= 0.025: MISSED"),
+    ],
+)  # fmt: skip
+def test_a_target_is_judged_by_the_medians(target: Target, line: str) -> None:
+    assert judge(MEASURED, "ours", target) == line
+
+
+def test_a_run_is_per_second_and_per_thousand() -> None:
+    assert once(500, lambda: Spent(seconds=2, own=1, server=0.5)) == Run(rate=250, own=2, server=1)
+
+
+def test_growth_is_the_slope_of_many_looks() -> None:
+    looks = [(moved, 50 + moved / 50_000) for moved in range(0, 1_000_000, 10_000)]
+    assert growth(looks) == pytest.approx(2)
+    assert growth([(moved, 50.0) for moved, _ in looks]) == 0
+    assert growth([(40, 50.0), (40, 51.0), (40, 52.0)]) is None
+
+
+def test_churn_is_judged_by_its_first_part() -> None:
+    def looks(*moves: int) -> list[churn.Look]:
+        return [churn.Look(at=at, moves=made, dead=0, size=10 + at, claim=1) for at, made in enumerate(moves)]
+
+    assert churn.judge(churn.WITHOUT, looks(0, 100, 200, 300, 400, 480)) == [
+        "no old snapshot: last part's speed by the first's 0.8, target >= 0.9: MISSED",
+        "no old snapshot: size at the end by that after the third part 1.15, target <= 1.2: met",
+    ]
+    assert churn.judge(churn.WITH, looks(0, 100, 200, 300, 400, 480)) == [
+        "an old snapshot held: last part's speed by the first's 0.8, target >= 0.5: met"
+    ]
+    assert "use more --seconds" in churn.judge(churn.WITH, looks(7, 7, 8, 9, 10, 11))[0]

@@ -1,0 +1,82 @@
+"""How long the scheduling loop sleeps between two looks."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from stator.conf import Settings
+from stator.db.look import Work
+from stator.worker import scheduler as module
+from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
+from tests.stator.worker.fakes import FakeOperations, at_once, on_loop
+
+POLL_INTERVAL = 20.0
+
+
+class Looking(Scheduler):
+    """What it finds is given."""
+
+    def __init__(self):
+        super().__init__([], [], Settings(POLL_INTERVAL=POLL_INTERVAL), at_once)
+        self.found = Work()
+
+    def look(self):
+        return {FakeOperations(): self.found}
+
+    async def perform_pass(self):
+        self.passes += 1
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """How long it would have slept."""
+    asked = []
+
+    async def passes_at_once(awaitable, timeout):
+        awaitable.close()
+        asked.append(timeout)
+        raise TimeoutError
+
+    # In the module alone: the tests themselves run under a time limit.
+    given = SimpleNamespace(wait_for=passes_at_once, Event=asyncio.Event)
+    monkeypatch.setattr(module, "asyncio", given)
+    return asked
+
+
+async def idle(scheduler, pauses):
+    """Look until the pauses grow no more; the last."""
+    for _ in range(12):
+        await scheduler.tick(lambda: None)
+        await scheduler.rest()
+    return pauses[-1]
+
+
+@on_loop
+async def test_pauses_of_an_idle_worker_double_up_to_the_poll_interval(pauses):
+    scheduler = Looking()
+    assert await idle(scheduler, pauses) > 0.8 * POLL_INTERVAL
+    assert pauses[0] <= 1.2 * FIRST_LOOK
+    assert max(pauses) <= 1.2 * POLL_INTERVAL
+    scheduler.soon()
+    await scheduler.tick(lambda: None)
+    await scheduler.rest()
+    assert pauses[-1] <= 1.2 * FIRST_LOOK
+
+
+@on_loop
+async def test_sleeps_exactly_until_the_next_row_comes_due(pauses):
+    scheduler = Looking()
+    await idle(scheduler, pauses)
+    for next_due in (7.0, 0.5):
+        scheduler.found = Work(next_due=next_due)
+        await scheduler.tick(lambda: None)
+        await scheduler.rest()
+        assert next_due - BUSY_LOOK < pauses[-1] <= next_due
+
+
+@on_loop
+async def test_rows_that_come_due_one_after_another_do_not_keep_it_looking(pauses):
+    scheduler = Looking()
+    scheduler.found = Work(next_due=0.0001)
+    assert await idle(scheduler, pauses) == FIRST_LOOK
