@@ -1,8 +1,6 @@
 """Owns the event loop: start, work, drain, stop."""
 
 import asyncio
-import logging
-import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
@@ -17,7 +15,6 @@ from stator import signals
 from stator.conf import Settings
 from stator.db import Operations, operations_for
 from stator.db.claim import Claim, new_worker_id
-from stator.db.retry import is_outage, is_retryable
 from stator.outcomes import Outcome
 from stator.waits import waiters_of
 from stator.worker.dispatcher import Dispatcher, lanes_of
@@ -26,17 +23,13 @@ from stator.worker.endpoint import Endpoint
 from stator.worker.executor import Attempted
 from stator.worker.heartbeat import Heartbeat, interval_for
 from stator.worker.measures import Measures
+from stator.worker.outage import reach
 from stator.worker.presence import Presence
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler
 from stator.worker.slots import GRACE, Slots
 from stator.worker.threads import DatabaseThread, database_thread_for_handlers
 from stator.worker.watchdog import Watchdog
-
-logger = logging.getLogger("stator.worker")
-
-# Waits between attempts to reach a database that is gone; short, so that work resumes soon after it is back.
-OUTAGE_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 @dataclass
@@ -237,23 +230,7 @@ class Worker:
             await asyncio.sleep(0.1 if self.slots.running else 0.5)
 
     async def _reach(self, step: Callable[[], Awaitable[Any]]) -> Any:
-        """Take a step that needs the database, again and again until the database can be reached."""
-        pauses = iter(OUTAGE_PAUSES)
-        while True:
-            try:
-                result = await step()
-            except Exception as error:
-                if not (is_outage(error) or is_retryable(error)):
-                    raise
-                self.measures.unreachable.add(step)
-                if self._is_stopping and self._forced:
-                    return None
-                pause = next(pauses, OUTAGE_PAUSES[-1]) * random.uniform(0.5, 1.0)
-                logger.warning("stator.database_unreachable", extra={"error": type(error).__name__, "retry_in": pause})
-                await asyncio.sleep(pause)
-            else:
-                self.measures.unreachable.discard(step)
-                return result
+        return await reach(step, self.measures.unreachable, lambda: self._is_stopping and self._forced)
 
     async def _wait(self, loops: list[asyncio.Task[None]]) -> None:
         """Until the worker is told to stop; an error in a loop is a fault of ours and ends the worker."""
