@@ -20,6 +20,7 @@ HELP = {
     "stator_late_leases": "Leases that ran out and were not ended yet.",
     "stator_quarantined": "Objects that lost so many leases that they are left alone, counted up to 10,001.",
     "stator_stuck": "Objects that are longer in their state than expect_within, among those that are counted.",
+    "stator_unknown": "Objects in states that this code does not know, counted up to 20,002.",
     "stator_objects": "Objects in each state, counted up to 10,001.",
     "stator_workers": "Worker processes of the last day, by whether they live.",
     "stator_lost_leases": "Leases that the workers of the last day lost.",
@@ -47,6 +48,7 @@ def _add_model(values: dict[str, dict[Labels, float]], label: str, found: Depths
     values["stator_leased"][of] = found.leased
     values["stator_late_leases"][of] = found.late
     values["stator_quarantined"][of] = found.quarantined
+    values["stator_unknown"][of] = found.unknown
     values["stator_stuck"][of] = found.stuck_count
     for state in found.states.values():
         values["stator_objects"][*of, ("state", state.name)] = state.count

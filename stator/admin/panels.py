@@ -166,6 +166,12 @@ def _troubles(panel: Panel, failing: str, pages: Pages) -> list[Trouble]:
         ),
         (
             "error",
+            found.unknown,
+            f"{told(found.unknown)} in a state that this code does not know: it was renamed or removed, or is newer",
+            pages.list_of(model, condition="unknown"),
+        ),
+        (
+            "error",
             found.stuck_count,
             f"{told(found.stuck_count)} stuck: longer in their state than expect_within",
             "#stator-stuck",

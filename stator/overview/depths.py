@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -79,6 +80,8 @@ class Depths:
     ready: int = 0
     waited: float | None = None
     quarantined: int = 0
+    # In states that this code does not know.
+    unknown: int = 0
     held: list[Held] = field(default_factory=list)
     stuck: list[Stuck] = field(default_factory=list)
 
@@ -99,7 +102,7 @@ class Depths:
 
 
 def depths(rows: OperatorQuerySet) -> Depths:
-    """The figures of a model, in two statements and one for each state, and one where objects of it are stuck."""
+    """The figures of a model, in four statements and one for each state, and one where objects of it are stuck."""
     graph = rows.model.state_graph
     found = Depths({name: InState(name, state) for name, state in graph.states.items()})
     _read_ready(rows, found)
@@ -107,6 +110,7 @@ def depths(rows: OperatorQuerySet) -> Depths:
     for state in graph.states.values():
         _read_resting(rows, state, found)
     found.quarantined = bounded(rows.filter(state_crashes__gt=0, state_crashes__gte=load_settings().MAX_CRASHES))
+    found.unknown += bounded(_unknown(rows, [*graph.states]))
     found.stuck.sort(key=lambda one: -one.age)
     return found
 
@@ -126,6 +130,8 @@ def _read_ready(rows: OperatorQuerySet, found: Depths) -> None:
     states = [one for one in found.states.values() if one.state and one.state.automatic]
     line = _ready(rows)
     wanted: dict[str, Any] = {"waited": _since("turn"), "count": Count("state")}
+    # Nobody claims them, so they are at the head of the line.
+    wanted["unknown"] = Count("state", filter=~Q(state__in=list(rows.model.state_graph.states)))
     for number, one in enumerate(states):
         here = Q(state=one.name)
         wanted[f"count_{number}"] = Count("state", filter=here)
@@ -134,6 +140,7 @@ def _read_ready(rows: OperatorQuerySet, found: Depths) -> None:
             wanted[f"stuck_{number}"] = Count("state", filter=here & _late(one.state))
     numbers = line.values("state", "state_changed", "turn")[: COUNTED + 1].aggregate(**wanted)
     found.ready, found.waited = numbers["count"], _seconds(numbers["waited"])
+    found.unknown = numbers["unknown"]
     for number, one in enumerate(states):
         one.ready, one.stuck = numbers[f"count_{number}"], numbers.get(f"stuck_{number}", 0)
         one.oldest, one.cut = _seconds(numbers[f"oldest_{number}"]), found.ready > COUNTED
@@ -163,6 +170,16 @@ def _read_resting(rows: OperatorQuerySet, state: State, found: Depths) -> None:
         one.stuck += stuck
         # No more than there are among those counted: the search for one that is not there would read them all.
         _name(line.filter(_late(state)), one, found, stuck)
+
+
+def _unknown(rows: OperatorQuerySet, known: list[str]) -> Any:
+    """Resting rows whose states lie between the known ones, as ranges of the index ``st_rest``."""
+    known = sorted(known)
+    gaps = Q(state__lt=known[0]) | Q(state__gt=known[-1])
+    for one, other in pairwise(known):
+        gaps |= Q(state__gt=one, state__lt=other)
+    # A database may order names otherwise than Python: no other state is missed, but ranges may hold known ones.
+    return rows.filter(gaps, state_ready=False, state_claim=None).exclude(state__in=known)
 
 
 def _name(line: Any, one: InState, found: Depths, count: int = NAMED) -> None:

@@ -9,7 +9,7 @@ from django.test import Client
 
 from stator.metrics import HELP
 from stator.models import Worker
-from tests.stator.rows import ago, put
+from tests.stator.rows import ago, change, put
 from tests.testapp.operators import Parcel
 
 TOKEN = "a-token-of-at-least-thirty-two-bytes"
@@ -42,6 +42,9 @@ class TestMetrics:
             "stator_stuck": "1",
             "stator_quarantined": "1",
         }
+        assert found[f"stator_unknown{of}"] == "0"
+        change(put(Parcel, state_ready=False), state="gone")
+        assert figures(client)[f"stator_unknown{of}"] == "1"
         assert 8000 <= float(found[f"stator_oldest_ready_seconds{of}"]) < 8010
         assert found['stator_objects{model="testapp.parcel",state="packed"}'] == "2"
         assert found['stator_objects{model="testapp.parcel",state="sent"}'] == "1"

@@ -1,7 +1,7 @@
 """The overview: what each section shows, to whom, at what cost, and the retry of one kind of error."""
 
 import re
-from html import unescape
+from html import escape, unescape
 from typing import Any
 from uuid import UUID
 
@@ -104,6 +104,12 @@ class TestTroubles:
         put(Parcel, state_changed=ago(1000))
         assert "the first in line has waited 16 m 40 s" in text_of(viewer, part="troubles")
         put(Parcel)
+
+    def test_of_objects_in_a_state_that_this_code_does_not_know(self, viewer: Client) -> None:
+        change(put(Parcel, state_ready=False), state="gone")
+        text = viewer.get(PARCELS).content.decode()
+        assert "1 in a state that this code does not know" in text
+        assert f"/admin/testapp/parcel/?{escape('condition=unknown')}" in text
 
     def test_of_stuck_quarantined_late_failing_and_paused_objects(self, viewer: Client) -> None:
         worker()
@@ -293,9 +299,9 @@ class TestPage:
                 operator.get(f"{PARCELS}&live=1")
             counts.append(len(queries))
         assert counts[0] == counts[1]
-        # Session, user, two of permissions; pauses, three of flow, eight of depths, two that name stuck objects,
+        # Session, user, two of permissions; pauses, three of flow, nine of depths, two that name stuck objects,
         # workers, two of errors and one for the model that has some.
-        assert counts[0] == 21
+        assert counts[0] == 22
 
     def test_needs_no_object_of_another_site(self, viewer: Client) -> None:
         for path in ("add/", "1/change/", "1/delete/", "1/history/"):

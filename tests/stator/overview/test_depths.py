@@ -110,19 +110,29 @@ class TestDepths:
         assert told(found.states["sent"].count) == "3+"
         assert [found.ready, found.states["sent"].resting] == [4, 4]
 
+    @pytest.mark.parametrize("name", ["", "Gone", "a_b", "packed ", "q", "stamp", "sent_", "zz", "\u00e9", "_"])
+    def test_objects_in_unknown_states_are_counted_ready_or_not(self, name):
+        put(Parcel)
+        put(Parcel, state="delivered", state_ready=False)
+        assert of().unknown == 0
+        change(put(Parcel), state=name)
+        change(put(Parcel, state_ready=False), state=name)
+        change(put(Parcel, state_ready=False), state=f"{name}b")
+        assert of().unknown == 3
+
     def test_nothing_is_nothing(self):
         found = of()
         assert (found.ready, found.waited, found.leased, found.quarantined) == (0, None, 0, 0)
 
     def test_takes_as_many_statements_with_many_objects_as_with_none(self, django_assert_num_queries):
-        # Ready, claimed and quarantined ones, and one for each of five states.
-        with django_assert_num_queries(8):
+        # Ready, claimed, quarantined and unknown ones, and one for each of five states.
+        with django_assert_num_queries(9):
             of()
         for number in range(20):
             put(Parcel, state_changed=ago(number))
             waiting()
             held()
-        with django_assert_num_queries(8):
+        with django_assert_num_queries(9):
             of()
 
     def test_other_keys_and_no_expectations(self):
