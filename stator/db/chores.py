@@ -110,9 +110,9 @@ def sample_depth(operations: Operations, limit: int) -> None:
     ready = operations.claimable(list(operations.graph.automatic_states))
     due = operations.waiting().filter(state_next_attempt__lte=Now())
     waited = ExpressionWrapper(Now() - Min(place_in_line()), output_field=DurationField())
-    oldest = ready.aggregate(waited=waited)["waited"] or timedelta()
-    queued = sum(rows.order_by().values("pk")[:limit].count() for rows in (ready, due))
     with operations.transaction():
+        oldest = ready.aggregate(waited=waited)["waited"] or timedelta()
+        queued = sum(rows.order_by().values("pk")[:limit].count() for rows in (ready, due))
         Depth.sample(operations.alias, operations.label, queued, max(0.0, oldest.total_seconds()))
 
 
