@@ -17,6 +17,9 @@ from stator.meta import options_of
 from stator.moves import owner_of
 from stator.pauses import is_paused_by_name
 
+# Seconds between refreshes by the script.
+EVERY = 2
+
 # What to do about each reason of ``explain()``, for somebody who did not write the graph.
 REMEDIES = {
     "gone": "Nothing is left to do.",
@@ -47,6 +50,7 @@ def context_of(model_admin: Any, request: HttpRequest, row: Any) -> dict[str, An
     return {
         "original": row,
         "opts": model_admin.opts,
+        "stator_every": EVERY,
         "stator_reasons": reasons,
         "stator_trouble": any(told["reason"].code in TROUBLE for told in reasons),
         "stator_paused": any(told["reason"].code == "paused" for told in reasons),

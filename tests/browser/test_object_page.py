@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stator import columns
-from stator.admin import bulk
+from stator.admin import bulk, page
 from stator.models import History
 from stator.testing import attempt
 from tests.browser.conftest import Browser
@@ -16,8 +16,14 @@ from tests.stator.rows import raw, row
 from tests.tasks.making import size
 from tests.testapp.operators import Parcel
 
-MANY = size(100_000, 3000)
+MANY = size(100_000, 1000)
 BADGE, HERE = ".stator-why .stator-badge", ".stator-here text"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: Any) -> None:
+    """Pages refresh themselves sooner than people need."""
+    monkeypatch.setattr(page, "EVERY", 0.3)
 
 
 @pytest.fixture

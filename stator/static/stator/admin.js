@@ -2,7 +2,6 @@
 "use strict";
 
 (() => {
-    const EVERY = 2000;
     const SLOWER = 15000;
     const READ = 700;
     const WORDS = {401: "You are not logged in any more.", 403: "You may not see it any more.", 404: "It is gone."};
@@ -11,7 +10,8 @@
         constructor(root) {
             this.root = root;
             this.status = root.querySelector(".stator-status");
-            this.pause = EVERY;
+            this.every = Number(root.dataset.statorEvery) * 1000;
+            this.pause = this.every;
             this.tell("Refreshes by itself.");
             document.addEventListener("visibilitychange", () => document.hidden || this.refresh());
             this.wait();
@@ -46,7 +46,7 @@
                     throw new Error(`the site answered ${status}`);
                 }
                 this.show(new DOMParser().parseFromString(await answer.text(), "text/html"));
-                this.pause = EVERY;
+                this.pause = this.every;
                 this.shown = new Date();
                 this.tell("Refreshes by itself.");
             } catch (error) {
