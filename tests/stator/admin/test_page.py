@@ -114,7 +114,7 @@ class TestTimeline:
         assert "paid by card" in text
         assert "ValueError: unlucky" in text
         assert re.search(r"attempt 1, took \d+ ms", text)
-        assert "1 m 5 s ago" in text
+        assert re.search(r"1 m \d+ s ago", text)
         assert "StatorMeta.history" not in text
 
     def test_tells_who_retried(self, admin_client: Client) -> None:
