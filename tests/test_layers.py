@@ -46,6 +46,7 @@ WITH_SQL = {
     "commands.doctor.postgresql": "the same",
     "commands.doctor.tables": "the same",
     "db": "the statements on rows",
+    "guard": "asks the server what time it is",
     "operations": "makes a trigger",
     "startup": "looks at tables before anything is claimed",
     "wakeup": "NOTIFY",
