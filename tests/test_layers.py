@@ -51,7 +51,6 @@ WITH_SQL = {
     "startup": "looks at tables before anything is claimed",
     "wakeup": "NOTIFY",
     "worker.listener": "LISTEN",
-    "guard": "asks the database for the time before it sends many rows as arrays",
 }
 # What may be put into the text of a statement: quoted names, and parts made of such.
 IN_SQL = re.compile(
