@@ -9,7 +9,6 @@ from benchmarks.harness import arguments, database, make_tables, print_table, sp
 from benchmarks.latency import cpu, finish, worker
 from benchmarks.report import print_targets, verdict
 
-
 # Seconds: the server notes the transactions of a session up to ten seconds later, those of the start among them.
 SETTLE = 15
 
