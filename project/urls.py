@@ -1,4 +1,4 @@
-"""Where things are on the site: the admin, the API for programs, and the worker that runs inside a request."""
+"""Where things are on the site: the admin, the API for programs, a worker inside a request, what watches the site."""
 
 from django.contrib import admin
 from django.urls import include, path
@@ -9,4 +9,5 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/", include("tasks.api.urls")),
     path("stator/run/", RequestRunner.as_view(), name="stator-run"),
+    path("stator/", include("stator.urls")),
 ]

@@ -27,12 +27,13 @@ from stator.reconcile import look_again, signed, watched_fields, watched_values
 from stator.reports import History, Report
 from stator.statistics import Depth, Stats
 from stator.waits import reopen_saved
-from stator.workers import Worker
+from stator.workers import Overview, Worker
 
 __all__ = [
     "Depth",
     "History",
     "Limit",
+    "Overview",
     "Pause",
     "Report",
     "State",

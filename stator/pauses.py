@@ -23,6 +23,9 @@ logger = logging.getLogger("stator.pauses")
 MOST_PAUSES = 1000
 WHERE_LENGTH = 2000
 
+# The lookup of a pause that names objects, and how many it may name: each claim has to compare them all.
+NAMED, MOST_OBJECTS = "pk__in", 40
+
 # The database, and not Django, finds out that a pattern is none: at every claim, in every worker.
 REFUSED_LOOKUPS = ("regex", "iregex")
 
@@ -162,6 +165,51 @@ def end_chosen(pauses: Any, label: str, actor: str) -> int:
     ended: int = pauses.active().update(until=Now())
     logger.info("stator.resumed", extra={"model": label, "count": ended, "actor": actor})
     return ended
+
+
+def pause_objects(model: Any, using: str, pks: list[Any], *, reason: str, actor: str, seconds: float | None) -> Pause:
+    """Tell workers to leave some objects alone; ``ValueError`` with one line where those are too many for a pause."""
+    if len(pks) > MOST_OBJECTS:
+        raise ValueError(f"a pause names {MOST_OBJECTS} objects at most; pause a state, or those that match a lookup")
+    where = {NAMED: [_kept(pk) for pk in pks]}
+    return make_pause(model, using, state=None, where=where, reason=reason, actor=actor, seconds=seconds)
+
+
+def resume_objects(model: Any, using: str, pks: Iterable[Any], *, actor: str) -> int:
+    """End what pauses that name objects say of these; return how many objects that were.
+
+    Pauses of the model, of a state, or by other lookups stand. The other objects of a pause get one of their own.
+    """
+    label = owner_of(model)._meta.label_lower
+    meant = {_kept(pk) for pk in pks}
+    resumed = 0
+    with transaction.atomic(using=using):
+        for pause in _naming_objects(label, using):
+            rest = [pk for pk in pause.where[NAMED] if pk not in meant]
+            if len(rest) == len(pause.where[NAMED]):
+                continue
+            resumed += len(pause.where[NAMED]) - len(rest)
+            end_chosen(Pause.objects.using(using).filter(pk=pause.pk), label, actor)
+            if rest:
+                own = {name: getattr(pause, name) for name in ("state", "reason", "actor", "until")}
+                keep_pause(Pause(model_label=label, where={NAMED: rest}, **own), using)
+    return resumed
+
+
+def is_paused_by_name(model: Any, using: str, pk: Any) -> bool:
+    """Whether a pause that names objects names this one."""
+    label = owner_of(model)._meta.label_lower
+    return any(_kept(pk) in pause.where[NAMED] for pause in _naming_objects(label, using))
+
+
+def _naming_objects(label: str, using: str) -> list[Pause]:
+    own = Pause.objects.using(using).active().filter(model_label=label).order_by("pk")[:MOST_PAUSES]
+    return [pause for pause in own if set(pause.where) == {NAMED} and isinstance(pause.where[NAMED], list)]
+
+
+def _kept(pk: Any) -> Any:
+    """A primary key as JSON has it."""
+    return pk if isinstance(pk, int) else str(pk)
 
 
 def check_where(model: Any, where: Any) -> dict[str, Any]:

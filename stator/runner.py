@@ -48,6 +48,7 @@ class StatorRunner:
         watch: bool = False,
         heed_signals: bool = True,
         progress: Any = None,
+        endpoint: Any = None,
     ) -> None:
         self.models = managed(StatorModel.subclasses if models is None else models)
         self.concurrency = concurrency
@@ -63,6 +64,7 @@ class StatorRunner:
         self.watch = watch
         self.heed_signals = heed_signals
         self.progress = progress
+        self.endpoint = endpoint
         self.handled: dict[str, int] = {}
 
     def run(self) -> Summary:
@@ -83,6 +85,7 @@ class StatorRunner:
             watch=self.watch,
             heed_signals=self.heed_signals,
             progress=self.progress,
+            endpoint=self.endpoint,
         )
 
     def settings(self) -> Settings:

@@ -41,7 +41,7 @@ class RequestRunner(View):
         settings, problems = read_settings()
         if problems:
             logger.error("stator.settings_wrong", extra={"problem": problems[0]})
-        if problems or not _is_authorised(request, settings):
+        if problems or not is_authorised(request, settings):
             raise Http404
         if request.method == "GET" and settings.ALLOW_QUERY_TOKEN and "token" in request.GET:
             return self.post(request)
@@ -57,7 +57,7 @@ class RequestRunner(View):
             _running.release()
 
 
-def _is_authorised(request: HttpRequest, settings: Settings) -> bool:
+def is_authorised(request: HttpRequest, settings: Settings) -> bool:
     """Whether any token that was given is right; takes equally long whichever it is."""
     tokens = [settings.TOKEN] if isinstance(settings.TOKEN, str) else settings.TOKEN
     right = [sha256(token.encode(errors="replace")).digest() for token in tokens if token]

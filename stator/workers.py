@@ -79,6 +79,15 @@ class Worker(Model):
         return label in self.models
 
 
+class Overview(Worker):
+    """No table of its own: what the admin links its overview to, and what ``view_overview`` is the permission for."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ("view",)
+        verbose_name_plural = "overview"
+
+
 def live_workers(using: str) -> list[Worker]:
     """The workers of a database that are alive, the latest first."""
     return list(Worker.objects.using(using).live().order_by("-started", "pk")[:MOST_WORKERS])

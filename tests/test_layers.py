@@ -11,12 +11,13 @@ ROOT = Path(__file__).parent.parent
 
 # A module imports its own floor and lower ones. A package stands for all modules in it.
 FLOORS = {
-    0: "backoff durations exceptions failures graph logs options outcomes states",
+    0: "backoff durations exceptions exposition failures graph layout logs options outcomes states",
     1: "columns conf explain fields guard indexes limits meta models moves operations pauses querysets "
-    "reconcile reports signals statistics waits wakeup workers",
+    "reconcile reports signals spreading statistics waits wakeup workers",
     2: "db",
     3: "claims runner startup supervisor worker",
-    4: "admin apps checks commands management permissions pytest_plugin testing testing_graph views",
+    4: "admin apps checks commands endpoints management metrics overview permissions pytest_plugin testing "
+    "testing_graph urls views",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 

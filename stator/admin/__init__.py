@@ -4,10 +4,12 @@ from django.contrib import admin
 
 from stator.admin.kept import DepthAdmin, HistoryAdmin, ReportAdmin, StatsAdmin, WorkerAdmin
 from stator.admin.managed import StatorAdmin
+from stator.admin.overview import OverviewAdmin
 from stator.admin.pauses import PauseAdmin
-from stator.models import Depth, History, Pause, Report, StatorModel, Stats, Worker
+from stator.models import Depth, History, Overview, Pause, Report, StatorModel, Stats, Worker
+from stator.overview.sections import Cell, Section, add_section
 
-__all__ = ["StatorAdmin", "register_managed"]
+__all__ = ["Cell", "Section", "StatorAdmin", "add_section", "register_managed"]
 
 
 def register_managed(site: admin.AdminSite = admin.site) -> None:
@@ -19,6 +21,6 @@ def register_managed(site: admin.AdminSite = admin.site) -> None:
 
 for _model, _model_admin in (
     (Stats, StatsAdmin), (Depth, DepthAdmin), (Report, ReportAdmin), (History, HistoryAdmin),
-    (Pause, PauseAdmin), (Worker, WorkerAdmin),
+    (Pause, PauseAdmin), (Worker, WorkerAdmin), (Overview, OverviewAdmin),
 ):  # fmt: skip
     admin.site.register(_model, _model_admin)

@@ -1,79 +1,151 @@
-"""What an operator does to rows of the admin: retry, unlock, move. Every act is logged under the user's name."""
+"""What an operator does to rows of the admin. How many at a time, who may and what is told is in ``bulk``."""
 
-import logging
 from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
-from django.contrib.admin import helpers
-from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.admin.utils import quote
-from django.core.exceptions import PermissionDenied
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import router
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
+from django.http import HttpRequest, HttpResponse
 
-from stator.admin.listing import bounded_count, operated
+from stator.admin.bulk import Act, ask, carry_out, permitted, refuse
 from stator.graph import StateGraph
-from stator.logs import escape
+from stator.moves import owner_of
+from stator.options import is_seconds
+from stator.pauses import MOST_OBJECTS, pause_objects, resume_objects
 from stator.reports import REASON_LENGTH
 
-logger = logging.getLogger("stator.admin")
-
-# The admin's own log names each object up to this number; the event in the log file always has the whole number.
-LOGGED = 1000
-SHOWN = 20
-FROM_OBJECT, CONFIRMED = "stator_object", "stator_confirmed"
+CONFIRMED = "stator_confirmed"
 
 
-class MoveForm(forms.Form):
+class ReasonForm(forms.Form):
+    """Why it is done; asked for before anything is."""
+
+    reason = forms.CharField(max_length=REASON_LENGTH, required=False, widget=forms.TextInput(attrs={"size": 60}))
+
+
+class MoveForm(ReasonForm):
     """Where rows are moved, and why."""
 
     state = forms.ChoiceField(label="Move to")
-    reason = forms.CharField(max_length=REASON_LENGTH, required=False, widget=forms.TextInput(attrs={"size": 60}))
+    field_order = ("state", "reason")
 
     def __init__(self, graph: type[StateGraph], *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["state"].choices = [("", "---------"), *graph.choices]  # type: ignore[attr-defined]
 
 
+class PauseForm(ReasonForm):
+    """For how long workers leave rows alone, and why."""
+
+    seconds = forms.FloatField(label="For seconds", required=False, help_text="Empty: until somebody resumes them.")
+    field_order = ("seconds", "reason")
+
+    def clean_seconds(self) -> float | None:
+        """A length of time, or none."""
+        seconds: float | None = self.cleaned_data["seconds"]
+        if seconds is not None and not is_seconds(seconds):
+            raise ValidationError("Give a number above 0 and below a hundred years.")
+        return seconds
+
+
 @admin.action(description="Retry now", permissions=["retry"])
 def stator_retry(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
     """Have the rows attempted now."""
-    rows = _permitted(model_admin, request, queryset, "retry")
-    _log(model_admin, request, rows, "Retry now.")
-    count = operated(rows).retry()
-    _tell(model_admin, request, count, "will be attempted now", "Claimed rows and those at rest are left alone.")
-    return _back(request)
+    act = Act(
+        "Retry now.", "will be attempted now", lambda rows: rows.retry(actor=request.user.get_username()),
+        "held by workers, or in states that workers do not attempt",
+    )  # fmt: skip
+    return carry_out(model_admin, request, queryset, "retry", act)
 
 
 @admin.action(description="Unlock", permissions=["retry"])
 def stator_unlock(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
     """End the claims on the rows."""
-    rows = _permitted(model_admin, request, queryset, "retry")
-    _log(model_admin, request, rows, "Unlocked.")
-    count = operated(rows).unlock()
-    _tell(model_admin, request, count, "unlocked", "Rows that nobody holds are left alone.")
-    return _back(request)
+    act = Act(
+        "Unlocked.", "unlocked", lambda rows: rows.unlock(actor=request.user.get_username()),
+        "held by nobody",
+    )  # fmt: skip
+    return carry_out(model_admin, request, queryset, "retry", act)
+
+
+@admin.action(description="Release from quarantine", permissions=["retry"])
+def stator_release(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+    """Have those of the rows attempted again that were left alone for the leases they lost."""
+    act = Act(
+        "Released from quarantine.", "released from quarantine and will be attempted now",
+        lambda rows: rows.quarantined().retry(actor=request.user.get_username()),
+        "not in quarantine",
+    )  # fmt: skip
+    return carry_out(model_admin, request, queryset, "retry", act)
+
+
+@admin.action(description="Pause\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
+def stator_pause(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+    """Ask for how long and why, then have workers leave the rows alone."""
+    pks = list(queryset.order_by("pk").values_list("pk", flat=True)[: MOST_OBJECTS + 1])
+    if len(pks) > MOST_OBJECTS:
+        words = f"{MOST_OBJECTS} at a time are paused at most; for more, pause a state or the model, under Pauses."
+        return refuse(model_admin, request, words)
+    rows = permitted(model_admin, request, queryset.filter(pk__in=pks), "retry")
+    form = PauseForm(request.POST if CONFIRMED in request.POST else None)
+    if not (form.is_bound and form.is_valid()):
+        words = "will be left alone by workers. What runs may finish; timeouts and moves by hand go on."
+        return ask(model_admin, request, rows, form, title="Pause", words=words, button="Pause")
+    given, actor = form.cleaned_data, request.user.get_username()
+    try:
+        return carry_out(
+            model_admin, request, rows, "retry",
+            Act(f"Paused. {given['reason']}".strip(), "paused", lambda rows: _pause(rows, actor, given)),
+        )  # fmt: skip
+    except ValueError as error:
+        return refuse(model_admin, request, str(error))
+
+
+def _pause(rows: Any, actor: str, given: dict[str, Any]) -> int:
+    pks = list(rows.values_list("pk", flat=True))
+    pause_objects(rows.model, _written_to(rows), pks, actor=actor, **given)
+    return len(pks)
+
+
+def _written_to(rows: Any) -> str:
+    return rows._db or router.db_for_write(owner_of(rows.model))
+
+
+@admin.action(description="Resume", permissions=["retry"])
+def stator_resume(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+    """End the pauses of single rows."""
+    actor = request.user.get_username()
+    act = Act(
+        "Resumed.", "resumed",
+        lambda rows: resume_objects(rows.model, _written_to(rows), rows.values_list("pk", flat=True), actor=actor),
+        "named by no pause; pauses of the model and of states are ended under Pauses",
+    )  # fmt: skip
+    return carry_out(model_admin, request, queryset, "retry", act)
 
 
 @admin.action(description="Move to state\N{HORIZONTAL ELLIPSIS}", permissions=["move"])
 def stator_move(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
     """Ask for a state and a reason, then move the rows there."""
-    rows = _permitted(model_admin, request, queryset, "move")
+    graph = model_admin.model.state_graph
     confirmed = CONFIRMED in request.POST
-    form = MoveForm(model_admin.model.state_graph, request.POST if confirmed else None)
+    form = MoveForm(graph, request.POST) if confirmed else MoveForm(graph, initial={"state": request.POST.get("state")})
     if not (confirmed and form.is_valid()):
-        return _ask(model_admin, request, rows, form)
+        words = "will be moved by hand, whatever the graph says."
+        return ask(
+            model_admin, request, permitted(model_admin, request, queryset, "move"), form,
+            title="Move to state", words=words, button="Move",
+        )  # fmt: skip
     state, reason = form.cleaned_data["state"], form.cleaned_data["reason"]
-    _log(model_admin, request, rows, f"Moved to {state} by hand. {reason}".strip())
-    count = operated(rows).move(state, actor=request.user.get_username(), reason=reason)
-    _tell(model_admin, request, count, f"moved to {state}")
-    return _back(request)
+    act = Act(
+        f"Moved to {state} by hand. {reason}".strip(), f"moved to {state}",
+        lambda rows: rows.move(state, actor=request.user.get_username(), reason=reason),
+    )  # fmt: skip
+    return carry_out(model_admin, request, queryset, "move", act)
 
 
-ACTS: tuple[Any, ...] = (stator_retry, stator_unlock, stator_move)
-NAMES = tuple(act.__name__ for act in ACTS)
+ACTS: tuple[Any, ...] = (stator_retry, stator_unlock, stator_release, stator_pause, stator_resume, stator_move)
 
 
 def refuse_forbidden(model_admin: Any, request: HttpRequest, acts: tuple[Any, ...] = ACTS) -> None:
@@ -83,53 +155,3 @@ def refuse_forbidden(model_admin: Any, request: HttpRequest, acts: tuple[Any, ..
             for permission in act.allowed_permissions:
                 if not getattr(model_admin, f"has_{permission}_permission")(request):
                     raise PermissionDenied
-
-
-def _permitted(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any], permission: str) -> QuerySet[Any]:
-    """The rows for which the user has the permission; asked row by row only where the project's admin has a say."""
-    if not model_admin.differs_by_object:
-        return queryset
-    may = getattr(model_admin, f"has_{permission}_permission")
-    pks = [row.pk for row in queryset.iterator(chunk_size=1000) if may(request, row)]
-    if not pks:
-        raise PermissionDenied
-    return queryset.filter(pk__in=pks)
-
-
-def _ask(model_admin: Any, request: HttpRequest, rows: QuerySet[Any], form: MoveForm) -> HttpResponse:
-    context = {
-        **model_admin.admin_site.each_context(request),
-        "title": "Move to state",
-        "opts": model_admin.opts,
-        "media": model_admin.media,
-        "form": form,
-        "count": bounded_count(rows),
-        "shown": [(row, row.state) for row in rows[:SHOWN]],
-        "running": bounded_count(operated(rows).leased()),
-        "selected": request.POST.getlist(helpers.ACTION_CHECKBOX_NAME),
-        "across": request.POST.get("select_across", "0"),
-        "from_object": FROM_OBJECT in request.POST,
-        "checkbox": helpers.ACTION_CHECKBOX_NAME,
-        "action": stator_move.__name__,
-    }
-    request.current_app = model_admin.admin_site.name
-    return TemplateResponse(request, "stator/admin/move.html", context)
-
-
-def _log(model_admin: Any, request: HttpRequest, rows: QuerySet[Any], message: str) -> None:
-    """Keep who asked for it; before the act, since afterwards the queryset may mean other rows."""
-    LogEntry.objects.log_actions(request.user.pk, list(rows[:LOGGED]), CHANGE, message)  # type: ignore[arg-type]
-    fields = {"model": model_admin.opts.label_lower, "actor": request.user.get_username(), "act": escape(message)}
-    logger.info("stator.act", extra=fields)
-
-
-def _tell(model_admin: Any, request: HttpRequest, count: int, done: str, otherwise: str = "") -> None:
-    noun = model_admin.opts.verbose_name if count == 1 else model_admin.opts.verbose_name_plural
-    level = messages.SUCCESS if count else messages.WARNING
-    model_admin.message_user(request, f"{count:,} {noun} {done}. {otherwise}".strip(), level)
-
-
-def _back(request: HttpRequest) -> HttpResponse | None:
-    """To the page of the object, where the act was asked for there; else the list comes again."""
-    pk = request.POST.get(helpers.ACTION_CHECKBOX_NAME, "")
-    return HttpResponseRedirect(f"{request.path}{quote(pk)}/change/") if FROM_OBJECT in request.POST else None

@@ -4,15 +4,22 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
+from django.db import router
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
+from stator.moves import owner_of
+from stator.pauses import Pause
 from stator.querysets import OperatorQuerySet
+from stator.workers import live_workers
 
 # Counting all of a table of millions would take longer than anybody waits for a page.
 COUNTED = 10_000
+# Pauses that are told above a list.
+NOTICED = 3
 
 
 class AtLeast(int):
@@ -28,19 +35,63 @@ def bounded_count(rows: Any) -> int:
     return AtLeast(COUNTED) if found > COUNTED else found
 
 
+def is_large(rows: Any) -> bool:
+    """Whether there are more rows than are counted."""
+    return isinstance(bounded_count(rows), AtLeast)
+
+
 class BoundedPaginator(Paginator):
     """Pages over the first rows of a queryset; what comes after them is found by filters."""
 
     @cached_property
+    def first(self) -> list[Any]:
+        """The rows of the first page, and one more where there is one."""
+        return list(self.object_list[: self.per_page + 1])
+
+    @cached_property
     def count(self) -> int:
         """How many rows the pages show."""
-        return bounded_count(self.object_list)
+        # Where few rows match, counting them would read all of a table a second time.
+        return bounded_count(self.object_list) if len(self.first) > self.per_page else len(self.first)
+
+    def page(self, number: Any) -> Any:
+        """The page; the first of them is read already."""
+        page = super().page(number)
+        if page.number == 1:
+            page.object_list = self.first[: self.per_page]
+        return page
+
+
+class BoundedChangeList(ChangeList):
+    """A list that reads its rows once, and sorts by nothing but what is offered."""
+
+    def get_ordering_field(self, field_name: Any) -> Any:
+        """What to sort by; nothing for a column that is not sorted by, whatever the address says."""
+        return super().get_ordering_field(field_name) if field_name in (self.sortable_by or ()) else None
+
+    def get_results(self, request: HttpRequest) -> None:
+        """The rows of the page and their number."""
+        super().get_results(request)
+        # Forms in the list are made from a queryset.
+        if not (self.multi_page or self.model_admin.list_editable):
+            self.result_list = self.paginator.first
 
 
 def operated(queryset: Any) -> OperatorQuerySet:
     """The same rows as a queryset for operators."""
     rows = OperatorQuerySet(queryset.model, using=queryset._db)
     return rows.filter(pk__in=queryset.order_by().values("pk"))
+
+
+def notices(model: Any) -> dict[str, Any]:
+    """What holds up many rows of a list at once: pauses, and that no worker is there; two statements."""
+    owner = owner_of(model)
+    using, label = router.db_for_write(owner), owner._meta.label_lower
+    pauses = Pause.objects.using(using).active().filter(model_label=label).order_by("-pk")
+    return {
+        "stator_pauses": list(pauses[:NOTICED]),
+        "stator_unserved": not any(worker.serves(label) for worker in live_workers(using)),
+    }
 
 
 CONDITIONS: dict[str, tuple[str, Callable[[OperatorQuerySet], OperatorQuerySet]]] = {
@@ -62,7 +113,8 @@ class ConditionFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """The conditions there are."""
-        return [(name, title) for name, (title, _) in CONDITIONS.items()]
+        expects = any(state.expect_within for state in model_admin.model.state_graph.states.values())
+        return [(name, title) for name, (title, _) in CONDITIONS.items() if expects or name != "stuck"]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> QuerySet[Any]:
         """The rows in the chosen condition."""

@@ -1,24 +1,24 @@
-"""StatorAdmin: a managed model in the admin. What it shows is in ``sheet``, what it does in ``acts``."""
+"""StatorAdmin: a managed model in the admin. What it shows is in ``sheet`` and ``page``, what it does in ``acts``."""
 
 from typing import Any
 
+import django
 from django.contrib import admin
-from django.contrib.admin.utils import flatten_fieldsets
-from django.http import HttpRequest, HttpResponse
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.template.response import TemplateResponse
+from django.urls import path
+from django.utils.html import format_html
 
-from stator.admin import acts, sheet
-from stator.admin.listing import BoundedPaginator, ConditionFilter
+from stator.admin import acts, page, sheet
+from stator.admin.listing import BoundedChangeList, BoundedPaginator, ConditionFilter, is_large, notices
+from stator.columns import FRAMEWORK_COLUMNS
 from stator.permissions import force_permission
 
-COLUMNS = ("stator_state", "stator_age", "stator_attempts", "stator_failures", "stator_lease", "stator_next")
-SHEET = (
-    ("stator_state", "stator_age", "state_changed"),
-    ("stator_next", "state_ready", "state_next_attempt"),
-    ("state_attempts", "state_failures", "state_crashes"),
-    ("stator_lease", "state_locked_until", "state_claim"),
-    ("state_attempted", "state_version"),
-)
-SHEET_NAMES = tuple(name for row in SHEET for name in row)
+COLUMNS = ("stator_state", "stator_age", "stator_attempts", "stator_failures", "stator_next", "stator_lease")
+# Shown by the framework itself, unless the project names them among its own fields.
+OWN = (*COLUMNS, *sorted(FRAMEWORK_COLUMNS))
 
 
 class StatorAdmin(admin.ModelAdmin):
@@ -30,12 +30,15 @@ class StatorAdmin(admin.ModelAdmin):
     """
 
     change_form_template = "stator/admin/change_form.html"
+    change_list_template = "stator/admin/change_list.html"
+    live_template = "stator/admin/live.html"
     paginator = BoundedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
 
     class Media:
         css = {"all": ("stator/admin.css",)}
+        js = ("stator/admin.js",)
 
     def __init__(self, model: Any, admin_site: admin.AdminSite) -> None:
         super().__init__(model, admin_site)
@@ -76,21 +79,35 @@ class StatorAdmin(admin.ModelAdmin):
         own = [*super().get_list_filter(request)]
         return [*own, *(["state"] if "state" not in own else []), ConditionFilter]
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> Any:
+        """The kind of list: one that stays fast on large tables."""
+        return BoundedChangeList
+
+    def get_sortable_by(self, request: HttpRequest) -> Any:
+        """The project's columns; those of the framework, which have no index for it, where the table is small."""
+        names = super().get_sortable_by(request)
+        if not is_large(self.get_queryset(request)):
+            return names
+        return [name for name in names if name not in (*COLUMNS, "state")]
+
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """The list, or an act on rows of it."""
         if request.method == "POST":
             acts.refuse_forbidden(self, request)
-        return super().changelist_view(request, extra_context)
+        return super().changelist_view(request, {**notices(self.model), **(extra_context or {})})
 
     @admin.display(description="state", ordering="state")
     def stator_state(self, row: Any) -> str:
         """The name as it is stored, known to the code or not."""
-        return str(row.state)
+        return format_html('<span class="stator-badge stator-{}">{}</span>', sheet.standing(row), row.state)
 
     @admin.display(description="for", ordering="-state_changed")
     def stator_age(self, row: Any) -> str:
-        """How long the object has been in its state."""
-        return sheet.age(row)
+        """How long the object has been in its state, marked where that is longer than expected."""
+        if not (within := sheet.expected_within(row)):
+            return sheet.age(row)
+        title = f"stuck: expected within {within}"
+        return format_html('<span class="stator-late" title="{}">{}</span>', title, sheet.age(row))
 
     @admin.display(description="attempts", ordering="state_attempts")
     def stator_attempts(self, row: Any) -> int:
@@ -114,47 +131,41 @@ class StatorAdmin(admin.ModelAdmin):
 
     # Pages of objects
 
+    def get_urls(self) -> list[Any]:
+        """The project's, and the live part of the page of an object."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}_stator"
+        live = path("<path:object_id>/stator/", self.admin_site.admin_view(self.live_view), name=name)
+        return [live, *super().get_urls()]
+
+    def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The live part of a page alone, for the script that refreshes it."""
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(["GET", "HEAD"])
+        obj = self.get_object(request, unquote(object_id))
+        if obj is None:
+            raise Http404(f"{self.opts.label} {object_id} is gone")
+        if not self.has_view_or_change_permission(request, obj):
+            raise PermissionDenied
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, self.live_template, self.live_context(request, obj))
+
+    def live_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+        """What the live part of a page shows; override it, and ``live_template``, to have it show more."""
+        return page.context_of(self, request, obj)
+
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """The project's, and the columns of the framework."""
-        return [*super().get_readonly_fields(request, obj), *(SHEET_NAMES if obj is not None else ())]
+        return [*super().get_readonly_fields(request, obj), *(OWN if obj is not None else ())]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """The project's fields; the columns of the framework have a section of their own."""
-        return [name for name in super().get_fields(request, obj) if name not in SHEET_NAMES]
-
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """The project's sections, then that of the framework."""
-        own = [*super().get_fieldsets(request, obj)]
-        if obj is None:
-            return own
-        taken = set(flatten_fieldsets(own))
-        rows = [tuple(name for name in row if name not in taken) for row in SHEET]
-        return [*own, ("Stator", {"fields": [row for row in rows if row], "classes": ("stator",)})]
+        """The project's fields; the columns of the framework are in the live part of the page."""
+        return [name for name in super().get_fields(request, obj) if name not in OWN]
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        """The page, with the latest report, the history, and what the user may do."""
+        """The page, with its live part."""
         obj = kwargs.get("obj") or (args[3] if len(args) > 3 else None)
         if obj is not None:
-            context |= {
-                "stator_report": sheet.latest_report(obj),
-                "stator_traceback": request.user.has_perm("stator.view_report"),
-                "stator_history": sheet.latest_history(obj),
-                "stator_acts": self._acts_on(request, obj),
-            }
+            context |= self.live_context(request, obj) | {"stator_live": self.live_template}
+            # From 6.1 on the tools of an object are beside the title, before the content.
+            context["stator_within_tools"] = django.VERSION < (6, 1)
         return super().render_change_form(request, context, *args, **kwargs)
-
-    def _acts_on(self, request: HttpRequest, obj: Any) -> list[dict[str, str]]:
-        if self.actions is None or not self.has_view_or_change_permission(request):
-            return []
-        state = obj.state_graph.states.get(obj.state)
-        useful = {
-            acts.stator_retry: state is not None and state.automatic and obj.state_claim is None,
-            acts.stator_unlock: obj.state_claim is not None,
-            acts.stator_move: True,
-        }
-        may = {"retry": self.has_retry_permission, "move": self.has_move_permission}
-        return [
-            {"name": act.__name__, "label": act.short_description}
-            for act in acts.ACTS
-            if useful[act] and all(may[name](request, obj) for name in act.allowed_permissions)
-        ]

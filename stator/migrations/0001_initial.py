@@ -171,4 +171,16 @@ class Migration(migrations.Migration):
                 "indexes": [models.Index(fields=["heartbeat"], name="stator_worker_heartbeat")],
             },
         ),
+        migrations.CreateModel(
+            name="Overview",
+            fields=[],
+            options={
+                "verbose_name_plural": "overview",
+                "proxy": True,
+                "default_permissions": ("view",),
+                "indexes": [],
+                "constraints": [],
+            },
+            bases=("stator.worker",),
+        ),
     ]

@@ -58,6 +58,11 @@ class Watchdog:
             if self._stopped.wait(interval):
                 return
 
+    @property
+    def sees_life(self) -> bool:
+        """Whether the loop has turned lately."""
+        return time.monotonic() - self._ticked < self._limit / 2
+
     def _trouble(self) -> str:
         still = time.monotonic() - self._ticked
         return f"the event loop stood still for {still:.0f} s" if still > self._limit else self._healthy()
@@ -69,7 +74,7 @@ class Watchdog:
         os._exit(FROZEN)
 
     def _show_life(self) -> None:
-        if self._liveness_file is None or time.monotonic() - self._ticked >= self._limit / 2:
+        if self._liveness_file is None or not self.sees_life:
             return
         try:
             write_liveness(self._liveness_file)

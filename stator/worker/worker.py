@@ -1,8 +1,6 @@
 """Owns the event loop: start, work, drain, stop."""
 
 import asyncio
-import logging
-import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
@@ -17,24 +15,21 @@ from stator import signals
 from stator.conf import Settings
 from stator.db import Operations, operations_for
 from stator.db.claim import Claim, new_worker_id
-from stator.db.retry import is_outage, is_retryable
 from stator.outcomes import Outcome
 from stator.waits import waiters_of
 from stator.worker.dispatcher import Dispatcher, lanes_of
 from stator.worker.ending import close, stop_on_signals
+from stator.worker.endpoint import Endpoint
 from stator.worker.executor import Attempted
 from stator.worker.heartbeat import Heartbeat, interval_for
+from stator.worker.measures import Measures
+from stator.worker.outage import reach
 from stator.worker.presence import Presence
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler
 from stator.worker.slots import GRACE, Slots
 from stator.worker.threads import DatabaseThread, database_thread_for_handlers
 from stator.worker.watchdog import Watchdog
-
-logger = logging.getLogger("stator.worker")
-
-# Waits between attempts to reach a database that is gone; short, so that work resumes soon after it is back.
-OUTAGE_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 @dataclass
@@ -74,6 +69,7 @@ class Worker:
         watch: bool = False,
         heed_signals: bool = True,
         progress: Callable[["Worker"], None] | None = None,
+        endpoint: Endpoint | None = None,
     ) -> None:
         self.settings = settings
         self.id = new_worker_id()
@@ -85,6 +81,8 @@ class Worker:
         self._watch = watch
         self._heed_signals = heed_signals
         self._progress = progress
+        self._endpoint = endpoint
+        self.measures = Measures()
         self._stopping: asyncio.Event | None = None
         self._forced = False
         self._why = ""
@@ -131,9 +129,10 @@ class Worker:
     def _build(self) -> None:
         lanes = [lane for operations in self.operations for lane in lanes_of(operations)]
         claims, records, duties = self._database_threads()
-        self.recorder = Recorder(records.run, self.settings.BATCH_SIZE, self._moved_on)
+        timed = self.measures.timed
+        self.recorder = Recorder(timed("record", records.run), self.settings.BATCH_SIZE, self._moved_on)
         self.slots = Slots(self.settings, self._ended, self._recorded)
-        self.dispatcher = Dispatcher(lanes, self.slots, claims.run, self._is_empty)
+        self.dispatcher = Dispatcher(lanes, self.slots, timed("claim", claims.run), self._is_empty)
         self.scheduler = Scheduler(self.operations, lanes, self.settings, duties.run)
         leases = [
             operations.lease_of(state) for operations in self.operations for state in operations.graph.automatic_states
@@ -168,8 +167,12 @@ class Worker:
             listener.start()
         if self._watch:
             self.watchdog.start()
+        if self._endpoint:
+            self._endpoint.start(self)
 
     def _stop_threads(self) -> None:
+        if self._endpoint:
+            self._endpoint.stop()
         if self._watch:
             self.watchdog.stop()
         self.slots.stop()
@@ -227,21 +230,7 @@ class Worker:
             await asyncio.sleep(0.1 if self.slots.running else 0.5)
 
     async def _reach(self, step: Callable[[], Awaitable[Any]]) -> Any:
-        """Take a step that needs the database, again and again until the database can be reached."""
-        pauses = iter(OUTAGE_PAUSES)
-        while True:
-            try:
-                result = await step()
-            except Exception as error:
-                if not (is_outage(error) or is_retryable(error)):
-                    raise
-                if self._is_stopping and self._forced:
-                    return None
-                pause = next(pauses, OUTAGE_PAUSES[-1]) * random.uniform(0.5, 1.0)
-                logger.warning("stator.database_unreachable", extra={"error": type(error).__name__, "retry_in": pause})
-                await asyncio.sleep(pause)
-            else:
-                return result
+        return await reach(step, self.measures.unreachable, lambda: self._is_stopping and self._forced)
 
     async def _wait(self, loops: list[asyncio.Task[None]]) -> None:
         """Until the worker is told to stop; an error in a loop is a fault of ours and ends the worker."""
@@ -282,10 +271,13 @@ class Worker:
     # What the parts tell each other
 
     def _ended(self, claim: Claim, outcome: Outcome) -> None:
+        self.measures.note(claim, outcome)
         self.recorder.add(claim, outcome)
         self.dispatcher.woken.set()
 
     def _recorded(self, operations: Operations, attempted: Attempted) -> None:
+        for ended in attempted.recorded:
+            self.measures.note(*ended)
         self.recorder.note_recorded(operations, attempted.recorded, attempted.written)
         self.dispatcher.woken.set()
 
@@ -316,6 +308,11 @@ class Worker:
 
     def _trouble(self) -> str:
         return "every handler thread is held by a handler that does not return" if self.slots.all_stuck else ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes on work: it is not stopping, and the database was reached at the latest attempt."""
+        return not (self._is_stopping or self.measures.unreachable)
 
     @property
     def _is_stopping(self) -> bool:

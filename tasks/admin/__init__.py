@@ -2,12 +2,14 @@
 
 from django.contrib import admin
 
+from stator.admin import add_section
 from tasks.admin.consumers import ConsumerAdmin
 from tasks.admin.queues import QueueAdmin
 from tasks.admin.runs import RunAdmin
 from tasks.admin.schedules import ScheduleAdmin
 from tasks.admin.tasks import TaskAdmin
 from tasks.models import Consumer, Queue, Run, Schedule, Task
+from tasks.overview import queues
 
 __all__ = ["ConsumerAdmin", "QueueAdmin", "RunAdmin", "ScheduleAdmin", "TaskAdmin"]
 
@@ -15,3 +17,5 @@ for _model, _model_admin in (
     (Queue, QueueAdmin), (Task, TaskAdmin), (Run, RunAdmin), (Schedule, ScheduleAdmin), (Consumer, ConsumerAdmin),
 ):  # fmt: skip
     admin.site.register(_model, _model_admin)
+
+add_section(queues)

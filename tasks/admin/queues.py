@@ -258,7 +258,10 @@ class QueueAdmin(admin.ModelAdmin):
         """What is in it first; then its rules."""
         rules = [(None if obj is None else "Rules", {"fields": (*FIXED, *RULES)})]
         now = [
-            ("Now", {"fields": (("waiting", "oldest", "later"), ("running", "dead"), "pauses"), "classes": ("stator",)})
+            (
+                "Now",
+                {"fields": (("waiting", "oldest", "later"), ("running", "dead"), "pauses"), "classes": ("task-grid",)},
+            )
         ]
         return rules if obj is None else [*now, *rules]
 

@@ -1,6 +1,5 @@
 """Tasks in the admin: what is there and why it does not move; published and operated, never edited."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from django.contrib import admin, messages
@@ -14,20 +13,21 @@ from django.utils.html import format_html
 
 from stator.admin import StatorAdmin
 from stator.admin.acts import refuse_forbidden
-from stator.admin.listing import ConditionFilter
+from stator.admin.listing import BoundedChangeList, ConditionFilter
+from stator.admin.page import offered
 from stator.durations import span
 from tasks.admin import acts
-from tasks.admin.asking import admin_url, ask, buttons, given
+from tasks.admin.asking import admin_url, ask, given
 from tasks.admin.publishing import PublishForm
+from tasks.admin.reasons import TROUBLE, told_reasons
 from tasks.admin.summaries import summarize
-from tasks.admin.timeline import MOST, Event, as_text, timeline
+from tasks.admin.timeline import MOST, as_text, timeline
 from tasks.models import Task
 from tasks.querysets import STATUSES
 
 FIELDS = (
     ("queue", "action", "key"),
-    ("shown_status", "shown_holder", "shown_attempts"),
-    ("priority", "stator_next", "created"),
+    ("priority", "created"),
     ("lease", "timeout", "max_attempts"),
     ("retention", "shown_workers", "exclusive_value"),
 )
@@ -51,7 +51,7 @@ class StatusFilter(admin.SimpleListFilter):
         return found
 
 
-class TaskList(ChangeList):
+class TaskList(BoundedChangeList):
     """A page of tasks, each with what is asked for all of them at once."""
 
     def get_results(self, request: HttpRequest) -> None:
@@ -73,15 +73,12 @@ class TaskAdmin(StatorAdmin):
     search_help_text = "A part of the name of an action, a whole key, or the number of a task."
     ordering = ("-pk",)
     actions = acts.ACTS
-    change_form_template = "admin/tasks/task/change_form.html"
+    live_template = "admin/tasks/task/live.html"
     fieldsets = (
-        (None, {"fields": FIELDS, "classes": ("stator",)}),
+        (None, {"fields": FIELDS, "classes": ("task-grid",)}),
         (None, {"fields": ("shown_metadata", "shown_data")}),
     )
-    readonly_fields = (
-        "shown_status", "shown_holder", "shown_attempts", "shown_workers", "shown_metadata", "shown_data", "created",
-        "exclusive_value",
-    )  # fmt: skip
+    readonly_fields = ("shown_workers", "shown_metadata", "shown_data", "created", "exclusive_value")
 
     class Media:
         css = {"all": ("tasks/admin.css",)}
@@ -149,11 +146,6 @@ class TaskAdmin(StatorAdmin):
 
     # Pages of tasks
 
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What it is first; the columns of the framework are folded."""
-        *own, (title, options) = super().get_fieldsets(request, obj)
-        return [*own, (title, options | {"classes": (*options["classes"], "collapse")})]
-
     @admin.display(description="workers")
     def shown_workers(self, task: Any) -> str:
         """Who may claim it, and how many are to run it."""
@@ -177,24 +169,29 @@ class TaskAdmin(StatorAdmin):
             summarize([task], task._state.db)
         return task
 
-    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        """The page: why it is not moving, what happened to it, what came of it, and what may be done."""
-        task: Any = kwargs.get("obj") or args[3]
-        parts = list(task.parts.order_by("pk")[: MOST + 1])
-        summarize(parts[:MOST], task._state.db)
-        results = (
-            task.results if task.worker_count == 1 else [part.result for part in parts if part.state == "completed"]
-        )
-        events = timeline(task, tracebacks=request.user.has_perm("stator.view_report"))
-        context |= {
-            "task_reasons": [*_beside(task, events), *(str(reason) for reason in task.explain())],
-            "task_timeline": events,
+    def live_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+        """Why it is not moving, what happened to it, what came of it, and what may be done; in the words of queues."""
+        context = super().live_context(request, obj)
+        parts = list(obj.parts.order_by("pk")[: MOST + 1])
+        summarize(parts[:MOST], obj._state.db)
+        results = obj.results if obj.worker_count == 1 else [part.result for part in parts if part.state == "completed"]
+        events = timeline(obj, context["stator_timeline"])
+        told = told_reasons(obj, context["stator_reasons"], events)
+        hidden = ("Attempts here", "Held by")
+        facts = [fact for fact in context["stator_facts"] if fact[0] not in hidden]
+        return context | {
+            "stator_state": obj.told_status,
+            "stator_reasons": told,
+            "stator_trouble": context["stator_trouble"] or any(one["reason"].code in TROUBLE for one in told),
+            "stator_facts": [("Attempts", obj.told_attempts), ("Held by", obj.told_holder), *facts],
+            "stator_timeline": events,
+            "stator_acts": [*offered(self, request, obj, acts.useful_acts(obj)), *context["stator_acts"]],
+            # Published for several workers it is shared from the first; nothing becomes so later.
+            "stator_moves": [name for name in context["stator_moves"] if name != "shared"],
             "task_results": [as_text(result) for result in results[:MOST]],
             "task_parts": parts[:MOST],
             "task_more": len(parts) > MOST,
-            "task_acts": buttons(acts.useful_acts(task)) if self.has_retry_permission(request) and self.actions else [],
         }
-        return super().render_change_form(request, context, *args, **kwargs)
 
     # Publishing
 
@@ -216,13 +213,3 @@ class TaskAdmin(StatorAdmin):
         if not self.has_view_permission(request):
             return HttpResponseRedirect(admin_url(self, "add"))
         return HttpResponseRedirect(admin_url(self, "change", task.pk))
-
-
-def _beside(task: Any, events: list[Event]) -> Iterator[str]:
-    """What somebody who comes to mend it wants to know before all else."""
-    if task.whole_id is not None:
-        yield f"It is a part of task {task.whole_id}."
-    if task.state == "errored":
-        said = next((event.said for event in events if event.kind == "failed" and event.said), "")
-        last = f" The last error: {said}" if said else ""
-        yield f"It ended without success and is kept for people; requeue it once the cause is mended.{last}"

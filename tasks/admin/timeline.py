@@ -1,11 +1,11 @@
 """The life of one task in the order in which it happened, from all that is kept of it."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from stator.models import History, Report
-from tasks.models import Task
+from stator.admin.sheet import holder
+from stator.admin.timeline import Event
 
 # Of each kind the latest, and of one text so much; the rest is in the lists and behind the API.
 LATEST = 50
@@ -14,29 +14,21 @@ LENGTH, LINE = 20_000, 300
 # Results, and parts of a shared task, on one page.
 MOST = 20
 
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """When, what, by whom, and what was said; ``detail``: a traceback, for those who may see it."""
-
-    at: Any
-    what: str
-    by: str
-    said: str = ""
-    detail: str = ""
-    kind: str = ""
+# How each end of a claim looks; others are as those that went well.
+KINDS = {"failed": "error", "released": "said", "canceled": "hand"}
 
 
-def timeline(task: Any, *, tracebacks: bool) -> list[Event]:
-    """The latest events of a task, the last first."""
-    events = [Event(task.created, "published", "", kind="published")]
-    for run in task.runs.order_by("-pk")[:LATEST]:
-        events += _of_run(run, task, tracebacks)
-    kept = {"model_label": Task._meta.label_lower, "object_pk": str(task.pk)}
-    using = task._state.db
-    report = Report.objects.using(using).filter(**kept).exclude(traceback="").first() if tracebacks else None
-    for act in History.objects.using(using).filter(**kept).order_by("-pk")[:LATEST]:
-        events.append(_of_act(act, report))
+def timeline(task: Any, kept: list[Event]) -> list[Event]:
+    """What the framework kept of a task, with its publishing and its claims by named workers; the last first."""
+    runs = list(task.runs.order_by("-pk")[:LATEST])
+    # The framework knows a claim by its token alone.
+    names = {holder(run.token): f"worker {run.worker}" for run in runs}
+    events = [Event("said", task.created, "published")]
+    # How a claim by name began and failed is told by the claim itself.
+    told = (event for event in kept if not (event.who in names and event.kind in ("begun", "error")))
+    events += (replace(event, who=names.get(event.who, event.who)) for event in told)
+    for run in runs:
+        events += _of_run(run, task)
     return sorted(events, key=lambda event: event.at, reverse=True)
 
 
@@ -52,23 +44,13 @@ def last_line(text: str) -> str:
     return lines[-1][:LINE] if lines else ""
 
 
-def _of_run(run: Any, task: Any, tracebacks: bool) -> list[Event]:
-    events = [Event(run.claimed, "claimed", run.worker, kind="claimed")]
+def _of_run(run: Any, task: Any) -> list[Event]:
+    who = f"worker {run.worker}"
+    events = [Event("begun", run.claimed, "claimed", who)]
     if run.ended is not None:
         said, many = last_line(run.reason), "\n" in run.reason.strip()
-        detail = run.reason[:LENGTH] if many and tracebacks else ""
-        events.append(Event(run.ended, run.outcome, run.worker, said, detail, run.outcome))
+        traceback = run.reason[:LENGTH] if many else ""
+        events.append(Event(KINDS.get(run.outcome, "move"), run.ended, run.outcome, who, said, traceback=traceback))
     elif task.state_claim != run.token:
-        events.append(Event(run.lease_until, "lost", run.worker, "The claim ended without a word.", kind="failed"))
+        events.append(Event("error", run.lease_until, "lost", who, "The claim ended without a word."))
     return events
-
-
-def _of_act(act: Any, report: Any) -> Event:
-    by = act.actor or (f"worker {act.worker}" if act.worker else "")
-    took = f"after {act.duration:.2f} s" if act.duration is not None else ""
-    what = f"moved to {act.to}" if act.to else "error" if act.error else act.reason or str(act.get_kind_display())
-    said = act.error or (act.reason if act.to else "") or took
-    # The report has the traceback of the latest error alone.
-    is_latest = report is not None and act.error == f"{report.error}: {report.message}"
-    kind = "failed" if act.error else act.to or act.kind
-    return Event(act.at, what, by, said[:LINE], report.traceback[:LENGTH] if is_latest else "", kind)

@@ -8,6 +8,7 @@ from stator.db import chores
 from stator.db.look import look
 from stator.models import History, Pause
 from stator.outcomes import Moved
+from stator.pauses import MOST_OBJECTS, is_paused_by_name, pause_objects, resume_objects
 from stator.runner import StatorRunner
 from stator.worker.dispatcher import lanes_of
 from tests.stator.rows import ago, change, operations_of, put, raw
@@ -205,3 +206,45 @@ def test_retry_and_unlock_record_who_did_it():
 def test_pauses_are_kept_as_json():
     pause = Errand.stator.pause(where={"tenant": 3, "name__in": ["a"]})
     assert json.loads(json.dumps(pause.where)) == {"tenant": 3, "name__in": ["a"]}
+
+
+OWN = {"reason": "look into it", "actor": "ada", "seconds": 600}
+
+
+def test_objects_paused_by_name_are_not_claimed_until_they_are_resumed(operations):
+    one, two, other = (put(Errand) for _ in range(3))
+    pause_objects(Errand, "default", [one.pk, two.pk], **OWN)
+    assert claimed(operations) == {other.pk}
+    [before] = Pause.objects.active()
+    assert resume_objects(Errand, "default", [one.pk, other.pk], actor="bob") == 1
+    [after] = Pause.objects.active()
+    assert (after.where, after.reason, after.actor, after.until) == (
+        {"pk__in": [two.pk]}, "look into it", "ada", before.until,
+    )  # fmt: skip
+    assert look(operations)[operations].ready
+    assert claimed(operations) == {one.pk}
+    assert [is_paused_by_name(Errand, "default", row.pk) for row in (one, two)] == [False, True]
+
+
+def test_objects_whose_keys_are_no_numbers_are_paused_by_name():
+    one, other = put(UuidKeyed), put(UuidKeyed)
+    pause_objects(UuidKeyed, "default", [one.pk], **OWN)
+    assert claimed(operations_of(UuidKeyed)) == {other.pk}
+    assert is_paused_by_name(UuidKeyed, "default", one.pk)
+    assert resume_objects(UuidKeyed, "default", [one.pk], actor="ada") == 1
+    assert not Pause.objects.active().exists()
+
+
+def test_resuming_objects_leaves_other_pauses_alone():
+    errand = put(Errand)
+    Errand.stator.pause()
+    Errand.stator.pause(where={"pk__in": [errand.pk], "tenant": 0})
+    Pause.objects.create(model_label="testapp.errand", where={"pk__in": "1"})
+    assert resume_objects(Errand, "default", [errand.pk], actor="ada") == 0
+    assert Pause.objects.active().count() == 3
+
+
+def test_pause_that_would_name_too_many_objects_is_refused():
+    with pytest.raises(ValueError, match=f"names {MOST_OBJECTS} objects at most"):
+        pause_objects(Errand, "default", list(range(MOST_OBJECTS + 1)), **OWN)
+    pause_objects(UuidKeyed, "default", [put(UuidKeyed).pk for _ in range(MOST_OBJECTS)], **OWN)

@@ -103,7 +103,8 @@ def test_status_of_a_shared_task_is_that_of_its_parts(admin_client):
     text = text_of(admin_client.get(page(whole)))
     assert "One part for each worker" in text
     assert f"It is a part of task {whole.pk}." in text_of(admin_client.get(page(whole.parts.first())))
-    assert text.count(badge("running")) == 2
+    assert text.count(badge("running")) == 1
+    assert '<span class="stator-badge stator-external">running</span>' in text
 
 
 def test_list_is_filtered_by_queue_and_searched_by_action_key_and_number(admin_client):
@@ -140,7 +141,7 @@ def test_page_of_a_task_says_why_it_is_not_moving(admin_client):
     queue.pause(claim=True, author="ann", reason="deploying")
     text = text_of(admin_client.get(page(task)))
     assert "Nothing of queue encode is claimed: paused by ann (deploying)." in text
-    assert text.index("paused by ann") < text.index("What happened to it")
+    assert text.index("paused by ann") < text.index("What happened")
 
 
 def test_page_of_a_task_says_that_no_worker_is_eligible(admin_client):
@@ -153,7 +154,9 @@ def test_page_of_a_task_says_that_no_worker_is_eligible(admin_client):
 def test_page_of_a_dead_letter_says_what_to_do_and_what_went_wrong(admin_client):
     task = make_task(make_queue(), "errored")
     text = text_of(admin_client.get(page(task)))
-    assert "requeue it once the cause is mended. The last error: tasks.Failed: no such image" in text
+    assert "It ended without success and is kept for people. The last error: tasks.Failed: no such image" in text
+    assert "once the cause is mended, requeue it." in text
+    assert "move it to another state" not in text
 
 
 def test_page_of_a_task_tells_what_happened_to_it_the_latest_first(admin_client, admin_user):
@@ -167,12 +170,38 @@ def test_page_of_a_task_tells_what_happened_to_it_the_latest_first(admin_client,
     claim_one(queue, "bot-2").resolve({"url": "there"})
     task.transition_perform("canceled", actor="ann", reason="a mistake")
     text = text_of(admin_client.get(page(task)))
-    order = ["moved to canceled", "succeeded", "bot-2", "failed", "ValueError: no such image", "published"]
-    found = [text.index(word, text.index("What happened to it")) for word in order]
+    order = ["canceled", "by ann", "succeeded", "bot-2", "failed", "ValueError: no such image", "published"]
+    found = [text.index(word, text.index("What happened")) for word in order]
     assert found == sorted(found)
     assert "ann" in text
     assert "a mistake" in text
-    assert re.search(r"<details><summary>Traceback</summary><pre>\s+File .*in test_page_of", text)
+    assert re.search(r"<details[^>]*><summary>Traceback</summary><pre>\s+File .*in test_page_of", text)
+
+
+def test_page_of_a_task_says_each_thing_once(admin_client):
+    queue = make_queue(max_attempts=1)
+    task = make_task(queue)
+    claim_one(queue).fail("no such image")
+    text = text_of(admin_client.get(page(task)))
+    assert text.count('class="stator-reasons"') == text.count('class="stator-timeline"') == 1
+    assert text.count('data-stator-live="') == text.count("What happened") == text.count("Where it is") == 1
+    assert text.count("by worker bot-1") == 3, "the claim, its end, and the move that came of it"
+    assert text.count('value="task_requeue"') == 1
+
+
+def test_live_part_of_a_task_shows_what_came_of_it(admin_client):
+    queue = make_queue()
+    task = make_task(queue)
+    live = f"{TASKS}{task.pk}/stator/"
+    claim = claim_one(queue)
+    text = text_of(admin_client.get(live))
+    assert re.search(r"stator-badge stator-leased\">running<", text)
+    assert "bot-1, " in text
+    assert re.findall(r'data-stator-code="(\w+)"', text) == ["held"]
+    claim.resolve({"url": "there"})
+    text = text_of(admin_client.get(live))
+    assert re.search(r"stator-badge stator-terminal\">completed<", text)
+    assert escape('"url": "there"') in text
 
 
 def test_tracebacks_are_for_those_who_may_see_them(client):
@@ -199,7 +228,7 @@ def test_page_of_a_task_shows_results_and_claims_that_were_lost(admin_client):
     claim_one(queue, "bot-2").resolve({"url": "there"})
     text = text_of(admin_client.get(page(task)))
     assert escape('"url": "there"') in text
-    assert re.search(r"<td>lost</td><td>bot-1</td>", text)
+    assert re.search(r'<span class="stator-what">lost</span> <span class="stator-who">by worker bot-1<', text)
 
 
 def test_page_of_a_task_takes_few_statements(admin_client):
@@ -319,7 +348,7 @@ def test_running_task_is_canceled_where_that_is_said(admin_client):
     text = text_of(act(admin_client, "task_cancel", task, running="on", reason="runs wild", stator_object="1"))
     assert "1 task canceled." in text
     assert fresh(task).status == "canceled"
-    assert "moved to canceled" in text, "the page of the task comes again"
+    assert re.search(r"stator-badge stator-terminal\">canceled<", text), "the page of the task comes again"
     run = Run.objects.get(token=claim.token)
     assert (run.outcome, run.reason) == ("canceled", "runs wild")
 

@@ -57,6 +57,11 @@ def long_transactions(alias: str) -> Finding:
     return Finding("transactions", alias, OK, f"none has been open for more than {span(LONG_TRANSACTION)}")
 
 
+def oldest_transaction(alias: str) -> float:
+    """For how many seconds the oldest transaction but our own has been open; 0 when there is none."""
+    return max((float(age) for *_, age in _ask(alias, TRANSACTIONS)), default=0.0)
+
+
 def oldest_snapshot(alias: str) -> Finding:
     """Who keeps old row versions from being cleaned away."""
     for holder, held in _ask(alias, SNAPSHOTS):

@@ -16,8 +16,9 @@ from stator.models import StatorModel
 from stator.runner import StatorRunner, managed
 from stator.startup import Unusable, check_database
 from stator.supervisor import Supervisor
+from stator.worker.endpoint import Endpoint
 
-FORCED, UNUSABLE = 130, 75
+FORCED, UNUSABLE, BAD = 130, 75, 2
 
 EPILOG = """
 examples:
@@ -73,6 +74,16 @@ class Command(BaseCommand):
         add(
             "--liveness-file", metavar="PATH", help="A file that is rewritten every few seconds while the worker lives."
         )
+        add(
+            "--metrics-port", type=int, metavar="PORT",
+            help="Serve /metrics, /health and /ready there; the second process of several on the next port, and so on.",
+        )  # fmt: skip
+        add(
+            "--metrics-address",
+            default="127.0.0.1",
+            metavar="IP",
+            help="Where to listen for that (default: this host alone).",
+        )
         add("--shutdown-timeout", type=float, metavar="SECONDS", help="How long a stopping worker waits for what runs.")
         add("--json-logs", action="store_true", help="Log events as JSON, one object per line.")
 
@@ -90,10 +101,11 @@ class Command(BaseCommand):
         # Connections must not be shared by forked processes.
         connections.close_all()
         timeout = runner.settings().SHUTDOWN_TIMEOUT
-        return Supervisor(processes, lambda number: self._work(runner), timeout + 5).run()
+        return Supervisor(processes, lambda number: self._work(runner, number), timeout + 5).run()
 
     def _runner(self, options: dict[str, Any]) -> StatorRunner:
         _check_numbers(options)
+        self._address, self._port = options["metrics_address"], options["metrics_port"]
         models = _chosen(options["model_labels"], options["exclude"])
         _check_liveness_file(options["liveness_file"])
         if options["database"] and options["database"] not in connections:
@@ -116,12 +128,18 @@ class Command(BaseCommand):
             raise _bad(str(error)) from error
         return runner
 
-    def _work(self, runner: StatorRunner) -> int:
+    def _work(self, runner: StatorRunner, number: int = 0) -> int:
         try:
             check_database(runner.models, runner.database)
         except Unusable as error:
             self.stderr.write(f"runstator: {error}")
             return UNUSABLE
+        try:
+            runner.endpoint = Endpoint(self._address, self._port + number) if self._port else None
+        except OSError as error:
+            where = f"{self._address}:{self._port + number}"
+            self.stderr.write(f"runstator: --metrics-port: {where} cannot be used: {error.strerror or error}")
+            return BAD
         runner.progress = Progress()
         summary = runner.run()
         runner.progress.close()
@@ -158,6 +176,9 @@ def _model(label: str) -> Any:
 def _check_numbers(options: dict[str, Any]) -> None:
     if not 1 <= options["processes"] <= 256:
         raise _bad(f"--processes {options['processes']} must be from 1 to 256")
+    port, last = options["metrics_port"], 65536 - options["processes"]
+    if port is not None and not 1 <= port <= last:
+        raise _bad(f"--metrics-port {port} must be from 1 to {last}, so that each process has one")
     for name, most in (("concurrency", 100_000), ("concurrency_per_model", 100_000)):
         if options[name] is not None and not 1 <= options[name] <= most:
             raise _bad(f"--{name.replace('_', '-')} {options[name]} must be from 1 to {most}")

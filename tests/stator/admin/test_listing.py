@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from stator import columns
-from stator.admin import listing
+from stator.admin import StatorAdmin, listing
 from stator.db.claim import new_token, new_worker_id
 from stator.testing import advance, attempt
 from tests.stator.admin.requests import LIST, claim, set_columns
@@ -86,6 +86,7 @@ class TestList:
 
     def test_counts_no_further_than_it_must(self, admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(listing, "COUNTED", 3)
+        monkeypatch.setattr(StatorAdmin, "list_per_page", 2)
         Parcel.objects.bulk_create([Parcel() for _ in range(5)])
         with CaptureQueriesContext(connection) as queries:
             text = admin_client.get(LIST).content.decode()
@@ -93,6 +94,35 @@ class TestList:
         counts = [query["sql"] for query in queries if "COUNT(" in query["sql"]]
         assert counts
         assert all("LIMIT 4" in sql for sql in counts)
+
+    def test_few_rows_are_read_once_and_not_counted(self, admin_client: Client) -> None:
+        Parcel.objects.bulk_create([Parcel(orders="wait") for _ in range(5)])
+        with CaptureQueriesContext(connection) as queries:
+            text = admin_client.get(LIST, {"orders": "wait"}).content.decode()
+        assert "5 parcels" in text
+        assert len([query for query in queries if 'FROM "testapp_parcel" WHERE' in query["sql"]]) == 1
+
+    def test_pages_follow_each_other(self, admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(StatorAdmin, "list_per_page", 2)
+        Parcel.objects.bulk_create([Parcel(address=f"no. {number}") for number in range(5)])
+        shown = [
+            re.findall(r">parcel to (no\. \d)<", admin_client.get(LIST, {"p": page}).content.decode())
+            for page in ("1", "2", "3")
+        ]
+        assert shown == [["no. 4", "no. 3"], ["no. 2", "no. 1"], ["no. 0"]]
+
+    def test_large_tables_are_not_sorted_by_columns_without_an_index(
+        self, admin_client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Parcel.objects.bulk_create([Parcel() for _ in range(5)])
+        assert "sortable column-stator_state" in admin_client.get(LIST).content.decode()
+        monkeypatch.setattr(listing, "COUNTED", 3)
+        with CaptureQueriesContext(connection) as queries:
+            text = admin_client.get(LIST, {"o": "2"}).content.decode()
+        assert "sortable column-stator_" not in text
+        orders = [query["sql"].partition("ORDER BY")[2] for query in queries if 'FROM "testapp_parcel"' in query["sql"]]
+        assert orders
+        assert not any("state" in order for order in orders)
 
     def test_facets_cannot_be_asked_for(self, admin_client: Client) -> None:
         with CaptureQueriesContext(connection) as queries:

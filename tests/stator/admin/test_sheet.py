@@ -46,9 +46,9 @@ class TestPage:
         ("given", "buttons"),
         [
             (["view_parcel"], []),
-            (["change_parcel"], ["stator_retry"]),
+            (["change_parcel"], ["stator_retry", "stator_pause"]),
             (["view_parcel", "force_parcel"], ["stator_move"]),
-            (["change_parcel", "force_parcel"], ["stator_retry", "stator_move"]),
+            (["change_parcel", "force_parcel"], ["stator_retry", "stator_pause", "stator_move"]),
         ],
     )
     def test_offers_what_may_be_done(self, login: Login, given: list[str], buttons: list[str]) -> None:
@@ -59,7 +59,7 @@ class TestPage:
         parcel = Parcel.objects.create()
         claim(Parcel)
         text = admin_client.get(page_of(parcel)).content.decode()
-        assert re.findall(r'name="action" value="(\w+)"', text) == ["stator_unlock", "stator_move"]
+        assert re.findall(r'name="action" value="(\w+)"', text) == ["stator_unlock", "stator_pause", "stator_move"]
 
     def test_an_act_leads_back_to_it(self, admin_client: Client) -> None:
         letter = Letter.objects.create(number="a/b_c")

@@ -1,0 +1,178 @@
+"""Acts on many rows: a part in each request, with who may, what is logged, and how many were done or left alone."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.admin import helpers
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.utils import quote
+from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+
+from stator.admin.listing import COUNTED, AtLeast, bounded_count, operated
+from stator.logs import escape
+from stator.querysets import OperatorQuerySet
+
+logger = logging.getLogger("stator.admin")
+
+# Rows of one request: more take longer than servers and people wait for an answer.
+AT_ONCE = 5000
+# The admin's own log names each object up to this number; the event in the log file always has the whole number.
+LOGGED = 1000
+SHOWN = 20
+FROM_OBJECT = "stator_object"
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What is logged, what is said to have been done, how it is done, and why some rows are left alone."""
+
+    logged: str
+    done: str
+    write: Callable[[OperatorQuerySet], int]
+    otherwise: str = "gone meanwhile, or not for you to act on"
+
+
+class Progress(forms.Form):
+    """How far an act on all rows of a filter has come: what the page between two parts carries."""
+
+    stator_after = forms.CharField(required=False, strip=False)
+    stator_done = forms.IntegerField(required=False, min_value=0)
+    stator_left = forms.IntegerField(required=False, min_value=0)
+
+
+def carry_out(
+    model_admin: Any, request: HttpRequest, queryset: QuerySet[Any], permission: str, act: Act
+) -> HttpResponse | None:
+    """Act on the rows, or on the next of all that a filter finds; tell of it at the end."""
+    across = request.POST.get("select_across") == "1"
+    progress = _progress(request)
+    rows, last = _part(queryset, progress["stator_after"]) if across else (queryset, None)
+    chosen = rows.order_by().count()
+    rows = permitted(model_admin, request, rows, permission)
+    if not progress["stator_after"]:
+        log(model_admin, request, rows, act.logged)
+    done = act.write(operated(rows))
+    left = progress["stator_left"] + max(0, chosen - done)
+    done += progress["stator_done"]
+    if last is not None:
+        return _go_on(model_admin, request, queryset, act, {"after": last, "done": done, "left": left})
+    _tell(model_admin, request, act, done, left)
+    return _back(request)
+
+
+def permitted(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any], permission: str) -> QuerySet[Any]:
+    """The rows for which the user has the permission; asked row by row only where the project's admin has a say."""
+    if not model_admin.differs_by_object:
+        return queryset
+    may = getattr(model_admin, f"has_{permission}_permission")
+    asked = islice(queryset.iterator(chunk_size=1000), AT_ONCE)
+    pks = [row.pk for row in asked if may(request, row)]
+    if not pks and request.POST.get("select_across") != "1":
+        raise PermissionDenied
+    return model_admin.get_queryset(request).filter(pk__in=pks)
+
+
+def ask(model_admin: Any, request: HttpRequest, rows: QuerySet[Any], form: forms.Form, **words: str) -> HttpResponse:
+    """The page that shows what an act would do, and asks for what it needs."""
+    counts = Counter(rows.order_by().values_list("state", flat=True)[: COUNTED + 1])
+    total = counts.total()
+    context = {
+        **_context(model_admin, request),
+        "form": form,
+        "count": AtLeast(COUNTED) if total > COUNTED else total,
+        "states": counts.most_common() if total <= COUNTED else [],
+        "shown": list(rows[:SHOWN]),
+        "running": bounded_count(operated(rows).leased()),
+        **words,
+    }
+    return TemplateResponse(request, "stator/admin/confirm.html", context)
+
+
+def log(model_admin: Any, request: HttpRequest, rows: QuerySet[Any], message: str) -> None:
+    """Keep who asked for it; before the act, since afterwards the queryset may mean other rows."""
+    LogEntry.objects.log_actions(request.user.pk, list(rows[:LOGGED]), CHANGE, message)  # type: ignore[arg-type]
+    fields = {"model": model_admin.opts.label_lower, "actor": request.user.get_username(), "act": escape(message)}
+    logger.info("stator.act", extra=fields)
+
+
+def refuse(model_admin: Any, request: HttpRequest, words: str) -> HttpResponse | None:
+    """Say why nothing was done."""
+    model_admin.message_user(request, escape(" ".join(words.split())), messages.ERROR)
+    return _back(request)
+
+
+def _back(request: HttpRequest) -> HttpResponse | None:
+    """To the page of the object, where the act was asked for there; else the list comes again."""
+    pk = request.POST.get(helpers.ACTION_CHECKBOX_NAME, "")
+    return HttpResponseRedirect(f"{request.path}{quote(pk)}/change/") if FROM_OBJECT in request.POST else None
+
+
+def _progress(request: HttpRequest) -> dict[str, Any]:
+    form = Progress(request.POST)
+    if not form.is_valid():
+        raise BadRequest("how far the act has come is no number")
+    return {name: value or (0 if name != "stator_after" else "") for name, value in form.cleaned_data.items()}
+
+
+def _part(queryset: QuerySet[Any], after: str) -> tuple[QuerySet[Any], Any]:
+    """The rows of the next part, and the last key of it where more follow."""
+    rows = queryset.order_by("pk")
+    if after:
+        pk = queryset.model._meta.pk
+        try:
+            rows = rows.filter(pk__gt=getattr(pk, "target_field", pk).to_python(after))
+        except ValidationError as error:
+            raise BadRequest("the act cannot go on after what is no key") from error
+    ends = list(rows.values_list("pk", flat=True).distinct()[AT_ONCE - 1 : AT_ONCE + 1])
+    return (rows.filter(pk__lte=ends[0]), ends[0]) if len(ends) == 2 else (rows, None)
+
+
+def _go_on(
+    model_admin: Any, request: HttpRequest, queryset: QuerySet[Any], act: Act, progress: dict[str, Any]
+) -> HttpResponse:
+    # What is done may be out of the filter by now.
+    settled, rest = progress["done"] + progress["left"], bounded_count(queryset.filter(pk__gt=progress["after"]))
+    context = {
+        **_context(model_admin, request),
+        "title": "At it",
+        "act": act,
+        "total": AtLeast(settled + rest) if isinstance(rest, AtLeast) else settled + rest,
+        "progress": {f"stator_{name}": value for name, value in progress.items()},
+        **progress,
+        "given": {name: request.POST[name] for name in ("state", "reason", "stator_confirmed") if name in request.POST},
+    }
+    return TemplateResponse(request, "stator/admin/progress.html", context)
+
+
+def _context(model_admin: Any, request: HttpRequest) -> dict[str, Any]:
+    request.current_app = model_admin.admin_site.name
+    return {
+        **model_admin.admin_site.each_context(request),
+        "opts": model_admin.opts,
+        "media": model_admin.media,
+        "selected": request.POST.getlist(helpers.ACTION_CHECKBOX_NAME),
+        "across": request.POST.get("select_across", "0"),
+        "from_object": FROM_OBJECT in request.POST,
+        "checkbox": helpers.ACTION_CHECKBOX_NAME,
+        "action": request.POST.getlist("action")[0],
+    }
+
+
+def _tell(model_admin: Any, request: HttpRequest, act: Act, done: int, left: int) -> None:
+    words = f"{done:,} {_noun(model_admin, done)} {act.done}."
+    if left:
+        words += f" {left:,} {_noun(model_admin, left)} {'was' if left == 1 else 'were'} left alone ({act.otherwise})."
+    model_admin.message_user(request, words, messages.SUCCESS if done else messages.WARNING)
+
+
+def _noun(model_admin: Any, count: int) -> str:
+    return str(model_admin.opts.verbose_name if count == 1 else model_admin.opts.verbose_name_plural)

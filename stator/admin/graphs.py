@@ -1,0 +1,106 @@
+"""The graph of a model as boxes and lines with figures in them."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from stator.admin.pages import Pages
+from stator.commands.graph import KINDS
+from stator.durations import span
+from stator.graph import State
+from stator.layout import MOST_STATES, Box, Line, Size, lay_out
+from stator.layout import Picture as Drawing
+from stator.overview.depths import Depths, InState, told
+from stator.overview.flow import Flow
+
+SIZE = Size(height=64.0, narrowest=148.0, widest=260.0)
+# A name longer than this is cut in its box; the title of the box has all of it.
+NAME = 30
+# Room for this at each line, whatever flows there, so that boxes stay where they are.
+WIDEST_RATE = "99,999/h"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A box with its texts; ``css`` are its classes."""
+
+    box: Box
+    name: str
+    count: str
+    told: str
+    failures: str
+    title: str
+    url: str
+    css: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """A line with its label."""
+
+    line: Line
+    label: str
+    title: str
+    css: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The whole; no drawing of a graph that is too large for one."""
+
+    drawing: Drawing | None
+    nodes: list[Node]
+    arrows: list[Arrow]
+
+
+def picture(model: Any, depths: Depths, flow: Flow, pages: Pages) -> Picture:
+    """The graph with how many objects are where, for how long, and how many went which way in the last hour."""
+    graph = model.state_graph
+    kinds: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for edge in graph.edges:
+        kinds[edge.state.name, edge.other.name].append(KINDS[edge.kind])
+    if len(graph.states) > MOST_STATES:
+        return Picture(None, [], [])
+    names = dict.fromkeys([graph.initial_state.name, *graph.states])
+    drawing = lay_out(tuple(names), tuple((*ends, WIDEST_RATE) for ends in kinds), SIZE)
+    url = {name: pages.list_of(model, state__exact=name) for name in graph.states}
+    nodes = [_node(box, graph.states[box.name], depths.states[box.name], flow, url[box.name]) for box in drawing.boxes]
+    arrows = [_arrow(line, kinds[line.source, line.target], flow) for line in drawing.lines]
+    return Picture(drawing, nodes, arrows)
+
+
+def _node(box: Box, state: State, one: InState, flow: Flow, url: str) -> Node:
+    kind = "terminal" if state.terminal else "automatic" if state.automatic else "external"
+    timed = state.automatic or state.expect_within or state.timeout_value
+    oldest = span(one.oldest) if one.oldest is not None and timed else ""
+    failures = flow.failures.get(box.name, 0.0)
+    parts = [f"{box.name}: {told(one.count, one.cut)}", f"{told(one.ready)} ready", f"{one.leased:,} with workers"]
+    parts += [f"oldest {oldest}"] if oldest else []
+    parts += [f"expected within {span(state.expect_within)}"] if state.expect_within else []
+    parts += [f"{told(one.stuck, one.cut)} stuck"] if one.stuck else []
+    parts += [f"about {failures:,.0f} errors in the last hour"] if failures else []
+    heat = one.heat if one.count and not state.terminal else 0
+    return Node(
+        box=box,
+        name=box.name if len(box.name) <= NAME else f"{box.name[: NAME - 1]}\N{HORIZONTAL ELLIPSIS}",
+        count=told(one.count, one.cut),
+        told=f"oldest {oldest}" if oldest else {"external": "moved from outside"}.get(kind, ""),
+        failures=_rate(failures),
+        title=", ".join(parts),
+        url=url,
+        css=f"{kind} heat-{heat}{' empty' if not one.count else ''}",
+    )
+
+
+def _arrow(line: Line, kinds: list[str], flow: Flow) -> Arrow:
+    moves = flow.edges.get((line.source, line.target), 0.0)
+    names = list(dict.fromkeys(kinds))
+    title = f"{line.source} to {line.target} ({', '.join(names)}): about {moves:,.0f} in the last hour"
+    strength = sum(moves > least for least in (0, 100, 10_000))
+    return Arrow(line, _rate(moves), title, f"{names[0]} flow-{strength}")
+
+
+def _rate(count: float) -> str:
+    if not count:
+        return ""
+    return "<1/h" if count < 1 else f"{count:,.0f}/h" if count < 1e6 else f"{count / 1e6:,.1f}M/h"

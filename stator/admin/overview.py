@@ -1,0 +1,154 @@
+"""The overview of all models, workers, errors and queues, and the bulk retry of one kind of error."""
+
+import logging
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db import router
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import path
+from django.utils import timezone
+
+from stator.admin.kept import KeptAdmin
+from stator.admin.pages import Pages
+from stator.admin.panels import show
+from stator.logs import escape
+from stator.models import StatorModel
+from stator.overview.errors import GROUPED, fingerprinted
+from stator.overview.sections import sections
+from stator.querysets import OperatorQuerySet
+from stator.runner import managed
+from stator.spreading import AT_ONCE, retry_spread
+
+logger = logging.getLogger("stator.admin")
+
+# Objects that one request retries; the rest is asked for again.
+MOST_RETRIED = 5000
+
+# Models of one page: each takes as many statements as it has states.
+MODELS = 12
+
+# Seconds between refreshes, with JavaScript and without.
+EVERY, EVERY_WITHOUT = 10, 60
+
+
+class RetryForm(forms.Form):
+    """Which errors are to be retried, and how many objects in a minute."""
+
+    model = forms.CharField(max_length=200)
+    fingerprint = forms.CharField(max_length=16)
+    per_minute = forms.FloatField(min_value=0.1, max_value=1_000_000)
+
+    def clean_model(self) -> Any:
+        """The managed model with that label."""
+        label = self.cleaned_data["model"].lower()
+        for model in managed(StatorModel.subclasses):
+            if model._meta.label_lower == label:
+                return model
+        raise forms.ValidationError("no managed model has this label")
+
+
+class OverviewAdmin(KeptAdmin):
+    """One page for those with ``view_overview``; what it names of a model's objects needs that model's permissions."""
+
+    def get_urls(self) -> list[Any]:
+        """Only the page itself, under the name of a list, so that the index of the admin leads there."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
+        return [path("", self.admin_site.admin_view(self.changelist_view), name=name)]
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """The page, what of it is refreshed with ``?live=1``, or a retry."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        if request.method == "POST":
+            return self._retry(request)
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
+        live = "live" in request.GET
+        request.current_app = self.admin_site.name
+        template = "stator/admin/overview_live.html" if live else "stator/admin/overview.html"
+        return TemplateResponse(request, template, self._context(request, live))
+
+    def _context(self, request: HttpRequest, live: bool) -> dict[str, Any]:
+        everything = sorted(managed(StatorModel.subclasses), key=lambda model: model._meta.label)
+        models, asked = _chosen(request, everything)
+        by_day = request.GET.get("period") == "month"
+        now = timezone.localtime() if timezone.is_aware(timezone.now()) else timezone.now()
+        return {
+            **({} if live else self.admin_site.each_context(request)),
+            "title": "Overview",
+            "opts": self.opts,
+            "now": now,
+            "by_day": by_day,
+            "every": EVERY,
+            "every_without": EVERY_WITHOUT,
+            "shown": show(models, Pages(self.admin_site, request), now, by_day=by_day),
+            "sections": sections(request),
+            "grouped": f"{GROUPED:,}",
+            "several_databases": len({router.db_for_write(model) for model in models}) > 1,
+            "here": _address(asked, by_day),
+            "other_period": _address(asked, not by_day),
+            "pages": _pages(asked, len(everything), by_day),
+        }
+
+    def _retry(self, request: HttpRequest) -> HttpResponse:
+        """Have the failing objects of one fingerprint attempted, spread over time; then the page comes again."""
+        form = RetryForm(request.POST)
+        if not form.is_valid():
+            said = "; ".join(f"{name}: {' '.join(map(str, texts))}" for name, texts in form.errors.items())
+            self.message_user(request, f"Nothing was retried: {escape(said)}", messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
+        model, per_minute = form.cleaned_data["model"], form.cleaned_data["per_minute"]
+        pages = Pages(self.admin_site, request)
+        if not pages.may_retry(model):
+            raise PermissionDenied
+        using, actor = router.db_for_write(model), request.user.get_username()
+        rows = OperatorQuerySet(model, using=using)
+        found = fingerprinted(rows, form.cleaned_data["fingerprint"], AT_ONCE)
+        permitted = (pages.retryable(model, pks, using) for pks in found)
+        count = retry_spread(rows, permitted, per_minute=per_minute, most=MOST_RETRIED, actor=actor)
+        fields = {"model": model._meta.label_lower, "actor": actor, "count": count, "per_minute": per_minute}
+        logger.info("stator.retried_at_rate", extra=fields | {"fingerprint": form.cleaned_data["fingerprint"]})
+        self._tell(request, model, count, per_minute)
+        return HttpResponseRedirect(request.get_full_path())
+
+    def _tell(self, request: HttpRequest, model: Any, count: int, per_minute: float) -> None:
+        noun = model._meta.verbose_name if count == 1 else model._meta.verbose_name_plural
+        if not count:
+            self.message_user(request, f"No {noun} with this error can be retried any more.", messages.WARNING)
+            return
+        minutes = count / per_minute
+        over = f"over the next {minutes:,.0f} minutes" if minutes >= 1.5 else "within a minute or so"
+        more = " That is the most of one request; ask again for the rest." if count >= MOST_RETRIED else ""
+        said = f"{count:,} {noun} will be attempted {over}, {per_minute:g} a minute.{more}"
+        self.message_user(request, said, messages.SUCCESS)
+
+
+def _chosen(request: HttpRequest, models: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The models that are asked for, one or a page of them, and how to ask for them; the first page for nonsense."""
+    label = request.GET.get("model", "").lower()
+    if one := [model for model in models if model._meta.label_lower == label]:
+        return one, {"model": label}
+    text = request.GET.get("page", "")
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 1
+    first = (number - 1) * MODELS
+    if not 0 < first < len(models):
+        return models[:MODELS], {}
+    return models[first : first + MODELS], {"page": number}
+
+
+def _address(asked: dict[str, Any], by_day: bool) -> str:
+    return f"?{urlencode(asked | ({'period': 'month'} if by_day else {}))}"
+
+
+def _pages(asked: dict[str, Any], count: int, by_day: bool) -> list[tuple[int, str]]:
+    """Each page with its address, empty for the one that is shown; none where one holds all."""
+    numbers = range(1, 1 + -(-count // MODELS))
+    if len(numbers) < 2:
+        return []
+    here = 0 if "model" in asked else asked.get("page", 1)
+    return [(number, "" if number == here else _address({"page": number}, by_day)) for number in numbers]

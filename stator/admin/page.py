@@ -1,0 +1,129 @@
+"""The live part of the page of one row: why it is where it is, what may be done, what happened, and the graph."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.db import router
+from django.http import HttpRequest
+from django.utils.timezone import is_aware, localtime
+
+from stator.admin import acts, sheet
+from stator.admin.picture import picture_of
+from stator.admin.timeline import LATEST, timeline_of
+from stator.columns import FRAMEWORK_COLUMNS
+from stator.conf import read_settings
+from stator.meta import options_of
+from stator.moves import owner_of
+from stator.pauses import is_paused_by_name
+
+# Seconds between refreshes by the script.
+EVERY = 2
+
+# What to do about each reason of ``explain()``, for somebody who did not write the graph.
+REMEDIES = {
+    "gone": "Nothing is left to do.",
+    "terminal": "Nothing has to be done. To have it go through all of it again, move it to another state.",
+    "unknown_state": "Move it to a state that there is, or have a developer look at the state that was removed.",
+    "leased": "Wait. If that worker is cut off or was killed, its lease ends by itself; unlock to end it now.",
+    "lease_lost": "Wait a moment: workers take it over.",
+    "quarantined": "Find out what ended its workers, then release it.",
+    "paused": "Ask whoever paused it, then resume.",
+    "external": "Look at what should move it. If that is done or will not come, move it by hand.",
+    "waits_for": "Look at the object it waits for.",
+    "backoff": "Read the error. Once its cause is mended, retry now to skip the wait.",
+    "last_said": "Look at what it waits for; retry now to have it look again at once.",
+    "not_due": "Wait, or retry now.",
+    "no_worker": "Start a worker: manage.py runstator. Nothing moves until then.",
+    "crashed": "Wait until a worker has finished everything else.",
+    "at_limit": "Wait, or have a developer raise the limit.",
+    "due": "Wait a moment.",
+    "in_line": "Wait; if the line is long and grows, start more workers.",
+}
+TROUBLE = {"unknown_state", "quarantined", "backoff", "no_worker", "lease_lost"}
+
+
+def context_of(model_admin: Any, request: HttpRequest, row: Any) -> dict[str, Any]:
+    """What the template shows of the row, for this user."""
+    past = timeline_of(row)
+    reasons = [{"reason": reason, "remedy": REMEDIES.get(reason.code, "")} for reason in row.explain()]
+    return {
+        "original": row,
+        "opts": model_admin.opts,
+        "stator_every": EVERY,
+        "stator_reasons": reasons,
+        "stator_trouble": any(told["reason"].code in TROUBLE for told in reasons),
+        "stator_paused": any(told["reason"].code == "paused" for told in reasons),
+        "stator_state": str(row.state),
+        "stator_standing": sheet.standing(row),
+        "stator_age": sheet.age(row),
+        "stator_late": sheet.expected_within(row),
+        "stator_facts": _facts(row),
+        "stator_columns": [(name, _written(getattr(row, name))) for name in sorted(FRAMEWORK_COLUMNS)],
+        "stator_acts": _acts_on(model_admin, request, row),
+        "stator_moves": _moves_of(model_admin, request, row),
+        "stator_timeline": past.events,
+        "stator_latest": LATEST,
+        "stator_keeps_history": options_of(owner_of(type(row))).history,
+        "stator_tracebacks": request.user.has_perm("stator.view_report"),
+        "stator_graph": picture_of(row, past.moves),
+    }
+
+
+def _facts(row: Any) -> list[tuple[str, Any]]:
+    failures = f"{row.state_failures} in a row" if row.state_failures else "none"
+    crashes = f"{row.state_crashes} of {read_settings()[0].MAX_CRASHES}"
+    return [
+        ("Next attempt", sheet.next_attempt(row)),
+        ("Attempts here", row.state_attempts),
+        ("Errors", failures),
+        *([("Leases lost", crashes)] if row.state_crashes else []),
+        ("Held by", sheet.lease(row)),
+        ("Moves so far", row.state_version),
+    ]
+
+
+def _written(value: Any) -> str:
+    """The value of a column, moments to the second."""
+    if isinstance(value, datetime):
+        return (localtime(value) if is_aware(value) else value).isoformat(" ", "seconds")
+    return sheet.NONE if value is None else str(value)
+
+
+def _acts_on(model_admin: Any, request: HttpRequest, row: Any) -> list[dict[str, str]]:
+    """The acts that would change something now and that the user may do."""
+    state = row.state_graph.states.get(row.state)
+    automatic, free = state is not None and state.automatic, row.state_claim is None
+    quarantined = automatic and sheet.is_quarantined(row)
+    paused = is_paused_by_name(type(row), router.db_for_write(owner_of(type(row)), instance=row), row.pk)
+    useful: dict[Any, bool] = {
+        acts.stator_retry: automatic and free and not quarantined,
+        acts.stator_release: quarantined and free,
+        acts.stator_unlock: not free,
+        acts.stator_pause: automatic and not paused,
+        acts.stator_resume: paused,
+    }
+    return offered(model_admin, request, row, (act for act, is_useful in useful.items() if is_useful))
+
+
+def offered(model_admin: Any, request: HttpRequest, row: Any, useful: Iterable[Any]) -> list[dict[str, str]]:
+    """Those of the acts that the user may do, as the page has them on buttons."""
+    return [
+        {"name": act.__name__, "label": act.short_description} for act in useful if may(model_admin, request, row, act)
+    ]
+
+
+def _moves_of(model_admin: Any, request: HttpRequest, row: Any) -> list[str]:
+    """The states to which the graph leads from here, then an empty one for any other; none for who may not move."""
+    if not may(model_admin, request, row, acts.stator_move):
+        return []
+    state = row.state_graph.states.get(row.state)
+    led_to = [name for name in row.state_graph.states if state is not None and name in state.children]
+    return [*led_to, ""]
+
+
+def may(model_admin: Any, request: HttpRequest, row: Any, act: Any) -> bool:
+    """Whether the user may do this to the row."""
+    if model_admin.actions is None or not model_admin.has_view_or_change_permission(request, row):
+        return False
+    return all(getattr(model_admin, f"has_{name}_permission")(request, row) for name in act.allowed_permissions)

@@ -1,0 +1,86 @@
+"""What the user may see and do of each model, and the addresses of its pages."""
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import admin
+from django.contrib.admin.utils import quote
+from django.contrib.auth import get_permission_codename
+from django.http import HttpRequest
+from django.urls import reverse
+
+from stator.moves import owner_of
+
+
+class Pages:
+    """The admin of the models of one site, as one user has it."""
+
+    def __init__(self, site: admin.AdminSite, request: HttpRequest) -> None:
+        self._site = site
+        self._request = request
+
+    def may_view(self, model: Any) -> bool:
+        """Whether the user may see objects of the model."""
+        if self._site.is_registered(model):
+            return bool(self._site.get_model_admin(model).has_view_or_change_permission(self._request))
+        return self._has("view", model)
+
+    def may_retry(self, model: Any) -> bool:
+        """Whether the user may have objects attempted now."""
+        if not self._site.is_registered(model):
+            return self._has("change", model)
+        model_admin: Any = self._site.get_model_admin(model)
+        return bool(getattr(model_admin, "has_retry_permission", model_admin.has_change_permission)(self._request))
+
+    def sees_all(self, model: Any) -> bool:
+        """Whether the user may see every object of the model."""
+        return self.may_view(model) and not self._narrows(model)
+
+    def visible(self, model: Any, pks: Iterable[Any], using: str) -> set[Any]:
+        """Those of the objects that the user may see; the project's admin is asked where it narrows its list."""
+        if not self.may_view(model):
+            return set()
+        rows = self._narrowed(model, using)
+        return set(pks) if rows is None else set(rows.filter(pk__in=set(pks)).values_list("pk", flat=True))
+
+    def retryable(self, model: Any, pks: list[Any], using: str) -> list[Any]:
+        """Those of the objects that the user may retry; asked one by one where the project's admin has a say."""
+        model_admin: Any = self._site.get_model_admin(model) if self._site.is_registered(model) else None
+        rows = self._narrowed(model, using)
+        if getattr(model_admin, "differs_by_object", False):
+            asked = model_admin.get_queryset(self._request).using(using).filter(pk__in=pks)
+            return [row.pk for row in asked if model_admin.has_retry_permission(self._request, row)]
+        return pks if rows is None else list(rows.filter(pk__in=pks).values_list("pk", flat=True))
+
+    def _narrowed(self, model: Any, using: str) -> Any:
+        """The objects in the list of the project's admin; None where it has a list of all."""
+        if not self._narrows(model):
+            return None
+        return self._site.get_model_admin(model).get_queryset(self._request).using(using).order_by()
+
+    def _narrows(self, model: Any) -> bool:
+        """Whether the project's admin may leave objects out of its list."""
+        if not self._site.is_registered(model):
+            return False
+        return type(self._site.get_model_admin(model)).get_queryset is not admin.ModelAdmin.get_queryset
+
+    def list_of(self, model: Any, **lookups: str) -> str:
+        """The address of the list of objects; empty where there is none for the user."""
+        name = self._name(model, "changelist")
+        return f"{name}{'?' if lookups else ''}{urlencode(lookups)}" if name else ""
+
+    def page_of(self, model: Any, pk: Any) -> str:
+        """The address of the page of one object; empty where there is none for the user."""
+        return self._name(model, "change", quote(pk))
+
+    def _name(self, model: Any, page: str, *args: Any) -> str:
+        if not self._site.is_registered(model) or not self.may_view(model):
+            return ""
+        opts = owner_of(model)._meta
+        name = f"{self._site.name}:{opts.app_label}_{opts.model_name}_{page}"
+        return reverse(name, args=args)
+
+    def _has(self, action: str, model: Any) -> bool:
+        codename = get_permission_codename(action, model._meta)
+        return bool(self._request.user.has_perm(f"{model._meta.app_label}.{codename}"))

@@ -1,0 +1,256 @@
+"""What the overview says of each model and of all together, ready to be shown."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import router
+
+from stator.admin.graphs import Picture, picture
+from stator.admin.pages import Pages
+from stator.durations import span
+from stator.overview.charts import Chart, chart
+from stator.overview.crew import Crew, Hand, crew
+from stator.overview.depths import Depths, depths, told
+from stator.overview.errors import Group, groups
+from stator.overview.flow import flows
+from stator.pauses import Pause, read_pauses
+from stator.querysets import OperatorQuerySet
+
+# The first in line has waited for too long when it is ready for so many seconds.
+TOO_LONG = 60.0
+
+# Groups of errors, and stuck objects, that are shown.
+GROUPS, STUCK = 20, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something to look at: ``error`` for what stands still, ``warning`` for what may."""
+
+    level: str
+    where: str
+    text: str
+    url: str = ""
+
+
+@dataclass(slots=True)
+class Panel:
+    """One model. ``waits``: ready objects that no live worker serves."""
+
+    model: Any
+    using: str
+    depths: Depths
+    picture: Picture
+    handled: Chart
+    queued: Chart
+    url: str
+    pauses: list[Pause]
+    live: int
+    troubles: list[Trouble] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """As in ``manage.py stator``."""
+        return str(self.model._meta.label)
+
+    @property
+    def slug(self) -> str:
+        """For addresses within the page."""
+        return self.label.lower().replace(".", "-")
+
+    @property
+    def level(self) -> str:
+        """The worst of its troubles."""
+        return min((trouble.level for trouble in self.troubles), default="good")
+
+    @property
+    def figures(self) -> list[tuple[str, str]]:
+        """Columns of the table of models, each with the class of its cell."""
+        one = self.depths
+        states = list(one.states.values())
+        late = one.waited is not None and one.waited > TOO_LONG
+        return [
+            (told(sum(state.count for state in states), any(state.cut for state in states)), ""),
+            (told(one.ready), ""),
+            ("" if one.waited is None else span(one.waited), "error" if late else ""),
+            (f"{one.leased:,}{'+' if one.leased >= 1000 else ''}", "error" if one.late else ""),
+            (
+                told(one.stuck_count, any(state.cut and state.stuck for state in states)),
+                "error" * bool(one.stuck_count),
+            ),
+            (told(one.quarantined), "error" * bool(one.quarantined)),
+            (f"{self.handled.latest:,}", ""),
+            (f"{self.live:,}", "error" if self.needs_worker else ""),
+        ]
+
+    @property
+    def needs_worker(self) -> bool:
+        """Whether there is something to do and nobody to do it."""
+        return not self.live and bool(self.depths.ready)
+
+
+@dataclass(slots=True)
+class Shown:
+    """The whole of the overview that comes from the framework itself."""
+
+    panels: list[Panel] = field(default_factory=list)
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    older_errors: bool = False
+    crews: list[Crew] = field(default_factory=list)
+    hands: list[dict[str, Any]] = field(default_factory=list)
+    stuck: list[dict[str, Any]] = field(default_factory=list)
+    troubles: list[Trouble] = field(default_factory=list)
+
+
+def show(models: list[Any], pages: Pages, now: datetime, *, by_day: bool) -> Shown:
+    """Read it all; as many statements as the models have states, whatever the tables hold."""
+    shown = Shown()
+    by_alias: dict[str, list[Any]] = {}
+    for model in models:
+        by_alias.setdefault(router.db_for_write(model), []).append(model)
+    for alias, part in by_alias.items():
+        _show_database(shown, alias, part, pages, now, by_day)
+    shown.panels.sort(key=lambda panel: panel.label)
+    shown.troubles = sorted((one for panel in shown.panels for one in panel.troubles), key=lambda one: one.level)
+    shown.groups = sorted(shown.groups, key=lambda one: -one["failing"])[:GROUPS]
+    shown.stuck = sorted(shown.stuck, key=lambda one: -one["age"])[:STUCK]
+    return shown
+
+
+def _show_database(shown: Shown, using: str, models: list[Any], pages: Pages, now: datetime, by_day: bool) -> None:
+    rows_of = {model._meta.label_lower: OperatorQuerySet(model, using=using) for model in models}
+    model_of = {model._meta.label_lower: model for model in models}
+    pauses = read_pauses(using)
+    flow_of = flows(using, rows_of, now, by_day=by_day)
+    depths_of = {label: depths(rows) for label, rows in rows_of.items()}
+    people = crew(using, ((label, one) for label, found in depths_of.items() for one in found.held))
+    for label, model in model_of.items():
+        flow, found = flow_of[label], depths_of[label]
+        panel = Panel(
+            model, using, found, picture(model, found, flow, pages), chart(flow.handled), chart(flow.queued),
+            pages.list_of(model), [pause for pause in pauses if pause.model_label == label], people.live[label],
+        )  # fmt: skip
+        shown.panels.append(panel)
+    found_groups, older = groups(using, rows_of)
+    named = _named(depths_of, found_groups, model_of, using, pages)
+    for panel in shown.panels:
+        if panel.using == using:
+            shown.stuck += _stuck(panel, named[panel.model._meta.label_lower], pages)
+    shown.older_errors = shown.older_errors or older
+    shown.groups += [_described(group, model_of[group.label], named[group.label], pages) for group in found_groups]
+    failing = dict.fromkeys(rows_of, 0)
+    for group in found_groups:
+        failing[group.label] += len(group.failing)
+    for panel in shown.panels:
+        if panel.using == using:
+            count = failing[panel.model._meta.label_lower]
+            panel.troubles = _troubles(panel, f"{count:,}{'+' if older else ''}" if count else "", pages)
+    shown.crews.append(people)
+    shown.hands += [_hand(hand, model_of, named, pages) for hand in people.workers]
+
+
+def _troubles(panel: Panel, failing: str, pages: Pages) -> list[Trouble]:
+    """In the order in which they should be looked at."""
+    found, model = panel.depths, panel.model
+    slow = not panel.needs_worker and found.waited is not None and found.waited > TOO_LONG
+    dead = "#stator-workers"
+    said: list[tuple[str, Any, str, str]] = [
+        ("error", panel.needs_worker, "has ready objects and no live worker serves it; start runstator", dead),
+        ("error", found.late, f"leases that ran out: {found.late:,}; their workers died or hang", dead),
+        (
+            "error",
+            found.quarantined,
+            f"{told(found.quarantined)} quarantined: workers died on them",
+            pages.list_of(model, condition="quarantined"),
+        ),
+        (
+            "error",
+            found.unknown,
+            f"{told(found.unknown)} in a state that this code does not know: it was renamed or removed, or is newer",
+            pages.list_of(model, condition="unknown"),
+        ),
+        (
+            "error",
+            found.stuck_count,
+            f"{told(found.stuck_count)} stuck: longer in their state than expect_within",
+            "#stator-stuck",
+        ),
+        (
+            "error",
+            slow,
+            f"the first in line has waited {span(found.waited or 0.0)}: workers are too few, busy or paused",
+            pages.list_of(model, condition="overdue"),
+        ),
+        ("warning", failing, f"{failing} failing", "#stator-errors"),
+        ("warning", panel.pauses, f"paused: {'; '.join(map(_paused, panel.pauses))}", ""),
+    ]
+    return [Trouble(level, panel.label, text, url) for level, holds, text, url in said if holds]
+
+
+def _paused(pause: Pause) -> str:
+    what = pause.state or "all states"
+    what += " of some objects" if pause.where else ""
+    by = f" by {pause.actor}" if pause.actor else ""
+    until = f" until {pause.until:%Y-%m-%d %H:%M %Z}" if pause.until else ""
+    return f"{what}{by}{until}{f' ({pause.reason})' if pause.reason else ''}"
+
+
+def _named(
+    depths_of: dict[str, Depths], found: list[Group], model_of: dict[str, Any], using: str, pages: Pages
+) -> dict[str, set[Any]]:
+    """By model, the keys of the objects that may be named: of those that are stuck, held, or examples of an error."""
+    pks = {
+        label: [*(one.pk for one in part.stuck), *(one.pk for one in part.held)] for label, part in depths_of.items()
+    }
+    for group in found:
+        pks[group.label] += group.failing[:1]
+    return {label: pages.visible(model_of[label], part, using) if part else set() for label, part in pks.items()}
+
+
+def _stuck(panel: Panel, named: set[Any], pages: Pages) -> list[dict[str, Any]]:
+    expected = {state.name: state.expect_within for state in panel.model.state_graph.states.values()}
+    return [
+        {
+            "label": panel.label, "pk": one.pk, "state": one.state, "age": one.age, "told": span(one.age),
+            "expected": span(expected[one.state] or 0.0), "url": pages.page_of(panel.model, one.pk),
+        }
+        for one in panel.depths.stuck
+        if one.pk in named
+    ]  # fmt: skip
+
+
+def _described(group: Group, model: Any, named: set[Any], pages: Pages) -> dict[str, Any]:
+    """A group as it is shown; the message only to who may see all objects, since it may quote any of them."""
+    example = next((pk for pk in group.failing[:1] if pk in named), None)
+    return {
+        "label": model._meta.label,
+        "fingerprint": group.fingerprint,
+        "error": group.error,
+        "message": group.message if pages.sees_all(model) else "",
+        "state": group.state,
+        "latest": span(group.latest),
+        "count": group.count,
+        "attempts": group.attempts,
+        "failing": len(group.failing),
+        "example": "" if example is None else pages.page_of(model, example),
+        "example_pk": example,
+        "may_retry": bool(group.failing) and pages.may_retry(model),
+    }
+
+
+def _hand(hand: Hand, model_of: dict[str, Any], named: dict[str, set[Any]], pages: Pages) -> dict[str, Any]:
+    runs = []
+    for label, one in hand.shown:
+        model = model_of[label]
+        seen = one.pk in named[label]
+        runs.append({
+            "what": f"{model._meta.label} {one.pk}" if seen else str(model._meta.label), "state": one.state,
+            "for": span(one.running), "late": one.late > 0, "url": pages.page_of(model, one.pk) if seen else "",
+        })  # fmt: skip
+    return {
+        "handled": f"{hand.worker.handled:,}", "lost": f"{hand.worker.lost:,}",
+        "worker": hand.worker, "status": hand.status, "since": span(hand.since), "heard": span(hand.heard),
+        "runs": runs, "more": max(0, len(hand.runs) - len(runs)),
+        "models": ", ".join(hand.worker.models[:5]) + (", ..." if len(hand.worker.models) > 5 else ""),
+    }  # fmt: skip

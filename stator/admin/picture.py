@@ -1,0 +1,73 @@
+"""The graph of a model as a picture, with the state a row is in and the way by which it came."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stator.commands.graph import described
+from stator.layout import MOST_STATES, Box, Line, Picture, lay_out
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A box or a line, and how it looks."""
+
+    at: Box | Line
+    classes: str
+    words: str = ""
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPicture:
+    """What the template draws."""
+
+    picture: Picture
+    boxes: list[Shown]
+    lines: list[Shown]
+
+
+def picture_of(row: Any, moves: list[tuple[str, str]]) -> GraphPicture | None:
+    """The picture for a row that made these moves; None for a graph that is too large."""
+    graph = row.state_graph
+    if len(graph.states) > MOST_STATES:
+        return None
+    kinds = _edges(graph)
+    # By hand an object goes where no edge leads, and from states that are gone.
+    by_hand = {move: ("hand", "by hand") for move in moves if move not in kinds}
+    ways = kinds | by_hand
+    initial = graph.initial_state.name
+    names = dict.fromkeys([initial, *graph.states, *(end for move in by_hand for end in move), str(row.state)])
+    picture = lay_out(tuple(names), tuple((*ends, words) for ends, (_, words) in ways.items()))
+    been = {end for move in moves for end in move}
+    here = str(row.state)
+    boxes = [
+        Shown(box, _box_classes(graph, box.name, here, been), "you are here" if box.name == here else "")
+        for box in picture.boxes
+    ]
+    lines = [_line(line, ways, moves) for line in picture.lines]
+    # What lies above the rest is drawn last.
+    return GraphPicture(picture, boxes, sorted(lines, key=lambda line: line.gone))
+
+
+def _edges(graph: Any) -> dict[tuple[str, str], tuple[str, str]]:
+    """The kind and the words of each pair of states; where several edges join two, that of the first kind."""
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    for edge in map(described, graph.edges):
+        ends = edge["from"], edge["to"]
+        kind, words = found.get(ends, (edge["kind"], ""))
+        found[ends] = (kind, ", ".join(filter(None, [words, edge["label"]])))
+    return found
+
+
+def _box_classes(graph: Any, name: str, here: str, been: set[str]) -> str:
+    state = graph.states.get(name)
+    kind = "unknown" if state is None else "terminal" if state.terminal else "auto" if state.automatic else "external"
+    marks = [f"stator-{kind}", *(["stator-been"] if name in been else []), *(["stator-here"] if name == here else [])]
+    return " ".join(marks)
+
+
+def _line(line: Line, ways: Mapping[tuple[str, str], tuple[str, str]], moves: list[tuple[str, str]]) -> Shown:
+    ends = (line.source, line.target)
+    (kind, words), gone = ways[ends], ends in moves
+    return Shown(line, f"stator-{kind}{' stator-way' if gone else ''}", words, gone)

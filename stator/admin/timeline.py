@@ -1,0 +1,101 @@
+"""What happened to one row, newest first, told in sentences."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from stator.admin.sheet import holder, seconds_since
+from stator.durations import span
+from stator.moves import owner_of
+from stator.reports import History, Report
+
+LATEST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry: ``kind`` for its looks, what happened, who or what did it, and what was said about it."""
+
+    kind: str
+    at: datetime
+    what: str
+    who: str = ""
+    said: str = ""
+    details: str = ""
+    traceback: str = ""
+
+    @property
+    def ago(self) -> str:
+        """How long ago that was."""
+        return f"{span(seconds_since(self.at))} ago"
+
+    @property
+    def key(self) -> str:
+        """What stays the same when the page is drawn again."""
+        return f"{self.kind}-{self.at.timestamp():.6f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The events of a row, and the moves among them as ``(from, to)``, the latest first."""
+
+    events: list[Event]
+    moves: list[tuple[str, str]]
+    report: Report | None
+
+
+def timeline_of(row: Any) -> Timeline:
+    """What is kept about the row; two statements."""
+    key = {"model_label": owner_of(type(row))._meta.label_lower, "object_pk": str(row.pk)}
+    report = Report.objects.using(row._state.db).filter(**key).first()
+    kept = list(History.objects.using(row._state.db).filter(**key).order_by("-at", "-pk")[:LATEST])
+    told = next((act for act in kept if report and report.error and act.fingerprint == report.fingerprint), None)
+    events = [_event(act, report if act is told else None) for act in kept]
+    if report is not None and told is None:
+        events.append(_reported(report))
+    if row.state_claim is not None and row.state_attempted:
+        what = f"Attempt {row.state_attempts} in {row.state} began"
+        events.append(Event("begun", row.state_attempted, what, holder(row.state_claim)))
+    events.sort(key=lambda event: event.at, reverse=True)
+    return Timeline(events, [(act.source, act.to) for act in kept if act.to], report)
+
+
+def _event(act: History, report: Report | None) -> Event:
+    who = act.actor or (f"worker {act.worker}" if act.worker else "code")
+    details = ", ".join(
+        filter(None, [
+            f"attempt {act.attempts}" if act.attempts else "",
+            _took(act.duration),
+            _repeated(report) if report else "",
+        ])
+    )  # fmt: skip
+    said = act.reason or act.error
+    traceback = report.traceback if report else ""
+    if act.kind == History.Kind.ERROR:
+        return Event("error", act.at, f"An attempt in {act.source} failed", who, said, details, traceback)
+    if not act.to:
+        # What was done is kept as the reason.
+        return Event("hand", act.at, (said or "acted on").capitalize(), who)
+    by_hand = " by hand" if act.kind == History.Kind.HAND else ""
+    what = f"{act.source} \N{RIGHTWARDS ARROW} {act.to}{by_hand}"
+    return Event(str(act.kind), act.at, what, who, said, details, traceback)
+
+
+def _reported(report: Report) -> Event:
+    who = f"worker {report.worker}" if report.worker else ""
+    if not report.error:
+        what = f"An attempt in {report.state} gave a reason to wait"
+        return Event("said", report.at, what, who, report.message, _repeated(report))
+    said = f"{report.error}: {report.message}"
+    what = f"An attempt in {report.state} failed"
+    return Event("error", report.at, what, who, said, _repeated(report), report.traceback)
+
+
+def _took(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"took {seconds * 1000:.0f} ms" if seconds < 1 else f"took {seconds:.1f} s"
+
+
+def _repeated(report: Report) -> str:
+    return f"{report.times} times in a row" if report.times > 1 else ""

@@ -1,0 +1,65 @@
+"""What Prometheus is told of the whole: the figures of all models and workers, read from the database."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import connections, router
+from django.db.models import Count, Sum
+
+from stator.commands.doctor.postgresql import oldest_transaction
+from stator.exposition import Labels, Metric
+from stator.models import StatorModel, Worker
+from stator.overview.depths import Depths, depths
+from stator.querysets import OperatorQuerySet
+from stator.runner import managed
+
+HELP = {
+    "stator_ready": "Objects that workers may claim now, counted up to 10,001.",
+    "stator_oldest_ready_seconds": "For how long the first in line has waited; 0 when nobody does.",
+    "stator_leased": "Objects that workers hold, counted up to 1,000.",
+    "stator_late_leases": "Leases that ran out and were not ended yet.",
+    "stator_quarantined": "Objects that lost so many leases that they are left alone, counted up to 10,001.",
+    "stator_stuck": "Objects that are longer in their state than expect_within, among those that are counted.",
+    "stator_unknown": "Objects in states that this code does not know, counted up to 20,002.",
+    "stator_objects": "Objects in each state, counted up to 10,001.",
+    "stator_workers": "Worker processes of the last day, by whether they live.",
+    "stator_lost_leases": "Leases that the workers of the last day lost.",
+    "stator_oldest_transaction_seconds": "For how long the oldest transaction in the database has been open.",
+}
+
+
+def metrics() -> Iterator[Metric]:
+    """The figures of all managed models; a bounded number of rows is read for each."""
+    values: dict[str, dict[Labels, float]] = {name: {} for name in HELP}
+    models = managed(StatorModel.subclasses)
+    for model in models:
+        rows = OperatorQuerySet(model, using=router.db_for_write(model))
+        _add_model(values, model._meta.label_lower, depths(rows))
+    for alias in dict.fromkeys(router.db_for_write(model) for model in models):
+        _add_database(values, alias)
+    for name, found in values.items():
+        yield Metric.of(name, "gauge", HELP[name], found)
+
+
+def _add_model(values: dict[str, dict[Labels, float]], label: str, found: Depths) -> None:
+    of: Labels = (("model", label),)
+    values["stator_ready"][of] = found.ready
+    values["stator_oldest_ready_seconds"][of] = found.waited or 0.0
+    values["stator_leased"][of] = found.leased
+    values["stator_late_leases"][of] = found.late
+    values["stator_quarantined"][of] = found.quarantined
+    values["stator_unknown"][of] = found.unknown
+    values["stator_stuck"][of] = found.stuck_count
+    for state in found.states.values():
+        values["stator_objects"][*of, ("state", state.name)] = state.count
+
+
+def _add_database(values: dict[str, dict[Labels, float]], alias: str) -> None:
+    of: Labels = (("database", alias),)
+    rows: Any = Worker.objects.using(alias)
+    counted = rows.with_status().order_by().values_list("status").annotate(Count("pk"))
+    for status, count in (dict.fromkeys(("alive", "gone", "stopped"), 0) | dict(counted)).items():
+        values["stator_workers"][*of, ("status", status)] = count
+    values["stator_lost_leases"][of] = rows.aggregate(lost=Sum("lost"))["lost"] or 0
+    if connections[alias].vendor == "postgresql":
+        values["stator_oldest_transaction_seconds"][of] = oldest_transaction(alias)

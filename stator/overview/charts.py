@@ -1,0 +1,82 @@
+"""Bars over time as the numbers of an SVG; knows nothing of markup."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+WIDTH, HEIGHT = 320, 88
+# Of the bars; beneath are the times.
+FLOOR = 70
+GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One period: when it began, in words, how much there was, and how much of that was bad."""
+
+    when: str
+    count: int
+    bad: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One period as a bar; ``bad`` is the height of the lower part of it."""
+
+    point: Point
+    x: float
+    width: float
+    y: float
+    height: float
+    bad: float
+
+    @property
+    def bad_y(self) -> float:
+        """Where the lower part begins."""
+        return FLOOR - self.bad
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Bars of equal width; ``most`` is what the highest stands for."""
+
+    bars: tuple[Bar, ...]
+    most: int
+    total: int
+    bad: int
+    width: int = WIDTH
+    height: int = HEIGHT
+    floor: int = FLOOR
+
+    @property
+    def last(self) -> Point | None:
+        """The latest period."""
+        return self.bars[-1].point if self.bars else None
+
+    @property
+    def told(self) -> dict[str, str]:
+        """Its numbers as people write them."""
+        numbers = {"most": self.most, "total": self.total, "bad": self.bad, "latest": self.latest}
+        return {name: f"{number:,}" for name, number in numbers.items()}
+
+    @property
+    def latest(self) -> int:
+        """What the last bar stands for."""
+        return self.bars[-1].point.count if self.bars else 0
+
+
+def chart(points: Sequence[Point]) -> Chart:
+    """Bars for the points, the highest as high as there is room."""
+    most = max((point.count for point in points), default=0)
+    step = WIDTH / max(1, len(points))
+    bars = []
+    for number, point in enumerate(points):
+        height = _height(point.count, most)
+        bad = min(height, _height(point.bad, most))
+        bars.append(Bar(point, round(number * step, 1), round(step - GAP, 1), FLOOR - height, height, bad))
+    total, bad = (sum(getattr(point, name) for point in points) for name in ("count", "bad"))
+    return Chart(tuple(bars), most, total, bad)
+
+
+def _height(count: int, most: int) -> float:
+    """Whatever is not nothing can be seen."""
+    return max(2.0, round(count / most * (FLOOR - 6), 1)) if count else 0.0

@@ -1,0 +1,103 @@
+"""Errors of the latest attempts, grouped by their fingerprint."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db.models.functions import Now
+
+from stator.querysets import OperatorQuerySet
+from stator.reports import Report
+
+# Of the latest errors so many are grouped.
+GROUPED = 1000
+COLUMNS = ("model_label", "fingerprint", "object_pk", "state", "error", "times")
+
+
+@dataclass(slots=True)
+class Group:
+    """Errors of one model, of one type, raised at one place. ``failing``: keys of objects that fail still."""
+
+    label: str
+    fingerprint: str
+    error: str
+    message: str
+    state: str
+    latest: float
+    count: int = 0
+    attempts: int = 0
+    failing: list[Any] = field(default_factory=list)
+
+
+def groups(using: str, rows_of: dict[str, OperatorQuerySet]) -> tuple[list[Group], bool]:
+    """The groups of each model of the database, most failing first, and whether there are older errors beside.
+
+    ``rows_of``: the rows of each model by its label. Two statements, and one for each model that has errors. Index
+    ``stator_report_at``.
+    """
+    errors = Report.objects.using(using).filter(model_label__in=list(rows_of)).exclude(error="")
+    latest = list(errors.order_by("-at").values(*COLUMNS, "pk", "at", now=Now())[: GROUPED + 1])
+    found: dict[tuple[str, str], Group] = {}
+    firsts: dict[int, Group] = {}
+    pks: dict[str, dict[str, Group]] = {}
+    for report in latest[:GROUPED]:
+        key = report["model_label"], report["fingerprint"]
+        if key not in found:
+            found[key] = firsts[report["pk"]] = _group(report)
+        found[key].count += 1
+        found[key].attempts += report["times"]
+        pks.setdefault(report["model_label"], {})[report["object_pk"]] = found[key]
+    messages = Report.objects.using(using).filter(pk__in=list(firsts)).values_list("pk", "message")
+    for pk, message in messages:
+        firsts[pk].message = message
+    for label, group_of in pks.items():
+        for pk, text in _failing(rows_of[label], group_of).items():
+            group_of[text].failing.append(pk)
+    return sorted(found.values(), key=lambda group: (-len(group.failing), -group.count)), len(latest) > GROUPED
+
+
+def fingerprinted(rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterator[list[Any]]:
+    """Keys of failing rows whose latest error has this fingerprint, up to ``page`` at a time; empty lists may come."""
+    label = rows.model._meta.label_lower
+    reports = Report.objects.using(rows.db).filter(model_label=label, fingerprint=fingerprint).exclude(error="")
+    last = 0
+    while found := list(reports.filter(pk__gt=last).order_by("pk").values_list("pk", "object_pk")[:page]):
+        last = found[-1][0]
+        yield list(_failing(rows, [text for _, text in found]))
+
+
+def _group(report: dict[str, Any]) -> Group:
+    age = max(0.0, _seconds(report["at"], report["now"]))
+    return Group(
+        report["model_label"],
+        report["fingerprint"],
+        error=report["error"],
+        message="",
+        state=report["state"],
+        latest=age,
+    )
+
+
+def _seconds(since: datetime, now: datetime) -> float:
+    return (now - since).total_seconds()
+
+
+def _failing(rows: OperatorQuerySet, texts: Iterable[str]) -> dict[Any, str]:
+    """Those of the objects that fail still and could be retried: their keys, with how reports spell them."""
+    keys = dict(_keys(rows, texts))
+    states = [state.name for state in rows.model.state_graph.automatic_states]
+    found = rows.failed().filter(pk__in=list(keys), state_claim=None, state__in=states)
+    return {pk: keys[pk] for pk in found.values_list("pk", flat=True)}
+
+
+def _keys(rows: OperatorQuerySet, texts: Iterable[str]) -> Iterator[tuple[Any, str]]:
+    pk = rows.model._meta.pk
+    to_python = getattr(pk, "target_field", pk).to_python
+    for text in texts:
+        try:
+            yield to_python(text), text
+        except ValidationError:
+            # Kept when the model had keys of another type.
+            continue

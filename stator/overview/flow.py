@@ -1,0 +1,76 @@
+"""What went where and when: the flow on each edge in the last hour, and what was handled and queued over time."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Max, Sum
+from django.db.models.functions import TruncDay, TruncHour
+
+from stator.overview.charts import Point
+from stator.statistics import Depth, Stats
+
+HOURS, DAYS = 24, 30
+
+
+@dataclass(slots=True)
+class Flow:
+    """A model over time. ``edges``: moves in the last hour; ``failures``: errors in the last hour, by state."""
+
+    edges: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    failures: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    handled: list[Point] = field(default_factory=list)
+    queued: list[Point] = field(default_factory=list)
+
+
+def flows(using: str, labels: Iterable[str], now: datetime, *, by_day: bool = False) -> dict[str, Flow]:
+    """The flow of each model until ``now``, a moment of the current time zone; three statements.
+
+    Over the hours of the last day, or ``by_day`` over the days of the last month.
+    """
+    found = {label: Flow() for label in labels}
+    _read_edges(using, found, now)
+    starts = _starts(now, by_day)
+    trunc = TruncDay if by_day else TruncHour
+    own = {"model_label__in": list(found)}
+    counted = _by_period(Stats.objects.using(using).filter(hour__gte=starts[0], **own), trunc("hour"), _COUNTED)
+    queued = _by_period(Depth.objects.using(using).filter(minute__gte=starts[0], **own), trunc("minute"), _QUEUED)
+    for label, flow in found.items():
+        for start in starts:
+            when = f"{start:%d %b}" if by_day else f"{start:%H}:00"
+            handled, failed = counted.get((label, start), (0, 0))
+            flow.handled.append(Point(when, handled, failed))
+            flow.queued.append(Point(when, queued.get((label, start), (0,))[0]))
+    return found
+
+
+_COUNTED = {"all_handled": Sum("handled"), "all_failed": Sum("failed")}
+_QUEUED = {"most_queued": Max("queued")}
+
+
+def _read_edges(using: str, found: dict[str, Flow], now: datetime) -> None:
+    """Of the hour before this one as much as is missing to sixty minutes."""
+    this = now.replace(minute=0, second=0, microsecond=0)
+    share = 1.0 - (now - this).total_seconds() / 3600
+    rows = Stats.objects.using(using).filter(model_label__in=list(found), hour__gte=this - timedelta(hours=1))
+    sums = rows.order_by().values_list("model_label", "hour", "source", "to").annotate(**_COUNTED)
+    for label, hour, source, to, handled, failed in sums:
+        part = 1.0 if hour >= this else share
+        if to:
+            found[label].edges[source, to] += part * handled
+        found[label].failures[source] += part * failed
+
+
+def _starts(now: datetime, by_day: bool) -> list[datetime]:
+    if by_day:
+        today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        return [(today - timedelta(days=back)).replace(hour=0) for back in range(DAYS - 1, -1, -1)]
+    this = now.replace(minute=0, second=0, microsecond=0)
+    return [this - timedelta(hours=back) for back in range(HOURS - 1, -1, -1)]
+
+
+def _by_period(rows: Any, period: Any, sums: dict[str, Any]) -> dict[Any, tuple[int, ...]]:
+    found = rows.order_by().annotate(period=period).values("model_label", "period").annotate(**sums)
+    return {(row["model_label"], row["period"]): tuple(row[name] or 0 for name in sums) for row in found}

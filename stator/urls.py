@@ -1,0 +1,12 @@
+"""Addresses for ``include("stator.urls")``: what watches a site asks for these."""
+
+from django.urls import path
+
+from stator.endpoints import show_health, show_metrics, show_readiness
+
+app_name = "stator"
+urlpatterns = [
+    path("metrics/", show_metrics, name="metrics"),
+    path("health/", show_health, name="health"),
+    path("ready/", show_readiness, name="ready"),
+]

@@ -1,0 +1,93 @@
+"""A worker's own small HTTP server: /metrics for Prometheus, /health and /ready for whoever watches the process."""
+
+import logging
+import socket
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import Any
+
+from stator.exposition import CONTENT_TYPE, exposed
+from stator.worker.measures import metrics_of
+
+logger = logging.getLogger("stator.worker")
+
+# Seconds for which a client may be silent.
+PATIENCE = 10.0
+
+
+class Endpoint:
+    """Listens from the moment it is made, ``OSError`` where it cannot; answers once a worker is given to ``start``."""
+
+    def __init__(self, address: str, port: int) -> None:
+        self._server = (_Server6 if ":" in address else _Server)((address, port), _Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="stator-endpoint", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """Where it listens; another than was asked for when that was 0."""
+        return int(self._server.server_address[1])
+
+    def start(self, worker: Any) -> None:
+        """Answer for a worker that is about to run."""
+        self._server.worker = worker
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer no more."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    worker: Any = None
+
+    def server_bind(self) -> None:
+        """Without asking the network for a name of this host, which may take long and is used for nothing."""
+        TCPServer.server_bind(self)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hung up is nothing to tell anybody on standard error, where events go as lines."""
+        logger.debug("stator.endpoint_failed", extra={"error": repr(sys.exc_info()[1])})
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = PATIENCE
+    server_version = "stator"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """One of the three."""
+        worker = self.server.worker
+        match self.path.partition("?")[0]:
+            case "/metrics":
+                self._answer(200, exposed(metrics_of(worker)), CONTENT_TYPE)
+            case "/health":
+                self._tell("alive" if worker.watchdog.sees_life else "")
+            case "/ready":
+                self._tell("ready" if worker.is_ready and worker.watchdog.sees_life else "")
+            case _:
+                self._answer(404, "there are /metrics, /health and /ready\n")
+
+    def _tell(self, well: str) -> None:
+        self._answer(200 if well else 503, f"{well or 'not'}\n")
+
+    def _answer(self, status: int, text: str, content_type: str = "text/plain; charset=utf-8") -> None:
+        body = text.encode(errors="replace")
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class has it
+        """Nothing: a line for each probe would drown the events."""

@@ -1,0 +1,76 @@
+"""What one worker process counts and measures of itself, for its endpoint. Nothing here reaches a database."""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from stator import __version__
+from stator.db.claim import Claim
+from stator.exposition import Histogram, Labels, Metric
+from stator.outcomes import Moved, Outcome, Released
+
+
+class Measures:
+    """Attempts by model and outcome, how long they ran, and how long claims and records took; written by the loop."""
+
+    def __init__(self) -> None:
+        self.attempts: Counter[tuple[str, str]] = Counter()
+        self.run_times: dict[str, Histogram] = defaultdict(Histogram)
+        # Of the statements that claim, and of those that record.
+        self.times = {"claim": Histogram(), "record": Histogram()}
+        # Steps of the worker that did not reach the database when they were last taken.
+        self.unreachable: set[Any] = set()
+
+    def note(self, claim: Claim, outcome: Outcome) -> None:
+        """Count an attempt that has ended; one that did not take place is none."""
+        if isinstance(outcome, Released):
+            return
+        label = claim.operations.label
+        how = "failed" if outcome.failure else "moved" if isinstance(outcome, Moved) else "waits"
+        self.attempts[label, how] += 1
+        if claim.duration is not None:
+            self.run_times[label].add(claim.duration)
+
+    def timed(self, what: str, run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """The same function, measured; what raises is not."""
+
+        async def measured(*args: Any, **kwargs: Any) -> Any:
+            started = time.monotonic()
+            result = await run(*args, **kwargs)
+            self.times[what].add(time.monotonic() - started)
+            return result
+
+        return measured
+
+
+def metrics_of(worker: Any) -> Iterator[Metric]:
+    """The figures of a worker that runs."""
+    measures, recorder = worker.measures, worker.recorder
+    labelled = {"worker": worker.id, "version": __version__}
+    yield Metric.of("stator_worker_info", "gauge", "This worker.", {tuple(labelled.items()): 1})
+    yield Metric.of("stator_worker_running", "gauge", "Attempts that run now.", {(): len(worker.slots.running)})
+    attempts = _counted(measures.attempts, "outcome")
+    yield Metric.of("stator_worker_attempts_total", "counter", "Attempts that ended, by what came of them.", attempts)
+    moves = _counted(recorder.moved, "state")
+    yield Metric.of("stator_worker_moves_total", "counter", "Moves into each state.", moves)
+    lost, claimed = recorder.lost, worker.dispatcher.claimed
+    yield Metric.of("stator_worker_lost_leases_total", "counter", "Outcomes refused: the lease was over.", {(): lost})
+    yield Metric.of("stator_worker_claimed_total", "counter", "Objects that were claimed.", {(): claimed})
+    yield _histogram("stator_worker_run_seconds", "How long attempts ran.", _by_model(measures.run_times.copy()))
+    yield _histogram("stator_worker_claim_seconds", "How long each claim took.", {(): measures.times["claim"]})
+    yield _histogram("stator_worker_record_seconds", "How long a batch took to write.", {(): measures.times["record"]})
+
+
+def _by_model(times: dict[str, Histogram]) -> dict[Labels, Histogram]:
+    return {(("model", label),): histogram for label, histogram in times.items()}
+
+
+def _counted(counts: Any, name: str) -> dict[Labels, float]:
+    """Counts by model and something else."""
+    return {(("model", str(label)), (name, str(value))): count for (label, value), count in counts.copy().items()}
+
+
+def _histogram(name: str, help_text: str, parts: dict[Labels, Histogram]) -> Metric:
+    samples = [sample for labels, histogram in parts.items() for sample in histogram.samples(name, labels)]
+    return Metric(name, "histogram", help_text, tuple(samples))

@@ -1,0 +1,108 @@
+"""The section of the admin's overview about queues: what waits in each, since when, and what is paused."""
+
+from collections import Counter
+from typing import Any
+
+from django.contrib import admin
+from django.db import router
+from django.db.models import (
+    Count,
+    DateTimeField,
+    DurationField,
+    Exists,
+    ExpressionWrapper,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+)  # fmt: skip
+from django.db.models.functions import Coalesce, Now
+from django.http import HttpRequest
+from django.urls import reverse
+
+from stator.admin import Cell, Section
+from tasks.expressions import Later
+from tasks.models import Claimant, Queue, Task
+from tasks.queues import CLAIMANT_ALIVE
+
+# Queues that are shown: those that are paused, then those where something waits, then the rest, by name.
+SHOWN = 50
+
+# Waiting tasks are counted so far in each queue, and claimed ones in all.
+COUNTED, CLAIMED = 10_000, 5000
+
+# What waits for longer than so many seconds catches the eye.
+TOO_LONG = 300.0
+
+HEADS = ("Queue", "Waiting", "The first since", "Claimed", "Workers that ask", "Pauses")
+
+
+class Counted(Subquery):
+    """How many rows a subquery has, which is cut off before it is counted."""
+
+    template = "(SELECT COUNT(*) FROM (%(subquery)s) stator_counted)"
+    output_field = IntegerField()
+
+
+def queues(request: HttpRequest) -> Section | None:
+    """The section, for those who may view queues or tasks; three statements, however many queues there are."""
+    if not (request.user.has_perm("tasks.view_queue") or request.user.has_perm("tasks.view_task")):
+        return None
+    using = router.db_for_write(Task)
+    found = list(_read(using)[: SHOWN + 1])
+    claimed = _claimed(using)
+    asking = dict(
+        Claimant.objects.using(using).filter(seen__gt=Later(-CLAIMANT_ALIVE)).values_list("queue").annotate(Count("pk"))
+    )
+    rows = [_row(queue, claimed[queue.pk], asking.get(queue.pk, 0), request) for queue in found[:SHOWN]]
+    note = f"The first {SHOWN} queues; there are more." if len(found) > SHOWN else ""
+    return Section("queues", "Queues", HEADS, rows, note=note, empty="There are no queues.")
+
+
+def _read(using: str) -> QuerySet[Any]:
+    tasks: QuerySet[Any] = QuerySet(Task, using=using)
+    # Index ``tasks_task_ready_in_queue``.
+    line = tasks.filter(queue=OuterRef("pk"), state="pending", state_ready=True).order_by("priority", "pk")
+    since = Coalesce("state_next_attempt", "state_changed", output_field=DateTimeField())
+    first = Subquery(line.annotate(since=since).values("since")[:1])
+    paused = Q(publish_paused=True) | Q(claim_paused=True)
+    rows: QuerySet[Any] = QuerySet(Queue, using=using).annotate(
+        read_at=Now(),
+        waits=Exists(line),
+        waiting=Counted(line.values("pk")[: COUNTED + 1]),
+        waited=ExpressionWrapper(Now() - first, output_field=DurationField()),
+        is_paused=ExpressionWrapper(paused, output_field=IntegerField()),
+    )
+    return rows.order_by("-is_paused", "-waits", "name")
+
+
+def _claimed(using: str) -> Counter[Any]:
+    tasks: QuerySet[Any] = QuerySet(Task, using=using)
+    held = tasks.filter(state_claim__isnull=False).order_by("state_locked_until")
+    return Counter(held.values_list("queue", flat=True)[:CLAIMED])
+
+
+def _row(queue: Any, claimed: int, asking: int, request: HttpRequest) -> tuple[Cell, ...]:
+    waited = max(0.0, queue.waited.total_seconds()) if queue.waited is not None else None
+    late = waited is not None and waited > TOO_LONG and not queue.claiming_paused
+    return (
+        Cell(queue.name, _list_of(queue, request)),
+        Cell(f"{COUNTED:,}+" if queue.waiting > COUNTED else f"{queue.waiting:,}"),
+        Cell.lasting(waited, "error" if late else ""),
+        Cell(f"{claimed:,}"),
+        Cell(f"{asking:,}"),
+        Cell(_pauses(queue), level="warning"),
+    )
+
+
+def _pauses(queue: Any) -> str:
+    paused = {"publishing": queue.publishing_paused, "claiming": queue.claiming_paused}
+    what = " and ".join(name for name, holds in paused.items() if holds)
+    return f"{what} {queue.pause_told}" if what else ""
+
+
+def _list_of(queue: Any, request: HttpRequest) -> str:
+    if not (admin.site.is_registered(Task) and request.user.has_perm("tasks.view_task")):
+        return ""
+    return f"{reverse('admin:tasks_task_changelist')}?queue__id__exact={queue.pk}"

@@ -1,0 +1,151 @@
+"""A real browser on a real site that sends a strict Content-Security-Policy; skipped where there is no browser."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings as project
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from pytest_django.live_server_helper import LiveServer
+
+from tests.processes import wait_until
+
+BROWSERS, DRIVER = ("chromium", "chromium-browser", "google-chrome"), "chromedriver"
+PASSWORD = "open sesame"
+SOURCES = ("script-src", "style-src", "img-src", "connect-src", "form-action")
+POLICY = "; ".join(["default-src 'none'", *(f"{source} 'self'" for source in SOURCES)])
+
+
+def strict(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A middleware that has browsers refuse all scripts and styles but those of files of the site."""
+
+    def respond(request: Any) -> Any:
+        response = get_response(request)
+        response["Content-Security-Policy"] = POLICY
+        return response
+
+    return respond
+
+
+@pytest.fixture
+def site(transactional_db: None, settings: Any) -> Iterator[str]:
+    """The address of the site on the database of the test."""
+    settings.MIDDLEWARE = ["tests.browser.conftest.strict", *settings.MIDDLEWARE]
+    server = LiveServer("localhost")
+    settings.ALLOWED_HOSTS = ["localhost"]
+    yield server.url
+    server.stop()
+
+
+class Browser:
+    """Chromium without a window, with what operators do in it."""
+
+    def __init__(self, driver: Any, site: str, exceptions: Any) -> None:
+        self.driver = driver
+        self.site = site
+        self.failed = exceptions.WebDriverException
+        # Not there yet, replaced at this moment, or still behind something else.
+        self.away = (
+            exceptions.NoSuchElementException, exceptions.StaleElementReferenceException,
+            exceptions.ElementNotInteractableException, exceptions.ElementClickInterceptedException,
+        )  # fmt: skip
+
+    def log_in(self, *codenames: str) -> User:
+        """As staff with these permissions, or without any as a superuser; as if it had been done a while ago."""
+        user = self.user(*codenames)
+        client = Client()
+        client.force_login(user)
+        cookie = {"name": project.SESSION_COOKIE_NAME, "value": client.cookies[project.SESSION_COOKIE_NAME].value}
+        self.driver.execute_cdp_cmd("Network.setCookie", {**cookie, "url": self.site})
+        return user
+
+    def user(self, *codenames: str) -> User:
+        """Somebody who may log in."""
+        user = User.objects.create_user("ada", password=PASSWORD, is_staff=True, is_superuser=not codenames)
+        user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+        return user
+
+    def type_password(self) -> None:
+        """Log in by the form."""
+        self.go("/admin/")
+        self.one("[name=username]").send_keys("ada")
+        self.one("[name=password]").send_keys(PASSWORD)
+        self.click("[type=submit]")
+        self.reads("#user-tools", "Log out")
+
+    def go(self, path: str) -> None:
+        """Open a page of the site."""
+        self.driver.get(f"{self.site}{path}")
+
+    def one(self, selector: str) -> Any:
+        """The first element, once there is one."""
+        return wait_until(lambda: self.driver.find_elements("css selector", selector), message=self.told(selector))[0]
+
+    def click(self, selector: str) -> None:
+        """Click the element, once there is one."""
+        wait_until(lambda: self._clicked(selector), message=self.told(selector))
+
+    def _clicked(self, selector: str) -> bool:
+        try:
+            self.driver.find_element("css selector", selector).click()
+        except self.away:
+            return False
+        return True
+
+    def text(self, selector: str) -> str:
+        """What the element reads as; empty while it is not there. Parts are replaced at any moment, so in one step."""
+        script = "return document.querySelector(arguments[0])?.textContent ?? ''"
+        try:
+            return " ".join(self.driver.execute_script(script, selector).split())
+        except self.failed as error:
+            if not any(word in str(error.msg) for word in ("navigation", "unloaded")):
+                raise
+            # Asked between two pages.
+            return ""
+
+    def reads(self, selector: str, words: str) -> None:
+        """Wait until the element has the words."""
+        wait_until(lambda: words in self.text(selector), message=self.told(f"{selector}: {words}"))
+
+    def told(self, wanted: str) -> Callable[[], str]:
+        """For a message: what was wanted, and what is there."""
+        return lambda: f"no {wanted!r} at {self.driver.current_url}: {self.text('body')[:2000]}"
+
+    def complaints(self) -> list[str]:
+        """What the console of the browser has that is worth a look."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if "favicon" not in entry["message"]]
+
+
+@pytest.fixture(scope="session")
+def window() -> Iterator[Any]:
+    """One browser for all tests, since starting it takes longer than most of them."""
+    selenium = pytest.importorskip("selenium.webdriver", reason="needs selenium, which is in requirements-dev.txt")
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    driver = shutil.which(DRIVER)
+    if program is None or driver is None:
+        pytest.skip("needs a browser: install Debian's chromium and chromium-driver")
+    options = selenium.ChromeOptions()
+    options.binary_location = program
+    for argument in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,1600"):
+        options.add_argument(argument)
+    if os.geteuid() == 0:
+        # Chromium has no sandbox for root, as whom containers run.
+        options.add_argument("--no-sandbox")
+    window = selenium.Chrome(options=options, service=selenium.ChromeService(driver))
+    try:
+        yield window
+    finally:
+        window.quit()
+
+
+@pytest.fixture
+def browser(window: Any, site: str) -> Iterator[Browser]:
+    """A browser in which nobody is logged in; it leaves the site before the site goes."""
+    window.get_log("browser")
+    yield Browser(window, site, pytest.importorskip("selenium.common.exceptions"))
+    window.get("about:blank")
+    window.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    window.execute_cdp_cmd("Network.clearBrowserCookies", {})

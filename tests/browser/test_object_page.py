@@ -1,0 +1,152 @@
+"""The list and the page of an object, as an operator walks through them."""
+
+import re
+from typing import Any
+
+import pytest
+
+from stator import columns
+from stator.admin import bulk, page
+from stator.models import History
+from stator.testing import attempt
+from tests.browser.conftest import Browser
+from tests.processes import WorkerProcess, wait_until
+from tests.stator.admin.requests import LIST, page_of, set_columns
+from tests.stator.rows import raw, row
+from tests.tasks.making import size
+from tests.testapp.operators import Parcel
+
+MANY = size(100_000, 1000)
+BADGE, HERE = ".stator-why .stator-badge", ".stator-here text"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: Any) -> None:
+    """Pages refresh themselves sooner than people need."""
+    monkeypatch.setattr(page, "EVERY", 0.3)
+
+
+@pytest.fixture
+def stuck(transactional_db: None) -> Parcel:
+    """A parcel that failed and has been where it is for two hours, among others that are well."""
+    others = (Parcel(address=f"no. {number}", state="delivered", state_ready=False) for number in range(300))
+    Parcel.objects.bulk_create(others)
+    parcel = Parcel.objects.create(orders="fail", address="no such street")
+    attempt(parcel)
+    set_columns(parcel, state_changed=columns.after(-7200), state_next_attempt=columns.after(3600))
+    return parcel
+
+
+def test_operator_finds_what_is_stuck_reads_why_retries_it_and_sees_it_move(
+    browser: Browser, stuck: Parcel, worker_process: type[WorkerProcess]
+) -> None:
+    Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(MANY))
+    browser.user()
+    browser.type_password()
+    browser.go(LIST)
+    browser.click("#changelist-filter a[href*='condition=stuck']")
+    browser.reads("#result_list .field-stator_state", "packed")
+    assert len(browser.driver.find_elements("css selector", "#result_list tbody tr")) == 1
+    browser.click("#result_list tbody th a")
+
+    browser.reads(".stator-sentence", "Backing off after 1 error, the last one ValueError: no such street")
+    assert browser.text(BADGE) == browser.text(HERE) == "packed"
+    assert "stuck: expected within 1 h" in browser.text(".stator-why h2")
+    browser.click("details[data-stator-key^=error] summary")
+    assert "raise ValueError" in browser.text("details[open] pre")
+
+    # Somebody mends the cause; then it is tried again.
+    Parcel.objects.filter(pk=stuck.pk).update(orders="")
+    browser.click("[value=stator_retry] ~ button")
+    browser.reads(".messagelist", "1 parcel will be attempted now.")
+    browser.driver.execute_script("window.untouched = true")
+    with worker_process("testapp.Parcel"):
+        browser.reads(BADGE, "sent")
+    browser.reads(".stator-here text", "sent")
+    assert "Workers do not attempt sent" in browser.text(".stator-sentence")
+    assert browser.driver.execute_script("return window.untouched"), "the page was loaded again"
+    assert browser.complaints() == []
+
+
+def test_what_is_open_stays_open_and_times_go_on(browser: Browser, stuck: Parcel) -> None:
+    browser.log_in()
+    browser.go(page_of(stuck))
+    browser.click("details[data-stator-key=columns] summary")
+    browser.click("details[data-stator-key^=error] summary")
+    before = browser.text(".stator-facts")
+    wait_until(lambda: browser.text(".stator-facts") != before, message=browser.told("another time"))
+    assert len(browser.driver.find_elements("css selector", ".stator-live details[open]")) == 2
+    assert browser.text(".stator-status") == "Refreshes by itself."
+
+
+def test_object_is_moved_by_hand_for_a_reason(browser: Browser, stuck: Parcel) -> None:
+    browser.log_in("view_parcel", "force_parcel")
+    browser.go(page_of(stuck))
+    browser.click(".stator-acts button[value=returned]")
+    browser.reads("#content h1", "Move to state")
+    assert browser.one("[name=state]").get_attribute("value") == "returned"
+    browser.one("[name=reason]").send_keys("the street is gone")
+    browser.click("[type=submit][value=Move]")
+    browser.reads(BADGE, "returned")
+    browser.reads(".stator-timeline", "packed \N{RIGHTWARDS ARROW} returned by hand by ada")
+    browser.reads(".stator-timeline", "the street is gone")
+    assert row(stuck).state == "returned"
+    assert browser.complaints() == []
+
+
+def test_who_may_not_move_is_offered_no_button(browser: Browser, stuck: Parcel) -> None:
+    browser.log_in("change_parcel")
+    browser.go(page_of(stuck))
+    browser.reads(".stator-acts", "Retry now")
+    assert browser.driver.find_elements("css selector", ".stator-acts [name=state]") == []
+
+
+def test_page_says_so_when_it_is_not_fresh_any_more(browser: Browser, stuck: Parcel) -> None:
+    user = browser.log_in()
+    browser.go(page_of(stuck))
+    browser.reads(BADGE, "packed")
+    user.set_password("another")
+    user.save()
+    browser.reads(".stator-status.stator-bad", "You are not logged in any more. This is what it was at")
+    assert browser.text(BADGE) == "packed"
+
+
+def failing(count: int) -> None:
+    """So many parcels that failed and are not due for an hour."""
+    Parcel.objects.bulk_create(Parcel() for _ in range(count))
+    later = {"state_failures": 2, "state_ready": False, "state_next_attempt": columns.after(3600)}
+    raw(Parcel).filter(state="packed", state_failures=0).update(**later)
+
+
+def choose_all(browser: Browser) -> None:
+    """That all failing parcels be retried; not yet done."""
+    browser.go(f"{LIST}?condition=failing")
+    browser.click("#action-toggle")
+    browser.click(".actions .question a")
+    browser.click("[name=action] option[value=stator_retry]")
+
+
+def test_all_of_a_filter_are_retried_part_by_part(browser: Browser, stuck: Parcel, monkeypatch: Any) -> None:
+    monkeypatch.setattr(bulk, "AT_ONCE", 70)
+    failing(120)
+    browser.log_in()
+    choose_all(browser)
+    browser.click("button[name=index]")
+    browser.reads(".messagelist", "121 parcels will be attempted now.")
+    assert Parcel.stator.ready().count() == 121
+    assert History.objects.filter(actor="ada").count() == 121
+    assert not re.search("failing|Error", browser.text("#result_list"))
+
+
+def test_five_thousand_are_retried_at_once_and_the_rest_by_a_press_of_a_button(browser: Browser) -> None:
+    failing(5003)
+    browser.log_in()
+    # The page between two parts waits for nobody; without scripts it waits for a press of its button.
+    choose_all(browser)
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    browser.click("button[name=index]")
+    browser.reads("#content-main", "Of 5003 parcels so far: 5000 will be attempted now")
+    assert Parcel.stator.ready().count() == 5000
+    browser.click("[type=submit][value='Go on']")
+    browser.reads(".messagelist", "5,003 parcels will be attempted now.")
+    assert Parcel.stator.ready().count() == 5003

@@ -1,0 +1,62 @@
+"""The dashboard and the alert rules ask for figures that exist."""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stator.exposition import exposed
+from stator.metrics import HELP
+from stator.worker.measures import Measures, metrics_of
+
+ROOT = Path(__file__).parents[2]
+DASHBOARD = ROOT / "deploy/grafana/stator.json"
+ALERTS = ROOT / "deploy/prometheus/alerts.yml"
+
+
+def known() -> set[str]:
+    """The names of all figures of the site and of a worker, as they are asked for."""
+    measures = Measures()
+    measures.attempts["app.model", "moved"] += 1
+    measures.run_times["app.model"].add(1)
+    worker: Any = SimpleNamespace(
+        id="a", measures=measures, slots=SimpleNamespace(running={}), dispatcher=SimpleNamespace(claimed=1),
+        recorder=SimpleNamespace(moved={("app.model", "done"): 1}, lost=0),
+    )  # fmt: skip
+    text = exposed(metrics_of(worker))
+    return set(HELP) | set(re.findall(r"^(stator_\w+)", text, re.MULTILINE))
+
+
+def expressions(path: Path) -> list[str]:
+    if path == DASHBOARD:
+        board = json.loads(path.read_text())
+        return [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    return re.findall(r"expr: (?:>-\n)?(.*?)\n        (?:for|labels):", path.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("path", [DASHBOARD, ALERTS], ids=lambda path: path.name)
+def test_asks_for_figures_that_exist(path: Path) -> None:
+    asked = [set(re.findall(r"\bstator_\w+", text)) for text in expressions(path)]
+    assert len(asked) >= 8
+    assert all(asked)
+    assert set().union(*asked) <= known()
+
+
+@pytest.mark.parametrize("path", [DASHBOARD, ALERTS], ids=lambda path: path.name)
+def test_parentheses_and_braces_close(path: Path) -> None:
+    for text in expressions(path):
+        for one, other in ("()", "{}", "[]"):
+            assert text.count(one) == text.count(other), text
+
+
+def test_panels_do_not_lie_on_each_other() -> None:
+    places = [panel["gridPos"] for panel in json.loads(DASHBOARD.read_text())["panels"]]
+    assert len({(place["x"], place["y"]) for place in places}) == len(places)
+
+
+def test_every_alert_says_what_to_do() -> None:
+    text = ALERTS.read_text()
+    assert text.count("- alert: ") == text.count("summary: ") == text.count("description: ") == len(expressions(ALERTS))

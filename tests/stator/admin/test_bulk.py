@@ -1,0 +1,258 @@
+"""Acts on many rows: parts, counts of what was done and left alone, pauses of single objects."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from stator.admin import StatorAdmin, bulk
+from stator.models import History, Pause
+from tests.stator.admin.conftest import Replace
+from tests.stator.admin.requests import LIST, MOVE, act, claim, page_of, set_columns
+from tests.testapp.operators import Letter, Parcel
+
+pytestmark = pytest.mark.django_db
+
+FAILING = f"{LIST}?condition=failing"
+
+
+def failing(number: int, **columns: Any) -> list[Parcel]:
+    parcels = [Parcel.objects.create() for _ in range(number)]
+    for parcel in parcels:
+        set_columns(parcel, state_failures=2, state_ready=False, **columns)
+    return parcels
+
+
+def said(client: Client) -> str:
+    """What the next page tells about the act."""
+    *_, message = re.findall(r'<li class="(?:success|warning|error)">([^<]+)</li>', client.get(LIST).content.decode())
+    return message
+
+
+def pages(client: Client, url: str, data: dict[str, Any]) -> Iterator[str]:
+    """Send the form, and the form of each page that comes back, until none does."""
+    while (response := client.post(url, data)).status_code == 200:
+        text = response.content.decode()
+        yield text
+        form = text.split("data-stator-go-on")[1]
+        data = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
+    assert response.status_code == 302
+
+
+class TestParts:
+    @pytest.fixture(autouse=True)
+    def _two_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(bulk, "AT_ONCE", 2)
+
+    def test_all_of_a_filter_are_done_a_part_in_each_request(self, admin_client: Client) -> None:
+        calm = Parcel.objects.create()
+        set_columns(calm, state_ready=False)
+        failing(5)
+        data = {"action": "stator_retry", "index": "0", "_selected_action": calm.pk, "select_across": "1"}
+        shown = []
+        for text in pages(admin_client, FAILING, data):
+            shown.append(re.findall(r"<strong>([\d,]+)</strong>", text))
+            assert "Of 5 parcels so far:" in text, "those that are done already count, though the filter has lost them"
+            assert Parcel.stator.failed().count() == 5 - int(shown[-1][0])
+        assert shown == [["2"], ["4"]]
+        assert said(admin_client) == "5 parcels will be attempted now."
+        assert Parcel.stator.ready().count() == 5
+        assert History.objects.filter(actor="admin", reason="retried").count() == 5
+
+    def test_exactly_as_many_as_are_done_at_once_need_one_request(self, admin_client: Client) -> None:
+        failing(2)
+        data = {"action": "stator_retry", "index": "0", "_selected_action": "0", "select_across": "1"}
+        assert list(pages(admin_client, FAILING, data)) == []
+        assert said(admin_client) == "2 parcels will be attempted now."
+
+    def test_state_and_reason_go_along(self, admin_client: Client) -> None:
+        failing(3)
+        texts = list(pages(admin_client, FAILING, {**MOVE, "_selected_action": "0", "select_across": "1"}))
+        assert len(texts) == 1
+        assert Parcel.stator.in_state("delivered").count() == 3
+        assert set(History.objects.values_list("actor", "reason")) == {("admin", "because")}
+
+    def test_rows_that_are_left_alone_are_counted_over_all_parts(self, admin_client: Client) -> None:
+        parcels = failing(5)
+        for parcel in parcels[::2]:
+            set_columns(parcel, state="returned")
+        data = {"action": "stator_retry", "index": "0", "_selected_action": "0", "select_across": "1"}
+        list(pages(admin_client, FAILING, data))
+        assert said(admin_client).startswith("2 parcels will be attempted now. 3 parcels were left alone (held by")
+
+    def test_keys_may_be_any_text(self, admin_client: Client) -> None:
+        for name in (" ", '"<b>', "a", "ä/_"):
+            Letter.objects.create(number=name)
+        data = {**MOVE, "state": "posted", "_selected_action": "a", "select_across": "1"}
+        response = admin_client.post("/admin/testapp/letter/", data)
+        form = response.context
+        again = {**data, "stator_after": form["after"], "stator_done": form["done"], "stator_left": form["left"]}
+        assert admin_client.post("/admin/testapp/letter/", again).status_code == 302
+        assert Letter.stator.in_state("posted").count() == 4
+
+    @pytest.mark.parametrize("forged", [{"stator_after": "x"}, {"stator_done": "x"}, {"stator_left": "-1"}])
+    def test_forged_progress_is_a_bad_request(self, admin_client: Client, forged: dict[str, str]) -> None:
+        failing(1)
+        data = {"action": "stator_retry", "index": "0", "_selected_action": "0", "select_across": "1"}
+        assert admin_client.post(LIST, {**data, **forged}).status_code == 400
+        assert Parcel.stator.failed().count() == 1
+
+    def test_part_reads_no_more_than_its_rows(self, admin_client: Client) -> None:
+        failing(5)
+        data = {"action": "stator_retry", "index": "0", "_selected_action": "0", "select_across": "1"}
+        with CaptureQueriesContext(connection) as queries:
+            admin_client.post(LIST, data)
+        reads = [query["sql"] for query in queries if 'FROM "testapp_parcel"' in query["sql"]]
+        assert reads
+        assert all("LIMIT" in sql or '"id" <=' in sql or '"id" IN (' in sql for sql in reads), reads
+
+    def test_rows_are_asked_about_where_the_project_decides(self, admin_client: Client, replace: Replace) -> None:
+        class Own(StatorAdmin):
+            def has_change_permission(self, request: Any, obj: Any = None) -> bool:
+                return obj is None or obj.address == "mine"
+
+        replace(Own)
+        failing(5)
+        Parcel.objects.filter(pk=failing(1)[0].pk).update(address="mine")
+        data = {"action": "stator_retry", "index": "0", "_selected_action": "0", "select_across": "1"}
+        list(pages(admin_client, FAILING, data))
+        assert said(admin_client).startswith("1 parcel will be attempted now. 5 parcels were left alone")
+
+
+class TestCounts:
+    def test_rows_that_are_left_alone_are_told(self, admin_client: Client) -> None:
+        parcels = failing(3)
+        set_columns(parcels[0], state_failures=0, state_ready=True)
+        claim(Parcel)
+        act(admin_client, "stator_retry", *parcels)
+        assert said(admin_client) == (
+            "2 parcels will be attempted now. "
+            "1 parcel was left alone (held by workers, or in states that workers do not attempt)."
+        )
+
+    def test_quarantined_rows_are_released_and_no_others(self, admin_client: Client) -> None:
+        parcels = failing(3)
+        for parcel in parcels[:2]:
+            set_columns(parcel, state_crashes=3)
+        act(admin_client, "stator_release", *parcels)
+        assert said(admin_client).startswith("2 parcels released from quarantine")
+        assert not Parcel.stator.quarantined().exists()
+        assert Parcel.stator.failed().get() == parcels[2]
+
+    def test_page_that_asks_counts_by_state(self, admin_client: Client) -> None:
+        parcels = failing(3)
+        set_columns(parcels[0], state="sent")
+        text = act(admin_client, "stator_move", *parcels).content.decode()
+        assert re.findall(r"<tr><td>(\w+)</td><td>(\d+)</td></tr>", text) == [("packed", "2"), ("sent", "1")]
+
+    def test_page_that_asks_counts_no_further_than_it_must(self, admin_client: Client, monkeypatch: Any) -> None:
+        monkeypatch.setattr(bulk, "COUNTED", 3)
+        failing(5)
+        with CaptureQueriesContext(connection) as queries:
+            text = act(admin_client, "stator_move", url=LIST, select_across="1", _selected_action="0").content.decode()
+        assert "more than 3 parcels" in text
+        assert any('SELECT "testapp_parcel"."state"' in query["sql"] and "LIMIT 4" in query["sql"] for query in queries)
+
+
+class TestPauses:
+    def pause(self, client: Client, *parcels: Parcel, **data: str) -> Any:
+        return act(client, "stator_pause", *parcels, stator_confirmed="1", reason="stop it", **data)
+
+    def test_asks_first(self, admin_client: Client) -> None:
+        parcels = failing(2)
+        text = act(admin_client, "stator_pause", *parcels).content.decode()
+        assert "2 parcels will be left alone by workers" in text
+        assert not Pause.objects.exists()
+
+    def test_pauses_the_chosen_objects(self, admin_client: Client) -> None:
+        one, two, other = failing(3)
+        assert self.pause(admin_client, one, two, seconds="600").status_code == 302
+        pause = Pause.objects.active().get()
+        assert (pause.where, pause.actor, pause.reason) == ({"pk__in": [one.pk, two.pk]}, "admin", "stop it")
+        assert pause.until is not None
+        assert said(admin_client) == "2 parcels paused."
+        Parcel.stator.retry()
+        assert claim(Parcel).pk == other.pk
+        assert next(reason.code for reason in one.explain()) == "paused"
+
+    def test_resumes_some_of_them(self, admin_client: Client) -> None:
+        one, two, other = failing(3)
+        self.pause(admin_client, one, two)
+        Parcel.stator.pause(state="sent", reason="of the state")
+        act(admin_client, "stator_resume", one, other)
+        assert said(admin_client).startswith("1 parcel resumed. 1 parcel was left alone (named by no pause")
+        assert {(pause.state, str(pause.where)) for pause in Pause.objects.active()} == {
+            ("sent", "{}"), ("", str({"pk__in": [two.pk]})),
+        }  # fmt: skip
+
+    def test_refuses_more_than_a_pause_names(self, admin_client: Client, monkeypatch: Any) -> None:
+        monkeypatch.setattr("stator.admin.acts.MOST_OBJECTS", 2)
+        self.pause(admin_client, *failing(3))
+        assert said(admin_client).startswith("2 at a time are paused at most")
+        assert not Pause.objects.exists()
+
+    @pytest.mark.parametrize("seconds", ["-1", "0", "nan", "1e300"])
+    def test_asks_again_for_what_is_no_length_of_time(self, admin_client: Client, seconds: str) -> None:
+        [parcel] = failing(1)
+        response = self.pause(admin_client, parcel, seconds=seconds)
+        assert response.status_code == 200
+        assert "errorlist" in response.content.decode()
+        assert not Pause.objects.exists()
+
+    def test_leads_back_to_the_page_of_the_object(self, admin_client: Client) -> None:
+        [parcel] = failing(1)
+        assert self.pause(admin_client, parcel, stator_object="1")["Location"] == page_of(parcel)
+        assert act(admin_client, "stator_resume", parcel, stator_object="1")["Location"] == page_of(parcel)
+        assert not Pause.objects.active().exists()
+
+    def test_keys_too_long_for_a_pause_are_refused_in_one_line(self, admin_client: Client) -> None:
+        letters = [Letter.objects.create(number=f"{number}{'x' * 90}") for number in range(30)]
+        data = {"action": "stator_pause", "index": "0", "stator_confirmed": "1"}
+        url = "/admin/testapp/letter/"
+        admin_client.post(url, {**data, "_selected_action": [letter.pk for letter in letters]})
+        assert "more than 2000 characters" in admin_client.get(url).content.decode()
+        assert not Pause.objects.exists()
+
+
+class TestList:
+    def test_tells_what_holds_up_all_rows(self, admin_client: Client) -> None:
+        Parcel.objects.create()
+        Parcel.stator.pause(state="packed", reason="the van is broken", actor="ada")
+        text = admin_client.get(LIST).content.decode()
+        assert "No live worker serves parcels" in text
+        assert "the van is broken" in text
+
+    def test_marks_rows_that_are_stuck_and_says_how_they_stand(self, admin_client: Client) -> None:
+        [parcel] = failing(1)
+        set_columns(parcel, state_changed="2020-01-01T00:00:00Z")
+        text = admin_client.get(LIST).content.decode()
+        assert '<span class="stator-badge stator-failing">packed</span>' in text
+        assert re.search(r'<span class="stator-late" title="stuck: expected within 1 h">\d+ d', text)
+
+    def test_offers_stuck_only_where_the_graph_expects_something(self, admin_client: Client) -> None:
+        assert "?condition=stuck" in admin_client.get(LIST).content.decode()
+        other = admin_client.get("/admin/testapp/letter/").content.decode()
+        assert "?condition=overdue" in other
+        assert "?condition=stuck" not in other
+
+    @pytest.mark.parametrize("lookup", [{}, {"condition": "failing"}, {"condition": "overdue"}, {"o": "2"}])
+    def test_takes_as_many_statements_whatever_there_is_to_show(self, admin_client: Client, lookup: Any) -> None:
+        def count() -> int:
+            with CaptureQueriesContext(connection) as queries:
+                assert admin_client.get(LIST, lookup).status_code == 200
+            return len(queries)
+
+        failing(1)
+        count()
+        few = count()
+        failing(60)
+        Parcel.objects.bulk_create(Parcel() for _ in range(60))
+        for _ in range(10):
+            Pause.objects.create(model_label="testapp.parcel", state="sent")
+        # Session and user, pauses, workers, a bounded count, the rows; the number of those where they are many.
+        assert few == 6
+        assert count() == (7 if "condition" not in lookup else 6)

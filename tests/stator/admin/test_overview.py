@@ -1,0 +1,473 @@
+"""The overview: what each section shows, to whom, at what cost, and the retry of one kind of error."""
+
+import re
+from html import escape, unescape
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.contrib import admin
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from stator.admin import Cell, Section, StatorAdmin, add_section, graphs
+from stator.admin import overview as module
+from stator.models import Depth, History, Pause, Report, Stats, Worker
+from stator.overview import sections
+from tests.stator.admin.conftest import Login, Replace
+from tests.stator.rows import ago, change, put, raw, row
+from tests.testapp.operators import Parcel
+
+pytestmark = pytest.mark.django_db
+
+URL = "/admin/stator/overview/"
+PARCELS = f"{URL}?model=testapp.Parcel"
+WORKER = "a1b2c3d4e5f6"
+TOKEN = UUID(int=(int(WORKER, 16) << 80) | 7)
+HOSTILE = "<script>alert('x')</script>\u202e&\"'"
+
+
+@pytest.fixture
+def viewer(login: Login) -> Client:
+    return login("view_overview", "view_parcel")
+
+
+@pytest.fixture
+def operator(login: Login) -> Client:
+    return login("view_overview", "view_parcel", "change_parcel")
+
+
+@pytest.fixture
+def own_sections(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Only what the test adds."""
+    added: list[Any] = []
+    monkeypatch.setattr(sections, "_added", added)
+    return added
+
+
+def test_graph_of_very_many_states_is_not_drawn(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "MOST_STATES", 4)
+    text = viewer.get(PARCELS).content.decode()
+    assert "too many states for a picture" in text
+    assert 'class="stator-graph"' not in text
+
+
+def failing(fingerprint: str = "aa", message: str = "no", error: str = "ValueError", **columns: Any) -> Any:
+    parcel = put(Parcel, state_ready=False, state_failures=1, state_next_attempt=ago(-500), **columns)
+    Report.objects.create(
+        model_label="testapp.parcel", object_pk=str(parcel.pk), state="packed", error=error, message=message,
+        fingerprint=fingerprint,
+    )  # fmt: skip
+    return parcel
+
+
+def held(**columns: Any) -> Any:
+    return put(
+        Parcel, state_ready=False, state_claim=TOKEN, state_attempted=ago(12),
+        **{"state_locked_until": ago(-60)} | columns,
+    )  # fmt: skip
+
+
+def worker(**columns: Any) -> Worker:
+    given = {"id": WORKER, "host": "example", "pid": 42, "version": "1.2", "models": ["testapp.parcel"]}
+    return Worker.objects.create(**given | {"database": "default"} | columns)
+
+
+def text_of(client: Client, url: str = PARCELS, part: str = "") -> str:
+    """What is on the page, or in one section of it, without markup."""
+    page = client.get(url).text
+    if part:
+        page = re.search(rf'<section[^>]* id="stator-{part}".*?</section>', page, re.DOTALL)[0]  # type: ignore[index]
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def retry(client: Client, **data: Any) -> Any:
+    return client.post(PARCELS, {"model": "testapp.Parcel", "fingerprint": "aa", "per_minute": "60", **data})
+
+
+def said(response: Any) -> str:
+    return unescape(re.search(r'<ul class="messagelist">(.*?)</ul>', response.text, re.DOTALL)[1])  # type: ignore[index]
+
+
+class TestTroubles:
+    def test_all_is_well(self, viewer: Client) -> None:
+        assert "All is well" in text_of(viewer)
+
+    def test_of_objects_without_a_worker(self, viewer: Client) -> None:
+        put(Parcel)
+        assert "testapp.Parcel has ready objects and no live worker serves it" in text_of(viewer, part="troubles")
+
+    def test_of_too_few_workers(self, viewer: Client) -> None:
+        worker()
+        put(Parcel, state_changed=ago(1000))
+        assert "the first in line has waited 16 m 40 s" in text_of(viewer, part="troubles")
+        put(Parcel)
+
+    def test_of_objects_in_a_state_that_this_code_does_not_know(self, viewer: Client) -> None:
+        change(put(Parcel, state_ready=False), state="gone")
+        text = viewer.get(PARCELS).content.decode()
+        assert "1 in a state that this code does not know" in text
+        assert f"/admin/testapp/parcel/?{escape('condition=unknown')}" in text
+
+    def test_of_stuck_quarantined_late_failing_and_paused_objects(self, viewer: Client) -> None:
+        worker()
+        put(Parcel, state_ready=False, state_next_attempt=ago(-500), state_changed=ago(8000))
+        put(Parcel, state_ready=False, state_crashes=3)
+        held(state_locked_until=ago(30))
+        failing()
+        Pause.objects.create(model_label="testapp.parcel", state="packed", actor="anna", reason="strike")
+        troubles = text_of(viewer, part="troubles")
+        for text in (
+            "1 stuck",
+            "1 quarantined",
+            "leases that ran out: 1",
+            "1 failing",
+            "paused: packed by anna (strike)",
+        ):
+            assert text in troubles
+        assert troubles.index("1 stuck") < troubles.index("1 failing")
+
+
+class TestModels:
+    def test_figures_of_each(self, viewer: Client) -> None:
+        worker()
+        put(Parcel)
+        put(Parcel)
+        held()
+        put(Parcel, state="sent", state_ready=False)
+        assert re.search(r"testapp.Parcel 4 2 0 s 1 0 0 0 1$", text_of(viewer, part="models"))
+
+    def test_counts_end_at_a_limit(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("stator.overview.depths.COUNTED", 3)
+        for _ in range(6):
+            put(Parcel)
+        assert "testapp.Parcel 3+ 3+" in text_of(viewer, part="models")
+
+    def test_are_shown_a_page_at_a_time(self, viewer: Client) -> None:
+        first, second = text_of(viewer, URL), text_of(viewer, f"{URL}?page=2")
+        assert first.count("Graphs") == second.count("Graphs") == 1
+        assert "codeindex.SourceFile" in first
+        assert "codeindex.SourceFile" not in second
+
+    @pytest.mark.parametrize(
+        "query", ["page=0", "page=99999", "page=-1", "page=x", "page=²", "model=nowhere", "model="]
+    )
+    def test_nonsense_shows_the_first_page(self, viewer: Client, query: str) -> None:
+        assert "codeindex.SourceFile" in text_of(viewer, f"{URL}?{query}")
+
+
+class TestGraphs:
+    def test_boxes_have_counts_age_heat_and_errors(self, viewer: Client) -> None:
+        put(Parcel, state_changed=ago(8000))
+        hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+        Stats.objects.create(model_label="testapp.parcel", hour=hour, source="packed", to="", handled=9, failed=7)
+        Stats.objects.create(model_label="testapp.parcel", hour=hour, source="packed", to="stamped", handled=1234)
+        page = viewer.get(PARCELS).text
+        assert re.search(r'<g class="box automatic heat-3"[^>]*><title>packed: 1, 1 ready', page)
+        assert re.search(r'<text class="told"[^>]*>oldest 2 h 13 m<', page)
+        assert re.search(r'<text class="failures"[^>]*>errors 7/h<', page)
+        assert re.search(r'<text class="label"[^>]*>1,234/h<', page)
+        assert '<g class="line failure flow-0">' in page
+        assert 'class="box external heat-0 empty"' in page
+
+    def test_boxes_lead_to_the_objects(self, viewer: Client) -> None:
+        page = viewer.get(PARCELS).text
+        [address] = re.findall(r'<a href="(/admin/testapp/parcel/\?state__exact=packed)">', page)
+        assert viewer.get(address).status_code == 200
+
+    def test_numbers_are_those_of_svg_in_every_language(self, viewer: Client, settings: Any) -> None:
+        settings.LANGUAGE_CODE, settings.USE_THOUSAND_SEPARATOR = "de", True
+        put(Parcel)
+        for value in re.findall(r'(?:x|y|width|height|viewBox|d|points)="([^"]*)"', viewer.get(PARCELS).text):
+            assert not re.search(r"\d\.\d{3},|\d,\d+,", value), value
+
+    def test_charts_of_the_day_and_of_the_month(self, viewer: Client) -> None:
+        hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+        Stats.objects.create(model_label="testapp.parcel", hour=hour, source="packed", to="", handled=12, failed=5)
+        Depth.objects.create(model_label="testapp.parcel", minute=hour, queued=77)
+        day, month = viewer.get(PARCELS).text, viewer.get(f"{PARCELS}&period=month").text
+        for page, bars in ((day, 24), (month, 30)):
+            assert page.count('class="hit"') == 2 * bars
+            assert page.count('class="bar"') == 2
+            assert page.count('class="bad"') == 1
+            assert "Attempts handled: 12 in all" in page
+            assert "77 at most" in page
+
+
+class TestErrors:
+    def test_are_grouped_with_how_many_fail(self, operator: Client) -> None:
+        failing("aa", "connection refused", "ConnectionError")
+        failing("aa", "connection refused", "ConnectionError")
+        failing("bb", "no such key", "KeyError")
+        errors = text_of(operator, part="errors")
+        assert re.search(r"2 of 2 ConnectionError connection refused .* 1 of 1 KeyError no such key", errors)
+
+    def test_say_where_there_are_more(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("stator.overview.errors.GROUPED", 1)
+        failing()
+        failing()
+        assert "there are older ones" in text_of(viewer, part="errors")
+        assert "1+ failing" in text_of(viewer, part="troubles")
+
+
+class TestStuck:
+    def test_objects_are_named_with_what_was_expected(self, viewer: Client) -> None:
+        parcel = put(Parcel, state_changed=ago(8000))
+        assert f"testapp.Parcel {parcel.pk} packed 2 h 13 m 1 h" in text_of(viewer, part="stuck")
+        assert f'<a href="/admin/testapp/parcel/{parcel.pk}/change/">testapp.Parcel' in viewer.get(PARCELS).text
+
+
+class TestWorkers:
+    def test_with_what_each_runs_now(self, viewer: Client) -> None:
+        worker(lost=3, handled=1234)
+        parcel = held()
+        workers = text_of(viewer, part="workers")
+        assert f"example, process 42 {WORKER}, version 1.2 alive" in workers
+        assert re.search(rf"testapp.Parcel {parcel.pk} in packed, 1\d s 1,234 3 testapp.parcel", workers)
+
+    def test_no_more_objects_than_can_be_read(self, viewer: Client) -> None:
+        worker()
+        for _ in range(7):
+            held()
+        assert "and 4 more" in text_of(viewer, part="workers")
+
+    def test_that_are_gone_with_the_leases_they_lost(self, viewer: Client) -> None:
+        worker(heartbeat=ago(600))
+        held(state_locked_until=ago(400))
+        workers = text_of(viewer, part="workers")
+        assert "gone 10 m" in workers
+        assert "lease ran out" in workers
+
+    def test_none(self, viewer: Client) -> None:
+        assert "No worker was heard of in the last day" in text_of(viewer, part="workers")
+
+
+class TestSections:
+    def test_that_other_apps_add(self, viewer: Client, own_sections: list[Any]) -> None:
+        cells = (Cell("disk", url="/somewhere"), Cell.lasting(90, "error"), Cell.lasting(None), Cell(HOSTILE))
+        add_section(lambda request: Section("disks", "Disks", ("What", "For", "", "Said"), [cells], note="noted"))
+        page = viewer.get(PARCELS).text
+        assert re.search(r'id="stator-disks">\s*<h2>Disks</h2>', page)
+        assert '<a href="/somewhere">disk</a>' in page
+        assert re.search(r'class="stator-error">1 m 30 s<', page)
+        assert "<script>alert" not in page
+
+    def test_nothing_for_who_may_not_see_it(self, viewer: Client, own_sections: list[Any]) -> None:
+        add_section(lambda request: None)
+        assert text_of(viewer)
+
+    def test_empty_one_says_so(self, viewer: Client, own_sections: list[Any]) -> None:
+        add_section(lambda request: Section("disks", "Disks", ("What",), empty="There are no disks."))
+        assert "There are no disks." in text_of(viewer)
+
+    def test_is_added_once(self, own_sections: list[Any]) -> None:
+        def section(request: Any) -> None: ...
+
+        add_section(add_section(section))
+        assert own_sections == [section]
+
+
+class TestPage:
+    def test_is_linked_from_the_index_of_the_admin(self, viewer: Client) -> None:
+        assert f'href="{URL}"' in viewer.get("/admin/").text
+
+    def test_refreshes_itself_without_a_line_of_script_in_it(self, viewer: Client) -> None:
+        page = viewer.get(PARCELS).text
+        assert '<noscript><meta http-equiv="refresh" content="60"></noscript>' in page
+        assert 'src="/static/stator/overview.js" defer' in page
+        assert not re.search(r"<script(?![^>]*src=)[^>]*>[^<]", page.split('id="content-main"')[1])
+        assert not re.search(r'\son\w+="|\sstyle="', page.split('id="content-main"')[1])
+
+    def test_gives_what_is_refreshed_alone(self, viewer: Client) -> None:
+        response = viewer.get(f"{PARCELS}&live=1")
+        assert "no-store" in response["Cache-Control"]
+        assert "<html" not in response.text
+        assert 'id="stator-workers"' in response.text
+
+    def test_takes_as_many_statements_with_much_as_with_little(self, operator: Client, own_sections: list[Any]) -> None:
+        counts = []
+        for _ in range(2):
+            worker(id=f"{len(counts):012x}")
+            for number in range(1 + 20 * len(counts)):
+                put(Parcel, state_changed=ago(8000))
+                held()
+                failing(f"f{number}")
+                Pause.objects.create(model_label="testapp.parcel", until=ago(-50))
+            with CaptureQueriesContext(connection) as queries:
+                operator.get(f"{PARCELS}&live=1")
+            counts.append(len(queries))
+        assert counts[0] == counts[1]
+        # Session, user, two of permissions; pauses, three of flow, nine of depths, two that name stuck objects,
+        # workers, two of errors and one for the model that has some.
+        assert counts[0] == 22
+
+    def test_needs_no_object_of_another_site(self, viewer: Client) -> None:
+        for path in ("add/", "1/change/", "1/delete/", "1/history/"):
+            assert viewer.get(f"{URL}{path}").status_code in (302, 404)
+
+
+class TestHostileTexts:
+    def test_are_no_markup_anywhere(self, operator: Client) -> None:
+        worker(host=HOSTILE, version="<b>1</b>", models=["testapp.parcel", HOSTILE])
+        failing("aa", HOSTILE, HOSTILE)
+        held()
+        Pause.objects.create(model_label="testapp.parcel", actor=HOSTILE, reason=HOSTILE)
+        page = operator.get(PARCELS).text
+        assert "<script>alert" not in page
+        assert "<b>1</b>" not in page
+        assert page.count("&lt;script&gt;alert(&#x27;x&#x27;)") >= 5
+
+    def test_in_the_message_of_a_refused_retry(self, operator: Client) -> None:
+        response = operator.get(retry(operator, model=HOSTILE).url)
+        assert "<script>alert" not in response.text
+
+
+class TestPermissions:
+    @pytest.mark.parametrize("method", ["get", "post"])
+    def test_anonymous_is_sent_to_the_login(self, client: Client, method: str) -> None:
+        response = getattr(client, method)(URL)
+        assert (response.status_code, response.url) == (302, f"/admin/login/?next={URL}")
+
+    @pytest.mark.parametrize("method", ["get", "post"])
+    @pytest.mark.parametrize("codenames", [(), ("view_parcel", "change_parcel"), ("view_worker",)])
+    def test_staff_without_the_permission_is_refused(self, login: Login, method: str, codenames: Any) -> None:
+        failing()
+        client = login(*codenames)
+        assert getattr(client, method)(PARCELS, {"model": "testapp.Parcel"}).status_code == 403
+        assert URL not in client.get("/admin/").text
+        assert row(Parcel.objects.get()).state_failures == 1
+
+    def test_who_may_not_view_the_model_sees_figures_and_no_objects(self, login: Login) -> None:
+        worker()
+        parcel, _ = failing(message="quotes the address"), held()
+        put(Parcel, state_changed=ago(8000))
+        page = login("view_overview").get(PARCELS).text
+        assert "quotes the address" not in page
+        assert "/admin/testapp/parcel/" not in page
+        assert f"testapp.Parcel {parcel.pk}" not in page
+        assert "ValueError" in page
+
+    @pytest.mark.parametrize("codenames", [("view_overview",), ("view_overview", "view_parcel", "force_parcel")])
+    def test_retry_needs_what_retrying_needs(self, login: Login, codenames: Any) -> None:
+        parcel = failing()
+        client = login(*codenames)
+        assert 'name="fingerprint"' not in client.get(PARCELS).text
+        assert retry(client).status_code == 403
+        assert row(parcel).state_failures == 1
+
+    def test_retry_needs_csrf(self, login: Login) -> None:
+        parcel = failing()
+        client = login("view_overview", "change_parcel", csrf=True)
+        assert retry(client).status_code == 403
+        token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get(PARCELS).text)[1]  # type: ignore[index]
+        assert row(parcel).state_failures == 1
+        assert retry(client, csrfmiddlewaretoken=token).status_code == 302
+        assert row(parcel).state_failures == 0
+
+    def test_form_of_what_is_refreshed_has_the_token_too(self, login: Login) -> None:
+        failing()
+        client = login("view_overview", "change_parcel", csrf=True)
+        assert 'name="csrfmiddlewaretoken"' in client.get(f"{PARCELS}&live=1").text
+
+    def test_superuser_may_all(self, admin_client: Client) -> None:
+        parcel = failing()
+        assert 'name="fingerprint"' in admin_client.get(PARCELS).text
+        retry(admin_client)
+        assert row(parcel).state_failures == 0
+
+    def test_project_decides_object_by_object(self, login: Login, replace: Replace) -> None:
+        class Guarded(StatorAdmin):
+            def has_retry_permission(self, request: Any, obj: Any = None) -> bool:
+                return obj is None or obj.address != "secret"
+
+        replace(Guarded)
+        secret, other = failing(address="secret"), failing(address="open")
+        retry(login("view_overview", "view_parcel"))
+        assert (row(secret).state_failures, row(other).state_failures) == (1, 0)
+
+    def test_project_leaves_objects_out_of_its_list(self, login: Login, replace: Replace) -> None:
+        class Narrowed(StatorAdmin):
+            def get_queryset(self, request: Any) -> Any:
+                return super().get_queryset(request).exclude(address="secret")
+
+        replace(Narrowed)
+        worker()
+        rows = {}
+        for address in ("secret", "open"):
+            rows[address] = [
+                put(Parcel, address=address, state_changed=ago(8000)),
+                held(address=address),
+                failing(address=address, message=f"{address} message", fingerprint=address),
+            ]
+        client = login("view_overview", "view_parcel", "change_parcel")
+        page = client.get(PARCELS).text
+        for address, shown in (("secret", False), ("open", True)):
+            for one in rows[address]:
+                assert (f"/admin/testapp/parcel/{one.pk}/change/" in page) is shown
+        assert "secret message" not in page
+        assert retry(client, fingerprint="secret").status_code == 302
+        assert retry(client, fingerprint="open").status_code == 302
+        assert [row(rows[address][2]).state_failures for address in ("secret", "open")] == [1, 0]
+
+    @pytest.mark.parametrize("method", ["put", "delete", "patch"])
+    def test_other_methods_are_refused(self, viewer: Client, method: str) -> None:
+        assert getattr(viewer, method)(URL).status_code == 405
+
+    def test_head_is_answered(self, viewer: Client) -> None:
+        assert viewer.head(URL).status_code == 200
+
+
+class TestRetry:
+    def test_spreads_what_fails_with_one_error_over_time(self, operator: Client) -> None:
+        parcels = [failing("aa") for _ in range(3)]
+        other = failing("bb")
+        response = operator.get(retry(operator, per_minute="2").url)
+        assert "3 parcels will be attempted over the next 2 minutes, 2 a minute." in said(response)
+        due = [-(ago(0) - row(one).state_next_attempt).total_seconds() for one in parcels]
+        assert [round(seconds, -1) for seconds in due] == [0, 30, 60]
+        assert row(other).state_failures == 1
+        assert {act.actor for act in History.objects.all()} == {"view_overview+view_parcel+change_parcel"}
+
+    def test_ends_at_the_most_of_one_request_and_says_so(
+        self, operator: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "MOST_RETRIED", 2)
+        for _ in range(3):
+            failing()
+        assert "ask again for the rest" in said(operator.get(retry(operator).url))
+        assert raw(Parcel).filter(state_failures=0).count() == 2
+        retry(operator)
+        assert raw(Parcel).filter(state_failures=0).count() == 3
+
+    def test_of_what_fails_no_more_says_so(self, operator: Client) -> None:
+        change(failing(), state_failures=0)
+        assert "No parcels with this error can be retried any more." in said(operator.get(retry(operator).url))
+
+    @pytest.mark.parametrize(
+        ("data", "message"),
+        [
+            ({"per_minute": "0"}, "per_minute: Ensure this value is greater than or equal to 0.1."),
+            ({"per_minute": "nan"}, "per_minute: Enter a number."),
+            ({"per_minute": "1e9"}, "per_minute: Ensure this value is less than or equal to 1000000."),
+            ({"per_minute": ""}, "per_minute: This field is required."),
+            ({"model": "auth.User"}, "model: no managed model has this label"),
+            ({"fingerprint": ""}, "fingerprint: This field is required."),
+            ({"fingerprint": "x" * 17}, "fingerprint: Ensure this value has at most 16 characters"),
+        ],
+    )
+    def test_refuses_nonsense_in_one_line(self, operator: Client, data: dict[str, str], message: str) -> None:
+        parcel = failing()
+        answer = said(operator.get(retry(operator, **data).url))
+        assert f"Nothing was retried: {message}" in answer
+        assert row(parcel).state_failures == 1
+
+    def test_keeps_to_the_page_it_came_from(self, operator: Client) -> None:
+        assert retry(operator).url == PARCELS
+
+
+def test_admin_of_the_project_may_be_left_out(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(admin.site._registry, Parcel)
+    failing()
+    assert "ValueError" in text_of(viewer, part="errors")

@@ -1,0 +1,27 @@
+"""Bars over time."""
+
+from stator.overview.charts import FLOOR, WIDTH, Point, chart
+
+
+class TestChart:
+    def test_highest_bar_stands_for_the_most_and_nothing_has_no_bar(self):
+        found = chart([Point("10:00", 0), Point("11:00", 50), Point("12:00", 100)])
+        assert [bar.height for bar in found.bars] == [0, (FLOOR - 6) / 2, FLOOR - 6]
+        assert (found.most, found.total, found.latest) == (100, 150, 100)
+
+    def test_what_was_bad_is_a_part_of_its_bar_at_the_floor(self):
+        [bar] = chart([Point("10:00", 100, bad=25)]).bars
+        assert bar.bad == (FLOOR - 6) / 4
+        assert bar.bad_y + bar.bad == FLOOR == bar.y + bar.height
+
+    def test_a_single_one_among_many_can_be_seen(self):
+        assert chart([Point("10:00", 1_000_000), Point("11:00", 1)]).bars[1].height == 2
+
+    def test_bars_fill_the_width(self):
+        bars = chart([Point(str(number), 1) for number in range(24)]).bars
+        assert bars[0].x == 0
+        assert WIDTH - 5 < bars[-1].x + bars[-1].width <= WIDTH
+
+    def test_no_points_make_an_empty_chart(self):
+        assert chart([]).bars == ()
+        assert chart([]).last is None

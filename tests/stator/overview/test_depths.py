@@ -1,0 +1,168 @@
+"""How many objects are where, and for how long."""
+
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.db.models import Value
+
+from stator.overview import depths as module
+from stator.overview.depths import depths, told
+from stator.querysets import OperatorQuerySet
+from tests.stator.rows import ago, change, operations_of, put
+from tests.testapp.operators import Letter, Parcel
+
+pytestmark = pytest.mark.django_db
+
+HOUR = 3600.0
+
+
+def of(model=Parcel):
+    return depths(OperatorQuerySet(model, using="default"))
+
+
+def waiting(**columns):
+    return put(Parcel, state_ready=False, state_next_attempt=ago(-500), **columns)
+
+
+def held(left=60.0, **columns):
+    token = uuid4()
+    return put(
+        Parcel, state_ready=False, state_claim=token, state_locked_until=ago(-left), state_attempted=ago(20), **columns
+    )
+
+
+class TestDepths:
+    def test_counts_ready_resting_and_leased_objects_of_each_state(self):
+        put(Parcel)
+        put(Parcel)
+        waiting()
+        held()
+        put(Parcel, state="sent", state_ready=False)
+        put(Parcel, state="delivered", state_ready=False)
+        found = of()
+        assert {name: one.count for name, one in found.states.items() if one.count} == {
+            "packed": 4,
+            "sent": 1,
+            "delivered": 1,
+        }
+        packed = found.states["packed"]
+        assert (packed.ready, packed.resting, packed.leased) == (2, 1, 1)
+        assert (found.ready, found.leased, found.late) == (2, 1, 0)
+
+    @pytest.mark.parametrize("make", [put, waiting, held])
+    def test_oldest_of_a_state_is_found_whatever_it_does(self, make):
+        args = (Parcel,) if make is put else ()
+        make(*args, state_changed=ago(1000))
+        make(*args, state_changed=ago(10))
+        assert 1000 <= of().states["packed"].oldest < 1010
+
+    def test_first_in_line_tells_how_long_objects_wait(self):
+        put(Parcel, state_next_attempt=ago(300), state_changed=ago(9000))
+        assert 300 <= of().waited < 310
+
+    @pytest.mark.parametrize("make", [put, waiting, held])
+    def test_object_that_is_longer_in_its_state_than_expected_is_stuck(self, make):
+        args = (Parcel,) if make is put else ()
+        late = make(*args, state_changed=ago(2 * HOUR))
+        make(*args, state_changed=ago(HOUR / 2))
+        found = of()
+        assert found.stuck_count == 1
+        [one] = found.stuck
+        assert (one.pk, one.state) == (late.pk, "packed")
+        assert 2 * HOUR <= one.age < 2 * HOUR + 10
+
+    def test_state_that_expects_nothing_has_no_stuck_objects(self):
+        put(Parcel, state="stamped", state_changed=ago(100 * HOUR))
+        assert of().stuck_count == 0
+
+    def test_stuck_objects_are_named_longest_first_and_not_without_end(self):
+        for hours in range(2, 10):
+            waiting(state_changed=ago(hours * HOUR), state_failures=1)
+        found = of()
+        assert found.stuck_count == 8
+        assert len(found.stuck) == module.NAMED
+        assert found.stuck == sorted(found.stuck, key=lambda one: -one.age)
+
+    def test_lease_that_ran_out_is_late(self):
+        held(left=-30)
+        found = of()
+        assert found.late == 1
+        assert 30 <= found.held[0].late < 40
+        assert 20 <= found.held[0].running < 30
+
+    def test_quarantined_objects_are_counted(self):
+        put(Parcel, state_ready=False, state_crashes=3)
+        assert of().quarantined == 1
+
+    def test_claimed_object_in_a_state_that_is_gone_is_shown(self):
+        change(held(), state=Value("smuggled"))
+        assert of().states["smuggled"].leased == 1
+
+    def test_counting_ends_and_says_so(self, monkeypatch):
+        monkeypatch.setattr(module, "COUNTED", 3)
+        for _ in range(6):
+            put(Parcel)
+            put(Parcel, state="sent", state_ready=False)
+        found = of()
+        assert found.states["packed"].cut
+        assert told(found.states["packed"].count, cut=True) == "3+"
+        assert told(found.states["sent"].count) == "3+"
+        assert [found.ready, found.states["sent"].resting] == [4, 4]
+
+    @pytest.mark.parametrize("name", ["", "Gone", "a_b", "packed ", "q", "stamp", "sent_", "zz", "\u00e9", "_"])
+    def test_objects_in_unknown_states_are_counted_ready_or_not(self, name):
+        put(Parcel)
+        put(Parcel, state="delivered", state_ready=False)
+        assert of().unknown == 0
+        change(put(Parcel), state=name)
+        change(put(Parcel, state_ready=False), state=name)
+        change(put(Parcel, state_ready=False), state=f"{name}b")
+        assert of().unknown == 3
+
+    def test_nothing_is_nothing(self):
+        found = of()
+        assert (found.ready, found.waited, found.leased, found.quarantined) == (0, None, 0, 0)
+
+    def test_takes_as_many_statements_with_many_objects_as_with_none(self, django_assert_num_queries):
+        # Ready, claimed, quarantined and unknown ones, and one for each of five states.
+        with django_assert_num_queries(9):
+            of()
+        for number in range(20):
+            put(Parcel, state_changed=ago(number))
+            waiting()
+            held()
+        with django_assert_num_queries(9):
+            of()
+
+    def test_other_keys_and_no_expectations(self):
+        put(Letter, number="a/b")
+        assert of(Letter).states["written"].ready == 1
+
+
+class TestHeat:
+    @pytest.mark.parametrize(("age", "heat"), [(10, 0), (1000, 1), (2000, 2), (4000, 3)])
+    def test_grows_with_the_age_of_the_oldest(self, age, heat):
+        put(Parcel, state_changed=ago(age))
+        assert of().states["packed"].heat == heat
+
+    def test_objects_that_nobody_attempts_are_cold(self):
+        put(Parcel, state="delivered", state_ready=False, state_changed=ago(10**6))
+        assert of().states["delivered"].heat == 0
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_index_alone_answers_for_objects_at_rest():
+    rows = operations_of(Parcel).rows
+    Parcel.objects.bulk_create([Parcel(address=str(number)) for number in range(3000)])
+    rows.update(state="sent", state_ready=False)
+    with connection.cursor() as cursor:
+        cursor.execute(f"VACUUM ANALYZE {Parcel._meta.db_table}")
+    resting = rows.filter(state_ready=False, state_claim=None, state="sent")
+    line = resting.order_by("state_next_attempt", "state_changed").values("state_next_attempt", "state_changed")
+    assert "Index Only Scan using st_rest" in line[:100].explain()
+
+
+def test_told_counts_end_at_the_limit():
+    assert [told(0), told(10_000), told(10_001), told(5, cut=True)] == ["0", "10,000", "10,000+", "5+"]

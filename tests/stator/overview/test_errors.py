@@ -1,0 +1,103 @@
+"""Errors by their fingerprint."""
+
+import pytest
+
+from stator.models import Report
+from stator.overview import errors as module
+from stator.overview.errors import fingerprinted, groups
+from stator.querysets import OperatorQuerySet
+from tests.stator.rows import ago, put
+from tests.testapp.operators import Letter, Parcel
+
+pytestmark = pytest.mark.django_db
+
+ROWS = {model._meta.label_lower: OperatorQuerySet(model, using="default") for model in (Parcel, Letter)}
+
+
+def failing(fingerprint="aa", error="ValueError", message="no", model=Parcel, at=10, **columns):
+    row = put(model, state_ready=False, state_failures=1, **columns)
+    report(row, fingerprint, error, message, at)
+    return row
+
+
+def report(row, fingerprint="aa", error="ValueError", message="no", at=10):
+    Report.objects.create(
+        model_label=row._meta.label_lower, object_pk=str(row.pk), state=row.state, error=error, message=message,
+        fingerprint=fingerprint, at=ago(at), times=2,
+    )  # fmt: skip
+
+
+class TestGroups:
+    def test_are_of_one_model_and_one_fingerprint_most_failing_first(self):
+        few = failing("bb", "KeyError")
+        many = [failing("aa"), failing("aa")]
+        letter = failing("aa", model=Letter, number="x")
+        found, older = groups("default", ROWS)
+        assert [(group.label, group.fingerprint, sorted(group.failing)) for group in found[:1]] == [
+            ("testapp.parcel", "aa", [row.pk for row in many])
+        ]
+        assert {(group.label, group.error, tuple(group.failing)) for group in found[1:]} == {
+            ("testapp.parcel", "KeyError", (few.pk,)),
+            ("testapp.letter", "ValueError", (letter.pk,)),
+        }
+        assert not older
+
+    def test_tell_the_latest_message_and_how_often_it_was_said(self):
+        failing(message="old", at=500)
+        failing(message="new", at=20)
+        [[group], _] = groups("default", ROWS)
+        assert (group.message, group.count, group.attempts) == ("new", 2, 4)
+        assert 20 <= group.latest < 30
+
+    def test_objects_that_fail_no_more_are_counted_but_not_failing(self):
+        report(put(Parcel, state="delivered", state_ready=False))
+        report(put(Parcel))
+        [[group], _] = groups("default", ROWS)
+        assert (group.count, group.failing) == (2, [])
+
+    def test_quarantined_objects_fail(self):
+        row = put(Parcel, state_ready=False, state_crashes=3)
+        report(row)
+        assert groups("default", ROWS)[0][0].failing == [row.pk]
+
+    def test_reasons_to_wait_are_no_errors(self):
+        report(put(Parcel), error="")
+        assert groups("default", ROWS) == ([], False)
+
+    def test_keys_that_the_model_cannot_have_any_more_are_left_out(self):
+        failing()
+        Report.objects.create(model_label="testapp.parcel", object_pk="x-y", error="ValueError", fingerprint="aa")
+        [[group], _] = groups("default", ROWS)
+        assert (group.count, len(group.failing)) == (2, 1)
+
+    def test_only_the_latest_are_read(self, monkeypatch):
+        monkeypatch.setattr(module, "GROUPED", 2)
+        failing("aa", at=30)
+        failing("bb", at=20)
+        failing("cc", at=10)
+        found, older = groups("default", ROWS)
+        assert ({group.fingerprint for group in found}, older) == ({"bb", "cc"}, True)
+
+    def test_takes_as_many_statements_for_many_as_for_one(self, django_assert_num_queries):
+        failing()
+        with django_assert_num_queries(3):
+            groups("default", ROWS)
+        for number in range(20):
+            failing(f"f{number}")
+        with django_assert_num_queries(3):
+            groups("default", ROWS)
+
+
+class TestFingerprinted:
+    def test_gives_what_fails_in_pages(self):
+        rows = [failing() for _ in range(5)]
+        failing("bb")
+        pages = list(fingerprinted(ROWS["testapp.parcel"], "aa", 2))
+        assert [len(page) for page in pages] == [2, 2, 1]
+        assert sorted(pk for page in pages for pk in page) == [row.pk for row in rows]
+
+    def test_goes_on_after_objects_that_fail_no_more(self):
+        report(put(Parcel))
+        report(put(Parcel))
+        row = failing()
+        assert [page for page in fingerprinted(ROWS["testapp.parcel"], "aa", 2) if page] == [[row.pk]]

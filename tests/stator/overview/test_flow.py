@@ -1,0 +1,75 @@
+"""What went where and when."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from stator.models import Depth, Stats
+from stator.overview.flow import flows
+
+pytestmark = pytest.mark.django_db
+
+LABEL = "testapp.parcel"
+NOW = timezone.now().replace(hour=10, minute=15, second=0, microsecond=0)
+
+
+def stats(hours_ago, source, to, handled, **counts):
+    hour = NOW.replace(minute=0) - timedelta(hours=hours_ago)
+    return Stats.objects.create(model_label=LABEL, hour=hour, source=source, to=to, handled=handled, **counts)
+
+
+def flow(**options):
+    return flows("default", [LABEL], NOW, **options)[LABEL]
+
+
+class TestFlows:
+    def test_flow_of_the_last_hour_takes_the_missing_part_from_the_hour_before(self):
+        stats(0, "packed", "stamped", 10)
+        stats(1, "packed", "stamped", 100)
+        stats(2, "packed", "stamped", 1000)
+        assert flow().edges["packed", "stamped"] == pytest.approx(10 + 0.75 * 100)
+
+    def test_shards_are_summed(self):
+        stats(0, "packed", "stamped", 10, shard=1)
+        stats(0, "packed", "stamped", 20, shard=2)
+        assert flow().edges["packed", "stamped"] == 30
+
+    def test_attempts_after_which_objects_stayed_are_no_flow_but_their_errors_count(self):
+        stats(0, "packed", "", 10, failed=4)
+        found = flow()
+        assert (dict(found.edges), found.failures["packed"]) == ({}, 4)
+
+    def test_hours_of_the_last_day_end_with_this_one(self):
+        stats(0, "packed", "stamped", 3)
+        stats(23, "packed", "", 5, failed=2)
+        stats(24, "packed", "", 7)
+        handled = flow().handled
+        assert len(handled) == 24
+        assert (handled[-1].when, handled[-1].count) == ("10:00", 3)
+        assert (handled[0].when, handled[0].count, handled[0].bad) == ("11:00", 5, 2)
+        assert sum(point.count for point in handled) == 8
+
+    def test_days_of_the_last_month(self):
+        stats(0, "packed", "stamped", 3)
+        stats(24 * 29, "packed", "stamped", 5)
+        handled = flow(by_day=True).handled
+        assert len(handled) == 30
+        assert [handled[0].count, handled[-1].count] == [5, 3]
+
+    def test_most_that_was_queued_in_an_hour(self):
+        for minutes, queued in ((0, 5), (5, 50), (70, 7)):
+            minute = NOW - timedelta(minutes=minutes)
+            Depth.objects.create(model_label=LABEL, minute=minute, queued=queued)
+        assert [point.count for point in flow().queued][-3:] == [0, 7, 50]
+
+    def test_other_models_are_left_out(self):
+        Stats.objects.create(model_label="testapp.letter", hour=NOW.replace(minute=0), source="a", to="b", handled=9)
+        found = flows("default", [LABEL, "testapp.letter"], NOW)
+        assert (found[LABEL].edges, found["testapp.letter"].edges) == ({}, {("a", "b"): 9})
+
+    def test_takes_three_statements_whatever_there_is(self, django_assert_num_queries):
+        for hour in range(30):
+            stats(hour, "packed", "stamped", 1)
+        with django_assert_num_queries(3):
+            flow()

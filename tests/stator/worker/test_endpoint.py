@@ -1,0 +1,155 @@
+"""A worker's own endpoint: its figures, and whether it lives and takes on work."""
+
+import socket
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from stator.runner import StatorRunner
+from stator.worker.endpoint import Endpoint
+from tests.processes import wait_until
+from tests.testapp.models import Line
+from tests.testapp.operators import Parcel
+
+LOCAL = "127.0.0.1"
+
+
+class Stub:
+    """As much of a worker as probes ask."""
+
+    is_ready = True
+
+    class watchdog:
+        sees_life = True
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{LOCAL}:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+@pytest.fixture
+def stub() -> Any:
+    worker, endpoint = Stub(), Endpoint(LOCAL, 0)
+    endpoint.start(worker)
+    worker.port = endpoint.port  # type: ignore[attr-defined]
+    yield worker
+    endpoint.stop()
+
+
+class TestProbes:
+    def test_of_a_worker_that_works(self, stub: Any) -> None:
+        assert get(stub.port, "/health") == (200, "alive\n")
+        assert get(stub.port, "/ready") == (200, "ready\n")
+
+    def test_of_one_that_takes_on_no_work(self, stub: Any) -> None:
+        stub.is_ready = False
+        assert get(stub.port, "/health")[0] == 200
+        assert get(stub.port, "/ready") == (503, "not\n")
+
+    def test_of_one_that_stands_still(self, stub: Any) -> None:
+        stub.watchdog = type("watchdog", (), {"sees_life": False})
+        assert get(stub.port, "/health") == (503, "not\n")
+        assert get(stub.port, "/ready")[0] == 503
+
+    def test_other_addresses_are_not_there(self, stub: Any) -> None:
+        assert get(stub.port, "/etc/passwd")[0] == 404
+
+    def test_client_that_says_nothing_keeps_nobody_else_waiting(self, stub: Any) -> None:
+        with socket.create_connection((LOCAL, stub.port)):
+            assert get(stub.port, "/health")[0] == 200
+
+    def test_port_that_is_taken_is_told_when_it_is_made(self, stub: Any) -> None:
+        with pytest.raises(OSError, match="in use"):
+            Endpoint(LOCAL, stub.port)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_figures_of_a_worker_are_those_of_what_it_did() -> None:
+    for orders in ("", "", "wait", "fail", "later"):
+        Parcel.objects.create(orders=orders, address="a")
+    Line.objects.create()
+    endpoint, pages = Endpoint(LOCAL, 0), []
+
+    def look(worker: Any) -> None:
+        if sum(worker.recorder.handled.values()) >= 8:
+            pages.append((get(endpoint.port, "/metrics"), get(endpoint.port, "/ready"), worker.id))
+            worker.stop()
+
+    StatorRunner([Parcel, Line], run_for=60, progress=look, endpoint=endpoint).run()
+    (status, text), ready, worker_id = pages[0]
+    assert (status, ready[0]) == (200, 200)
+    figures = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    attempts = {key: value for key, value in figures.items() if key.startswith("stator_worker_attempts_total")}
+    assert attempts == {
+        'stator_worker_attempts_total{model="testapp.parcel",outcome="moved"}': "4",
+        'stator_worker_attempts_total{model="testapp.parcel",outcome="waits"}': "2",
+        'stator_worker_attempts_total{model="testapp.parcel",outcome="failed"}': "1",
+        'stator_worker_attempts_total{model="testapp.line",outcome="moved"}': "2",
+    }
+    assert figures['stator_worker_run_seconds_count{model="testapp.parcel"}'] == "7"
+    assert figures['stator_worker_moves_total{model="testapp.parcel",state="sent"}'] == "2"
+    assert int(figures["stator_worker_claim_seconds_count"]) > 0
+    assert int(figures["stator_worker_record_seconds_count"]) > 0
+    assert float(figures["stator_worker_record_seconds_sum"]) > 0
+    assert figures["stator_worker_claimed_total"] == "9"
+    assert f'worker="{worker_id}"' in text
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection((LOCAL, endpoint.port))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_worker_that_cannot_reach_the_database_takes_on_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = StatorRunner([Line], run_for=20)
+    worker = runner.worker()
+    seen: list[bool] = []
+    claim = type(worker.operations[0]).claim
+    broken = [True]
+
+    def claim_or_fail(*args: Any, **kwargs: Any) -> Any:
+        if broken[0]:
+            raise OperationalError("server closed the connection unexpectedly")
+        return claim(*args, **kwargs)
+
+    def look(worker: Any) -> None:
+        seen.append(worker.is_ready)
+        if not worker.is_ready:
+            broken[0] = False
+        elif worker.recorder.handled["testapp.line"] == 2:
+            worker.stop()
+
+    monkeypatch.setattr(type(worker.operations[0]), "claim", claim_or_fail)
+    Line.objects.create()
+    worker._progress = look
+    worker.run()
+    assert False in seen
+    assert seen[-1]
+    assert not worker.is_ready
+
+
+@pytest.mark.django_db(transaction=True)
+def test_process_listens_where_it_is_told(worker_process: Any) -> None:
+    with socket.socket() as free:
+        free.bind((LOCAL, 0))
+        port = free.getsockname()[1]
+    with worker_process("testapp.Line", "--metrics-port", str(port)) as process:
+        wait_until(lambda: answers(port), message=process.output)
+        assert "stator_worker_info" in get(port, "/metrics")[1]
+        with worker_process("testapp.Line", "--metrics-port", str(port)) as other:
+            assert other.wait() == 2
+            assert f"runstator: --metrics-port: {LOCAL}:{port} cannot be used: Address already in use" in other.output()
+        assert process.stop() == 0
+
+
+def answers(port: int) -> bool:
+    try:
+        return get(port, "/ready")[0] == 200
+    except (urllib.error.URLError, ConnectionError):
+        return False
