@@ -128,7 +128,7 @@ def planned_pause(
         raise ValueError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
     owner = owner_of(model)
     where = check_where(owner, where)
-    _try(owner, using, where)
+    try_where(owner, using, where)
     return Pause(
         model_label=owner._meta.label_lower,
         state=named_state(owner, state).name if state else "",
@@ -231,8 +231,11 @@ def check_where(model: Any, where: Any) -> dict[str, Any]:
     return kept
 
 
-def _try(model: Any, using: str, where: dict[str, Any]) -> None:
-    """Have the database plan the question: what it cannot answer would otherwise end every worker at its next claim."""
+def try_where(model: Any, using: str, where: dict[str, Any]) -> None:
+    """Have the database plan the question; ``ValueError`` where it cannot.
+
+    Otherwise that would end every worker at its next claim.
+    """
     rows: QuerySet[Any] = QuerySet(model, using=using)
     try:
         with transaction.atomic(using=using):

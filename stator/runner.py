@@ -173,7 +173,7 @@ def _claim_all(operations: Operations) -> list[Claim]:
 
 
 def _attempt(claims: list[Claim]) -> list[Ended]:
-    with _contained(claims[0].operations):
+    with contained(claims[0].operations):
         attempted = async_to_sync(attempt_async)(claims) if claims[0].state.is_async else attempt_sync(claims)
     if attempted.ended:
         record(claims[0].operations, attempted.ended)
@@ -183,7 +183,7 @@ def _attempt(claims: list[Claim]) -> list[Ended]:
 
 
 @contextmanager
-def _contained(operations: Operations) -> Iterator[None]:
+def contained(operations: Operations) -> Iterator[None]:
     """Keep the caller's open transaction usable: what broke it is undone, as a transaction of the handler would be."""
     connection, alias = operations.connection, operations.alias
     if not connection.in_atomic_block:

@@ -15,7 +15,7 @@ FLOORS = {
     1: "columns conf explain fields guard indexes limits meta models moves operations pauses querysets "
     "reconcile reports signals spreading statistics waits wakeup workers",
     2: "db",
-    3: "claims runner startup supervisor worker",
+    3: "claims rehearsal runner startup supervisor worker",
     4: "admin apps checks commands endpoints management metrics overview permissions pytest_plugin testing "
     "testing_graph urls views",
 }

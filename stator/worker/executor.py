@@ -39,14 +39,14 @@ def attempt_sync(claims: list[Claim]) -> Attempted:
         return Attempted([(claim, Released()) for claim in claims])
     if claims[0].state.atomic:
         return _attempt_atomic(claims)
-    return Attempted(_outcomes(claims, _call(claims)))
+    return Attempted(outcomes_of(claims, _call(claims)))
 
 
 async def attempt_async(claims: list[Claim]) -> Attempted:
     """Run an asynchronous handler on the event loop."""
     if _are_late(claims):
         return Attempted([(claim, Released()) for claim in claims])
-    return Attempted(_outcomes(claims, await _call_async(claims)))
+    return Attempted(outcomes_of(claims, await _call_async(claims)))
 
 
 def timed_out(claim: Claim) -> Outcome:
@@ -63,7 +63,7 @@ def _are_late(claims: list[Claim]) -> bool:
 
 def _call(claims: list[Claim]) -> list[Any]:
     try:
-        return _spread(claims, _begin(claims))
+        return spread(claims, begin(claims))
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome, not the end of the worker
         if len(claims) == 1:
             return [error]
@@ -73,7 +73,7 @@ def _call(claims: list[Claim]) -> list[Any]:
 
 async def _call_async(claims: list[Claim]) -> list[Any]:
     try:
-        return _spread(claims, await _begin(claims))
+        return spread(claims, await begin(claims))
     except BaseException as error:  # noqa: BLE001 - as above
         if isinstance(error, DatabaseError | InterfaceError):
             # In the thread where Django runs the queries of asynchronous code; nobody else would mend it.
@@ -83,7 +83,8 @@ async def _call_async(claims: list[Claim]) -> list[Any]:
     return [result for claim in claims for result in await _call_async([claim])]
 
 
-def _begin(claims: list[Claim]) -> Any:
+def begin(claims: list[Claim]) -> Any:
+    """Call the handler; what it returned, of an asynchronous one something to await."""
     now = time.monotonic()
     for claim in claims:
         claim.started = claim.started or now
@@ -92,7 +93,7 @@ def _begin(claims: list[Claim]) -> Any:
     return state.handler([claim.instance for claim in claims] if state.batch else claims[0].instance)
 
 
-def _spread(claims: list[Claim], result: Any) -> list[Any]:
+def spread(claims: list[Claim], result: Any) -> list[Any]:
     """What the handler returned for each object."""
     if not (claims[0].state.batch and isinstance(result, dict)):
         return [result] * len(claims)
@@ -110,7 +111,7 @@ def _attempt_atomic(claims: list[Claim]) -> Attempted:
     except _Undone as undone:
         ended = undone.ended
     except BaseException as error:  # noqa: BLE001 - as above
-        ended = _outcomes(claims, [error] * len(claims))
+        ended = outcomes_of(claims, [error] * len(claims))
     if len(claims) == 1:
         return Attempted(ended)
     # One bad object must not undo the others.
@@ -127,7 +128,7 @@ def _in_one_transaction(claims: list[Claim]) -> tuple[list[Ended], Written]:
     with operations.handler_transaction():
         # Locked from here to the commit: the claims that stand now stand then.
         mine = operations.lock_claimed(claims)
-        ended = _outcomes(mine, _spread(mine, _begin(mine))) if mine else []
+        ended = outcomes_of(mine, spread(mine, begin(mine))) if mine else []
         if any(getattr(outcome, "failure", None) for _, outcome in ended):
             raise _Undone(ended)
         written: Written = operations.record(ended)
@@ -143,7 +144,8 @@ class _Undone(Exception):
         self.ended = ended
 
 
-def _outcomes(claims: list[Claim], results: list[Any]) -> list[Ended]:
+def outcomes_of(claims: list[Claim], results: list[Any]) -> list[Ended]:
+    """What the results of an attempt that ends now mean, those that it raised included."""
     now = time.monotonic()
     for claim in claims:
         claim.finished = now

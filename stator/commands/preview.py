@@ -1,0 +1,230 @@
+"""``stator preview``: what the present code would do with real objects, without doing it."""
+
+import sys
+import time
+from argparse import ArgumentParser
+from itertools import zip_longest
+from typing import Any
+
+from stator import columns
+from stator.commands.answer import Answer, BadInput, table
+from stator.commands.arguments import MOST, add_label, model_of, positive, rows_of, state_of, where_of
+from stator.commands.figures import bounded, shown
+from stator.commands.pause import add_what
+from stator.conf import load_settings
+from stator.db import Operations, operations_for
+from stator.db.claim import new_worker_id
+from stator.failures import bounded as cut
+from stator.graph import State
+from stator.indexes import place_in_line
+from stator.pauses import check_where, try_where
+from stator.querysets import OperatorQuerySet
+from stator.rehearsal import Finding, TookTooLong, rehearse
+from stator.waits import waiting
+
+HELP = (
+    "Run the handlers of this code on objects that are due, roll everything back, and show what would happen. "
+    "The databases stay as they are; mail, HTTP calls and whatever else handlers do elsewhere is really done."
+)
+WARNING = (
+    "stator: handlers run for real: what they write to databases is rolled back, mail, HTTP calls and all else is not"
+)
+HEADS = ["objects", "what would happen", "for instance"]
+
+TIMEOUT = 10.0
+EXAMPLES = 3
+MESSAGE = 100
+
+# Seconds until progress is shown, and between two looks at it.
+QUIET, EVERY = 1.0, 0.2
+
+LEFT_ALONE = {
+    "claimed": "held by workers",
+    "locked": "locked by others, or changed meanwhile",
+    "quarantined": "in quarantine",
+    "unknown": "in a state that this code does not know",
+}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Which objects, how many, and for how long a handler may run."""
+    add_label(parser)
+    add_what(parser)
+    parser.add_argument(
+        "--limit", type=int, default=200, metavar="N", help="At most so many, of each state alike (default: 200)."
+    )
+    parser.add_argument("--all-waiting", action="store_true", help="Also objects that are not due yet.")
+    parser.add_argument(
+        "--timeout", type=float, metavar="SECONDS",
+        help="Give up when a handler runs longer (default: the max_runtime of its state, or 10).",
+    )  # fmt: skip
+
+
+def run(options: dict[str, Any]) -> Answer:
+    """What an attempt would make of each object, and what would happen without one."""
+    if not 0 < options["limit"] <= MOST:
+        raise BadInput(f"--limit {options['limit']} must be from 1 to {MOST:,}")
+    positive("--timeout", options["timeout"])
+    model = model_of(options["label"])
+    rows = _meant(rows_of(model, options), options)
+    operations = operations_for(model, load_settings(), new_worker_id(), rows.db)
+    chosen, more = _chosen(rows, options)
+    findings = _rehearsed(operations, chosen, options["timeout"])
+    left = {
+        "claimed": bounded(rows.leased()),
+        "locked": sum(map(len, chosen.values())) - len(findings),
+        "quarantined": bounded(rows.quarantined().filter(state_claim=None)),
+        "unknown": bounded(rows.unknown().exclude(state__in=model.state_graph.renames)),
+    }
+    data = {
+        "model": model._meta.label,
+        "database": rows.db,
+        "attempted": len(findings),
+        "more": more,
+        "outcomes": _grouped(findings),
+        "without_handler": _without_handler(model, rows),
+        "left_alone": left,
+    }
+    return Answer(data, list(_lines(data)))
+
+
+def _meant(rows: OperatorQuerySet, options: dict[str, Any]) -> OperatorQuerySet:
+    """The rows in the state and with the lookups that were asked for."""
+    if state := state_of(rows.model, options["state"]):
+        rows = rows.in_state(state)
+    if where := where_of(options["where"]):
+        try:
+            where = check_where(rows.model, where)
+            try_where(rows.model, rows.db, where)
+        except ValueError as error:
+            raise BadInput(" ".join(str(error).split())) from error
+        # As a query of its own, for a lookup through a relation may find an object twice.
+        rows = rows.filter(pk__in=OperatorQuerySet(rows.model, using=rows.db).filter(**where).values("pk"))
+    return rows
+
+
+def _chosen(rows: OperatorQuerySet, options: dict[str, Any]) -> tuple[dict[State, list[Any]], bool]:
+    """Keys of objects by state, as many of each as of the others where there are; whether there are more."""
+    limit, states = options["limit"], [state for state in rows.model.state_graph.states.values() if state.automatic]
+    free = rows.exclude(waiting(rows.model, rows.db))
+    if options["all_waiting"]:
+        free = free.filter(state_claim=None, state_crashes__lt=load_settings().MAX_CRASHES)
+    else:
+        free = free.due()
+    in_turn = free.order_by(place_in_line(), "pk").values_list("pk", flat=True)
+    found = [[(state, pk) for pk in in_turn.filter(state=state.name)[: limit + 1]] for state in states]
+    alike = [each for turn in zip_longest(*found) for each in turn if each is not None]
+    chosen = {state: [pk for its, pk in alike[:limit] if its is state] for state in states}
+    return chosen, len(alike) > limit
+
+
+def _rehearsed(operations: Operations, chosen: dict[State, list[Any]], timeout: float | None) -> list[Finding]:
+    total, findings, progress = sum(map(len, chosen.values())), list[Finding](), _Progress()
+    if total:
+        sys.stderr.write(f"{WARNING}\n")
+    done = 0
+    for state, pks in chosen.items():
+        size, seconds = state.batch or 1, timeout or state.max_runtime or TIMEOUT
+        for start in range(0, len(pks), size):
+            part = pks[start : start + size]
+            try:
+                findings += rehearse(operations, state, part, seconds)
+            except TookTooLong as late:
+                progress.end()
+                raise BadInput(_too_long(operations, state, part, seconds)) from late
+            done += len(part)
+            progress.show(done, total)
+    progress.end()
+    return findings
+
+
+def _too_long(operations: Operations, state: State, pks: list[Any], seconds: float) -> str:
+    objects = f"{len(pks):,} objects, the first of them {pks[0]}," if len(pks) > 1 else str(pks[0])
+    return (
+        f"the handler of {state.name} ran longer than {seconds:g} s on {operations.label} {objects} and was ended; "
+        "nothing was kept; give it more with --timeout, or leave it out with --state or --where"
+    )
+
+
+class _Progress:
+    """A line on a terminal, once it has taken a second."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + QUIET
+        self._shown = False
+
+    def show(self, done: int, total: int) -> None:
+        if sys.stderr.isatty() and time.monotonic() > self._next:
+            self._next, self._shown = time.monotonic() + EVERY, True
+            sys.stderr.write(f"\r\x1b[K{done:,} of {total:,} attempted")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+
+
+def _grouped(findings: list[Finding]) -> list[dict[str, Any]]:
+    """Findings that differ by nothing but the object, and what it is told of, the most frequent first."""
+    groups: dict[Any, list[Finding]] = {}
+    for each in findings:
+        groups.setdefault((each.source, each.what, each.to, each.error, each.fingerprint), []).append(each)
+    return [
+        {
+            "from": alike[0].source, "what": alike[0].what, "to": alike[0].to, "error": alike[0].error,
+            "message": alike[0].message, "count": len(alike), "examples": [str(each.pk) for each in alike[:EXAMPLES]],
+        }
+        for alike in sorted(groups.values(), key=len, reverse=True)
+    ]  # fmt: skip
+
+
+def _without_handler(model: Any, rows: OperatorQuerySet) -> list[dict[str, Any]]:
+    """What the scheduling loop of a worker would do; objects that are attempted may be among them."""
+    graph, free, found = model.state_graph, rows.filter(state_claim=None), []
+    for former, state in graph.renames.items():
+        found.append((former, "renamed", state.name, free.filter(state=former)))
+    for state in graph.states.values():
+        here = free.in_state(state)
+        found += [(state.name, "condition met", to.name, here.filter(condition)) for condition, to in state.conditions]
+        resting = here.filter(state_ready=False)
+        for what, to, seconds in (
+            ("times out", str(state.timeout_state or ""), state.timeout_value),
+            ("deleted", "", state.delete_after),
+        ):
+            if seconds:
+                past = resting.filter(state_changed__lte=columns.after(-seconds))
+                found.append((state.name, what, to, past))
+    counted = [(source, what, to, bounded(past.distinct())) for source, what, to, past in found]
+    return [{"from": source, "what": what, "to": to, "count": count} for source, what, to, count in counted if count]
+
+
+def _lines(data: dict[str, Any]) -> Any:
+    yield f"{data['attempted']:,} of {data['model']} attempted; nothing was kept."
+    if data["outcomes"]:
+        yield ""
+        outcomes = [[f"{each['count']:,}", _told(each), ", ".join(each["examples"])] for each in data["outcomes"]]
+        yield from table(HEADS, outcomes)
+    if data["more"]:
+        yield "More are due than --limit lets be attempted."
+    if data["without_handler"]:
+        yield ""
+        yield "Without a handler:"
+        heads = ["objects", "what would happen"]
+        yield from table(heads, [[shown(each["count"]), _told(each)] for each in data["without_handler"]])
+    left = [f"{shown(count)} {LEFT_ALONE[name]}" for name, count in data["left_alone"].items() if count]
+    if left:
+        yield ""
+        yield f"Left alone: {', '.join(left)}."
+
+
+def _told(each: dict[str, Any]) -> str:
+    source, what, to = each["from"], each["what"], each["to"]
+    message = f": {cut(each['message'], MESSAGE)}" if each.get("message") else ""
+    if what == "stays":
+        return f"{source} stays: try again{message}"
+    if what == "fails":
+        way = f"{source} -> {to}: " if to != source else f"{source} stays: "
+        return f"{way}fails with {each['error']}{message}"
+    if what == "deleted":
+        return f"{source} is deleted"
+    return f"{source} -> {to}{'' if what == 'moves' else f': {what}'}"

@@ -1,0 +1,544 @@
+"""``manage.py stator preview``: what it tells of handlers of every kind, and that nothing remains of it."""
+
+import asyncio
+import io
+import json
+import sys
+import threading
+
+import pytest
+from django.apps import apps
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError, connection, transaction
+
+from stator import signals
+from stator.commands import preview
+from stator.db.claim import new_token, new_worker_id
+from stator.exceptions import TryAgainLater
+from stator.models import History, Pause, Report
+from stator.runner import StatorRunner
+from tests.stator.rows import ago, change, locked_elsewhere, put, raw
+from tests.testapp.basic import Author, Deed, DeedGraph, Page, PageGraph, Step
+from tests.testapp.operators import Letter, LetterGraph, Parcel
+from tests.testapp.power import Crate, CrateGraph, Customer, Freight, Measure, MeasureGraph, Order, Transfer, Written
+from tests.testapp.waiting import Build, Rollout
+
+pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
+
+HELD = {"state_claim": new_token(new_worker_id()), "state_locked_until": ago(-60), "state_ready": False}
+
+
+def everything():
+    """Every row of every table of both databases."""
+    return {
+        (alias, model._meta.label): list(raw(model, alias).order_by("pk").values())
+        for alias in ("default", "other")
+        for model in apps.get_models()
+    }
+
+
+def run(*arguments):
+    out = io.StringIO()
+    call_command("stator", "preview", *map(str, arguments), stdout=out)
+    return out.getvalue()
+
+
+@pytest.fixture
+def asked():
+    """Asks for a preview, and sees that it has left nothing behind and told nobody; gives its JSON document."""
+    heard = []
+
+    def hear(sender, signal, **values):
+        heard.append((sender, signal))
+
+    told = (signals.transitioned, signals.failed, signals.lease_lost, signals.became_ready)
+
+    def ask(*arguments):
+        before = everything()
+        for signal in told:
+            signal.connect(hear)
+        try:
+            document = json.loads(run(*arguments, "--json"))
+        finally:
+            for signal in told:
+                signal.disconnect(hear)
+        assert everything() == before
+        assert not heard
+        assert not connection.in_atomic_block
+        return document
+
+    return ask
+
+
+def outcomes(document):
+    return {
+        (each["from"], each["what"], each["to"], each["error"], each["message"]): each["count"]
+        for each in document["outcomes"]
+    }
+
+
+def deed(monkeypatch, function, **columns):
+    """An object whose handler calls a function with it."""
+    monkeypatch.setitem(DeedGraph.deeds, "this", function)
+    return put(Deed, deed="this", **columns)
+
+
+def test_what_handlers_would_do_is_told_by_kind_with_counts_and_examples(asked):
+    parcels = [put(Parcel, orders=orders) for orders in ("", "", "wait", "later", "never", "by hand")]
+    failing = [put(Parcel, orders="fail", address="no number\nat all") for _ in range(2)]
+    stamped = put(Parcel, state="stamped")
+    put(Parcel, state="sent")
+    document = asked("testapp.Parcel")
+    assert outcomes(document) == {
+        ("packed", "moves", "stamped", "", ""): 2,
+        ("packed", "stays", "packed", "", ""): 2,
+        ("packed", "fails", "returned", "stator.exceptions.Fail", "no such street"): 1,
+        ("packed", "moved by hand", "delivered", "", ""): 1,
+        ("packed", "fails", "packed", "ValueError", "no number"): 2,
+        ("stamped", "moves", "sent", "", ""): 1,
+    }
+    assert (document["model"], document["database"], document["attempted"]) == ("testapp.Parcel", "default", 9)
+    examples = {each["to"]: each["examples"] for each in document["outcomes"] if each["what"] == "moves"}
+    assert examples == {"stamped": [str(parcels[0].pk), str(parcels[1].pk)], "sent": [str(stamped.pk)]}
+    assert not any((*document["left_alone"].values(), document["more"], document["without_handler"]))
+    assert len(failing) == next(each["count"] for each in document["outcomes"] if each["error"] == "ValueError")
+
+
+def test_reason_to_wait_is_told(asked, monkeypatch):
+    def wait(row):
+        raise TryAgainLater(5, "no van today")
+
+    deed(monkeypatch, wait)
+    assert outcomes(asked("testapp.Deed")) == {("called", "stays", "called", "", "no van today"): 1}
+
+
+def test_people_get_a_table_and_a_warning(capsys):
+    put(Parcel)
+    put(Parcel, orders="fail", address="no number\x1b[31m")
+    put(Parcel, **HELD)
+    lines = run("testapp.Parcel").splitlines()
+    assert lines[0] == "2 of testapp.Parcel attempted; nothing was kept."
+    assert lines[2].split("  ") == ["objects", "what would happen", *lines[2].split("  ")[2:]]
+    assert any(line.startswith("1        packed -> stamped ") for line in lines)
+    assert any("packed stays: fails with ValueError: no number" in line and "\x1b" not in line for line in lines)
+    assert lines[-1] == "Left alone: 1 held by workers."
+    error = capsys.readouterr().err
+    assert "is rolled back, mail, HTTP calls and all else is not" in error
+    assert error.count("\n") == 1
+
+
+def test_where_nothing_is_due_nothing_is_run_and_nobody_is_warned(asked, capsys):
+    put(Parcel, state="sent")
+    assert asked("testapp.Parcel")["attempted"] == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_it_tells_what_a_worker_then_does(asked):
+    for orders in ("", "", "wait", "fail", "never", "by hand"):
+        put(Parcel, orders=orders)
+    foretold = {each["to"]: 0 for each in asked("testapp.Parcel")["outcomes"]}
+    for each in asked("testapp.Parcel")["outcomes"]:
+        foretold[each["to"]] += each["count"]
+    StatorRunner([Parcel]).run_single_cycle()
+    assert foretold == {name: count for name, count in Parcel.stator.counts().items() if count}
+
+
+# What handlers write
+
+
+def test_what_a_handler_writes_is_undone_in_every_database_and_seen_by_itself(asked, monkeypatch):
+    def write(row):
+        Written.objects.create(about=row.pk)
+        Written.objects.using("other").create(about=row.pk)
+        row.deed = "changed"
+        row.save()
+        transaction.on_commit(lambda: committed.append(row.pk))
+        with transaction.atomic(using="other"):
+            Author.objects.using("other").create(name="somebody")
+        with transaction.atomic(durable=True):
+            seen.append((Written.objects.count(), raw(Deed).get(pk=row.pk).deed, row.stator.still_mine()))
+        return "done"
+
+    seen, committed = [], []
+    for _ in range(2):
+        deed(monkeypatch, write)
+    assert outcomes(asked("testapp.Deed")) == {("called", "moves", "done", "", ""): 2}
+    assert seen == [(1, "changed", True)] * 2
+    assert not committed
+
+
+def test_async_handlers_see_their_own_writes_and_leave_none(asked, monkeypatch):
+    async def write(cls, letter):
+        await Written.objects.acreate(about=1)
+        seen.append((await Written.objects.acount(), await letter.stator.astill_mine()))
+        await letter.asave()
+        if letter.pk == "b":
+            raise ValueError("no stamp")
+        return cls.posted
+
+    seen = []
+    monkeypatch.setattr(LetterGraph, "handle_written", classmethod(write))
+    put(Letter, number="a")
+    put(Letter, number="b")
+    assert outcomes(asked("testapp.Letter")) == {
+        ("written", "moves", "posted", "", ""): 1,
+        ("written", "fails", "written", "ValueError", "no stamp"): 1,
+    }
+    assert seen == [(1, True)] * 2
+
+
+def test_atomic_states(asked):
+    for what in ("", "raise", "stray", "wait"):
+        put(Transfer, deed=what)
+    found = asked("testapp.Transfer")["outcomes"]
+    assert {(each["what"], each["to"], each["error"]) for each in found} == {
+        ("moves", "done", ""),
+        ("fails", "new", "ValueError"),
+        ("fails", "new", "stator.exceptions.InvalidTransition"),
+        ("stays", "new", ""),
+    }
+
+
+def test_batches_are_of_the_size_that_the_state_says(asked, monkeypatch):
+    monkeypatch.setattr(CrateGraph, "seen", [])
+    crates = [put(Crate, deed=what) for what in ("send", "lose", "error", "", "")]
+    assert outcomes(asked("testapp.Crate")) == {
+        ("sorting", "moves", "sent", "", ""): 2,
+        ("sorting", "moves", "lost", "", ""): 1,
+        ("sorting", "fails", "sorting", "OSError", "torn"): 1,
+        ("sorting", "stays", "sorting", "", ""): 1,
+    }
+    assert [sorted(seen) for seen in CrateGraph.seen] == [[crate.pk for crate in crates[:4]], [crates[4].pk]]
+
+
+def test_bad_object_does_not_spoil_its_batch(asked, monkeypatch):
+    monkeypatch.setattr(CrateGraph, "seen", [])
+    for what in ("", "raise", ""):
+        put(Crate, deed=what)
+    assert outcomes(asked("testapp.Crate")) == {
+        ("sorting", "moves", "sent", "", ""): 2,
+        ("sorting", "fails", "sorting", "ValueError", "one of them is bad"): 1,
+    }
+
+
+def test_async_and_atomic_batches(asked):
+    for weight in (1, 1, -1):
+        put(Freight, state="loaded", weight=weight)
+    for _ in range(4):
+        put(Freight)
+    assert outcomes(asked("testapp.Freight")) == {
+        ("loading", "moves", "loaded", "", ""): 4,
+        ("loaded", "moves", "gone", "", ""): 2,
+        ("loaded", "fails", "loaded", "ValueError", "weight"): 1,
+    }
+
+
+def test_error_of_the_database_does_not_spoil_the_next(asked, monkeypatch):
+    def twice(row):
+        Page.objects.create(title="taken")
+
+    put(Page, title="taken", state="published")
+    first = deed(monkeypatch, twice)
+    second = put(Deed, deed="other")
+    monkeypatch.setitem(DeedGraph.deeds, "other", lambda row: "done")
+    found = {tuple(each["examples"]): (each["what"], each["error"]) for each in asked("testapp.Deed")["outcomes"]}
+    assert found == {(str(first.pk),): ("fails", "django.db.utils.IntegrityError"), (str(second.pk),): ("moves", "")}
+
+
+def test_handler_that_goes_on_after_an_error_of_the_database_is_believed(asked, monkeypatch):
+    def goes_on(row):
+        try:
+            Page.objects.create(title="taken")
+        except IntegrityError:
+            return "done"
+
+    put(Page, title="taken", state="published")
+    deed(monkeypatch, goes_on)
+    assert outcomes(asked("testapp.Deed")) == {("called", "moves", "done", "", ""): 1}
+
+
+def test_outcome_that_the_database_would_refuse_is_an_error(asked, monkeypatch):
+    def null(cls, measure):
+        measure.size = None if measure.deed else 1
+        return cls.done
+
+    monkeypatch.setattr(MeasureGraph, "handle_new", classmethod(null))
+    put(Measure, deed="null")
+    put(Measure)
+    found = asked("testapp.Measure")["outcomes"]
+    assert {(each["what"], each["to"], each["error"]) for each in found} == {
+        ("fails", "new", "django.db.utils.IntegrityError"),
+        ("moves", "done", ""),
+    }
+
+
+def test_handler_that_deletes_its_object(asked, monkeypatch):
+    deed(monkeypatch, lambda row: Deed.objects.filter(pk=row.pk).delete() and None)
+    assert outcomes(asked("testapp.Deed")) == {("called", "deleted", "", "", ""): 1}
+
+
+# Which objects
+
+
+def test_claimed_quarantined_and_unknown_objects_are_left_alone_and_counted(asked):
+    put(Parcel)
+    put(Parcel, **HELD)
+    put(Parcel, state_crashes=3)
+    change(put(Parcel), state="forgotten")
+    document = asked("testapp.Parcel")
+    assert document["attempted"] == 1
+    assert document["left_alone"] == {"claimed": 1, "locked": 0, "quarantined": 1, "unknown": 1}
+    assert asked("testapp.Parcel", "--all-waiting")["attempted"] == 1
+
+
+@pytest.mark.postgresql  # SQLite has no locks of rows
+def test_locked_objects_are_left_alone_and_counted(asked):
+    put(Parcel)
+    with locked_elsewhere(put(Parcel)):
+        document = asked("testapp.Parcel")
+    assert (document["attempted"], document["left_alone"]["locked"]) == (1, 1)
+
+
+def test_objects_that_are_not_due_wait_unless_they_are_asked_for(asked):
+    put(Parcel, state_ready=False, state_next_attempt=ago(-600))
+    put(Parcel, state_ready=False, state_next_attempt=ago(600))
+    assert asked("testapp.Parcel")["attempted"] == 1
+    assert asked("testapp.Parcel", "--all-waiting")["attempted"] == 2
+
+
+def test_objects_that_wait_for_others_are_no_part_of_it(asked):
+    put(Rollout, build=put(Build))
+    put(Rollout, build=put(Build, state="built"))
+    assert asked("testapp.Rollout", "--all-waiting")["attempted"] == 1
+
+
+def test_paused_objects_are_attempted(asked):
+    """Pausing, looking at the preview and resuming is one way to deploy."""
+    put(Parcel)
+    Parcel.stator.pause()
+    assert asked("testapp.Parcel")["attempted"] == 1
+    assert Pause.objects.active().exists()
+
+
+def test_state_and_lookups_choose(asked):
+    put(Parcel, orders="wait")
+    put(Parcel, address="Main Street")
+    put(Parcel, state="stamped")
+    assert [each["from"] for each in asked("testapp.Parcel", "--state", "stamped")["outcomes"]] == ["stamped"]
+    assert asked("testapp.Parcel", "--where", "address__startswith=Main")["attempted"] == 1
+    both = asked("testapp.Parcel", "--where", "orders=wait", "--where", "address=Main Street")
+    assert both["attempted"] == 0
+
+
+def test_lookup_that_finds_an_object_twice_attempts_it_once(asked):
+    page = put(Page, title="p")
+    page.readers.set([put(Author, name="Ann"), put(Author, name="Anna")])
+    assert asked("testapp.Page", "--where", "readers__name__startswith=Ann")["attempted"] == 1
+
+
+def test_limit_is_shared_by_the_states(asked):
+    for _ in range(5):
+        put(Parcel)
+    for _ in range(2):
+        put(Parcel, state="stamped")
+    document = asked("testapp.Parcel", "--limit", 4)
+    assert ({each["from"]: each["count"] for each in document["outcomes"]}, document["more"]) == (
+        {"packed": 2, "stamped": 2},
+        True,
+    )
+    assert not asked("testapp.Parcel", "--limit", 7)["more"]
+
+
+def test_another_database_can_be_meant(asked):
+    put(Parcel, "other")
+    document = asked("testapp.Parcel", "--database", "other")
+    assert (document["attempted"], document["database"]) == (1, "other")
+
+
+def test_what_happens_without_a_handler_is_counted(asked):
+    put(Order, amount=200)
+    put(Order, customer=put(Customer, blocked=True))
+    put(Order, amount=500, **HELD)
+    document = asked("testapp.Order")
+    assert document["without_handler"] == [
+        {"from": "waiting", "what": "condition met", "to": "working", "count": 1},
+        {"from": "waiting", "what": "condition met", "to": "shipped", "count": 1},
+    ]
+    assert document["attempted"] == 0
+
+
+def test_timeouts_renames_and_deletions_are_counted(asked):
+    change(put(Step), state="older")
+    put(Step, state="outside", state_ready=False, state_changed=ago(8000))
+    put(Step, state="done", state_ready=False, state_changed=ago(90_000))
+    document = asked("testapp.Step")
+    assert {(each["from"], each["what"], each["to"]) for each in document["without_handler"]} == {
+        ("older", "renamed", "renewed"),
+        ("outside", "times out", "failed"),
+        ("done", "deleted", ""),
+    }
+    assert document["left_alone"]["unknown"] == 0
+    text = run("testapp.Step")
+    assert "older -> renewed: renamed" in text
+    assert "done is deleted" in text
+
+
+def test_late_object_times_out(asked):
+    put(Rollout, state_changed=ago(8000), build=None)
+    # Its handler moves it; a move is no timeout.
+    assert {each["what"] for each in asked("testapp.Rollout")["outcomes"]} == {"moves"}
+
+
+def test_late_object_that_would_wait_times_out(asked, monkeypatch):
+    monkeypatch.setattr(Rollout.state_graph, "handle_new", classmethod(lambda cls, row: None))
+    put(Rollout, state_changed=ago(8000))
+    assert outcomes(asked("testapp.Rollout")) == {("new", "times out", "stale", "", ""): 1}
+
+
+# Handlers that take too long
+
+
+def refused(*arguments):
+    with pytest.raises(CommandError) as refusal:
+        run(*arguments)
+    assert refusal.value.returncode == 2
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
+
+
+def stuck(row):
+    Written.objects.create(about=row.pk)
+    threading.Event().wait(60)
+
+
+def stuck_in_the_database(row):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(60)")
+
+
+def stuck_for_good(row):
+    try:
+        stuck(row)
+    except BaseException:
+        return "done"
+
+
+@pytest.mark.parametrize("function", [stuck, stuck_for_good])
+def test_handler_that_takes_too_long_ends_the_preview_with_one_line(monkeypatch, function):
+    row = deed(monkeypatch, function)
+    before = everything()
+    message = refused("testapp.Deed", "--timeout", "0.2")
+    assert message.startswith(f"the handler of called ran longer than 0.2 s on testapp.deed {row.pk} and was ended")
+    assert everything() == before
+    assert not connection.in_atomic_block
+
+
+@pytest.mark.postgresql
+def test_statement_that_takes_too_long_is_cancelled(monkeypatch):
+    deed(monkeypatch, stuck_in_the_database)
+    assert "ran longer than 0.2 s" in refused("testapp.Deed", "--timeout", "0.2")
+    assert Deed.objects.count() == 1
+
+
+def test_async_handler_that_takes_too_long(monkeypatch):
+    async def hang(cls, page):
+        await Written.objects.acreate(about=page.pk)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(PageGraph, "handle_draft", classmethod(hang))
+    put(Page, title="p")
+    before = everything()
+    assert "the handler of draft ran longer than 0.2 s" in refused("testapp.Page", "--timeout", "0.2")
+    assert everything() == before
+
+
+def test_max_runtime_of_the_state_counts_where_nothing_is_said(monkeypatch):
+    deed(monkeypatch, stuck)
+    monkeypatch.setattr(DeedGraph.called, "max_runtime", 0.1)
+    assert "ran longer than 0.1 s" in refused("testapp.Deed")
+
+
+def test_alarm_of_the_program_around_it_is_kept(asked, monkeypatch):
+    signal = pytest.importorskip("signal")
+    if not hasattr(signal, "setitimer"):
+        pytest.skip("no alarms on this system")
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 500)
+    try:
+        deed(monkeypatch, lambda row: "done")
+        asked("testapp.Deed")
+        left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+        assert 400 < left <= 500
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_interruption_by_hand_goes_through_and_leaves_nothing(monkeypatch):
+    def interrupted(row):
+        Written.objects.create(about=row.pk)
+        raise KeyboardInterrupt
+
+    deed(monkeypatch, interrupted)
+    before = everything()
+    with pytest.raises(KeyboardInterrupt):
+        run("testapp.Deed")
+    assert everything() == before
+
+
+# Bad input, and the terminal
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.Nothing"], "is not a model; managed models are:"),
+        (["auth.User"], "is not managed by Stator"),
+        (["testapp.Parcel", "--state", "nowhere"], "'nowhere' is not a state of ParcelGraph"),
+        (["testapp.Parcel", "--limit", "0"], "--limit 0 must be from 1"),
+        (["testapp.Parcel", "--limit", "9999999"], "--limit 9999999 must be from 1"),
+        (["testapp.Parcel", "--timeout", "0"], "--timeout 0.0 must be above 0"),
+        (["testapp.Parcel", "--timeout", "nan"], "--timeout nan must be above 0"),
+        (["testapp.Parcel", "--where", "address"], "--where 'address' must be NAME=VALUE"),
+        (["testapp.Parcel", "--where", "adress=x"], "does not fit testapp.Parcel: Cannot resolve keyword 'adress'"),
+        (["testapp.Parcel", "--where", "pk=x"], "does not fit testapp.Parcel"),
+        (["testapp.Parcel", "--where", "address__regex=("], "patterns are not taken"),
+        (["testapp.Parcel", "--database", "nowhere"], "--database 'nowhere' is not in DATABASES"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(arguments, message):
+    put(Parcel)
+    assert message in refused(*arguments)
+    assert not Report.objects.exists()
+    assert not History.objects.exists()
+
+
+def test_progress_is_shown_on_a_terminal_once_it_takes_long(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    for _ in range(3):
+        put(Parcel)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    run("testapp.Parcel")
+    assert "attempted" not in terminal.getvalue()
+    monkeypatch.setattr(preview, "QUIET", -1.0)
+    monkeypatch.setattr(preview, "EVERY", 0.0)
+    run("testapp.Parcel")
+    assert "\r\x1b[K3 of 3 attempted\r\x1b[K" in terminal.getvalue()
+
+
+def test_handler_that_closes_its_connection_ends_the_preview_with_one_line(monkeypatch):
+    """Its transaction is gone with it, and with that all that could be told."""
+
+    def close(row):
+        Written.objects.create(about=row.pk)
+        connection.close()
+        return "done"
+
+    deed(monkeypatch, close)
+    with pytest.raises(CommandError, match=r"the database cannot be used: [^\n]+$") as refusal:
+        run("testapp.Deed")
+    assert refusal.value.returncode == 75
+    assert not Written.objects.exists()
+    assert Deed.stator.counts()["called"] == 1
