@@ -80,14 +80,14 @@ def _give_moment(instances: list[Any], using: str) -> None:
     With an expression in it Django cannot send them as arrays, and writes a statement with a place for every value.
     """
     connection = connections[using]
-    if len(instances) < MANY or connection.vendor != "postgresql":
+    without = [instance for instance in instances if isinstance(instance.state_changed, DatabaseDefault)]
+    if len(without) < MANY or connection.vendor != "postgresql":
         return
     with connection.cursor() as cursor:
         cursor.execute("SELECT statement_timestamp()")
         (now,) = cursor.fetchone()
-    for instance in instances:
-        if isinstance(instance.state_changed, DatabaseDefault):
-            instance.state_changed = now
+    for instance in without:
+        instance.state_changed = now
 
 
 _guarded_classes: dict[type, type] = {}

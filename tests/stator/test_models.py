@@ -273,6 +273,14 @@ def test_many_are_sent_as_arrays_and_begin_at_the_moment_of_the_database():
     assert 0 <= (raw(Page).annotate(now=Now()).first().now - moment).total_seconds() < 60
 
 
+@pytest.mark.postgresql
+def test_of_many_that_have_their_moment_the_database_is_not_asked_for_it(django_assert_num_queries):
+    moment = timezone.now()
+    with django_assert_num_queries(1):
+        Page.objects.bulk_create(Page(title=str(number), state_changed=moment) for number in range(50))
+    assert set(Page.objects.values_list("state_changed", flat=True)) == {moment}
+
+
 def test_object_made_in_bulk_is_moved_by_saving_too():
     (page,) = Page.objects.bulk_create([Page(title="a")])
     page.state = "review"
