@@ -19,7 +19,7 @@ from stator.conf import load_settings
 from stator.db import Operations, operations_for
 from stator.db.chores import mark_ready
 from stator.db.claim import Claim, new_token, new_worker_id
-from stator.db.look import probes
+from stator.db.look import overdue
 from stator.db.retry import is_retryable, retrying
 from stator.db.written import Ended, Written
 from stator.exceptions import LeaseLost
@@ -52,7 +52,7 @@ def claim(
     using: str | None = None,
     first: Callable[[], bool] | None = None,
     then: Callable[[list[Claim]], list[Claim]] | None = None,
-    in_order: bool = True,
+    among: Pick | None = None,
 ) -> list[Claim]:
     """Claim up to ``limit`` ready rows; ``claim.instance`` is the object.
 
@@ -63,7 +63,8 @@ def claim(
     claimed where it is false. ``then``: called with the claims in that transaction; what it does not return is handed
     back as if it had not been claimed. Rows that somebody else is claiming, or has locked, are passed over. Where a
     constraint of the database forbids what another claim has just made impossible, ``IntegrityError``: nothing was
-    claimed. ``in_order``: an index has the rows in the order of ``pick``, and few of them are passed over.
+    claimed. ``among``: where ``pick`` gives perhaps few of very many rows, those many in the same order, which an index
+    has, with an annotation ``sought`` that says which are meant; where few are, an index finds them that has no order.
     """
     operations = _operations(model, using, worker)
     operations.pauses = Pauses.of(operations.label, read_pauses(operations.alias))
@@ -71,7 +72,9 @@ def claim(
 
     def locked() -> list[Any]:
         rows = operations.claimable(list(operations.graph.automatic_states))
-        return operations.lock((pick or _in_turn)(rows), limit, in_order=in_order)
+        return operations.lock(
+            (pick or _in_turn)(rows), limit, in_order=among is None, among=among(rows) if among else None
+        )
 
     return _claim(operations, locked, until, first, then)
 
@@ -82,10 +85,10 @@ def bring_up(model: Any, *, using: str | None = None) -> int:
     Workers do so by themselves; with this, programs that claim do not depend on one.
     """
     operations = _operations(model, using)
-    _, _, due, expired = probes(operations)
-    if due.order_by().exists():
+    due, expired = overdue(operations)
+    if due:
         mark_ready(operations, MOST)
-    return len(operations.reap(MOST)) if expired.order_by().exists() else 0
+    return len(operations.reap(MOST)) if expired else 0
 
 
 def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> Claim:

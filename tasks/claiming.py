@@ -17,7 +17,7 @@ from stator.claims import Failure, bounded, describe
 from stator.exceptions import LeaseLost
 from tasks import runs, shards
 from tasks.conf import load_settings
-from tasks.eligibility import allowed, attempts_left, lease_end, picker, renewed_end
+from tasks.eligibility import allowed, attempts_left, in_line, lease_end, picker, renewed_end
 from tasks.exceptions import TaskError
 from tasks.messages import check_json, check_lease, check_metadata, check_worker
 
@@ -304,8 +304,7 @@ def _claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: d
         using=using,
         first=lock if queue.one_per_worker else None,
         then=note,
-        # What has this metadata may be few of very many, which another index finds.
-        in_order=not metadata,
+        among=in_line(queue, metadata) if metadata else None,
     )
     for claim in found:
         claim.instance.queue = queue

@@ -6,7 +6,19 @@ from typing import Any
 
 from django.apps import apps
 from django.db import connections
-from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, TextField, Value, When
+from django.db.models import (
+    BooleanField,
+    Case,
+    ExpressionWrapper,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    TextField,
+    Value,
+    When,
+)
 from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Cast, Coalesce, Least, Now, StrIndex
 from django.db.models.lookups import GreaterThan
@@ -27,9 +39,19 @@ def picker(queue: Any, worker: str, metadata: dict[str, Any], settings: Settings
             eligible = with_metadata(eligible, metadata)
         if queue.exclusive:
             eligible = eligible.filter(~value_is_held(rows), ~is_any(_before(eligible)))
-        return eligible.order_by("priority", names_nobody(), "pk")
+        return _in_line(eligible)
 
     return pick
+
+
+def in_line(queue: Any, metadata: dict[str, Any]) -> Callable[[Any], Any]:
+    """From rows that may be claimed at all those of a queue, most urgent first; those with this metadata are sought."""
+    sought = ExpressionWrapper(Q(metadata__contains=metadata), BooleanField())
+    return lambda rows: _in_line(rows.filter(queue=queue).annotate(sought=sought))
+
+
+def _in_line(rows: QuerySet[Any]) -> QuerySet[Any]:
+    return rows.order_by("priority", names_nobody(), "pk")
 
 
 def effective(name: str, setting: Any, queue: Any = None) -> Any:

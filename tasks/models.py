@@ -99,7 +99,14 @@ class Task(StatorModel):
                 condition=Q(state_ready=True, exclusive_value__isnull=False),
                 name="tasks_task_ready_of_value",
             ),
-            # CLAIM and QUERY by metadata.
+            # CLAIM by metadata: what waits may be few beside what is kept.
+            MetadataIndex(
+                fields=["metadata"],
+                opclasses=["jsonb_path_ops"],
+                condition=Q(state_ready=True),
+                name="tasks_task_ready_metadata",
+            ),
+            # QUERY by metadata.
             MetadataIndex(fields=["metadata"], opclasses=["jsonb_path_ops"], name="tasks_task_metadata"),
             # BURY: what waits and has been attempted, for its attempts may be used up.
             models.Index(

@@ -46,6 +46,14 @@ def look(*group: Operations) -> dict[Operations, Work]:
     return {operations: _work(operations, answers) for operations in group}
 
 
+def overdue(operations: Operations) -> tuple[bool, bool]:
+    """Whether there are rows to mark ready, and leases that ran out: what programs that claim see to themselves."""
+    _, _, *overdue = probes(operations)
+    parts, params = zip(*(_exists(operations, probe) for probe in overdue), strict=True)
+    [(due, expired)] = operations.fetch(f"SELECT {', '.join(parts)}", [each for some in params for each in some])
+    return bool(due), bool(expired)
+
+
 def _work(operations: Operations, answers: Iterator[Any]) -> Work:
     ready, suspect, due, expired = (bool(next(answers)) for _ in range(4))
     times = [next(answers) for _ in operations.graph.automatic_states]
@@ -101,10 +109,8 @@ def _statement(
     params: list[Any] = []
     for operations in group:
         for probe in probes(operations):
-            query = probe.order_by().values("pk")[:1].query
-            # Django knows some of the questions about a graph that nothing attempts to be empty.
-            sql, arguments = query.get_compiler(using=operations.alias, elide_empty=False).as_sql()
-            parts.append(f"EXISTS ({sql})")
+            sql, arguments = _exists(operations, probe)
+            parts.append(sql)
             params.extend(arguments)
         for coming in _coming(operations):
             sql, arguments = coming[:1].query.get_compiler(using=operations.alias, elide_empty=False).as_sql()
@@ -117,3 +123,11 @@ def _statement(
         parts.append(f"({sql})")
         params.extend(arguments)
     return f"SELECT {', '.join(parts)}", tuple(params)
+
+
+def _exists(operations: Operations, probe: QuerySet[Any]) -> tuple[str, tuple[Any, ...]]:
+    """Whether there is such a row: an expression and its parameters."""
+    query = probe.order_by().values("pk")[:1].query
+    # Django knows some of the questions about a graph that nothing attempts to be empty.
+    statement, params = query.get_compiler(using=operations.alias, elide_empty=False).as_sql()
+    return f"EXISTS ({statement})", params

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connections
-from django.db.models import DurationField, F, QuerySet
+from django.db.models import BooleanField, DurationField, F, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
 from django.db.models.sql import UpdateQuery
@@ -27,6 +27,12 @@ from stator.indexes import line_of
 from stator.outcomes import Moved, Released, Waiting
 from stator.signals import Move
 from stator.waits import wake, wakes
+
+SHOW_ISOLATION = "SHOW default_transaction_isolation"
+
+# Some of the rows that an index has in order are looked for among this many, and then among all by another index. The
+# most that the latter then has to sort is the limit's part of a queue: 100 of each 5,000.
+FIRST_ROWS = 5000
 
 
 class Operations(base.Operations):
@@ -61,11 +67,15 @@ class Operations(base.Operations):
         with self.transaction():
             return send(connection, planner + statement, params)
 
-    @cached_property
+    @property
     def _default_isolation(self) -> str:
-        with self.connection.cursor() as cursor:
-            cursor.execute("SHOW default_transaction_isolation")
-            return cursor.fetchone()[0]
+        """Asked for once in a session: programs that claim make these operations anew each time."""
+        self.connection.ensure_connection()
+        session, known = getattr(self.connection, "stator_isolation", (None, ""))
+        if session is not self.connection.connection:
+            session, [(known,)] = self.connection.connection, send(self.connection, SHOW_ISOLATION, [])
+            self.connection.stator_isolation = session, known
+        return known
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
         in_turns_of_some = self.options.claimable and self.options.fair_by
@@ -207,10 +217,27 @@ class Operations(base.Operations):
             wake(self.model, self.alias, to.name, pks)
         return Moves(len(pks) if tell else found[0][0], [Move(pk, source, to.name) for pk in pks])
 
-    def lock(self, rows: QuerySet[Any], limit: int, *, in_order: bool = False) -> list[Any]:
+    def lock(
+        self, rows: QuerySet[Any], limit: int, *, in_order: bool = False, among: QuerySet[Any] | None = None
+    ) -> list[Any]:
         """As the portable one, by an index whatever the planner thinks of it."""
-        planner = sql.IN_ORDER if in_order else sql.BY_KEY
-        return [self._pk_field.to_python(pk) for (pk,) in self.fetch(*self._pick(rows, limit), planner)]
+        if among is None:
+            return self._keys(self.fetch(*self._pick(rows, limit), sql.IN_ORDER if in_order else sql.BY_KEY))
+        found = self._lock_among(among[:FIRST_ROWS], rows, limit, sql.IN_ORDER)
+        if len(found) < limit:
+            found = self._lock_among(among.filter(sought=True), rows, limit, sql.BY_GIN)
+        return found
+
+    def _lock_among(self, among: QuerySet[Any], rows: QuerySet[Any], limit: int, planner: str) -> list[Any]:
+        first = among.annotate(place=RawSQL(f"{self._table}.ctid", [])).values("place", "sought")
+        statement, params = first.query.get_compiler(self.alias, elide_empty=False).as_sql()
+        # Not by the key: without statistics the planner would read all rows of the queue for each.
+        at_place = RawSQL(f"{self._table}.ctid = among.place", [], output_field=BooleanField())
+        one, arguments = self._pick(rows.order_by().filter(at_place), 1)
+        return self._keys(self.fetch(sql.lock_among(statement, one), [*params, *arguments, limit], planner))
+
+    def _keys(self, found: list[Any]) -> list[Any]:
+        return [self._pk_field.to_python(pk) for (pk,) in found]
 
     def keep(self, rows: QuerySet[Any]) -> set[Any]:
         """As the portable one, by locks that several workers may have at a time."""

@@ -82,10 +82,13 @@ class Rows:
 
     # Locks
 
-    def lock(self, rows: QuerySet[Any], limit: int, *, in_order: bool = False) -> list[Any]:
+    def lock(
+        self, rows: QuerySet[Any], limit: int, *, in_order: bool = False, among: QuerySet[Any] | None = None
+    ) -> list[Any]:
         """Primary keys of up to ``limit`` rows, locked, passing over those locked by others.
 
-        ``in_order``: they are many, and an index has them in the order that is asked for.
+        ``in_order``: they are many, and an index has them in the order that is asked for. ``among``: an index has
+        these rows in that order, of which those that are ``sought`` are asked for, few or many.
         """
         options = self._lock_options(skip_locked=self.connection.features.has_select_for_update_skip_locked)
         return list(rows.select_for_update(**options).values_list("pk", flat=True)[:limit])

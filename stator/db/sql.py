@@ -17,6 +17,10 @@ BY_KEY = PLANNER + "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin 
 # the rows for few, reads all that match and sorts them, at every claim.
 IN_ORDER = BY_KEY + "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off; "
 
+# As well where few of very many rows are wanted, of which a GIN index knows: without statistics the planner would walk
+# all in their order instead. In the transaction of a claim it comes after the one above.
+BY_GIN = BY_KEY + "SET LOCAL enable_indexscan = off; SET LOCAL enable_sort = on; SET LOCAL enable_bitmapscan = on; "
+
 # ``stayed`` is from one ``state_changed`` to the next: nothing, for an attempt after which the object stays.
 COUNTED = """
 counted AS (
@@ -63,6 +67,17 @@ def claim_picked(table: str, pk: str, pick: str, picked: str, of: str, assignmen
 WITH picked AS MATERIALIZED ({pick} FOR NO KEY UPDATE {of} SKIP LOCKED)
 UPDATE {table} SET {assignments} FROM picked WHERE {table}.{pk} = picked.{picked} RETURNING {returning}
 """  # noqa: S608 - quoted names
+
+
+def lock_among(pick: str, picked: str) -> str:
+    """LOCK those of rows in order that are ``sought``. Parameters: those of both queries, then the limit.
+
+    ``picked`` is the row at ``among.place``, locked, or nothing. It is asked for each in turn until there are enough,
+    so that the order needs no sort and the plan no statistics.
+    """
+    return f"""
+SELECT one.pk FROM ({pick}) among CROSS JOIN LATERAL ({picked}) one WHERE among.sought LIMIT %s
+"""  # noqa: S608 - as Django wrote them
 
 
 def claim_shares(

@@ -1,5 +1,7 @@
 """Workers of one simple queue at the same moment: nothing twice, nothing lost, in order."""
 
+from itertools import cycle
+
 import pytest
 
 from tasks.models import Run, Task
@@ -11,13 +13,19 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
 CALLERS, MESSAGES = 20, size(10_000, 1_000)
 
 
-def test_callers_who_claim_in_batches_get_nothing_twice_and_each_batch_in_order():
+@pytest.mark.parametrize("metadata", [None, {"title": "a"}])
+def test_callers_who_claim_in_batches_get_nothing_twice_and_each_batch_in_order(metadata, monkeypatch):
+    # Some of the batches are found at the head of the line, and some beyond it.
+    monkeypatch.setattr("stator.db.postgresql.FIRST_ROWS", 300)
     queue = make_queue()
-    queue.publish_many({"action": "a", "priority": (number * 7919) % 1000} for number in range(MESSAGES))
+    queue.publish_many(
+        {"action": "a", "priority": (number * 7919) % 1000, "metadata": {"title": title}}
+        for number, title in zip(range(MESSAGES), cycle("a" if metadata is None else "ab"), strict=False)
+    )
 
     def claim_all(name):
         batches = []
-        while batch := queue.claim(worker=name, limit=50):
+        while batch := queue.claim(worker=name, limit=50, metadata=metadata):
             batches.append([(claim.task.priority, claim.task.pk) for claim in batch])
         return batches
 
@@ -26,8 +34,10 @@ def test_callers_who_claim_in_batches_get_nothing_twice_and_each_batch_in_order(
     assert len(got) == len(set(got)) == Run.objects.count()
     assert all(batch == sorted(batch) for batch in batches)
     # Who looks while another has the rest locked finds nothing; asking again does.
-    rest = queue.claim(worker="last", limit=1000)
-    assert len(got) + len(rest) == raw(Task).filter(state_claim__isnull=False).count() == MESSAGES
+    rest = queue.claim(worker="last", limit=1000, metadata=metadata)
+    claimed = raw(Task).filter(state_claim__isnull=False)
+    assert len(got) + len(rest) == claimed.count() == MESSAGES // (1 if metadata is None else 2)
+    assert set(claimed.values_list("metadata__title", flat=True)) == {"a"}
 
 
 def test_one_worker_that_asks_at_once_from_many_threads_holds_one_task():
