@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import datetime
 from math import ceil
 from typing import Any
 
@@ -20,15 +21,40 @@ MOST_VALUES = 100
 # Where one statement is a whole claim it asks for some more values than it takes: rows of others may be locked.
 SPARE_VALUES = 10
 
+# While claims find enough where the last one ended, one goes back to the head of the line after so many seconds, and
+# no more often than that it takes this part of the time.
+HEAD_EVERY = 0.25
+HEAD_PART = 0.1
+
 
 class Turn:
-    """What is remembered from one claim in some states to the next: their number, and the value that came last."""
+    """What is remembered from one claim in some states to the next: their number, and what came last.
 
-    __slots__ = ("claims", "last")
+    ``last``: its value, where values share. ``place``: its place in a line by age. Rows that are claimed leave the
+    index, but their entries stay in it while anybody has an older snapshot open; a claim from the head of the line
+    would walk over all of them again. So one that found as many as it wanted tells the next where to begin. What comes
+    to stand before that place waits for the next claim from the head.
+    """
+
+    __slots__ = ("claims", "last", "place", "wait_until")
 
     def __init__(self) -> None:
         self.claims = 0
         self.last: Any = None
+        self.place: datetime | None = None
+        self.wait_until = 0.0
+
+    def begin(self, now: float) -> datetime | None:
+        """The place in the line to begin at, by the monotonic time; None is its head."""
+        if now >= self.wait_until:
+            self.place = None
+        return self.place
+
+    def end(self, place: datetime | None, began: float, now: float) -> None:
+        """Note the place of the last row of a claim that found as many as it wanted, else None."""
+        if self.place is None:
+            self.wait_until = now + max(HEAD_EVERY, (now - began) / HEAD_PART)
+        self.place = place
 
     @property
     def by_age(self) -> bool:

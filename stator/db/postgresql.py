@@ -1,26 +1,25 @@
 """PostgreSQL: rows are claimed and outcomes recorded each in one statement, which is also its transaction."""
 
-from collections.abc import Callable
+import time
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from operator import attrgetter, itemgetter
 from typing import Any
 from uuid import UUID
 
-from django.db import connections
 from django.db.models import BooleanField, DurationField, F, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
-from django.db.models.sql import UpdateQuery
 
 from stator import columns, signals
-from stator.db import base, sql
+from stator.db import sql
 from stator.db.keeping import report_of
 from stator.db.lines import SPARE_VALUES, Turn
 from stator.db.loading import loader_of
 from stator.db.retry import retrying
 from stator.db.saving import array_types, has_expressions, names_saved, saved_arrays
 from stator.db.sending import read_committed, send
+from stator.db.spelling import Spelled
 from stator.db.written import RELEASED, Ended, Moves, kind_of
 from stator.graph import State
 from stator.indexes import line_of
@@ -35,7 +34,7 @@ SHOW_ISOLATION = "SHOW default_transaction_isolation"
 FIRST_ROWS = 5000
 
 
-class Operations(base.Operations):
+class Operations(Spelled):
     """PostgreSQL 14 and later: one statement to claim, one to record."""
 
     def transaction(self) -> AbstractContextManager[Any]:
@@ -88,9 +87,22 @@ class Operations(base.Operations):
             return self._claim_open(states, limit, token, turn)
         if turn and self.options.fair_by:
             return self._claim_shares(names, limit, token, turn)
-        params = [names, self.settings.MAX_CRASHES, limit, *self._claim_params(token)]
-        statement = self._claim_statements[alone, turn is None or turn.by_age]
-        return self._in_order(self._instances(self.fetch(statement, params, sql.BY_KEY)), turn)
+        if turn is None:
+            params = [names, self.settings.MAX_CRASHES, limit, *self._claim_params(token)]
+            return self._instances(self.fetch(self._claim_alone, params, sql.BY_KEY))
+        return self._claim_further(names, limit, token, turn)
+
+    def _claim_further(self, names: list[str], limit: int, token: UUID, turn: Turn) -> list[Any]:
+        """Claim from the place where the last claim ended, where the line is that of age; else from its head."""
+        by_age = turn.by_age or not self.options.priority
+        began = time.monotonic()
+        place = turn.begin(began) if by_age else None
+        params = [names, self.settings.MAX_CRASHES, *([place] if place else []), limit, *self._claim_params(token)]
+        statement = self._claim_statements[by_age, place is not None]
+        found = self._instances(self.fetch(statement, params, sql.BY_KEY))
+        if by_age:
+            turn.end(_turn(found[-1])[0] if len(found) == limit else None, began, time.monotonic())
+        return self._in_order(found, turn)
 
     def _claim_open(self, states: list[State], limit: int, token: UUID, turn: Turn | None) -> list[Any]:
         """Claim among the rows that are open to this worker, picked by a query that is made anew each time."""
@@ -120,10 +132,14 @@ class Operations(base.Operations):
 
     @cached_property
     def _claim_statements(self) -> dict[tuple[bool, bool], str]:
-        """By whether rows are claimed alone, and whether by age."""
-        kinds = [(False, False), (False, True), (True, True)]
+        """By whether rows are claimed by age, and whether from further on."""
+        kinds = [(False, False), (True, False), (True, True)]
         parts = self._table, self._pk, *self._claim_parts
-        return {(alone, by_age): sql.claim(*parts, self._first(by_age), alone=alone) for alone, by_age in kinds}
+        return {(by_age, further): sql.claim(*parts, self._first(by_age), further=further) for by_age, further in kinds}
+
+    @cached_property
+    def _claim_alone(self) -> str:
+        return sql.claim(self._table, self._pk, *self._claim_parts, alone=True)
 
     @cached_property
     def _share_statements(self) -> list[str]:
@@ -264,50 +280,6 @@ class Operations(base.Operations):
             [claim.duration for claim, _ in group] if self.options.history else [],
         ]
 
-    # How the model's columns are spelled
-
-    @cached_property
-    def _fields(self) -> list[Any]:
-        return list(self.model._meta.concrete_fields)
-
-    @cached_property
-    def _converters(self) -> list[tuple[int, Callable[[Any], Any]]]:
-        found: list[tuple[int, Callable[[Any], Any]]] = []
-        for position, field in enumerate(self._fields):
-            column = field.get_col(self.model._meta.db_table)
-            backend = self.connection.ops.get_db_converters(column)
-            converters = [*backend, *column.get_db_converters(self.connection)]
-            found.extend((position, _bound(converter, column, self.alias)) for converter in converters)
-        return found
-
-    @cached_property
-    def _pk_field(self) -> Any:
-        return self.model._meta.pk
-
-    @property
-    def _pk(self) -> str:
-        return self._quote(self._pk_field.column)
-
-    @cached_property
-    def _pk_type(self) -> str:
-        return self._pk_field.rel_db_type(self.connection)
-
-    @cached_property
-    def _table(self) -> str:
-        return self._quote(self.model._meta.db_table)
-
-    def _quote(self, name: str) -> str:
-        # A percent sign would be read as a placeholder.
-        return self.connection.ops.quote_name(name).replace("%", "%%")
-
-    def _assignments(self, changes: columns.Changes) -> tuple[str, Any]:
-        """The SET list of an ORM update and its parameters."""
-        update: Any = self.rows.query.chain(UpdateQuery)
-        update.add_update_values(changes)
-        statement, params = update.get_compiler(using=self.alias).as_sql()
-        table = self.connection.ops.quote_name(self.model._meta.db_table)
-        return statement.removeprefix(f"UPDATE {table} SET "), params  # noqa: S608 - as Django wrote it
-
 
 def _changes(outcome: Any) -> columns.Changes:
     if isinstance(outcome, Moved):
@@ -334,7 +306,3 @@ _number_of_turn = itemgetter(-1)
 
 def _turn(instance: Any) -> Any:
     return instance.state_next_attempt or instance.state_changed, instance.pk
-
-
-def _bound(converter: Any, column: Any, alias: str) -> Callable[[Any], Any]:
-    return lambda value: converter(value, column, connections[alias])

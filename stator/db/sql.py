@@ -41,14 +41,25 @@ kept AS (
 """
 
 
-def claim(table: str, pk: str, assignments: str, returning: str, order: str = "", *, alone: bool) -> str:
-    """CLAIM. Parameters: names of states, most crashes, limit, then those of the SET list.
+def claim(
+    table: str,
+    pk: str,
+    assignments: str,
+    returning: str,
+    order: str = "",
+    *,
+    alone: bool = False,
+    further: bool = False,
+) -> str:
+    """CLAIM. Parameters: names of states, most crashes, the place to begin at, limit, then those of the SET list.
 
-    ``order`` is what comes before age, with a comma after it. The pick is materialised: a plan that runs it again would
-    lock more rows than asked for. NO KEY UPDATE, so that a row is not passed over while somebody inserts a child row
-    that refers to it. Index ``st_ready``, by age ``st_age``.
+    ``order`` is what comes before age, with a comma after it. The place is that of a claim that goes ``further``. The
+    pick is materialised: a plan that runs it again would lock more rows than asked for. NO KEY UPDATE, so that a
+    row is not passed over while somebody inserts a child row that refers to it. Index ``st_ready``, by age ``st_age``.
     """
     crashed = "state_crashes > 0 AND state_crashes < %s" if alone else "state_crashes = 0 AND 0 < %s"
+    if further:
+        crashed += " AND COALESCE(state_next_attempt, state_changed) >= %s"
     return f"""
 WITH picked AS MATERIALIZED (
   SELECT {pk} AS pk FROM {table}

@@ -3,13 +3,14 @@
 import random
 import re
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, models
 from django.test.utils import isolate_apps
 
-from stator.db.lines import AGEING
+from stator.db.lines import AGEING, HEAD_EVERY, HEAD_PART, Turn
 from stator.fields import StateField
 from stator.meta import options_of
 from stator.models import StatorModel
@@ -312,3 +313,45 @@ def test_option_that_cannot_be_is_refused_when_the_class_is_made(meta, message):
             StatorMeta = type("StatorMeta", (), meta)
 
     assert "\n" not in str(caught.value)
+
+
+# Where a claim begins
+
+
+def test_a_claim_that_found_enough_tells_the_next_where_to_begin_for_a_while():
+    turn, place = Turn(), ago(50)
+    assert turn.begin(100.0) is None
+    turn.end(place, 100.0, 100.01)
+    assert turn.begin(100.02) == place
+    turn.end(ago(40), 100.02, 100.03)
+    assert turn.begin(100.01 + HEAD_EVERY) is None
+    # A claim from the head that took long is not made again at once: over a tenth of the time it would take.
+    turn.end(place, 200.0, 203.0)
+    assert turn.begin(203.0 + 9 * 3) == place
+    assert turn.begin(203.0 + 3 / HEAD_PART) is None
+
+
+def test_a_claim_that_found_too_few_sends_the_next_back_to_the_head():
+    turn = Turn()
+    turn.end(ago(50), 100.0, 100.01)
+    assert turn.begin(100.02) is not None
+    turn.end(None, 100.02, 100.03)
+    assert turn.begin(100.04) is None
+
+
+@pytest.mark.postgresql
+def test_rows_before_the_place_are_claimed_from_the_head(transactional_db, monkeypatch):
+    operations = operations_of(Line, "vendor")
+    rows = [put(Line, state_changed=ago(1000 - number)) for number in range(6)]
+    now = [100.0]
+    monkeypatch.setattr("stator.db.postgresql.time", SimpleNamespace(monotonic=lambda: now[0]))
+    states = automatic(operations)
+    assert pks(operations.claim(states, 2)) == [rows[0].pk, rows[1].pk]
+    earlier = put(Line, state_changed=ago(5000))
+    assert pks(operations.claim(states, 2)) == [rows[2].pk, rows[3].pk]
+    now[0] += HEAD_EVERY
+    assert pks(operations.claim(states, 2)) == [earlier.pk, rows[4].pk]
+    # Too few are left behind the place: the next claim sees what came before it.
+    earlier = put(Line, state_changed=ago(5000))
+    assert pks(operations.claim(states, 2)) == [rows[5].pk]
+    assert pks(operations.claim(states, 2)) == [earlier.pk]

@@ -118,6 +118,13 @@ def test_recorded_rows_are_reached_by_their_keys(operations, explained):
         assert "Seq Scan on testapp_step" not in plan, plan
 
 
+def test_claim_from_where_the_last_ended_begins_there_in_the_index(operations, explained):
+    assert len(operations.claim(automatic(operations), 100)) == len(operations.claim(automatic(operations), 100)) == 100
+    first, second = (plan[: plan.index("Filter")] for plan in explained.plans)
+    assert "Index Cond" not in first
+    assert "Index Cond: (COALESCE(state_next_attempt, state_changed) >= " in second
+
+
 def test_claim_takes_the_oldest_of_a_thousand_ready_rows(operations):
     claims = operations.claim(automatic(operations), 100)
     assert len(claims) == 100

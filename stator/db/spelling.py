@@ -1,0 +1,61 @@
+"""How the columns of a model are spelled in statements for PostgreSQL."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from django.db import connections
+from django.db.models.sql import UpdateQuery
+
+from stator import columns
+from stator.db import base
+
+
+class Spelled(base.Operations):
+    """Operations that write statements of their own: quoted names, types, lists of assignments."""
+
+    @cached_property
+    def _fields(self) -> list[Any]:
+        return list(self.model._meta.concrete_fields)
+
+    @cached_property
+    def _converters(self) -> list[tuple[int, Callable[[Any], Any]]]:
+        found: list[tuple[int, Callable[[Any], Any]]] = []
+        for position, field in enumerate(self._fields):
+            column = field.get_col(self.model._meta.db_table)
+            backend = self.connection.ops.get_db_converters(column)
+            converters = [*backend, *column.get_db_converters(self.connection)]
+            found.extend((position, _bound(converter, column, self.alias)) for converter in converters)
+        return found
+
+    @cached_property
+    def _pk_field(self) -> Any:
+        return self.model._meta.pk
+
+    @property
+    def _pk(self) -> str:
+        return self._quote(self._pk_field.column)
+
+    @cached_property
+    def _pk_type(self) -> str:
+        return self._pk_field.rel_db_type(self.connection)
+
+    @cached_property
+    def _table(self) -> str:
+        return self._quote(self.model._meta.db_table)
+
+    def _quote(self, name: str) -> str:
+        # A percent sign would be read as a placeholder.
+        return self.connection.ops.quote_name(name).replace("%", "%%")
+
+    def _assignments(self, changes: columns.Changes) -> tuple[str, Any]:
+        """The SET list of an ORM update and its parameters."""
+        update: Any = self.rows.query.chain(UpdateQuery)
+        update.add_update_values(changes)
+        statement, params = update.get_compiler(using=self.alias).as_sql()
+        table = self.connection.ops.quote_name(self.model._meta.db_table)
+        return statement.removeprefix(f"UPDATE {table} SET "), params  # noqa: S608 - as Django wrote it
+
+
+def _bound(converter: Any, column: Any, alias: str) -> Callable[[Any], Any]:
+    return lambda value: converter(value, column, connections[alias])
