@@ -8,7 +8,7 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,11 @@ GRACE = 1.0
 
 
 class TookTooLong(KeyboardInterrupt):
-    """A handler ran longer than it was given, and was interrupted as by somebody at the keyboard."""
+    """A handler ran longer on the objects ``pks`` than it was given, and was interrupted as by somebody's Ctrl-C."""
+
+    def __init__(self, pks: Iterable[Any] = ()) -> None:
+        super().__init__()
+        self.pks = list(pks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class Finding:
     fingerprint: str = ""
 
 
-def rehearse(operations: Operations, state: State, pks: list[Any], seconds: float) -> list[Finding]:
+def rehearse(operations: Operations, state: State, pks: list[Any], seconds: float) -> Iterator[Finding]:
     """What one call of the state's handler would make of these objects, due or not.
 
     Objects that are claimed, locked, gone or in another state by now are left out. :class:`TookTooLong` when a call
@@ -63,9 +67,11 @@ def rehearse(operations: Operations, state: State, pks: list[Any], seconds: floa
         ended = _call(claims, seconds) if claims else []
         findings = [_finding(*each) for each in ended]
     if ended or not claims:
-        return findings
+        yield from findings
+        return
     # As in a worker, one bad object must not spoil the others of its batch.
-    return [finding for claim in claims for finding in rehearse(operations, state, [claim.pk], seconds)]
+    for claim in claims:
+        yield from rehearse(operations, state, [claim.pk], seconds)
 
 
 @contextmanager
@@ -118,7 +124,7 @@ def _result(claims: list[Claim], seconds: float) -> Any:
         finally:
             # Whatever the handler made of the interruption.
             if time.monotonic() - started > seconds:
-                raise TookTooLong
+                raise TookTooLong(claim.pk for claim in claims)
 
 
 async def _awaited(result: Awaitable[Any], seconds: float) -> Any:

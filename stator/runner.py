@@ -110,7 +110,8 @@ class StatorRunner:
         recorded, not raised; nothing sleeps.
         """
         worker_id, settings = new_worker_id(), self.settings()
-        on_schedule.send(self)
+        databases = {alias for model in self.models for alias in self.databases_of(model)}
+        on_schedule.send(self, databases=sorted(databases))
         attempts: list[list[Claim]] = []
         for model in self.models:
             operations = operations_for(model, settings, worker_id, self.database)

@@ -6,7 +6,8 @@
 ``became_ready``: objects of ``sender`` may be claimed on ``using``; workers are woken by it.
 ``on_start`` and ``on_schedule``: ``sender`` the worker; at its start and at each scheduling pass, in
 a thread with a database connection of its own, for a project to refresh its own configuration. Sent again
-when a receiver finds the database away. ``sender.databases_of(model)`` at a pass: where the worker works on a model.
+when a receiver finds the database away. At a pass ``databases`` are the aliases in which the worker works, and
+``sender.databases_of(model)`` those in which it works on a model.
 """
 
 from typing import Any, NamedTuple

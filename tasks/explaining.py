@@ -1,25 +1,74 @@
 """Why a task is not moving: the reasons that lie with its queue, before those of the framework."""
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from stator.models import Reason, Worker
+from stator.models import Reason, Report, Worker
 from tasks.conf import load_settings
 from tasks.eligibility import attempts_left, had_by
-from tasks.failures import NoHandler
+from tasks.failures import NoHandler, last_line
 from tasks.registry import find
 
 # Workers that are named in a sentence; their number is told.
 NAMED = 5
 
+# What to do about each reason; of those that are not here what the framework says.
+REMEDIES = {
+    "part": "Its siblings are listed on the page of the whole.",
+    "dead_letter": "Find out why; once the cause is mended, requeue it.",
+    "terminal": "",
+    "external": "",
+    "shared": "It ends with its parts; look at those.",
+    "held": "Wait. If that worker is gone, its lease ends by itself; unlock to end it now.",
+    "claim_paused": "Ask whoever paused the queue, then resume it there.",
+    "attempts_used_up": "Wait for that pass; then it can be requeued.",
+    "exclusive_held": "Wait for that task.",
+    "exclusive_behind": "Wait for that task, or cancel it.",
+    "no_handler": "Deploy code that has the action, or tell the queue that programs elsewhere run its actions.",
+    "no_eligible_worker": "Start another worker.",
+    "only_workers": "Look whether those workers are up.",
+}
 
-def reasons(task: Any) -> list[Any]:
-    """The reasons of the queue, the most decisive first; none for a task that has ended."""
+
+def explain(task: Any, framework: list[Any]) -> list[Any]:
+    """All reasons, the most decisive first: those of the queue, then what the framework says; each with its remedy."""
     rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
     row = rows.filter(pk=task.pk).select_related("queue").first()
-    if row is None or row.state not in ("pending", "shared"):
+    own = [] if row is None else [*_beside(row), *_reasons(row, rows)]
+    if any(reason.code == "held" for reason in own):
+        # The framework knows who holds it by a token alone.
+        framework = [reason for reason in framework if reason.code != "leased"]
+    return [replace(reason, remedy=REMEDIES.get(reason.code, reason.remedy)) for reason in (*own, *framework)]
+
+
+def _beside(row: Any) -> Iterator[Any]:
+    """What somebody who comes to mend it wants to know first."""
+    if row.state == "errored":
+        said = last_error(row)
+        last = f" The last error: {said}" if said else ""
+        yield Reason("dead_letter", f"It ended without success and is kept for people.{last}")
+    if row.whole_id is not None:
+        yield Reason("part", f"It is a part of task {row.whole_id}.", {"whole": row.whole_id})
+
+
+def last_error(task: Any) -> str:
+    """What the last claim that went wrong said, of a shared task that of any part; empty when none did."""
+    runs: QuerySet[Any] = QuerySet(type(task).runs.rel.related_model, using=task._state.db)
+    own = runs.filter(Q(task=task.pk) | Q(task__whole=task.pk), outcome="failed").exclude(reason="")
+    if run := own.order_by("-pk").first():
+        return last_line(run.reason)
+    reports = Report.objects.using(task._state.db).filter(model_label=task._meta.label_lower, object_pk=str(task.pk))
+    report = reports.exclude(error="").first()
+    return last_line(f"{report.error}: {report.message}".partition("\n")[0]) if report else ""
+
+
+def _reasons(row: Any, rows: QuerySet[Any]) -> list[Any]:
+    """The reasons of the queue; none for a task that has ended."""
+    if row.state not in ("pending", "shared"):
         return []
     if row.state == "shared":
         return _shared(row, rows)

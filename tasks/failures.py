@@ -5,6 +5,9 @@ from typing import Any
 
 from stator.exceptions import Fail, StatorError, TryAgainLater
 
+# Of an error where one line has to do.
+LINE = 300
+
 
 class NoHandler(StatorError):
     """No action of this name is registered in this worker."""
@@ -42,6 +45,12 @@ def remote(module: str, name: str, message: str, trace: str) -> Exception:
     error: Exception = _named(_Remote, module, name)(message)
     error.__cause__ = RemoteTraceback(trace)
     return error
+
+
+def last_line(text: str) -> str:
+    """Of a traceback what it comes to; of anything else its beginning."""
+    lines = text.strip().splitlines()
+    return lines[-1][:LINE] if lines else ""
 
 
 class RemoteTraceback(Exception):

@@ -206,7 +206,7 @@ class Task(StatorModel):
 
     def explain(self) -> list[Reason]:
         """Why it is not moving: what lies with its queue first, then as of every managed object."""
-        return [*explaining.reasons(self), *super().explain()]
+        return explaining.explain(self, super().explain())
 
     def clean(self) -> None:
         """Refuse values that could not be published."""

@@ -4,6 +4,7 @@ import getpass
 import json
 import os
 from argparse import ArgumentParser
+from difflib import get_close_matches
 from typing import Any
 
 from django.apps import apps
@@ -15,6 +16,9 @@ from stator.models import StatorModel
 from stator.moves import named_state, owner_of
 from stator.querysets import OperatorQuerySet
 from stator.runner import managed
+
+# Models that are named where a label is none.
+MOST_MODELS = 20
 
 # What a number in the argument list may be at most.
 MOST = 1_000_000
@@ -32,16 +36,32 @@ def add_pks(parser: ArgumentParser, many: str) -> None:
 
 def model_of(label: str) -> Any:
     """The managed model with a label, the one whose table has the state."""
+    return owner_of(named_model(label))
+
+
+def named_model(label: str) -> Any:
+    """The managed model with a label itself, which may inherit its state from another."""
     try:
         model = apps.get_model(label)
     except (LookupError, ValueError) as error:
-        known = ", ".join(model._meta.label for model in StatorModel.subclasses) or "none"
-        raise BadInput(f"{label!r} is not a model; managed models are: {known}") from error
+        raise BadInput(f"{label!r} is not a model; {_nearest(label)}") from error
     if not issubclass(model, StatorModel):
         raise BadInput(f"{label!r} is not managed by Stator; have it inherit StatorModel")
     if model._meta.abstract or not hasattr(model, "state_graph"):
         raise BadInput(f"{label!r} has no rows of its own")
-    return owner_of(model)
+    return model
+
+
+def _nearest(label: str) -> str:
+    """What may have been meant; where that cannot be guessed, what there is."""
+    known = [str(model._meta.label) for model in StatorModel.subclasses]
+    lower = {name.lower(): name for name in known}
+    alike = [name for name in known if name.lower().endswith(f".{label.lower()}")]
+    close = alike or [lower[name] for name in get_close_matches(label.lower(), lower, 1)]
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    shown = ", ".join(known[:MOST_MODELS]) + (f", and {len(known) - MOST_MODELS} more" * (len(known) > MOST_MODELS))
+    return f"managed models are: {shown or 'none'}"
 
 
 def models_of(labels: list[str]) -> list[Any]:

@@ -1,25 +1,78 @@
-"""``stator explain``: why an object is not moving."""
+"""``stator explain``: why an object is not moving, or which objects of a model somebody should look at."""
 
 from argparse import ArgumentParser
 from typing import Any
 
-from stator.commands.answer import Answer
-from stator.commands.arguments import add_label, database_of, model_of, pks_of
-from stator.explain import explain
+from django.db import router
 
-HELP = "Say why an object is not moving."
+from stator.commands.answer import Answer, BadInput
+from stator.commands.arguments import MOST, add_label, database_of, named_model, pks_of
+from stator.commands.trouble import troubled
+from stator.durations import span
+from stator.explain import Reason, explain
+from stator.moves import owner_of
+from stator.querysets import OperatorQuerySet
+
+HELP = (
+    "Say why an object is not moving and what to do about it. Without a key: which objects of the model somebody "
+    "should look at, each with its first reason."
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The model and the object."""
     add_label(parser)
-    parser.add_argument("pk", metavar="PK", help="Primary key of the object.")
+    parser.add_argument("pk", metavar="PK", nargs="?", help="Primary key of the object.")
+    parser.add_argument(
+        "--limit", type=int, default=20, metavar="N", help="Without a key, at most so many objects (default: 20)."
+    )
 
 
 def run(options: dict[str, Any]) -> Answer:
-    """The reasons, the most decisive first."""
-    model = model_of(options["label"])
+    """The reasons, the most decisive first; or the objects."""
+    if not 0 < options["limit"] <= MOST:
+        raise BadInput(f"--limit {options['limit']} must be from 1 to {MOST:,}")
+    model = named_model(options["label"])
+    using = database_of(options, owner_of(model))
+    if options["pk"] is None:
+        return _overview(model, using, options["limit"])
     (pk,) = pks_of(model, [options["pk"]])
-    reasons = explain(model, pk, database_of(options, model))
+    reasons = reasons_of(model, pk, using)
     data = {"model": model._meta.label, "pk": str(pk), "reasons": [reason.as_dict() for reason in reasons]}
-    return Answer(data, [f"{reason.code}: {reason.sentence}" for reason in reasons])
+    return Answer(data, [line for reason in reasons for line in _lines(reason)])
+
+
+def reasons_of(model: Any, pk: Any, using: str) -> list[Reason]:
+    """What the object itself says, for a model may know more about it than the framework does."""
+    row = OperatorQuerySet(model, using=using).filter(pk=pk).first()
+    if row is None or router.db_for_write(type(row), instance=row) != using:
+        # It would look where the routers send it, which is not where it was found.
+        return explain(model, pk, using)
+    reasons: list[Reason] = row.explain()
+    return reasons
+
+
+def _lines(reason: Reason) -> list[str]:
+    remedy = [f"      -> {reason.remedy}"] if reason.remedy else []
+    return [f"{reason.code}: {reason.sentence}", *remedy]
+
+
+def _overview(model: Any, using: str, limit: int) -> Answer:
+    found = [
+        {
+            "pk": str(one.pk), "state": one.state, "age": one.age, "what": one.what,
+            "reasons": [reason.as_dict() for reason in reasons_of(model, one.pk, using)],
+        }
+        for one in troubled(OperatorQuerySet(owner_of(model), using=using), limit)
+    ]  # fmt: skip
+    label = model._meta.label
+    lines = [line for one in found for line in _told(one)]
+    if len(found) == limit:
+        lines.append(f"There may be more than --limit {limit}.")
+    return Answer({"model": label, "objects": found}, lines or [f"Nothing of {label} needs anybody."])
+
+
+def _told(one: dict[str, Any]) -> list[str]:
+    first = one["reasons"][0]
+    head = f"{one['pk']}  {one['what']}, in {one['state']} for {span(one['age'])}"
+    return [head, f"      {first['code']}: {first['sentence']}"]

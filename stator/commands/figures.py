@@ -2,12 +2,7 @@
 
 from typing import Any
 
-from django.db.models import DurationField, ExpressionWrapper, Min
-from django.db.models.functions import Now
-
 from stator.commands.arguments import database_of
-from stator.conf import load_settings
-from stator.indexes import place_in_line
 from stator.querysets import OperatorQuerySet
 from stator.reports import Report
 
@@ -28,39 +23,16 @@ def bounded(rows: Any) -> int:
     return int(rows.order_by().values("pk")[: COUNTED + 1].count())
 
 
-def counts(rows: OperatorQuerySet) -> dict[str, int]:
-    """How many rows are in each state of the graph, and in others where ready or leased rows show them.
-
-    More than ``COUNTED`` where counting was given up.
-    """
-    found: dict[str, int] = dict.fromkeys(rows.model.state_graph.states, 0)
-    for part in (rows.filter(state_ready=True), rows.filter(state_claim__isnull=False)):
-        for name in part.order_by().values_list("state", flat=True)[:COUNTED]:
-            found[name] = found.get(name, 0) + 1
-    for name in found:
-        found[name] += bounded(rows.filter(state_ready=False, state_claim=None, state=name))
-    return found
-
-
-def oldest_ready(rows: OperatorQuerySet) -> float | None:
-    """Seconds for which the first in line has waited."""
-    waited = ExpressionWrapper(Now() - Min(place_in_line()), output_field=DurationField())
-    oldest = rows.filter(state_ready=True).aggregate(waited=waited)["waited"]
-    return None if oldest is None else max(0.0, oldest.total_seconds())
-
-
-def failing(rows: OperatorQuerySet) -> int:
-    """How many rows failed at their latest attempt, among those with the latest reports of errors."""
+def failing_pks(rows: OperatorQuerySet) -> list[Any]:
+    """Rows that failed at their latest attempt, among those with the latest reports of errors, the latest first."""
     label, to_python = rows.model._meta.label_lower, rows.model._meta.pk.to_python
     reports = Report.objects.using(rows.db).filter(model_label=label).exclude(error="")
-    pks = [to_python(text) for text in reports.order_by().values_list("object_pk", flat=True)[:COUNTED]]
-    chunks = (pks[start : start + CHUNK] for start in range(0, len(pks), CHUNK))
-    return sum(rows.filter(pk__in=chunk, state_failures__gt=0).count() for chunk in chunks)
-
-
-def quarantined(rows: OperatorQuerySet) -> int:
-    """How many rows are in quarantine."""
-    return bounded(rows.filter(state_crashes__gt=0, state_crashes__gte=load_settings().MAX_CRASHES))
+    pks = [to_python(text) for text in reports.order_by("-at").values_list("object_pk", flat=True)[:COUNTED]]
+    failing = set[Any]()
+    for start in range(0, len(pks), CHUNK):
+        chunk = rows.filter(pk__in=pks[start : start + CHUNK], state_failures__gt=0)
+        failing.update(chunk.values_list("pk", flat=True))
+    return [pk for pk in pks if pk in failing]
 
 
 def shown(count: int) -> str:

@@ -6,10 +6,10 @@ from typing import Any
 
 from stator.commands.answer import Answer
 from stator.commands.arguments import add_label, model_of, rows_of
-from stator.commands.figures import counts, shown
 from stator.durations import span
 from stator.graph import Edge
 from stator.layout import LETTER, NARROWEST, Box, Line, Size, lay_out
+from stator.overview.depths import InState, depths, told
 
 HELP = "Print the graph of a model."
 KINDS = {"transitions_to": "handler", "times_out_to": "timeout", "fails_to": "failure", "when": "condition"}
@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: dict[str, Any]) -> Answer:
     """The graph in the format asked for."""
     model = model_of(options["label"])
-    numbers = counts(rows_of(model, options)) if options["counts"] else {}
+    numbers = depths(rows_of(model, options)).states if options["counts"] else {}
     nodes = [_node(state, numbers) for state in model.state_graph.states.values()]
     edges = [described(edge) for edge in model.state_graph.edges]
     text = {"mermaid": mermaid, "dot": dot, "svg": svg}[options["format"]](model.__name__, nodes, edges)
@@ -108,11 +108,12 @@ def described(edge: Edge) -> dict[str, Any]:
     return {"from": edge.state.name, "to": edge.other.name, "kind": kind, "label": label, "seconds": edge.seconds}
 
 
-def _node(state: Any, numbers: dict[str, int]) -> dict[str, Any]:
-    count = numbers.get(state.name)
+def _node(state: Any, numbers: dict[str, InState]) -> dict[str, Any]:
+    here = numbers.get(state.name)
+    count = here and here.count
     return {
         "name": state.name,
-        "label": state.name if count is None else f"{state.name} ({shown(count)})",
+        "label": state.name if here is None else f"{state.name} ({told(here.count, here.cut)})",
         "count": count,
         "initial": state.initial,
         "terminal": state.terminal,

@@ -24,4 +24,5 @@ def run(options: dict[str, Any]) -> Answer:
     pks = pks_of(model, options["pks"])
     count = rows_of(model, options).filter(pk__in=pks).move(state, actor=actor(), reason=options["reason"])
     data = {"model": model._meta.label, "state": state, "named": len(pks), "moved": count}
-    return Answer(data, [f"{count:,} of {len(pks):,} moved to {state}."])
+    others = "; there are no such others" * (count < len(pks))
+    return Answer(data, [f"{count:,} of {len(pks):,} moved to {state}{others}."])

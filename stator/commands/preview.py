@@ -3,6 +3,9 @@
 import sys
 import time
 from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
@@ -33,6 +36,10 @@ HEADS = ["objects", "what would happen", "for instance"]
 
 TIMEOUT = 10.0
 EXAMPLES = 3
+
+# The exit code when a handler took too long.
+GAVE_UP = 2
+
 MESSAGE = 100
 
 # Seconds until progress is shown, and between two looks at it.
@@ -69,10 +76,11 @@ def run(options: dict[str, Any]) -> Answer:
     rows = _meant(rows_of(model, options), options)
     operations = operations_for(model, load_settings(), new_worker_id(), rows.db)
     chosen, more = _chosen(rows, options)
-    findings = _rehearsed(operations, chosen, options["timeout"])
+    done = _rehearsed(operations, chosen, options["timeout"])
+    findings = done.findings
     left = {
         "claimed": bounded(rows.leased()),
-        "locked": sum(map(len, chosen.values())) - len(findings),
+        "locked": sum(map(len, chosen.values())) - len(findings) - done.left_out,
         "quarantined": bounded(rows.quarantined().filter(state_claim=None)),
         "unknown": bounded(rows.unknown().exclude(state__in=model.state_graph.renames)),
     }
@@ -84,8 +92,10 @@ def run(options: dict[str, Any]) -> Answer:
         "outcomes": _grouped(findings),
         "without_handler": _without_handler(model, rows),
         "left_alone": left,
+        "gave_up": done.gave_up,
+        "not_tried": done.not_tried,
     }
-    return Answer(data, list(_lines(data)))
+    return Answer(data, list(_lines(data)), GAVE_UP if done.gave_up else 0)
 
 
 def _meant(rows: OperatorQuerySet, options: dict[str, Any]) -> OperatorQuerySet:
@@ -118,32 +128,57 @@ def _chosen(rows: OperatorQuerySet, options: dict[str, Any]) -> tuple[dict[State
     return chosen, len(alike) > limit
 
 
-def _rehearsed(operations: Operations, chosen: dict[State, list[Any]], timeout: float | None) -> list[Finding]:
-    total, findings, progress = sum(map(len, chosen.values())), list[Finding](), _Progress()
+@dataclass(slots=True)
+class _Rehearsed:
+    """What was found. ``gave_up``: whose handler took too long, if any did; ``not_tried``: what was left by state."""
+
+    findings: list[Finding] = field(default_factory=list)
+    gave_up: dict[str, Any] | None = None
+    not_tried: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> int:
+        """How many chosen objects nothing can be said of."""
+        return sum(self.not_tried.values()) + (len(self.gave_up["objects"]) if self.gave_up else 0)
+
+
+def _rehearsed(operations: Operations, chosen: dict[State, list[Any]], timeout: float | None) -> _Rehearsed:
+    total, done, progress = sum(map(len, chosen.values())), _Rehearsed(), _Progress()
     if total:
         sys.stderr.write(f"{WARNING}\n")
-    done = 0
-    for state, pks in chosen.items():
-        size, seconds = state.batch or 1, timeout or state.max_runtime or TIMEOUT
-        for start in range(0, len(pks), size):
-            part = pks[start : start + size]
-            try:
-                findings += rehearse(operations, state, part, seconds)
-            except TookTooLong as late:
-                progress.end()
-                raise BadInput(_too_long(operations, state, part, seconds)) from late
-            done += len(part)
-            progress.show(done, total)
+    tried = 0
+    for state, part in _parts(chosen):
+        seconds = timeout or state.max_runtime or TIMEOUT
+        try:
+            # One by one, so that what was found until a handler takes too long is not lost.
+            for finding in rehearse(operations, state, part, seconds):
+                done.findings.append(finding)
+        except TookTooLong as late:
+            objects = late.pks or part
+            done.gave_up = {"state": state.name, "objects": list(map(str, objects)), "seconds": seconds}
+            done.not_tried = _not_tried(chosen, state, part, {*objects, *(each.pk for each in done.findings)})
+            break
+        tried += len(part)
+        progress.show(tried, total)
     progress.end()
-    return findings
+    return done
 
 
-def _too_long(operations: Operations, state: State, pks: list[Any], seconds: float) -> str:
-    objects = f"{len(pks):,} objects, the first of them {pks[0]}," if len(pks) > 1 else str(pks[0])
-    return (
-        f"the handler of {state.name} ran longer than {seconds:g} s on {operations.label} {objects} and was ended; "
-        "nothing was kept; give it more with --timeout, or leave it out with --state or --where"
-    )
+def _parts(chosen: dict[State, list[Any]]) -> Iterator[tuple[State, list[Any]]]:
+    """The objects of which the handler of their state is called at once."""
+    for state, pks in chosen.items():
+        size = state.batch or 1
+        yield from ((state, pks[start : start + size]) for start in range(0, len(pks), size))
+
+
+def _not_tried(chosen: dict[State, list[Any]], at: State, part: list[Any], tried: set[Any]) -> dict[str, int]:
+    """How many objects of each state come after those of which the last was tried."""
+    parts = list(_parts(chosen))
+    after = parts[parts.index((at, part)) + 1 :]
+    counted = Counter({at.name: sum(pk not in tried for pk in part)})
+    for state, pks in after:
+        counted[state.name] += len(pks)
+    return {name: count for name, count in counted.items() if count}
 
 
 class _Progress:
@@ -198,7 +233,7 @@ def _without_handler(model: Any, rows: OperatorQuerySet) -> list[dict[str, Any]]
     return [{"from": source, "what": what, "to": to, "count": count} for source, what, to, count in counted if count]
 
 
-def _lines(data: dict[str, Any]) -> Any:
+def _lines(data: dict[str, Any]) -> Iterator[str]:
     yield f"{data['attempted']:,} of {data['model']} attempted; nothing was kept."
     if data["outcomes"]:
         yield ""
@@ -215,6 +250,18 @@ def _lines(data: dict[str, Any]) -> Any:
     if left:
         yield ""
         yield f"Left alone: {', '.join(left)}."
+    if data["gave_up"]:
+        yield ""
+        yield from _end(data)
+
+
+def _end(data: dict[str, Any]) -> Iterator[str]:
+    late = data["gave_up"]
+    pks = late["objects"]
+    objects = f"{len(pks):,} objects, the first of them {pks[0]}," if len(pks) > 1 else pks[0]
+    yield f"The handler of {late['state']} ran longer than {late['seconds']:g} s on {objects} and was ended."
+    not_tried = ", ".join(f"{count:,} in {name}" for name, count in data["not_tried"].items())
+    yield f"Not tried: {not_tried or 'nothing else'}. Give it more with --timeout, or leave it out: --state, --where."
 
 
 def _told(each: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from stator.commands.answer import Answer, BadInput
 from stator.commands.arguments import actor, add_label, model_of, rows_of, state_of, where_of
 from stator.commands.pause import add_what
+from stator.explain.reason import counted
 
 HELP = "End the pauses of a model, or only the one that was made with this state and these lookups."
 
@@ -24,4 +25,6 @@ def run(options: dict[str, Any]) -> Answer:
         count = rows_of(model, options).resume(state, where, actor=actor())
     except ValueError as error:
         raise BadInput(" ".join(str(error).split())) from error
-    return Answer({"model": model._meta.label, "resumed": count}, [f"{count:,} pauses of {model._meta.label} ended."])
+    return Answer(
+        {"model": model._meta.label, "resumed": count}, [f"{counted(count, 'pause')} of {model._meta.label} ended."]
+    )

@@ -29,7 +29,9 @@ def run(options: dict[str, Any]) -> Answer:
         rows = _first(rows, options["limit"])
     count = rows.retry(actor=actor())
     data = {"model": model._meta.label, "retried": count}
-    return Answer(data, [f"{count:,} of {model._meta.label} will be attempted now."])
+    others = f" The others of {len(options['pks']):,} are gone, held, or in a state that workers do not attempt."
+    told = f"{count:,} of {model._meta.label} will be attempted now."
+    return Answer(data, [told + others * (count < len(options["pks"]))])
 
 
 def _meant(rows: OperatorQuerySet, options: dict[str, Any]) -> OperatorQuerySet:

@@ -3,48 +3,67 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from stator.commands.answer import Answer, BadInput, table
-from stator.commands.arguments import database_of, models_of, rows_of
-from stator.commands.figures import bounded, counts, databases_of, failing, oldest_ready, quarantined, shown
+from stator.commands.answer import Answer, table
+from stator.commands.arguments import database_of, models_of, positive, rows_of
+from stator.commands.figures import databases_of, failing_pks
 from stator.commands.pause import described
 from stator.commands.workers import workers_in
 from stator.durations import span
+from stator.explain.reason import counted
+from stator.overview.depths import depths, told
 from stator.pauses import read_pauses
 from stator.statistics import Stats
 
-HELP = "Show counts per state, what is ready, leased, failing, quarantined or paused, and the workers."
-HEADS = ["model", "ready", "oldest", "leased", "failing", "quarantined", "paused", "states"]
+HELP = (
+    "Show counts per state, what is ready, leased, failing, stuck, quarantined or paused, and the workers. "
+    "stator explain app.Model names the objects that somebody should look at."
+)
+HEADS = ["model", "ready", "oldest", "leased", "failing", "stuck", "quarantined", "unknown", "paused", "states"]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Which models, and whether again and again."""
     parser.add_argument("labels", nargs="*", metavar="app.Model", help="Models (default: all that are managed).")
-    parser.add_argument("--watch", action="store_true", help="Show it again every 2 seconds until Ctrl-C.")
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="Show it again and again until Ctrl-C: in place on a terminal; with --json "
+        "one document a line. A database that goes away meanwhile is waited for.",
+    )
+    parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="With --watch (default: 2).")
 
 
 def run(options: dict[str, Any]) -> Answer:
     """The figures of each model and the workers."""
-    if options["watch"] and options["json"]:
-        raise BadInput("--watch and --json do not go together; --json is one document")
+    positive("--every", options["every"])
     models = models_of(options["labels"])
     aliases = databases_of(models, options)
     pauses = {alias: read_pauses(alias) for alias in aliases}
     found = [_figures(model, options, pauses[database_of(options, model)]) for model in models]
     workers = [worker for alias in aliases for worker in workers_in(alias)]
-    return Answer({"models": found, "workers": workers}, [*table(HEADS, list(map(_row, found))), "", *_crew(workers)])
+    # Models that nobody asked for and that have no objects would only push the others off the screen.
+    listed = [
+        figures for figures in found if options["labels"] or any(figures["states"].values()) or figures["unknown"]
+    ]
+    left = [f"{counted(len(found) - len(listed), 'model')} without objects not listed"] * (len(listed) < len(found))
+    lines = [*table(HEADS, list(map(_row, listed))), *left, "", *_crew(workers)]
+    return Answer({"models": found, "workers": workers}, lines)
 
 
 def _figures(model: Any, options: dict[str, Any], pauses: list[Any]) -> dict[str, Any]:
     rows = rows_of(model, options)
+    found = depths(rows)
     return {
         "model": model._meta.label,
         "database": rows.db,
-        "states": counts(rows),
-        "ready": bounded(rows.ready()),
-        "oldest_ready": oldest_ready(rows),
-        "leased": bounded(rows.leased()),
-        "failing": failing(rows),
-        "quarantined": quarantined(rows),
+        "states": {name: one.count for name, one in found.states.items()},
+        "ready": found.ready,
+        "oldest_ready": found.waited,
+        "leased": found.leased,
+        "failing": len(failing_pks(rows)),
+        "stuck": found.stuck_count,
+        "quarantined": found.quarantined,
+        "unknown": found.unknown,
         "time_in_state": _times(model, rows.db),
         "paused": [described(pause) for pause in pauses if pause.model_label == model._meta.label_lower],
     }
@@ -64,11 +83,11 @@ def _row(figures: dict[str, Any]) -> list[str]:
     paused = [pause["state"] or ("where" if pause["where"] else "all") for pause in figures["paused"]]
     return [
         figures["model"],
-        shown(figures["ready"]),
+        told(figures["ready"]),
         "-" if oldest is None else span(oldest),
-        *(shown(figures[name]) for name in ("leased", "failing", "quarantined")),
+        *(told(figures[name]) for name in ("leased", "failing", "stuck", "quarantined", "unknown")),
         ",".join(paused) or "-",
-        "  ".join(f"{name} {shown(count)}" for name, count in figures["states"].items() if count),
+        "  ".join(f"{name} {told(count)}" for name, count in figures["states"].items() if count),
     ]
 
 
@@ -77,4 +96,4 @@ def _crew(workers: list[dict[str, Any]]) -> list[str]:
     if not alive:
         return ["No live worker; start runstator."]
     running = sum(worker["running"] for worker in alive)
-    return [f"{len(alive):,} live workers, {running:,} attempts running"]
+    return [f"{counted(len(alive), 'live worker')}, {counted(running, 'attempt')} running"]

@@ -80,6 +80,12 @@ class Facts:
         return self.row["state_claim"] is not None
 
     @property
+    def lease_over(self) -> bool:
+        """Whether a claim is on it whose lease ran out."""
+        until = self.row["state_locked_until"]
+        return self.claimed and until is not None and until <= self.now
+
+    @property
     def quarantined(self) -> bool:
         """Whether it lost so many leases that it is left alone."""
         return bool(self.automatic and self.row["state_crashes"] >= self.settings.MAX_CRASHES)

@@ -1,9 +1,11 @@
 """Reasons why one object is not moving, in the words of people and in numbers for programs."""
 
+from dataclasses import replace
 from typing import Any
 
 from stator.explain.facts import gather
 from stator.explain.reason import Reason
+from stator.explain.remedies import REMEDIES
 from stator.explain.standing import external, leased, paused, quarantined, terminal, unknown_state
 from stator.explain.waiting import at_limit, backoff, crashed, in_line, last_said, no_worker, not_due, waits_for
 
@@ -30,5 +32,7 @@ def explain(model: Any, pk: Any, using: str | None = None) -> list[Reason]:
     """The reasons why an object is not moving, first things first; never empty, at most five statements."""
     facts = gather(model, pk, using)
     if facts is None:
-        return [Reason("gone", f"{model._meta.label} {pk} is gone: there is no such row.")]
-    return [reason for say in ORDER for reason in say(facts)]
+        said = [Reason("gone", f"{model._meta.label} {pk} is gone: there is no such row.")]
+    else:
+        said = [reason for say in ORDER for reason in say(facts)]
+    return [replace(reason, remedy=REMEDIES.get(reason.code, "")) for reason in said]

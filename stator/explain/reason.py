@@ -9,11 +9,15 @@ from stator.explain.facts import Facts
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason: a ``code`` that does not change, a sentence, and the numbers in it; lengths of time are seconds."""
+    """One reason: a ``code`` that does not change, a sentence, and the numbers in it; lengths of time are seconds.
+
+    ``remedy``: what to do about it; empty when there is nothing to be done.
+    """
 
     code: str
     sentence: str
     numbers: dict[str, Any] = field(default_factory=dict)
+    remedy: str = ""
 
     def __str__(self) -> str:
         return self.sentence

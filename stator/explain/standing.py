@@ -44,7 +44,8 @@ def leased(facts: Facts) -> list[Reason]:
     who, numbers = _holder(facts)
     if left is not None and left <= 0:
         within = facts.settings.REAP_INTERVAL
-        sentence = f"The lease of {who} ran out {span(-left)} ago; the object is reclaimed within {span(within)}."
+        then = f"is reclaimed within {span(within)}" if facts.workers else "is reclaimed once a worker is started"
+        sentence = f"The lease of {who} ran out {span(-left)} ago; the object {then}."
         return [Reason("lease_lost", sentence, numbers | {"expired": -left, "within": within})]
     until = "" if left is None else f", until {span(left)} from now unless renewed"
     since = f" since {span(numbers['since'])} ago" if "since" in numbers else ""
@@ -59,7 +60,7 @@ def _holder(facts: Facts) -> tuple[str, dict[str, Any]]:
         numbers["since"] = facts.since("state_attempted")
     worker = facts.holder
     if worker is None:
-        return f"worker {from_token}, of which nothing is known", numbers
+        return f"worker {from_token} (nothing else is known of it)", numbers
     heard = (facts.now - worker.heartbeat).total_seconds()
     numbers |= {"host": worker.host, "pid": worker.pid, "heartbeat": heard}
     end = "stopped" if worker.stopped else f"heartbeat {span(heard)} ago"

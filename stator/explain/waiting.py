@@ -55,7 +55,8 @@ def no_worker(facts: Facts) -> list[Reason]:
     """Nobody is there to do it."""
     state = facts.state
     moved_by_workers = state is None or state.automatic or state.timeout_state or state.conditions
-    if facts.workers or facts.claimed or facts.quarantined or not moved_by_workers:
+    is_held = facts.claimed and not facts.lease_over
+    if facts.workers or is_held or facts.quarantined or not moved_by_workers:
         return []
     sentence = (
         f"No live worker serves {facts.label}: none was heard of in the last {span(WORKER_ALIVE)}; start runstator."

@@ -110,7 +110,7 @@ def depths(rows: OperatorQuerySet) -> Depths:
     for state in graph.states.values():
         _read_resting(rows, state, found)
     found.quarantined = bounded(rows.filter(state_crashes__gt=0, state_crashes__gte=load_settings().MAX_CRASHES))
-    found.unknown += bounded(_unknown(rows, [*graph.states]))
+    found.unknown += bounded(resting_unknown(rows, [*graph.states]))
     found.stuck.sort(key=lambda one: -one.age)
     return found
 
@@ -123,6 +123,16 @@ def bounded(rows: Any) -> int:
 def told(count: int, cut: bool = False) -> str:
     """A count in words: ``10,000+`` where counting was given up."""
     return f"{min(count, COUNTED):,}+" if cut or count > COUNTED else f"{count:,}"
+
+
+def resting_unknown(rows: OperatorQuerySet, known: list[str]) -> Any:
+    """Resting rows whose states lie between the known ones, as ranges of the index ``st_rest``."""
+    known = sorted(known)
+    gaps = Q(state__lt=known[0]) | Q(state__gt=known[-1])
+    for one, other in pairwise(known):
+        gaps |= Q(state__gt=one, state__lt=other)
+    # A database may order names otherwise than Python: no other state is missed, but ranges may hold known ones.
+    return rows.filter(gaps, state_ready=False, state_claim=None).exclude(state__in=known)
 
 
 def _read_ready(rows: OperatorQuerySet, found: Depths) -> None:
@@ -170,16 +180,6 @@ def _read_resting(rows: OperatorQuerySet, state: State, found: Depths) -> None:
         one.stuck += stuck
         # No more than there are among those counted: the search for one that is not there would read them all.
         _name(line.filter(_late(state)), one, found, stuck)
-
-
-def _unknown(rows: OperatorQuerySet, known: list[str]) -> Any:
-    """Resting rows whose states lie between the known ones, as ranges of the index ``st_rest``."""
-    known = sorted(known)
-    gaps = Q(state__lt=known[0]) | Q(state__gt=known[-1])
-    for one, other in pairwise(known):
-        gaps |= Q(state__gt=one, state__lt=other)
-    # A database may order names otherwise than Python: no other state is missed, but ranges may hold known ones.
-    return rows.filter(gaps, state_ready=False, state_claim=None).exclude(state__in=known)
 
 
 def _name(line: Any, one: InState, found: Depths, count: int = NAMED) -> None:

@@ -40,6 +40,11 @@ class Scheduler:
         self._next_due = float("inf")
         self._cut_short = asyncio.Event()
 
+    @property
+    def databases(self) -> list[str]:
+        """The aliases in which the process works."""
+        return sorted({operations.alias for operations in self._operations})
+
     def databases_of(self, model: Any) -> list[str]:
         """The aliases in which the process works on a model; for receivers of ``on_schedule``."""
         return sorted({operations.alias for operations in self._operations if operations.model is model})
@@ -133,4 +138,4 @@ class Scheduler:
 
 def send_scheduled(scheduler: Scheduler) -> None:
     """Let the project refresh what it keeps in memory; an error in a receiver is not ours to survive silently."""
-    signals.on_schedule.send(scheduler)
+    signals.on_schedule.send(scheduler, databases=scheduler.databases)

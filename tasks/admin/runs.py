@@ -7,7 +7,7 @@ from django.db.models import F, QuerySet
 from django.http import HttpRequest
 
 from stator.admin.kept import KeptAdmin
-from tasks.admin.timeline import last_line
+from tasks.failures import last_line
 
 OPEN = {"held": "held now", "lost": "lost: its lease ran out"}
 OUTCOMES = ("succeeded", "failed", "released", "canceled")

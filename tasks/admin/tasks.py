@@ -19,7 +19,6 @@ from stator.durations import span
 from tasks.admin import acts
 from tasks.admin.asking import admin_url, ask, given
 from tasks.admin.publishing import PublishForm
-from tasks.admin.reasons import TROUBLE, told_reasons
 from tasks.admin.summaries import summarize
 from tasks.admin.timeline import MOST, as_text, timeline
 from tasks.models import Task
@@ -31,6 +30,9 @@ FIELDS = (
     ("lease", "timeout", "max_attempts"),
     ("retention", "shown_workers", "exclusive_value"),
 )
+
+# Reasons for which nothing goes on by itself.
+TROUBLE = {"dead_letter", "no_handler", "no_eligible_worker"}
 
 
 class StatusFilter(admin.SimpleListFilter):
@@ -176,13 +178,11 @@ class TaskAdmin(StatorAdmin):
         summarize(parts[:MOST], obj._state.db)
         results = obj.results if obj.worker_count == 1 else [part.result for part in parts if part.state == "completed"]
         events = timeline(obj, context["stator_timeline"])
-        told = told_reasons(obj, context["stator_reasons"], events)
         hidden = ("Attempts here", "Held by")
         facts = [fact for fact in context["stator_facts"] if fact[0] not in hidden]
         return context | {
             "stator_state": obj.told_status,
-            "stator_reasons": told,
-            "stator_trouble": context["stator_trouble"] or any(one["reason"].code in TROUBLE for one in told),
+            "stator_trouble": context["stator_trouble"] or any(r.code in TROUBLE for r in context["stator_reasons"]),
             "stator_facts": [("Attempts", obj.told_attempts), ("Held by", obj.told_holder), *facts],
             "stator_timeline": events,
             "stator_acts": [*offered(self, request, obj, acts.useful_acts(obj)), *context["stator_acts"]],

@@ -6,10 +6,11 @@ from typing import Any
 
 from stator.admin.sheet import holder
 from stator.admin.timeline import Event
+from tasks.failures import last_line
 
 # Of each kind the latest, and of one text so much; the rest is in the lists and behind the API.
 LATEST = 50
-LENGTH, LINE = 20_000, 300
+LENGTH = 20_000
 
 # Results, and parts of a shared task, on one page.
 MOST = 20
@@ -36,12 +37,6 @@ def as_text(value: Any) -> str:
     """A value as indented JSON, cut where it is long."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     return text if len(text) <= LENGTH else f"{text[:LENGTH]} ... ({len(text):,} characters)"
-
-
-def last_line(text: str) -> str:
-    """Of a traceback what it comes to; of anything else its beginning."""
-    lines = text.strip().splitlines()
-    return lines[-1][:LINE] if lines else ""
 
 
 def _of_run(run: Any, task: Any) -> list[Event]:

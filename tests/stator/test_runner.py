@@ -176,7 +176,14 @@ class TestSingleCycle:
         runner = StatorRunner([Line])
         with hearing(on_schedule) as heard:
             runner.run_single_cycle()
-        assert heard == [(runner, {})]
+        assert heard == [(runner, {"databases": ["default"]})]
+
+    @pytest.mark.django_db(databases=["default", "other"])
+    def test_scheduling_hook_is_told_the_databases(self):
+        runner = StatorRunner([Line], database="other")
+        with hearing(on_schedule) as heard:
+            runner.run_single_cycle()
+        assert heard == [(runner, {"databases": ["other"]})]
 
     def test_without_models_nothing_happens(self):
         assert StatorRunner([]).run_single_cycle() == 0
@@ -575,7 +582,7 @@ class TestSignals:
             work(Line)
         assert len(started) == 1
         assert started[0][0].settings.LEASE == 60
-        assert len(scheduled) == 1
+        assert [values for _, values in scheduled] == [{"databases": ["default"]}]
 
     def test_moves_are_told_of_after_their_commit(self):
         line, seen = put(Line), []

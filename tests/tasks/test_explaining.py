@@ -1,6 +1,7 @@
 """Why a task is not moving: what lies with its queue comes first, then what the framework says of every object."""
 
 import pytest
+from django.core.management import call_command
 
 from stator.models import Worker
 from tasks.models import Claimant, Queue, Task
@@ -25,11 +26,31 @@ def said(task, code):
 
 def test_ended_task_is_terminal(queue):
     assert codes(make_task(queue, "completed")) == ["terminal"]
+    assert said(make_task(queue, "completed"), "terminal").remedy == ""
+
+
+def test_dead_letter_says_what_went_wrong_and_what_to_do(queue):
+    task = make_task(queue, "errored")
+    reason = said(task, "dead_letter")
+    assert reason.sentence == (
+        "It ended without success and is kept for people. The last error: tasks.Failed: no such image"
+    )
+    assert reason.remedy == "Find out why; once the cause is mended, requeue it."
+    assert codes(task) == ["dead_letter", "terminal"]
+
+
+def test_command_says_of_a_task_what_its_page_says(queue, capsys):
+    queue.pause(claim=True, author="ada")
+    task = make_task(queue)
+    call_command("stator", "explain", "tasks.Task", str(task.pk))
+    assert capsys.readouterr().out.startswith(
+        "claim_paused: Nothing of queue encode is claimed: paused by ada.\n      -> Ask whoever paused the queue"
+    )
 
 
 def test_running_task_names_its_worker(queue):
     task = make_task(queue, "running")
-    assert codes(task)[:2] == ["held", "leased"]
+    assert codes(task) == ["held"]
     assert said(task, "held").sentence == "Worker maker holds it; this is attempt 1."
 
 

@@ -1,17 +1,45 @@
 """``stator doctor``: what is wrong with databases, tables, rows and workers, and what to do about it."""
 
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from django.db import DatabaseError, InterfaceError, connections
 
 from stator.commands.answer import Answer
 from stator.commands.arguments import database_of, models_of
-from stator.commands.doctor import clocks, crew, postgresql, tables
+from stator.commands.doctor import clocks, crew, objects, postgresql, tables
 from stator.commands.doctor.finding import FAIL, WARN, Finding
 from stator.commands.figures import databases_of
+from stator.failures import bounded
 
-HELP = "Look for trouble; exit code 1 when there is any."
+HELP = (
+    "Look for trouble with databases, tables, rows and workers, and say what to do about it; exit code 1 when there is "
+    "any. It changes nothing."
+)
 FAILED = 1
+
+Look = Callable[[str, list[Any]], Finding]
+LOOKS: tuple[Look, ...] = (
+    tables.indexes,
+    tables.unknown_states,
+    objects.in_trouble,
+    objects.forgotten_pauses,
+    crew.expired_leases,
+    crew.live_workers,
+    clocks.skew,
+)
+OF_VENDOR: dict[str, tuple[Look, ...]] = {
+    "postgresql": (
+        tables.triggers,
+        postgresql.long_transactions,
+        postgresql.oldest_snapshot,
+        postgresql.dead_rows,
+        postgresql.replication,
+        postgresql.pooler,
+    ),
+    "sqlite": (tables.sqlite_options,),
+}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -38,12 +66,17 @@ def examine(alias: str, models: list[Any]) -> Iterator[Finding]:
     yield usable
     if usable.level == FAIL:
         return
-    yield tables.indexes(alias, models)
-    yield tables.unknown_states(alias, models)
-    yield crew.expired_leases(alias, models)
-    yield crew.live_workers(alias, models)
-    yield clocks.skew(alias)
-    yield from postgresql.examine(alias, models)
+    for look in (*LOOKS, *OF_VENDOR.get(connections[alias].vendor, ())):
+        yield _looked(look, alias, models)
+
+
+def _looked(look: Look, alias: str, models: list[Any]) -> Finding:
+    """What a look finds; one that cannot be taken must not keep the others from being told."""
+    try:
+        return look(alias, models)
+    except (DatabaseError, InterfaceError) as error:
+        text = bounded(" ".join(str(error).split()), 300)
+        return Finding(look.__name__.replace("_", " "), alias, FAIL, f"could not be looked at: {text}")
 
 
 def _lines(found: list[Finding]) -> list[str]:

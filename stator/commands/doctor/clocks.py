@@ -1,6 +1,7 @@
 """Whether the clock of this host is that of the database."""
 
 import time
+from typing import Any
 
 from django.db import connections
 
@@ -10,7 +11,7 @@ from stator.commands.doctor.finding import OK, WARN, Finding
 TOLERATED = 5.0
 
 
-def skew(alias: str) -> Finding:
+def skew(alias: str, models: list[Any]) -> Finding:
     """How far the clocks are apart."""
     connection = connections[alias]
     if connection.vendor != "postgresql":

@@ -1,6 +1,5 @@
 """What slows or deafens workers on PostgreSQL: long transactions, dead rows, a pooler in between."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from django.db import connections
@@ -38,17 +37,22 @@ WHERE relname = ANY(%s) AND n_dead_tup > %s AND n_dead_tup > n_live_tup ORDER BY
 """
 
 
-def examine(alias: str, models: list[Any]) -> Iterator[Finding]:
-    """What is found on PostgreSQL; nothing on others."""
-    if connections[alias].vendor != "postgresql":
-        return
-    yield long_transactions(alias)
-    yield oldest_snapshot(alias)
-    yield dead_rows(alias, models)
-    yield pooler(alias)
+# Replicas that are behind by so much, and write-ahead log that a slot keeps for somebody who does not come for it.
+BEHIND_BYTES = 1 << 30
+
+REPLICAS = """
+SELECT coalesce(nullif(application_name, ''), 'process ' || pid),
+       pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint
+FROM pg_stat_replication WHERE replay_lsn IS NOT NULL ORDER BY 2 DESC LIMIT 5
+"""
+
+SLOTS = """
+SELECT slot_name, active, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint AS kept
+FROM pg_replication_slots WHERE restart_lsn IS NOT NULL ORDER BY kept DESC LIMIT 5
+"""
 
 
-def long_transactions(alias: str) -> Finding:
+def long_transactions(alias: str, models: list[Any]) -> Finding:
     """Whether a transaction has been open for long."""
     for pid, user, state, age in _ask(alias, TRANSACTIONS):
         if age > LONG_TRANSACTION:
@@ -62,7 +66,7 @@ def oldest_transaction(alias: str) -> float:
     return max((float(age) for *_, age in _ask(alias, TRANSACTIONS)), default=0.0)
 
 
-def oldest_snapshot(alias: str) -> Finding:
+def oldest_snapshot(alias: str, models: list[Any]) -> Finding:
     """Who keeps old row versions from being cleaned away."""
     for holder, held in _ask(alias, SNAPSHOTS):
         if held > OLD_SNAPSHOT:
@@ -81,7 +85,24 @@ def dead_rows(alias: str, models: list[Any]) -> Finding:
     return Finding("dead rows", alias, OK, "no table has more than live ones")
 
 
-def pooler(alias: str) -> Finding:
+def replication(alias: str, models: list[Any]) -> Finding:
+    """Whether replicas lag far behind, or are gone while the log is kept for them until the disk is full."""
+    replicas, slots = _ask(alias, REPLICAS), _ask(alias, SLOTS)
+    late = [f"{name} is {_size(behind)} behind" for name, behind in replicas if behind > BEHIND_BYTES]
+    late += [f"slot {name} keeps {_size(kept)} of log" for name, active, kept in slots if kept > BEHIND_BYTES]
+    late += [f"nobody reads slot {name}" for name, active, kept in slots if not active and kept <= BEHIND_BYTES]
+    if late:
+        remedy = "mend the replica; if it is gone for good, pg_drop_replication_slot()"
+        return Finding("replication", alias, WARN, "; ".join(late), remedy)
+    none = "no replica is far behind" if replicas else "there are no replicas"
+    return Finding("replication", alias, OK, none)
+
+
+def _size(count: int) -> str:
+    return f"{count / (1 << 20):,.0f} MB"
+
+
+def pooler(alias: str, models: list[Any]) -> Finding:
     """Whether a pooler is in between, which keeps workers from hearing NOTIFY."""
     ((actual,),) = _ask(alias, "SELECT pg_backend_pid()")
     # A pooler hands out a number of its own for the session.

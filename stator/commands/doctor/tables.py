@@ -4,12 +4,19 @@ from typing import Any
 
 from django.db import connections
 
-from stator.checks.databases import check_rows
+from stator.checks.databases import check_rows, check_sqlite, check_triggers
 from stator.commands.doctor.finding import FAIL, OK, WARN, Finding
 from stator.indexes import own_indexes
+from stator.operations import TRIGGER, function_name
 from stator.startup import Unusable, check_database
 
 MIGRATE = "run manage.py makemigrations and migrate"
+
+# Functions of ours, and whether a trigger that is switched on calls each.
+TRIGGERS = """
+SELECT proname, coalesce(bool_or(tgenabled <> 'D'), false)
+FROM pg_proc LEFT JOIN pg_trigger ON tgfoid = pg_proc.oid AND tgname = %s WHERE proname = ANY(%s) GROUP BY proname
+"""
 
 PRESENT = {
     "postgresql": "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid WHERE indisvalid",
@@ -50,3 +57,25 @@ def unknown_states(alias: str, models: list[Any]) -> Finding:
     if found:
         return Finding("states", alias, WARN, " ".join(message.msg for message in found), str(found[0].hint))
     return Finding("states", alias, OK, "all states of rows are known")
+
+
+def triggers(alias: str, models: list[Any]) -> Finding:
+    """Whether triggers that migrations made are there, switched on, and those that graphs and fields ask for now."""
+    model_of = {function_name(model): model._meta.label for model in models}
+    with connections[alias].cursor() as cursor:
+        cursor.execute(TRIGGERS, [TRIGGER, list(model_of)])
+        found = dict(cursor.fetchall())
+    if off := sorted(model_of[name] for name, is_on in found.items() if not is_on):
+        message = f"missing or switched off for {', '.join(off)}, so what raw SQL writes goes unnoticed"
+        remedy = "ALTER TABLE ... ENABLE TRIGGER, or repeat its ReconcileTrigger in a migration"
+        return Finding("triggers", alias, WARN, message, remedy)
+    if old := list(check_triggers(models, alias)):
+        return Finding("triggers", alias, WARN, " ".join(message.msg for message in old), str(old[0].hint))
+    return Finding("triggers", alias, OK, f"{len(found)} there, as the code asks for" if found else "none were made")
+
+
+def sqlite_options(alias: str, models: list[Any]) -> Finding:
+    """Whether readers and writers of a SQLite file wait for each other instead of failing."""
+    for message in check_sqlite(models):
+        return Finding("sqlite", alias, WARN, message.msg, str(message.hint))
+    return Finding("sqlite", alias, OK, "write-ahead log and immediate transactions")

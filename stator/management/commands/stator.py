@@ -1,8 +1,8 @@
 """Options in, answer out; what each subcommand does is in ``stator.commands``."""
 
 import json
+import os
 import sys
-from threading import Event
 from typing import Any, NoReturn
 
 from django.core.exceptions import ImproperlyConfigured
@@ -12,12 +12,10 @@ from django.db import DatabaseError, InterfaceError
 from stator.commands import SUBCOMMANDS
 from stator.commands.answer import Answer, BadInput
 from stator.commands.arguments import check_database_name
-from stator.failures import bounded
+from stator.commands.watching import unusable, watch
 from stator.logs import escape
 
-UNUSABLE = 75
-WATCHED_EVERY = 2.0
-CLEAR = "\x1b[2J\x1b[H"
+UNUSABLE, INTERRUPTED = 75, 130
 
 
 class Command(BaseCommand):
@@ -39,41 +37,43 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Answer, again and again with ``--watch``; ends the process with the exit code of the answer."""
-        while True:
-            answer = self._answer(options)
-            self._print(answer, options)
-            if answer.code:
-                sys.exit(answer.code)
-            if not options.get("watch"):
-                return
-            try:
-                Event().wait(WATCHED_EVERY)
-            except KeyboardInterrupt:
-                return
-
-    def _answer(self, options: dict[str, Any]) -> Answer:
         try:
-            check_database_name(options["database"])
-            answer: Answer = SUBCOMMANDS[options["subcommand"]].run(options)
+            self._handle(options)
         except (BadInput, ImproperlyConfigured) as error:
             raise CommandError(escape(str(error)), returncode=2) from error
         except (DatabaseError, InterfaceError) as error:
-            text = bounded(" ".join(str(error).split()), 300)
-            message = f"the database cannot be used: {text}; try manage.py stator doctor"
-            raise CommandError(message, returncode=UNUSABLE) from error
-        return answer
+            raise CommandError(f"{unusable(error)}; try manage.py stator doctor", returncode=UNUSABLE) from error
+        except BrokenPipeError:
+            # Whoever read it has seen enough; what is still in the buffer goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except KeyboardInterrupt:
+            if not self._is_on_its_own:
+                raise
+            sys.exit(INTERRUPTED)
+
+    def _handle(self, options: dict[str, Any]) -> None:
+        check_database_name(options["database"])
+        subcommand = SUBCOMMANDS[options["subcommand"]]
+        if options.get("watch"):
+            watch(self.stdout, lambda: subcommand.run(options), every=options["every"], as_json=options["json"])
+            return
+        answer = subcommand.run(options)
+        self._print(answer, options)
+        if answer.code:
+            sys.exit(answer.code)
 
     def _print(self, answer: Answer, options: dict[str, Any]) -> None:
-        if options["json"]:
-            self.stdout.write(json.dumps(answer.data, default=str))
-            return
-        if options.get("watch"):
-            self.stdout.write(CLEAR, ending="")
-        for line in answer.lines:
-            self.stdout.write(escape(line))
+        for line in [json.dumps(answer.data, default=str)] if options["json"] else map(escape, answer.lines):
+            self.stdout.write(line)
+        self.stdout.flush()
+
+    @property
+    def _is_on_its_own(self) -> bool:
+        """Whether the process runs nothing but this command."""
+        return bool(getattr(self, "_called_from_command_line", False))
 
     def _one_line_errors(self, parser: CommandParser) -> None:
-        if getattr(self, "_called_from_command_line", False):
+        if self._is_on_its_own:
             # One line instead of the usage, which is longer than the message.
             setattr(parser, "error", _argument_error)  # noqa: B010 - a method is replaced on the instance
 

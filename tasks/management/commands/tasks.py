@@ -1,8 +1,7 @@
-"""``manage.py tasks``: the tokens of programs that use the HTTP API, and queues in several databases."""
+"""``manage.py tasks``: queues and their dead letters, tokens of programs, and queues in several databases."""
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NoReturn
@@ -13,29 +12,35 @@ from django.db import DatabaseError, IntegrityError, InterfaceError, transaction
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
+from tasks import operating
 from tasks.consumers import Consumer, Verb
 from tasks.copies import difference, mirror_all, problem, spread
 from tasks.figures import figures_by_database
 from tasks.models import Queue
+from tasks.operating import WRONG, wrong
 
-WRONG, UNUSABLE = 2, 75
+UNUSABLE = 75
 MOST_LISTED = 10_000
 COUNTS = {"waiting": "waiting", "later": "due later", "running": "running", "dead": "dead letters"}
 
 
 class Command(BaseCommand):
-    """``manage.py tasks token create|list|revoke`` and ``manage.py tasks shards``."""
+    """``manage.py tasks``."""
 
-    help = "Tokens of programs that use the HTTP API, and queues that are spread over several databases."
+    help = (
+        "Queues, what is in them and dead letters; tokens of programs that use the HTTP API; queues that are spread "
+        "over several databases."
+    )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         """The subcommands; all take ``--json``."""
         self._one_line_errors(parser)
-        groups = parser.add_subparsers(dest="group", metavar="SUBCOMMAND", required=True)
+        groups = parser.add_subparsers(dest="act", metavar="SUBCOMMAND", required=True)
+        operating.add_subcommands(lambda name, told: self._add(groups, name, told))
         token = groups.add_parser("token", help="Tokens of the HTTP API.")
         self._one_line_errors(token)
-        acts = token.add_subparsers(dest="act", metavar="create|list|revoke", required=True)
+        acts = token.add_subparsers(dest="token", metavar="create|list|revoke", required=True)
         create = self._add(acts, "create", "Make a consumer and show its token, this once.")
         create.add_argument("name", help="Of the program.")
         create.add_argument("--queue", action="append", default=[], metavar="NAME", help="One that it may use.")
@@ -50,18 +55,17 @@ class Command(BaseCommand):
         told = "Queues in several databases: what is in each, and whether its copy of the queue is as it should be."
         shards = self._add(groups, "shards", told)
         shards.add_argument("--repair", action="store_true", help="Make copies that are missing, mend the others.")
-        shards.set_defaults(act="shards")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Act, and answer in lines or in one JSON document."""
-        acts: dict[str, Callable[[dict[str, Any]], tuple[Any, list[str]]]]
-        acts = {"create": _create, "list": _list, "revoke": _revoke, "shards": _shards}
+        act = TOKEN_ACTS[options["token"]] if options["act"] == "token" else ACTS[options["act"]]
         try:
-            data, lines = acts[options["act"]](options)
+            data, lines = act(options)
         except (DatabaseError, InterfaceError) as error:
-            message = f"the database cannot be used: {type(error).__name__}; has manage.py migrate been run?"
+            text = operating.printable(" ".join(str(error).split())[:300])
+            message = f"the database cannot be used: {text}; has manage.py migrate been run?"
             raise CommandError(message, returncode=UNUSABLE) from error
-        for line in [json.dumps(data, default=str)] if options["json"] else lines:
+        for line in [json.dumps(data, default=str)] if options["json"] else map(operating.printable, lines):
             self.stdout.write(line)
 
     def _add(self, acts: Any, name: str, help_text: str) -> CommandParser:
@@ -79,10 +83,10 @@ class Command(BaseCommand):
 def _create(options: dict[str, Any]) -> tuple[Any, list[str]]:
     names = set(options["queue"])
     if bool(names) == options["all_queues"]:
-        raise _wrong("say which queues the token is for: --queue NAME, once or more, or --all-queues")
+        raise wrong("say which queues the token is for: --queue NAME, once or more, or --all-queues")
     queues = list(Queue.objects.filter(name__in=names))
     if unknown := sorted(names - {queue.name for queue in queues}):
-        raise _wrong(f"there is no queue {unknown[0]!r}")
+        raise wrong(f"there is no queue {unknown[0]!r}")
     consumer = Consumer(
         name=options["name"],
         all_queues=options["all_queues"],
@@ -98,9 +102,9 @@ def _create(options: dict[str, Any]) -> tuple[Any, list[str]]:
             consumer.queues.set(queues)
     except ValidationError as error:
         field, messages = next(iter(error.message_dict.items()))
-        raise _wrong(f"{field.strip('_')}: {messages[0]}") from error
+        raise wrong(f"{field.strip('_')}: {messages[0]}") from error
     except IntegrityError as error:
-        raise _wrong(f"there is a consumer {options['name']!r} already") from error
+        raise wrong(f"there is a consumer {options['name']!r} already") from error
     return {**_told(consumer), "token": token}, [token]
 
 
@@ -113,7 +117,7 @@ def _list(options: dict[str, Any]) -> tuple[Any, list[str]]:
 def _revoke(options: dict[str, Any]) -> tuple[Any, list[str]]:
     consumer = Consumer.objects.filter(name=options["name"]).first()
     if consumer is None:
-        raise _wrong(f"there is no consumer {options['name']!r}; see tasks token list")
+        raise wrong(f"there is no consumer {options['name']!r}; see tasks token list")
     consumer.enabled = False
     consumer.save(update_fields=["enabled"])
     return _told(consumer), [f"{consumer.name} is disabled; its token opens nothing any more"]
@@ -189,20 +193,28 @@ def _expires(text: str | None) -> datetime | None:
     except ValueError:
         moment = None
     if moment is None:
-        raise _wrong(f"--expires {text!r} is no moment; write 2030-01-31 or 2030-01-31T12:00Z")
+        raise wrong(f"--expires {text!r} is no moment; write 2030-01-31 or 2030-01-31T12:00Z")
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001 - made aware below
     if timezone.is_naive(moment):
         moment = timezone.make_aware(moment)
     if moment <= datetime.now(UTC):
-        raise _wrong(f"--expires {text!r} is in the past")
+        raise wrong(f"--expires {text!r} is in the past")
     return moment
-
-
-def _wrong(message: str) -> CommandError:
-    return CommandError(message, returncode=WRONG)
 
 
 def _argument_error(message: str) -> NoReturn:
     sys.stderr.write(f"tasks: {message}; see tasks --help\n")
     sys.exit(WRONG)
+
+
+TOKEN_ACTS = {"create": _create, "list": _list, "revoke": _revoke}
+ACTS = {
+    "shards": _shards,
+    "queues": operating.list_queues,
+    "dead": operating.list_dead,
+    "requeue": operating.requeue,
+    "cancel": operating.cancel,
+    "pause": operating.pause,
+    "resume": operating.resume,
+}

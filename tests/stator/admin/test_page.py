@@ -9,8 +9,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from stator import columns
-from stator.admin import StatorAdmin, page, picture
+from stator.admin import StatorAdmin, picture
 from stator.explain.order import ORDER
+from stator.explain.remedies import REMEDIES
 from stator.models import History, Pause, Report
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login, Replace
@@ -48,7 +49,7 @@ class TestWhy:
         text = part(live(admin_client, parcel), "why")
         assert codes(text) == ["backoff", "no_worker"]
         assert "Backing off after 1 error, the last one ValueError: no such street" in text
-        assert page.REMEDIES["backoff"] in text
+        assert REMEDIES["backoff"] in text
         assert re.search(r"<dt>Next attempt</dt><dd>in \d+ s</dd>", text)
 
     def test_is_the_same_as_the_part_of_the_page(self, admin_client: Client) -> None:
@@ -66,7 +67,7 @@ class TestWhy:
 
     def test_every_reason_has_a_remedy(self, admin_client: Client) -> None:
         said = {"gone", "due", "lease_lost", *(say.__name__ for say in ORDER)}
-        assert set(page.REMEDIES) == said
+        assert set(REMEDIES) == said
 
     def test_row_that_is_gone_is_not_found(self, admin_client: Client) -> None:
         assert admin_client.get(f"{LIST}99/stator/").status_code == 404

@@ -2,9 +2,12 @@
 
 import io
 import json
+import re
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from django.apps import apps
 from django.core.management import call_command
 from django.db import OperationalError, connection
 
@@ -12,10 +15,13 @@ from stator.commands.doctor import clocks, crew, postgresql, tables
 from stator.commands.doctor.finding import FAIL, OK, WARN
 from stator.db.claim import new_token, new_worker_id
 from stator.indexes import own_indexes
-from stator.models import StatorModel, Worker
+from stator.models import Pause, Report, StatorModel, Worker
+from stator.operations import ReconcileTrigger
 from stator.runner import managed
-from tests.stator.rows import ago, change, put
-from tests.testapp.explained import Errand
+from tests.processes import wait_until
+from tests.stator.rows import ago, change, put, raw
+from tests.testapp.explained import Errand, ErrandGraph
+from tests.testapp.power import Site
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,7 +48,12 @@ def test_healthy_site_is_all_ok(crew_of_all):
     code, found = examined("--database", "default")
     assert {finding["level"] for finding in found.values()} == {OK}, found
     assert code == 0
-    assert {"database", "indexes", "states", "leases", "workers", "clock"} <= set(found)
+    of_vendor = {
+        "postgresql": {"triggers", "transactions", "snapshots", "dead rows", "replication", "pooler"},
+        "sqlite": {"sqlite"},
+    }
+    everywhere = {"database", "indexes", "states", "objects", "pauses", "leases", "workers", "clock"}
+    assert set(found) == everywhere | of_vendor[connection.vendor]
     out = io.StringIO()
     call_command("stator", "doctor", "--database", "default", stdout=out)
     assert "ok    default  workers: every model has a live worker" in out.getvalue()
@@ -70,7 +81,7 @@ def test_lease_that_nobody_reaps_is_a_failure(crew_of_all):
     put(Errand, state_ready=False, state_claim=new_token(new_worker_id()), state_locked_until=ago(60))
     code, found = examined()
     assert (code, found["leases"]["level"]) == (1, FAIL)
-    assert "testapp.Errand 1" in found["leases"]["message"]
+    assert re.search(r"testapp\.Errand [12]$", found["leases"]["message"])
 
 
 def test_unknown_states_are_a_warning(crew_of_all):
@@ -107,28 +118,210 @@ def test_database_that_cannot_be_used_ends_the_examination(monkeypatch):
 
 @pytest.mark.postgresql
 def test_clocks_that_are_apart_are_a_warning(monkeypatch):
-    assert clocks.skew("default").level == OK
+    assert clocks.skew("default", []).level == OK
     real = clocks.time.time
     monkeypatch.setattr(clocks, "time", SimpleNamespace(time=lambda: real() + 60))
-    finding = clocks.skew("default")
+    finding = clocks.skew("default", [])
     assert (finding.level, "60" in finding.message) == (WARN, True)
 
 
-@pytest.mark.postgresql
+def test_objects_in_trouble_are_a_warning(crew_of_all, monkeypatch):
+    monkeypatch.setattr(ErrandGraph.new, "expect_within", 3600)
+    put(Errand, state_crashes=3)
+    put(Errand, state_ready=False, state_next_attempt=ago(-600), state_changed=ago(7200))
+    failing = put(Errand, state_ready=False, state_failures=1, state_next_attempt=ago(-60))
+    Report.objects.create(model_label="testapp.errand", object_pk=str(failing.pk), state="new", error="OSError")
+    code, found = examined()
+    assert (code, found["objects"]["level"]) == (0, WARN)
+    assert found["objects"]["message"] == "testapp.Errand: 1 quarantined, 1 stuck, 1 failing"
+    assert "stator explain" in found["objects"]["remedy"]
+
+
+def test_pause_that_may_have_been_forgotten_is_a_warning(crew_of_all):
+    Errand.stator.pause(reason="the bank is down", actor="ada")
+    Errand.stator.pause(seconds=1e6)
+    assert examined()[1]["pauses"]["level"] == OK
+    raw(Pause).update(created=ago(100_000))
+    finding = examined()[1]["pauses"]
+    assert finding["level"] == WARN
+    assert finding["message"].endswith("without an end: testapp.errand by ada (the bank is down)")
+
+
+def test_look_that_cannot_be_taken_does_not_keep_the_others_from_being_told(crew_of_all, monkeypatch):
+    def fail(alias):
+        raise OperationalError("canceling statement due to statement timeout")
+
+    monkeypatch.setattr("stator.commands.doctor.crew.alive", fail)
+    code, found = examined()
+    assert (code, found["live workers"]["level"]) == (1, FAIL)
+    assert found["live workers"]["message"] == "could not be looked at: canceling statement due to statement timeout"
+    assert found["clock"]["level"] == OK
+
+
 @pytest.mark.parametrize(
-    ("check", "answer", "words"),
+    ("there", "away", "message"),
     [
-        (postgresql.long_transactions, [(7, "ada", "idle in transaction", 4000.0)], "session 7 of ada"),
-        (postgresql.oldest_snapshot, [("replication slot gone", 5_000_000)], "replication slot gone keeps"),
-        (lambda alias: postgresql.dead_rows(alias, [Errand]), [("testapp_errand", 90_000, 5)], "90,000"),
-        (postgresql.pooler, [(-1,)], "one between here and the database"),
+        ("TABLE stator_pause RENAME TO lost", "TABLE lost RENAME TO stator_pause", "has no table stator_pause"),
+        (
+            "TABLE testapp_errand RENAME COLUMN state_crashes TO lost",
+            "TABLE testapp_errand RENAME COLUMN lost TO state_crashes",
+            "table testapp_errand lacks state_crashes",
+        ),
     ],
 )
-def test_trouble_of_postgresql_is_a_warning_with_a_remedy(monkeypatch, check, answer, words):
+def test_missing_tables_and_columns_end_the_examination(there, away, message):
+    with altered(there, away):
+        code, found = examined("--database", "default")
+    assert (code, list(found)) == (1, ["database"])
+    assert message in found["database"]["message"]
+    assert found["database"]["remedy"].startswith("run manage.py m")
+
+
+@contextmanager
+def altered(there, back):
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER {there}")
+        try:
+            yield
+        finally:
+            cursor.execute(f"ALTER {back}")
+
+
+@pytest.mark.sqlite
+def test_sqlite_as_it_comes_is_a_warning(crew_of_all, monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {})
+    finding = examined()[1]["sqlite"]
+    assert finding["level"] == WARN
+    assert "opened without transaction_mode IMMEDIATE and journal_mode WAL" in finding["message"]
+    assert "PRAGMA journal_mode=WAL" in finding["remedy"]
+
+
+# PostgreSQL
+
+
+@pytest.mark.postgresql
+def test_replica_is_refused():
+    """One that says of itself what a replica says."""
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE FUNCTION public.pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true'")
+        cursor.execute("SET search_path = public, pg_catalog")
+        try:
+            code, found = examined("--database", "default")
+        finally:
+            cursor.execute("SET search_path = DEFAULT")
+            cursor.execute("DROP FUNCTION public.pg_is_in_recovery()")
+    assert (code, list(found)) == (1, ["database"])
+    assert "is a read replica" in found["database"]["message"]
+
+
+@pytest.mark.postgresql
+def test_invalid_index_is_a_warning(crew_of_all):
+    """What CREATE INDEX CONCURRENTLY leaves when it fails."""
+    name = own_indexes(Errand)[0].name
+    change_it = "UPDATE pg_index SET indisvalid = %s WHERE indexrelid = %s::regclass"
+    with connection.cursor() as cursor:
+        cursor.execute(change_it, [False, name])
+        try:
+            finding = examined("--database", "default")[1]["indexes"]
+        finally:
+            cursor.execute(change_it, [True, name])
+    assert (finding["level"], finding["message"]) == (WARN, f"missing or invalid: {name}")
+
+
+@pytest.fixture
+def session():
+    """A session of somebody else, by a statement: ``session("BEGIN")``."""
+    other = connection.copy()
+    yield lambda statement: other.cursor().execute(statement)
+    other.close()
+
+
+@pytest.mark.postgresql
+def test_long_transaction_is_a_warning(crew_of_all, session, monkeypatch):
+    session("BEGIN")
+    monkeypatch.setattr(postgresql, "LONG_TRANSACTION", -1.0)
+    finding = examined()[1]["transactions"]
+    assert finding["level"] == WARN
+    assert "(idle in transaction) has had one open for" in finding["message"]
+    assert "pg_terminate_backend(" in finding["remedy"]
+
+
+@pytest.mark.postgresql
+def test_old_snapshot_is_a_warning(crew_of_all, session, monkeypatch):
+    session("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    session("SELECT count(*) FROM testapp_errand")
+    monkeypatch.setattr(postgresql, "OLD_SNAPSHOT", 5)
+    for _ in range(10):
+        put(Errand)
+    finding = examined()[1]["snapshots"]
+    assert finding["level"] == WARN
+    assert re.match(r"session \d+ keeps the row versions of \d+ transactions", finding["message"])
+    session("ROLLBACK")
+    assert examined()[1]["snapshots"]["level"] == OK
+
+
+@pytest.mark.postgresql
+def test_dead_rows_are_a_warning(crew_of_all, monkeypatch):
+    monkeypatch.setattr(postgresql, "DEAD_ROWS", 5)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM testapp_errand")
+        raw(Errand).bulk_create(Errand() for _ in range(20))
+        raw(Errand).all().delete()
+        cursor.execute("SELECT pg_stat_force_next_flush()")
+    finding = wait_until(lambda: warned("dead rows"))
+    assert "testapp_errand has 20 and 0 live ones" in finding["message"]
+
+
+def warned(check):
+    finding = examined()[1][check]
+    return finding if finding["level"] == WARN else None
+
+
+@pytest.mark.postgresql
+def test_slot_that_nobody_reads_is_a_warning(crew_of_all, monkeypatch):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_create_physical_replication_slot('replica_that_is_gone', true)")
+        try:
+            finding = examined()[1]["replication"]
+            monkeypatch.setattr(postgresql, "BEHIND_BYTES", -1)
+            full = examined()[1]["replication"]
+        finally:
+            cursor.execute("SELECT pg_drop_replication_slot('replica_that_is_gone')")
+    assert (finding["level"], finding["message"]) == (WARN, "nobody reads slot replica_that_is_gone")
+    assert re.search(r"slot replica_that_is_gone keeps \d+ MB of log", full["message"])
+
+
+@pytest.mark.postgresql
+def test_trigger_that_is_switched_off_gone_or_outdated_is_a_warning(crew_of_all):
+    state, table = SimpleNamespace(apps=apps), Site._meta.db_table
+    trigger = ReconcileTrigger.of(Site)
+    with connection.schema_editor() as editor:
+        trigger.database_forwards("testapp", editor, state, state)
+    try:
+        assert examined()[1]["triggers"]["message"] == "1 there, as the code asks for"
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER stator_reconcile")
+            assert "switched off for testapp.Site" in warned("triggers")["message"]
+            cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER stator_reconcile")
+            assert warned("triggers") is None
+            cursor.execute(f"DROP TRIGGER stator_reconcile ON {table}")
+            assert "missing or switched off for testapp.Site" in warned("triggers")["message"]
+        trigger.delay = 5
+        with connection.schema_editor() as editor:
+            trigger.database_forwards("testapp", editor, state, state)
+        assert "is not the one that its graph and reconcile_on ask for" in warned("triggers")["message"]
+    finally:
+        with connection.schema_editor() as editor:
+            trigger.database_backwards("testapp", editor, state, state)
+
+
+@pytest.mark.postgresql
+def test_pooler_is_a_warning_where_workers_would_listen_through_it(monkeypatch, settings):
     connection.ensure_connection()
-    assert check("default").level == OK
-    monkeypatch.setattr(postgresql, "_ask", lambda *args: answer)
-    finding = check("default")
-    assert finding.level == WARN
-    assert words in finding.message
-    assert finding.remedy
+    assert postgresql.pooler("default", []).level == OK
+    # It hands out a number of its own for the session.
+    monkeypatch.setattr(postgresql, "_ask", lambda *args: [(-1,)])
+    finding = postgresql.pooler("default", [])
+    assert (finding.level, "LISTEN_DSN" in finding.remedy) == (WARN, True)
+    settings.STATOR = {"LISTEN_DSN": "host=elsewhere"}
+    assert postgresql.pooler("default", []).level == OK

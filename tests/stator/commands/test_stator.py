@@ -13,11 +13,14 @@ from django.core.management import CommandError, call_command
 
 from stator.commands import SUBCOMMANDS, graph, status
 from stator.db.claim import new_token, new_worker_id
+from stator.explain import Reason
+from stator.explain.remedies import REMEDIES
 from stator.models import History, Pause, Report, Stats, Worker
 from stator.statistics import Stay
 from tests.processes import environment_for_subprocess
-from tests.stator.rows import ago, put, raw
-from tests.testapp.explained import Errand
+from tests.stator.rows import ago, change, put, raw
+from tests.testapp.explained import Errand, ErrandGraph
+from tests.testapp.keys import Branch
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -64,10 +67,69 @@ def state_of(errand):
 
 def test_explain_gives_the_reasons_in_words_and_as_json():
     errand = put(Errand, state="done")
-    assert run("explain", LABEL, errand.pk) == "terminal: done is a terminal state: the object stays here.\n"
+    assert run("explain", LABEL, errand.pk) == (
+        f"terminal: done is a terminal state: the object stays here.\n      -> {REMEDIES['terminal']}\n"
+    )
     answer = asked("explain", LABEL, errand.pk)
     assert (answer["model"], answer["pk"], answer["reasons"][0]["code"]) == (LABEL, str(errand.pk), "terminal")
+    assert answer["reasons"][0]["remedy"] == REMEDIES["terminal"]
     assert asked("explain", LABEL, errand.pk + 1)["reasons"][0]["code"] == "gone"
+
+
+def test_explain_gives_what_the_model_itself_says(monkeypatch):
+    """A model may know more than the framework does, and a child more than the model whose table has the state."""
+    monkeypatch.setattr(Errand, "explain", lambda errand: [Reason("raining", f"It rains on {errand.name}.")])
+    errand = put(Errand, name="Rome")
+    assert run("explain", LABEL, errand.pk) == "raining: It rains on Rome.\n"
+    monkeypatch.setattr(Branch, "explain", lambda branch: [Reason("own", branch.leaf)])
+    branch = Branch.objects.create(leaf="oak")
+    assert asked("explain", "testapp.Branch", branch.pk)["reasons"][0]["sentence"] == "oak"
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_explain_reads_the_database_that_was_asked_for_whatever_routers_say(settings):
+    put(Errand, "other", state="done")
+    command = ("explain", LABEL, 1, "--database", "other")
+    assert asked(*command)["reasons"][0]["code"] == "terminal"
+    settings.DATABASE_ROUTERS = [Homeward()]
+    assert asked(*command)["reasons"][0]["code"] == "terminal"
+
+
+class Homeward:
+    """Sends every write home."""
+
+    def db_for_write(self, model, **hints):
+        return "default"
+
+
+def test_explain_without_a_key_names_the_objects_that_somebody_should_look_at(monkeypatch):
+    put(Errand)
+    put(Errand, state="done")
+    put(Errand, state_ready=False, state_next_attempt=ago(-600))
+    assert run("explain", LABEL) == "Nothing of testapp.Errand needs anybody.\n"
+    late = put(Errand, state_changed=ago(600))
+    due = put(Errand, state_ready=False, state_next_attempt=ago(600))
+    lost = put(Errand, **held(-60))
+    failing = put(Errand, state_ready=False, state_failures=1, state_next_attempt=ago(-60))
+    Report.objects.create(model_label="testapp.errand", object_pk=str(failing.pk), state="new", error="OSError")
+    bad = put(Errand, state_ready=False, state_crashes=3)
+    ready, resting = put(Errand), put(Errand, state_ready=False)
+    for each in (ready, resting):
+        change(each, state="mislaid")
+    monkeypatch.setattr(ErrandGraph.new, "expect_within", 3600)
+    stuck = put(Errand, state_ready=False, state_next_attempt=ago(-600), state_changed=ago(7200))
+    found = asked("explain", LABEL)["objects"]
+    assert [(one["pk"], one["what"]) for one in found] == [
+        (str(each.pk), what)
+        for each, what in (
+            (ready, "unknown state"), (resting, "unknown state"), (bad, "quarantined"), (lost, "lease ran out"),
+            (failing, "failing"), (stuck, "stuck"), (late, "overdue"), (due, "overdue"),
+        )
+    ]  # fmt: skip
+    assert found[2]["reasons"][0]["code"] == "quarantined"
+    text = run("explain", LABEL, "--limit", 3)
+    assert f"{bad.pk}  quarantined, in new for 0 s\n      quarantined: Quarantined after 3 lost leases" in text
+    assert text.endswith("There may be more than --limit 3.\n")
 
 
 @pytest.mark.parametrize(
@@ -75,6 +137,9 @@ def test_explain_gives_the_reasons_in_words_and_as_json():
     [
         (["explain", "x;drop table", "1"], "is not a model; managed models are:"),
         (["explain", "", "1"], "is not a model"),
+        (["explain", "errand", "1"], "'errand' is not a model; did you mean testapp.Errand?"),
+        (["explain", "testapp.Erand", "1"], "did you mean testapp.Errand?"),
+        (["explain", LABEL, "--limit", "0"], "--limit 0 must be from 1"),
         (["explain", "auth.User", "1"], "is not managed by Stator"),
         (["explain", LABEL, "one"], "'one' cannot be the primary key of testapp.Errand"),
         (["unlock", LABEL, "9" * 30], "cannot be the primary key of testapp.Errand"),
@@ -93,7 +158,7 @@ def test_explain_gives_the_reasons_in_words_and_as_json():
         (["pause", LABEL, "--for", "nan"], "--for nan must be above 0"),
         (["resume", LABEL, "--state", "nowhere"], "'nowhere' is not a state"),
         (["resume", LABEL, "--where", "tenent=3"], "does not fit testapp.Errand"),
-        (["status", "--watch", "--json"], "--watch and --json do not go together"),
+        (["status", "--watch", "--every", "0"], "--every 0.0 must be above 0"),
         (["status", "nowhere.Nothing"], "is not a model"),
         (["graph", "nowhere"], "is not a model"),
         (["doctor", "--database", "nowhere"], "is not in DATABASES"),
@@ -212,27 +277,29 @@ def test_status_has_figures_of_every_kind():
     assert [(worker["id"], worker["status"]) for worker in answer["workers"]] == [("a" * 12, "alive")]
     text = run("status", LABEL)
     assert "testapp.Errand  1" in text
-    assert "1 live workers, 0 attempts running" in text
+    assert "1 live worker, 0 attempts running" in text
+    assert text.splitlines()[0].split() == status.HEADS
 
 
 def test_status_of_all_models_takes_a_bounded_number_of_rows(monkeypatch):
-    monkeypatch.setattr("stator.commands.figures.COUNTED", 2)
+    monkeypatch.setattr("stator.overview.depths.COUNTED", 2)
     for _ in range(5):
         put(Errand, state="done")
     (figures,) = asked("status", LABEL)["models"]
     assert figures["states"]["done"] == 3
     assert "done 2+" in run("status", LABEL)
     assert len(asked("status")["models"]) > 5
+    lines = run("status").splitlines()
+    assert lines[1].split()[0] == LABEL
+    assert lines[2].endswith("models without objects not listed")
 
 
-def test_status_is_shown_again_until_it_is_interrupted(monkeypatch):
-    class Interrupted:
-        def wait(self, seconds):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("stator.management.commands.stator.Event", Interrupted)
-    assert LABEL in run("status", LABEL, "--watch")
-    assert status.HEADS[0] == "model"
+def test_status_counts_what_is_stuck_and_what_is_in_unknown_states(monkeypatch):
+    monkeypatch.setattr(ErrandGraph.new, "expect_within", 3600)
+    put(Errand, state_changed=ago(7200))
+    change(put(Errand), state="mislaid")
+    (figures,) = asked("status", LABEL)["models"]
+    assert (figures["stuck"], figures["unknown"]) == (1, 1)
 
 
 def test_workers_are_listed_with_what_became_of_them():

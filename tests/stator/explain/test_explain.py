@@ -11,6 +11,7 @@ from stator.columns import parking
 from stator.conf import load_settings
 from stator.db.claim import new_token, new_worker_id
 from stator.explain import explain, explain_counts
+from stator.explain.remedies import REMEDIES
 from stator.models import Pause, Report, Worker
 from tests.stator.rows import ago, change, put, raw
 from tests.testapp.explained import Errand
@@ -143,7 +144,7 @@ def test_leased_by_a_worker_of_which_nothing_is_known():
     other = new_worker_id()
     reason = first(put(Errand, **held(other)))
     assert reason.code == "leased"
-    assert f"worker {other}, of which nothing is known" in reason.sentence
+    assert f"worker {other} (nothing else is known of it)" in reason.sentence
 
 
 def test_lost_lease(crew):
@@ -151,6 +152,19 @@ def test_lost_lease(crew):
     assert reason.code == "lease_lost"
     assert reason.sentence.endswith("ran out 7 s ago; the object is reclaimed within 5 s.")
     assert reason.numbers["within"] == load_settings().REAP_INTERVAL
+
+
+def test_lost_lease_waits_for_a_worker_where_there_is_none():
+    lost, no_worker = put(Errand, **held(seconds=-7)).explain()
+    assert lost.sentence.endswith("ran out 7 s ago; the object is reclaimed once a worker is started.")
+    assert (lost.code, no_worker.code) == ("lease_lost", "no_worker")
+    assert [reason.code for reason in put(Errand, **held(seconds=60)).explain()] == ["leased"]
+
+
+def test_reasons_say_what_to_do():
+    reason = first(put(Errand))
+    assert (reason.code, reason.remedy) == ("no_worker", REMEDIES["no_worker"])
+    assert reason.as_dict()["remedy"] == REMEDIES["no_worker"]
 
 
 def test_limit_of_the_state(crew):

@@ -1,0 +1,45 @@
+"""Whether there are objects that only people will help, and pauses that somebody may have forgotten."""
+
+from typing import Any
+
+from django.db.models import Q
+
+from stator import columns
+from stator.commands.doctor.finding import OK, WARN, Finding
+from stator.commands.figures import failing_pks
+from stator.durations import span
+from stator.overview.depths import depths, told
+from stator.pauses import MOST_PAUSES, Pause
+from stator.querysets import OperatorQuerySet
+
+# A pause without an end that is older than this may have been forgotten.
+FORGOTTEN = 86400.0
+
+
+def in_trouble(alias: str, models: list[Any]) -> Finding:
+    """Objects that are quarantined, stuck or failing."""
+    said = list(filter(None, (_said(OperatorQuerySet(model, using=alias)) for model in models)))
+    if said:
+        remedy = "manage.py stator explain app.Model names them and says why"
+        return Finding("objects", alias, WARN, "; ".join(said), remedy)
+    return Finding("objects", alias, OK, "none is quarantined, stuck or failing")
+
+
+def _said(rows: OperatorQuerySet) -> str:
+    if not rows.exists():
+        return ""
+    found = depths(rows)
+    counts = {"quarantined": found.quarantined, "stuck": found.stuck_count, "failing": len(failing_pks(rows))}
+    words = ", ".join(f"{told(count)} {name}" for name, count in counts.items() if count)
+    return f"{rows.model._meta.label}: {words}" if words else ""
+
+
+def forgotten_pauses(alias: str, models: list[Any]) -> Finding:
+    """Pauses that nobody has given an end."""
+    labels = [model._meta.label_lower for model in models]
+    old = Q(until=None, created__lte=columns.after(-FORGOTTEN), model_label__in=labels)
+    found = Pause.objects.using(alias).filter(old).order_by("created")[:MOST_PAUSES]
+    if said := [f"{pause} by {pause.actor or 'nobody'} ({pause.reason or 'no reason'})" for pause in found]:
+        message = f"for more than {span(FORGOTTEN)} and without an end: {'; '.join(said)}"
+        return Finding("pauses", alias, WARN, message, "ask whoever paused it, then manage.py stator resume app.Model")
+    return Finding("pauses", alias, OK, "none has stood for long")
