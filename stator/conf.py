@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from importlib.util import find_spec
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -42,11 +43,14 @@ class Settings:
     ALLOW_QUERY_TOKEN: bool = _setting(False, "Whether the HTTP runner accepts ?token= as well.", kind=bool)
     HTTP_RUN_FOR: float = _setting(2.0, "How long one request to the HTTP runner works.", 0.1)
     ADMIN: bool = _setting(True, "Whether models that the project leaves out of the admin are shown in it.", kind=bool)
+    TRACING: bool = _setting(False, "Whether workers make an OpenTelemetry span of each attempt.", kind=bool)
 
     def problems(self) -> Iterator[str]:
         """One sentence for every value that cannot work."""
         for option in fields(self):
             yield from _wrong_value(option.name, getattr(self, option.name), option.metadata)
+        if self.TRACING is True and not _has_tracing():
+            yield "TRACING needs opentelemetry-api, which is not installed; pip install 'django-stator[tracing]'"
 
     def conflicts(self) -> Iterator[str]:
         """One sentence for every pair of values that do not go together."""
@@ -112,6 +116,13 @@ def _wrong_text(name: str, value: Any) -> Iterator[str]:
     if any(not isinstance(token, str) or len(token.encode(errors="replace")) < 32 for token in tokens):
         # The value itself is a secret and stays out of the message.
         yield "TOKEN must be a string of at least 32 bytes, or a list of them; make one with secrets.token_urlsafe(32)"
+
+
+def _has_tracing() -> bool:
+    try:
+        return find_spec("opentelemetry.trace") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _is_number(kind: type, value: Any) -> bool:

@@ -17,7 +17,7 @@ from stator.moves import owner_of
 from stator.outcomes import Outcome
 from stator.signals import on_schedule
 from stator.worker.dispatcher import lanes_of
-from stator.worker.executor import attempt_async, attempt_sync
+from stator.worker.executor import attempt_async, attempt_sync, calls_of
 from stator.worker.recorder import record, send_moves
 from stator.worker.slots import grouped
 from stator.worker.worker import Summary, Worker
@@ -152,8 +152,9 @@ def _do_chores(operations: Operations) -> None:
     limit = operations.settings.BATCH_SIZE
     operations.reap(limit)
     chores.settle(operations, limit)
+    move = calls_of(operations.settings).mover(operations)
     for chore in (chores.rename, chores.move_matching, chores.time_out):
-        if moves := chore(operations, limit).listed:
+        if moves := chore(operations, limit, move).listed:
             send_moves(operations, moves)
     while chores.delete_due(operations, limit) >= limit:
         pass
@@ -174,8 +175,10 @@ def _claim_all(operations: Operations) -> list[Claim]:
 
 
 def _attempt(claims: list[Claim]) -> list[Ended]:
+    calls = calls_of(claims[0].operations.settings)
     with contained(claims[0].operations):
-        attempted = async_to_sync(attempt_async)(claims) if claims[0].state.is_async else attempt_sync(claims)
+        attempt = async_to_sync(attempt_async) if claims[0].state.is_async else attempt_sync
+        attempted = attempt(claims, calls)
     if attempted.ended:
         record(claims[0].operations, attempted.ended)
     for claim in claims:

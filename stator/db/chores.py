@@ -5,6 +5,7 @@ anywhere, at once.
 """
 
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -60,35 +61,41 @@ def reopen(operations: Operations, limit: int) -> int:
         return operations.rows.filter(pk__in=picked).update(**columns.reopening()) if picked else 0
 
 
-def time_out(operations: Operations, limit: int) -> Moves:
-    """Take the timeouts of resting rows. Index ``st_rest``."""
+def time_out(operations: Operations, limit: int, move: Callable[..., Moves] | None = None) -> Moves:
+    """Take the timeouts of resting rows. Index ``st_rest``. ``move``: in place of the operations' own ``move_rows``."""
+    move = move or operations.move_rows
     parts = []
     for state in operations.graph.states.values():
         if state.timeout_state and state.timeout_value:
             past = _resting(operations, state).filter(state_changed__lte=columns.after(-state.timeout_value))
-            parts.append(operations.move_rows(past, state.name, state.timeout_state, limit, reason="timed out"))
+            parts.append(move(past, state.name, state.timeout_state, limit, reason="timed out"))
     return _total(parts)
 
 
-def rename(operations: Operations, limit: int) -> Moves:
-    """Move rows that bear the former name of a state to the state."""
+def rename(operations: Operations, limit: int, move: Callable[..., Moves] | None = None) -> Moves:
+    """Move rows that bear the former name of a state to the state. ``move``: as above."""
+    move = move or operations.move_rows
     parts = []
     for former, state in operations.graph.renames.items():
         # Apart, because ready and resting rows are in different indexes.
         for ready in (True, False):
             rows = operations.rows.filter(state=former, state_claim=None, state_ready=ready)
-            parts.append(operations.move_rows(rows, former, state, limit, reason="renamed"))
+            parts.append(move(rows, former, state, limit, reason="renamed"))
     return _total(parts)
 
 
-def move_matching(operations: Operations, limit: int) -> Moves:
-    """Take the SQL transitions: move unclaimed rows that match the condition of an edge of their state."""
+def move_matching(operations: Operations, limit: int, move: Callable[..., Moves] | None = None) -> Moves:
+    """Take the SQL transitions: move unclaimed rows that match the condition of an edge of their state.
+
+    ``move``: as above.
+    """
+    move = move or operations.move_rows
     parts = []
     for state in operations.graph.states.values():
         for condition, to in state.conditions:
             for ready in (False, True) if state.automatic else (False,):
                 rows = operations.rows.filter(condition, state=state.name, state_claim=None, state_ready=ready)
-                parts.append(operations.move_rows(rows, state.name, to, limit, reason="condition met"))
+                parts.append(move(rows, state.name, to, limit, reason="condition met"))
     return _total(parts)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from stator.db import Operations, chores
 from stator.db.written import Moves
+from stator.worker.executor import calls_of
 from stator.worker.recorder import send_moves
 
 logger = logging.getLogger("stator.worker")
@@ -62,17 +63,17 @@ def reopen_where_any_wait(operations: Operations) -> bool:
 
 def time_out(operations: Operations) -> bool:
     """Take the timeouts of rows at rest."""
-    return _tell(operations, chores.time_out(operations, LIMIT)) >= LIMIT
+    return _tell(operations, chores.time_out(operations, LIMIT, _mover(operations))) >= LIMIT
 
 
 def rename(operations: Operations) -> bool:
     """Move rows that bear former names of states."""
-    return _tell(operations, chores.rename(operations, LIMIT)) >= LIMIT
+    return _tell(operations, chores.rename(operations, LIMIT, _mover(operations))) >= LIMIT
 
 
 def move_matching(operations: Operations) -> bool:
     """Take the SQL transitions."""
-    return _tell(operations, chores.move_matching(operations, MOVED_AT_ONCE)) >= MOVED_AT_ONCE
+    return _tell(operations, chores.move_matching(operations, MOVED_AT_ONCE, _mover(operations))) >= MOVED_AT_ONCE
 
 
 def delete_due(operations: Operations) -> bool:
@@ -118,6 +119,10 @@ def perform(duty: Duty, operations: Operations, stopped: Callable[[], bool]) -> 
     """Do a duty until nothing is left of it, or the worker stops."""
     while duty.call(operations) and not stopped():
         pass
+
+
+def _mover(operations: Operations) -> Callable[..., Moves]:
+    return calls_of(operations.settings).mover(operations)
 
 
 def _tell(operations: Operations, moves: Moves) -> int:

@@ -6,14 +6,19 @@ An attempt is one call of a handler: of one object, or in a state with ``batch``
 import asyncio
 import inspect
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from importlib import import_module
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError
 
+from stator.conf import Settings
+from stator.db import Operations
 from stator.db.claim import Claim
-from stator.db.written import Ended, Written
+from stator.db.written import Ended, Moves, Written
 from stator.exceptions import AttemptTimedOut, InvalidTransition
 from stator.failures import describe
 from stator.outcomes import Moved, Outcome, Released, Waiting, resolve
@@ -33,20 +38,52 @@ class Attempted:
     written: Written = field(default_factory=Written)
 
 
-def attempt_sync(claims: list[Claim]) -> Attempted:
+class Calls(NamedTuple):
+    """How handlers are called, and rows moved without one.
+
+    ``sync``, ``awaited`` and ``atomic`` give what a call means. The first two raise what a call for several objects
+    raised; what ``atomic`` did not record is undone. ``given_up`` is told of calls that are waited for no more.
+    ``mover`` gives the ``move_rows`` of operations.
+    """
+
+    sync: Callable[[list[Claim]], list[Ended]]
+    awaited: Callable[[list[Claim]], Awaitable[list[Ended]]]
+    atomic: Callable[[list[Claim]], Attempted]
+    given_up: Callable[[Claim, Outcome], None]
+    mover: Callable[[Operations], Callable[..., Moves]]
+
+
+def calls_of(settings: Settings) -> Calls:
+    """How the handlers of a worker with these settings are called."""
+    # By name: it needs a package that a project may not have.
+    return import_module("stator.worker.tracing").traced() if settings.TRACING else PLAIN
+
+
+def attempt_sync(claims: list[Claim], calls: Calls | None = None) -> Attempted:
     """Run a synchronous handler in the calling thread."""
+    calls = calls or PLAIN
     if _are_late(claims):
         return Attempted([(claim, Released()) for claim in claims])
     if claims[0].state.atomic:
-        return _attempt_atomic(claims)
-    return Attempted(outcomes_of(claims, _call(claims)))
+        return _attempt_atomic(claims, calls)
+    try:
+        return Attempted(calls.sync(claims))
+    except BaseException:  # noqa: BLE001 - whatever a handler raises is an outcome, not the end of the worker
+        singly = [[claim] for claim in claims]
+    # One bad object must not spoil the others: each is tried by itself.
+    return Attempted([ended for each in singly for ended in calls.sync(each)])
 
 
-async def attempt_async(claims: list[Claim]) -> Attempted:
+async def attempt_async(claims: list[Claim], calls: Calls | None = None) -> Attempted:
     """Run an asynchronous handler on the event loop."""
+    calls = calls or PLAIN
     if _are_late(claims):
         return Attempted([(claim, Released()) for claim in claims])
-    return Attempted(outcomes_of(claims, await _call_async(claims)))
+    try:
+        return Attempted(await calls.awaited(claims))
+    except BaseException:  # noqa: BLE001 - as above
+        singly = [[claim] for claim in claims]
+    return Attempted([ended for each in singly for ended in await calls.awaited(each)])
 
 
 def timed_out(claim: Claim) -> Outcome:
@@ -61,26 +98,29 @@ def _are_late(claims: list[Claim]) -> bool:
     return time.monotonic() > claims[0].deadline
 
 
-def _call(claims: list[Claim]) -> list[Any]:
+def call(claims: list[Claim]) -> list[Ended]:
+    """Call a synchronous handler; raises what it raised only where it was called for several objects."""
     try:
-        return spread(claims, begin(claims))
-    except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome, not the end of the worker
-        if len(claims) == 1:
-            return [error]
-    # One bad object must not spoil the others: each is tried by itself.
-    return [result for claim in claims for result in _call([claim])]
+        results = spread(claims, begin(claims))
+    except BaseException as error:
+        if len(claims) > 1:
+            raise
+        results = [error]
+    return outcomes_of(claims, results)
 
 
-async def _call_async(claims: list[Claim]) -> list[Any]:
+async def call_async(claims: list[Claim]) -> list[Ended]:
+    """The same for an asynchronous handler; of one that was cancelled nothing is raised."""
     try:
-        return spread(claims, await begin(claims))
-    except BaseException as error:  # noqa: BLE001 - as above
+        results = spread(claims, await begin(claims))
+    except BaseException as error:
         if isinstance(error, DatabaseError | InterfaceError):
             # In the thread where Django runs the queries of asynchronous code; nobody else would mend it.
             await sync_to_async(close_broken_connections)()
-        if len(claims) == 1 or claims[0].cancelled_for is not None:
-            return [error] * len(claims)
-    return [result for claim in claims for result in await _call_async([claim])]
+        if len(claims) > 1 and claims[0].cancelled_for is None:
+            raise
+        results = [error] * len(claims)
+    return outcomes_of(claims, results)
 
 
 def begin(claims: list[Claim]) -> Any:
@@ -102,20 +142,27 @@ def spread(claims: list[Claim], result: Any) -> list[Any]:
     return [result.get(claim.instance) for claim in claims]
 
 
-def _attempt_atomic(claims: list[Claim]) -> Attempted:
-    """Run the handler and write its outcome in one transaction; an outcome that is an error undoes what it wrote."""
+def call_atomic(claims: list[Claim]) -> Attempted:
+    """Call the handler and write its outcome in one transaction; an outcome that is an error undoes what it wrote."""
     try:
         recorded, written = _in_one_transaction(claims)
         tell(claims[0].operations, written)
         return Attempted([], recorded, written)
     except _Undone as undone:
-        ended = undone.ended
+        return Attempted(undone.ended)
     except BaseException as error:  # noqa: BLE001 - as above
-        ended = outcomes_of(claims, [error] * len(claims))
-    if len(claims) == 1:
-        return Attempted(ended)
+        return Attempted(outcomes_of(claims, [error] * len(claims)))
+
+
+PLAIN = Calls(call, call_async, call_atomic, lambda claim, outcome: None, attrgetter("move_rows"))
+
+
+def _attempt_atomic(claims: list[Claim], calls: Calls) -> Attempted:
+    attempted = calls.atomic(claims)
+    if len(claims) == 1 or not attempted.ended:
+        return attempted
     # One bad object must not undo the others.
-    parts = [_attempt_atomic([claim]) for claim in claims]
+    parts = [calls.atomic([claim]) for claim in claims]
     return Attempted(
         [pair for part in parts for pair in part.ended],
         [pair for part in parts for pair in part.recorded],

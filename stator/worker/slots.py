@@ -6,6 +6,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any
 
 from stator.conf import Settings
@@ -13,7 +14,7 @@ from stator.db import Operations
 from stator.db.claim import Claim
 from stator.graph import State
 from stator.outcomes import Outcome, Released
-from stator.worker.executor import Attempted, attempt_async, attempt_sync, timed_out
+from stator.worker.executor import Attempted, attempt_async, attempt_sync, calls_of, timed_out
 from stator.worker.threads import HandlerThreads
 
 logger = logging.getLogger("stator.worker")
@@ -74,7 +75,9 @@ class Slots:
         self._count = 0
         self._threaded = 0
         self._per_model: Counter[str] = Counter()
-        self._threads = HandlerThreads(settings.THREADS, attempt_sync, self._finish_sync)
+        self._calls = calls_of(settings)
+        run = partial(attempt_sync, calls=self._calls)
+        self._threads = HandlerThreads(settings.THREADS, run, self._finish_sync)
         self._sync_runtime = AHEAD
 
     def start(self) -> None:
@@ -143,7 +146,7 @@ class Slots:
     def release_all(self) -> None:
         """Give up whatever still runs: its rows are released, and what it returns later is dropped."""
         for claim in list(self.running.values()):
-            self._end(claim, Released())
+            self._give_up(claim, Released())
 
     def stop(self) -> None:
         """Have the handler threads end."""
@@ -185,7 +188,7 @@ class Slots:
             attempt = self._queue.popleft()
             self._have_spare_task()
             attempt.task = task
-            self._finish(await attempt_async(attempt.claims))
+            self._finish(await attempt_async(attempt.claims, self._calls))
             if self._is_spent(attempt, context):
                 break
         self._have_spare_task()
@@ -250,7 +253,7 @@ class Slots:
         logger.warning("stator.handler_stuck", extra=_fields(attempt.claims[0]))
         self.stuck.add(id(attempt.claims[0]))
         for claim in attempt.claims:
-            self._end(claim, timed_out(claim))
+            self._give_up(claim, timed_out(claim))
 
     def _cancel(self, attempt: Attempt, why: str) -> None:
         if not attempt.is_async or attempt.cancelled_at is not None:
@@ -268,7 +271,11 @@ class Slots:
     def _abandon(self, attempt: Attempt) -> None:
         logger.warning("stator.attempt_abandoned", extra=_fields(attempt.claims[0]))
         for claim in attempt.claims:
-            self._end(claim, timed_out(claim) if claim.cancelled_for == "max_runtime" else Released())
+            self._give_up(claim, timed_out(claim) if claim.cancelled_for == "max_runtime" else Released())
+
+    def _give_up(self, claim: Claim, outcome: Outcome) -> None:
+        self._calls.given_up(claim, outcome)
+        self._end(claim, outcome)
 
 
 def grouped(claims: list[Claim]) -> Iterator[list[Claim]]:

@@ -43,6 +43,7 @@ BAD_VALUES = [
     ({"TOKEN": [b"x" * 40]}, "TOKEN must be a string of at least 32 bytes"),
     ({"ALLOW_QUERY_TOKEN": None}, "ALLOW_QUERY_TOKEN=None must be True or False"),
     ({"ADMIN": "no"}, "ADMIN='no' must be True or False"),
+    ({"TRACING": 1}, "TRACING=1 must be True or False"),
     ({"HTTP_RUN_FOR": -1}, "HTTP_RUN_FOR=-1 must be at least 0.1"),
 ]
 

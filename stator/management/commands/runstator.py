@@ -3,6 +3,7 @@
 import os
 import sys
 from argparse import RawDescriptionHelpFormatter
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -146,6 +147,9 @@ class Command(BaseCommand):
         tell_end(summary)
         if summary.forced:
             return FORCED
+        if runner.settings().TRACING:
+            # By name, as in the worker. The processes under a supervisor end without what is done at exit.
+            import_module("stator.worker.tracing").flush()
         if summary.unfinished:
             # A handler that does not end would keep the interpreter from ending.
             _exit(0)

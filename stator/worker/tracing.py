@@ -1,0 +1,248 @@
+"""OpenTelemetry spans of attempts, and of rows that are moved without one.
+
+Loaded by name, and only where the setting ``TRACING`` is on: it needs a package that a project may not have. Of that it
+uses the API alone; the project configures the SDK, or another provider, and decides what becomes of the spans.
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+from opentelemetry import context, trace
+from opentelemetry.trace import Span, SpanKind, StatusCode
+
+from stator import __version__
+from stator.db import Operations
+from stator.db.claim import Claim
+from stator.db.written import Ended, Moves
+from stator.failures import Failure, bounded, describe
+from stator.outcomes import Moved, Outcome, Released, Waiting
+from stator.reports import REASON_LENGTH
+from stator.worker.executor import Attempted, Calls, call, call_async, call_atomic
+
+logger = logging.getLogger("stator.worker")
+
+# Of a batch, so many keys are named and so many errors told.
+MOST_KEYS, MOST_ERRORS = 100, 10
+
+# Seconds for which the end of a worker waits for what exports spans.
+FLUSH_TIME = 5.0
+
+
+@cache
+def traced() -> Calls:
+    """Calls of handlers, and moves without one, each with a span around it."""
+    tracer = Tracer()
+    move = partial(partial, tracer.move_rows)
+    return Calls(tracer.call, tracer.call_async, tracer.call_atomic, tracer.given_up, move)
+
+
+def flush() -> None:
+    """Have spans that have ended exported, by a provider that can; a process may end so that nothing else does it."""
+    force: Callable[[], Any] | None = getattr(trace.get_tracer_provider(), "force_flush", None)
+    if force is not None:
+        # In a thread: what takes a timeout may not heed it, and tries for long to reach a collector that is away.
+        thread = threading.Thread(target=_flush, args=(force,), name="stator-flush", daemon=True)
+        thread.start()
+        thread.join(FLUSH_TIME)
+
+
+def _flush(force: Callable[[], Any]) -> None:
+    try:
+        force()
+    except Exception as error:  # noqa: BLE001 - whatever the project's processors raise; the worker has done its work
+        _complain(error)
+
+
+class Tracer:
+    """One span for each call of a handler, current while that runs. How it ended is told by its attributes.
+
+    A call that is given up ends its span then and there, for the handler may never return.
+    """
+
+    def __init__(self) -> None:
+        self._tracer = trace.get_tracer("stator", __version__)
+        # By the id() of the first claim of the call; whoever takes a span out ends it.
+        self._open: dict[int, tuple[Span, list[Claim]]] = {}
+        self._complained: set[type[Exception]] = set()
+
+    def call(self, claims: list[Claim]) -> list[Ended]:
+        """As that of the executor."""
+        with _Spanned(self, claims) as ended:
+            ended += call(claims)
+        return ended
+
+    async def call_async(self, claims: list[Claim]) -> list[Ended]:
+        """As that of the executor."""
+        with _Spanned(self, claims) as ended:
+            ended += await call_async(claims)
+        return ended
+
+    def call_atomic(self, claims: list[Claim]) -> Attempted:
+        """As that of the executor; the span has the whole transaction in it."""
+        with _Spanned(self, claims) as ended:
+            attempted = call_atomic(claims)
+            # Of a batch that was undone, those at fault; the others are attempted again.
+            ended += attempted.recorded or [pair for pair in attempted.ended if getattr(pair[1], "failure", None)]
+        return attempted
+
+    def given_up(self, claim: Claim, outcome: Outcome) -> None:
+        """End the span of a call that nobody waits for any more."""
+        if id(claim) in self._open:
+            self.end(claim, lambda span, claims: _tell(span, [(each, outcome) for each in claims]))
+
+    def move_rows(
+        self, operations: Operations, rows: Any, source: str, to: Any, limit: int, *, reason: str = ""
+    ) -> Moves:
+        """As that of operations; a span for each statement that moved anything."""
+        started = time.time_ns()
+        moves = operations.move_rows(rows, source, to, limit, reason=reason)
+        if moves.count:
+            attributes = _attributes(operations, source, "move") | {
+                "messaging.batch.message_count": moves.count, "stator.next_state": to.name, "stator.reason": reason,
+            }  # fmt: skip
+            name = f"move {operations.label}.{source}"
+            try:
+                self._tracer.start_span(name, kind=SpanKind.CONSUMER, attributes=attributes, start_time=started).end()
+            except Exception as error:  # noqa: BLE001 - as above
+                self._complain(error)
+        return moves
+
+    def begin(self, claims: list[Claim]) -> Any:
+        """Start the span of a call and make it the current one; what undoes the latter, None where that failed."""
+        try:
+            operations, state = claims[0].operations, claims[0].state
+            attributes = _attributes(operations, state.name, "attempt") | _attributes_of_claims(claims)
+            name = f"attempt {operations.label}.{state.name}"
+            span = self._tracer.start_span(name, kind=SpanKind.CONSUMER, attributes=attributes)
+            self._open[id(claims[0])] = span, claims
+            return context.attach(trace.set_span_in_context(span))
+        except Exception as error:  # noqa: BLE001 - as above
+            self._complain(error)
+            return None
+
+    def end(self, claim: Claim, tell: Callable[[Span, list[Claim]], None]) -> None:
+        """End the span of the call that begins with this claim, unless it has ended, after telling it how."""
+        span, claims = self._open.pop(id(claim), (None, []))
+        try:
+            if span is not None and span.is_recording():
+                tell(span, claims)
+            if span is not None:
+                span.end()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._complain(error)
+
+    def _complain(self, error: Exception) -> None:
+        """Tell of an error, the first of its type; it must not touch the attempt, nor fill the log with all of them."""
+        if type(error) not in self._complained:
+            self._complained.add(type(error))
+            _complain(error)
+
+
+class _Spanned:
+    """A span around a call; what is put into the list is what the call meant. No generator, which would cost more."""
+
+    __slots__ = ("_claims", "_ended", "_token", "_tracer")
+
+    def __init__(self, tracer: Tracer, claims: list[Claim]) -> None:
+        self._tracer, self._claims = tracer, claims
+        self._ended: list[Ended] = []
+
+    def __enter__(self) -> list[Ended]:
+        self._token = self._tracer.begin(self._claims)
+        return self._ended
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if self._token is not None:
+            context.detach(self._token)
+        self._tracer.end(self._claims[0], lambda span, claims: _tell(span, self._ended, error, claims))
+
+
+def _complain(error: Exception) -> None:
+    logger.warning("stator.tracing_failed", extra={"error": bounded(repr(error), REASON_LENGTH)})
+
+
+def _attributes(operations: Operations, state: str, deed: str) -> dict[str, Any]:
+    """OpenTelemetry's own names, of its conventions for messaging, and ours."""
+    return {
+        "messaging.system": "stator",
+        "messaging.operation.name": deed,
+        "messaging.operation.type": "process",
+        "messaging.destination.name": f"{operations.label}.{state}",
+        "messaging.client.id": operations.worker_id,
+        "stator.model": operations.label,
+        "stator.state": state,
+        "stator.database": operations.alias,
+    }
+
+
+def _attributes_of_claims(claims: list[Claim]) -> dict[str, Any]:
+    claim = claims[0]
+    if claim.state.batch:
+        return {"messaging.batch.message_count": len(claims), "stator.pks": _keys(claims)}
+    return {
+        "messaging.message.id": str(claim.pk),
+        "stator.pk": str(claim.pk),
+        "stator.attempt": claim.attempt,
+        "stator.failures": claim.failures,
+        "stator.claim": claim.token.hex,
+    }
+
+
+def _keys(claims: Sequence[Claim]) -> list[str]:
+    return [str(claim.pk) for claim in claims[:MOST_KEYS]]
+
+
+def _tell(span: Span, ended: list[Ended], raised: BaseException | None = None, claims: Sequence[Claim] = ()) -> None:
+    """What a call meant, for each object or for all; or what it ``raised`` for all of its ``claims``."""
+    if raised is not None:
+        # Each object is attempted by itself then, with a span of its own.
+        span.set_attribute("stator.outcome", "failed")
+        _tell_failures(span, {describe(raised): claims})
+        return
+    words = Counter(_word(outcome) for _, outcome in ended)
+    # Nothing: an atomic state whose claim had ended before. The handler was not called.
+    told: dict[str, Any] = {"stator.outcome": next(iter(words), "lost")}
+    if len(words) > 1:
+        told = {"stator.outcome": "mixed"} | {f"stator.outcomes.{word}": count for word, count in words.items()}
+    targets = {outcome.to.name for _, outcome in ended if isinstance(outcome, Moved)}
+    if len(targets) == 1:
+        told["stator.next_state"] = targets.pop()
+    if len(ended) == 1 and isinstance(waiting := ended[0][1], Waiting):
+        told["stator.delay"] = waiting.delay
+        if waiting.reason:
+            told["stator.reason"] = bounded(str(waiting.reason), REASON_LENGTH)
+    span.set_attributes(told)
+    failures: dict[Failure, list[Claim]] = {}
+    for claim, outcome in ended:
+        if failure := getattr(outcome, "failure", None):
+            failures.setdefault(failure, []).append(claim)
+    _tell_failures(span, failures)
+
+
+def _word(outcome: Outcome) -> str:
+    if isinstance(outcome, Released):
+        return "released"
+    return "failed" if outcome.failure else "moved" if isinstance(outcome, Moved) else "waits"
+
+
+def _tell_failures(span: Span, failures: Mapping[Failure, Sequence[Claim]]) -> None:
+    """Errors in the words in which they are kept: bounded, and without credentials."""
+    if not failures:
+        return
+    first = next(iter(failures))
+    span.set_status(StatusCode.ERROR, f"{first.kind}: {first.message}")
+    span.set_attribute("error.type", first.kind)
+    for failure, claims in list(failures.items())[:MOST_ERRORS]:
+        event: dict[str, Any] = {
+            "exception.type": failure.kind,
+            "exception.message": failure.message,
+            "exception.stacktrace": failure.traceback,
+        }
+        if claims[0].state.batch:
+            event["stator.pks"] = _keys(claims)
+        span.add_event("exception", event)

@@ -1,0 +1,648 @@
+"""A span for each call of a handler: what it tells, that it is current meanwhile, that nobody pays who wants none."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from django.test import override_settings
+from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import SpanKind, StatusCode
+
+from stator.checks import settings_checks
+from stator.conf import Settings, load_settings
+from stator.db import operations_for
+from stator.db.claim import new_worker_id
+from stator.exceptions import TryAgainLater
+from stator.models import Report
+from stator.outcomes import Moved, Released
+from stator.runner import StatorRunner
+from stator.worker import slots as slots_module
+from stator.worker import tracing
+from stator.worker.executor import PLAIN, attempt_async, attempt_sync, calls_of
+from stator.worker.slots import Slots
+from tasks.models import Queue, Task
+from tests.processes import wait_until
+from tests.stator.rows import ago, change
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
+from tests.testapp import actions
+from tests.testapp.basic import Deed, DeedGraph, Step
+from tests.testapp.models import Line, SyncLine
+from tests.testapp.power import Crate, Freight, Order, Transfer
+
+ON = Settings(TRACING=True)
+
+
+class Spans:
+    """What was exported, and a tracer for handlers that make spans themselves."""
+
+    def __init__(self, *processors, **options):
+        self._exporter = InMemorySpanExporter()
+        self.provider = TracerProvider(shutdown_on_exit=False, **options)
+        for processor in (SimpleSpanProcessor(self._exporter), *processors):
+            self.provider.add_span_processor(processor)
+        self.tracer = self.provider.get_tracer("tests")
+
+    def all(self):
+        return sorted(self._exporter.get_finished_spans(), key=lambda span: span.start_time)
+
+    def named(self, name):
+        return [span for span in self.all() if span.name == name]
+
+    def one(self):
+        (span,) = self.all()
+        return span
+
+
+@pytest.fixture
+def provide(monkeypatch):
+    """Has the spans of the framework made by a provider of the test alone, and leaves the one of the process alone."""
+    made = []
+
+    def make(*processors, **options):
+        made.append(Spans(*processors, **options))
+        monkeypatch.setattr(trace, "get_tracer", made[-1].provider.get_tracer)
+        tracing.traced.cache_clear()
+        return made[-1]
+
+    yield make
+    tracing.traced.cache_clear()
+    for spans in made:
+        spans.provider.shutdown()
+
+
+@pytest.fixture
+def spans(provide):
+    return provide()
+
+
+@pytest.fixture
+def traced(settings):
+    """Workers of the test trace."""
+    settings.STATOR = {**settings.STATOR, "TRACING": True}
+
+
+@pytest.fixture
+def deeds(monkeypatch):
+    made = {}
+    monkeypatch.setattr(DeedGraph, "deeds", made)
+    return made
+
+
+def attempt(act, is_async=False, calls=None, **attributes):
+    """A claim, and the outcome of the attempt that does what ``act`` does."""
+
+    async def act_async():
+        return act()
+
+    claim = FakeClaim(
+        FakeOperations(), "awaited" if is_async else "called", act_async if is_async else act, **attributes
+    )
+    calls = calls or calls_of(ON)
+    attempted = asyncio.run(attempt_async([claim], calls)) if is_async else attempt_sync([claim], calls)
+    return claim, attempted.ended[0][1]
+
+
+def raising(error):
+    def act():
+        raise error
+
+    return act
+
+
+def work(*models, **options):
+    return StatorRunner(list(models), until_idle=True, **options).run()
+
+
+either_way = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+
+
+# What a span tells
+
+
+@either_way
+def test_span_tells_what_was_attempted_and_what_came_of_it(spans, is_async):
+    before = time.time_ns()
+    claim, outcome = attempt(lambda: "done", is_async, attempt=3, failures=2)
+    span, state = spans.one(), claim.state.name
+    assert outcome == Moved(WorkGraph.done)
+    assert (span.name, span.kind, span.parent) == (f"attempt app.model.{state}", SpanKind.CONSUMER, None)
+    assert (span.status.status_code, span.events) == (StatusCode.UNSET, ())
+    assert before <= span.start_time <= span.end_time <= time.time_ns()
+    assert dict(span.attributes) == {
+        "messaging.system": "stator",
+        "messaging.operation.name": "attempt",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": f"app.model.{state}",
+        "messaging.client.id": "0" * 12,
+        "messaging.message.id": str(claim.pk),
+        "stator.model": "app.model",
+        "stator.state": state,
+        "stator.database": "default",
+        "stator.pk": str(claim.pk),
+        "stator.attempt": 3,
+        "stator.failures": 2,
+        "stator.claim": claim.token.hex,
+        "stator.outcome": "moved",
+        "stator.next_state": "done",
+    }
+
+
+@either_way
+def test_attempt_that_is_to_be_made_again_is_no_error(spans, is_async):
+    attempt(raising(TryAgainLater(after=7, reason="password=hunter2 is refused")), is_async)
+    span = spans.one()
+    assert (span.status.status_code, span.events) == (StatusCode.UNSET, ())
+    assert (span.attributes["stator.outcome"], span.attributes["stator.delay"]) == ("waits", 7.0)
+    assert span.attributes["stator.reason"] == "password=*** is refused"
+    assert not {"stator.next_state", "error.type"} & set(span.attributes)
+
+
+@either_way
+def test_error_is_an_event_in_the_words_in_which_it_is_kept(spans, is_async):
+    _, outcome = attempt(raising(ConnectionError("postgresql://me:hunter2@db/x\x00" + "y" * 5000)), is_async)
+    span, failure = spans.one(), outcome.failure
+    (event,) = span.events
+    assert event.name == "exception"
+    assert dict(event.attributes) == {
+        "exception.type": "ConnectionError",
+        "exception.message": failure.message,
+        "exception.stacktrace": failure.traceback,
+    }
+    assert failure.message.startswith("postgresql://me:***@db/x\ufffdyyy")
+    assert "in act" in failure.traceback
+    assert (span.status.status_code, span.status.description) == (
+        StatusCode.ERROR,
+        f"ConnectionError: {failure.message}",
+    )
+    assert (span.attributes["stator.outcome"], span.attributes["error.type"]) == ("failed", "ConnectionError")
+    assert span.attributes["stator.delay"] == outcome.delay
+    assert "hunter2" not in span.to_json()
+
+
+@either_way
+def test_error_is_kept_as_it_is_without_spans(spans, is_async):
+    """Its traceback, too, and the fingerprint by which errors are grouped."""
+
+    def act():
+        raise ValueError("no")
+
+    assert attempt(act, is_async)[1].failure == attempt(act, is_async, calls=PLAIN)[1].failure
+    assert len(spans.all()) == 1
+
+
+@either_way
+def test_attempt_that_comes_too_late_has_no_span(spans, is_async):
+    assert attempt(pytest.fail, is_async, deadline=0.0)[1] == Released()
+    assert spans.all() == []
+
+
+@on_loop
+async def _cancelled(why):
+    async def act():
+        await asyncio.Event().wait()
+
+    claim = FakeClaim(FakeOperations(), "awaited", act, cancelled_for=why)
+    task = asyncio.create_task(attempt_async([claim], calls_of(ON)))
+    await until(lambda: claim.started)
+    task.cancel()
+    return (await task).ended
+
+
+@pytest.mark.parametrize(
+    ("why", "word", "status"),
+    [("max_runtime", "failed", StatusCode.ERROR), ("lease", "released", StatusCode.UNSET)],
+)
+def test_attempt_that_was_cancelled_says_whether_it_was_for_its_time(spans, why, word, status):
+    _cancelled(why)
+    span = spans.one()
+    assert (span.attributes["stator.outcome"], span.status.status_code) == (word, status)
+    kinds = [event.attributes["exception.type"] for event in span.events]
+    assert kinds == (["stator.exceptions.AttemptTimedOut"] if word == "failed" else [])
+
+
+# Current while the handler runs
+
+
+def test_sync_handler_has_the_span_in_its_thread_and_what_it_makes_is_a_child(spans):
+    def act():
+        seen.append((threading.current_thread().name, trace.get_current_span().get_span_context().span_id))
+        with spans.tracer.start_as_current_span("child"):
+            pass
+        return "done"
+
+    seen = []
+
+    @on_loop
+    async def attempt_twice():
+        ended = []
+        slots = Slots(ON, lambda *pair: ended.append(pair), lambda *recorded: None)
+        slots.start()
+        slots.begin([FakeClaim(FakeOperations(), "called", act) for _ in range(2)])
+        await until(lambda: len(ended) == 2)
+        slots.stop()
+
+    attempt_twice()
+    attempts = {span.context.span_id: span for span in spans.named("attempt app.model.called")}
+    assert {name.rpartition("-")[0] for name, _ in seen} == {"stator-handler"}
+    assert {span_id for _, span_id in seen} == set(attempts)
+    assert {child.parent.span_id for child in spans.named("child")} == set(attempts)
+    assert all(span.parent is None for span in attempts.values())
+
+
+def test_async_handlers_that_take_turns_have_each_their_own(spans):
+    inside = []
+
+    async def act():
+        inside.append(trace.get_current_span())
+        while len(inside) < 5:
+            await asyncio.sleep(0)
+        with spans.tracer.start_as_current_span("child") as child:
+            assert child.parent.span_id == trace.get_current_span().parent.span_id
+            await asyncio.to_thread(lambda: spans.tracer.start_span("in a thread").end())
+        assert trace.get_current_span() in inside
+        return "done"
+
+    @on_loop
+    async def attempt_all():
+        ended = []
+        slots = Slots(ON, lambda *pair: ended.append(pair), lambda *recorded: None)
+        slots.begin([FakeClaim(FakeOperations(), "awaited", act) for _ in range(5)])
+        await until(lambda: len(ended) == 5)
+        assert {outcome for _, outcome in ended} == {Moved(WorkGraph.done)}
+
+    attempt_all()
+    attempts = {span.context.span_id for span in spans.named("attempt app.model.awaited")}
+    children = spans.named("child")
+    assert len(attempts) == 5
+    assert {child.parent.span_id for child in children} == attempts
+    assert {span.parent.span_id for span in spans.named("in a thread")} == {span.context.span_id for span in children}
+
+
+def test_async_handlers_that_do_not_suspend_still_share_a_task(spans):
+    tasks = set()
+
+    async def act():
+        tasks.add(asyncio.current_task())
+        return "done"
+
+    @on_loop
+    async def attempt_all():
+        ended = []
+        slots = Slots(ON, lambda *pair: ended.append(pair), lambda *recorded: None)
+        slots.begin([FakeClaim(FakeOperations(), "awaited", act) for _ in range(20)])
+        await until(lambda: len(ended) == 20)
+
+    attempt_all()
+    assert (len(spans.all()), len(tasks)) == (20, 1)
+
+
+def test_attempt_within_another_span_is_its_child(spans):
+    with spans.tracer.start_as_current_span("request") as request:
+        attempt(lambda: "done")
+        assert trace.get_current_span() is request
+    assert spans.named("attempt app.model.called")[0].parent.span_id == request.context.span_id
+
+
+# Handlers that do not return
+
+
+@on_loop
+async def test_span_of_a_sync_handler_that_is_given_up_ends_then_and_once(spans, caplog):
+    gate, ended = threading.Event(), []
+    slots = Slots(ON, lambda *pair: ended.append(pair), lambda *recorded: None)
+    slots.start()
+    claim = FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done", max_runtime=5.0)
+    slots.begin([claim])
+    await until(lambda: claim.started)
+    claim.started -= 6
+    slots.sweep()
+    span = spans.one()
+    assert span.attributes["error.type"] == "stator.exceptions.AttemptTimedOut"
+    assert span.status.description.endswith("longer than max_runtime=5 s and was ended")
+    gate.set()
+    await until(lambda: not slots.stuck)
+    slots.stop()
+    assert spans.one().attributes["stator.outcome"] == "failed"
+    assert not caplog.records[1:]
+
+
+@on_loop
+async def test_span_of_an_async_handler_that_is_abandoned_ends_then_and_once(spans, monkeypatch):
+    monkeypatch.setattr(slots_module, "GRACE", -1.0)
+    gate, ended = asyncio.Event(), []
+
+    async def stubborn():
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                continue
+        return "done"
+
+    slots = Slots(ON, lambda *pair: ended.append(pair), lambda *recorded: None)
+    claim = FakeClaim(FakeOperations(), "awaited", stubborn, max_runtime=5.0)
+    slots.begin([claim])
+    await until(lambda: claim.started)
+    claim.started -= 6
+    slots.sweep()
+    slots.sweep()
+    assert spans.one().attributes["error.type"] == "stator.exceptions.AttemptTimedOut"
+    gate.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert spans.one().attributes["stator.outcome"] == "failed"
+
+
+@on_loop
+async def test_span_of_what_still_runs_when_the_worker_leaves_says_released(spans):
+    slots = Slots(ON, lambda *pair: None, lambda *recorded: None)
+    claim = FakeClaim(FakeOperations(), "awaited", asyncio.Event().wait)
+    slots.begin([claim])
+    await until(lambda: claim.started)
+    slots.release_all()
+    assert spans.one().attributes["stator.outcome"] == "released"
+
+
+# Workers on a database
+
+
+@pytest.mark.django_db(transaction=True)
+class TestWorkers:
+    def test_each_attempt_of_a_worker_has_a_span(self, spans, traced):
+        lines, syncs = [Line.objects.create() for _ in range(3)], [SyncLine.objects.create() for _ in range(2)]
+        work(Line, SyncLine)
+        for name, objects in (("line.first", lines), ("line.second", lines), ("syncline.first", syncs)):
+            made = spans.named(f"attempt testapp.{name}")
+            assert {span.attributes["stator.pk"] for span in made} == {str(each.pk) for each in objects}
+            assert {span.attributes["stator.outcome"] for span in made} == {"moved"}
+        assert len(spans.all()) == 8
+
+    def test_error_in_the_report_is_that_of_the_span(self, spans, traced, deeds):
+        deeds["fail"] = raising_for_objects(OSError("token=abc was refused"))
+        deed = Deed.objects.create(deed="fail")
+        work(Deed)
+        span, report = spans.one(), Report.objects.get(object_pk=str(deed.pk))
+        (event,) = span.events
+        assert event.attributes["exception.message"] == report.message == "token=*** was refused"
+        assert event.attributes["exception.stacktrace"] == report.traceback
+
+    def test_error_that_moves_the_object_tells_where(self, spans, traced):
+        transfer = Transfer.objects.create(deed="raise")
+        change(transfer, state_failures=2)
+        work(Transfer)
+        span = spans.one()
+        assert (span.attributes["stator.outcome"], span.attributes["stator.next_state"]) == ("failed", "failed")
+        assert (span.attributes["stator.failures"], span.attributes["error.type"]) == (2, "ValueError")
+
+    def test_batch_has_one_span_for_all(self, spans, traced):
+        crates = Crate.objects.bulk_create(Crate() for _ in range(3))
+        work(Crate)
+        span = spans.one()
+        assert (span.name, span.attributes["messaging.batch.message_count"]) == ("attempt testapp.crate.sorting", 3)
+        assert set(span.attributes["stator.pks"]) == {str(crate.pk) for crate in crates}
+        assert (span.attributes["stator.outcome"], span.attributes["stator.next_state"]) == ("moved", "sent")
+        assert not {"stator.pk", "messaging.message.id", "stator.claim"} & set(span.attributes)
+
+    def test_batch_of_many_names_so_many_keys(self, spans, traced, monkeypatch):
+        monkeypatch.setattr(tracing, "MOST_KEYS", 2)
+        Crate.objects.bulk_create(Crate() for _ in range(4))
+        work(Crate)
+        assert (len(spans.one().attributes["stator.pks"]), spans.one().attributes["stator.outcome"]) == (2, "moved")
+
+    def test_batch_with_different_answers_counts_them(self, spans, traced):
+        lost, _, torn, _ = [Crate.objects.create(deed=deed) for deed in ("lose", "send", "error", "wait")]
+        work(Crate)
+        span = spans.one()
+        assert span.attributes["stator.outcome"] == "mixed"
+        counts = {word: span.attributes[f"stator.outcomes.{word}"] for word in ("moved", "failed", "waits")}
+        assert counts == {"moved": 2, "failed": 1, "waits": 1}
+        assert span.attributes["error.type"] == "OSError"
+        assert "stator.next_state" not in span.attributes
+        (event,) = span.events
+        assert event.attributes["stator.pks"] == (str(torn.pk),)
+
+    @pytest.mark.parametrize("deed", ["raise", "stranger"])
+    def test_batch_that_fails_has_a_span_and_then_each_of_its_objects(self, spans, traced, deed):
+        crates = [Crate.objects.create(deed=deed), Crate.objects.create(), Crate.objects.create()]
+        work(Crate)
+        whole, *singles = spans.all()
+        assert (whole.attributes["stator.outcome"], len(whole.events)) == ("failed", 1)
+        assert whole.status.status_code is StatusCode.ERROR
+        assert whole.attributes["messaging.batch.message_count"] == 3
+        pks = [span.attributes["stator.pks"] for span in singles]
+        assert pks == [(str(crate.pk),) for crate in crates]
+        assert [span.attributes["stator.outcome"] for span in singles] == ["failed", "moved", "moved"]
+        assert all(span.parent is None and span.start_time >= whole.end_time for span in singles)
+
+    def test_asynchronous_and_atomic_batches_too(self, spans, traced):
+        good, bad = Freight.objects.create(), Freight.objects.create(weight=-1)
+        work(Freight)
+        (loading,) = spans.named("attempt testapp.freight.loading")
+        assert (loading.attributes["stator.outcome"], loading.attributes["stator.next_state"]) == ("moved", "loaded")
+        whole, *singles = spans.named("attempt testapp.freight.loaded")
+        assert (whole.attributes["stator.outcome"], whole.attributes["error.type"]) == ("failed", "ValueError")
+        outcomes = {span.attributes["stator.pks"]: span.attributes["stator.outcome"] for span in singles}
+        assert outcomes == {(str(good.pk),): "moved", (str(bad.pk),): "failed"}
+
+    def test_atomic_attempt_has_a_span_and_one_whose_claim_has_ended_says_so(self, spans):
+        transfer = Transfer.objects.create()
+        operations, states = operations_for(Transfer, ON, new_worker_id()), list(Transfer.state_graph.automatic_states)
+        (claim,) = operations.claim(states, 1)
+        Transfer.stator.unlock()
+        attempt_sync([claim], calls_of(ON))
+        (again,) = operations.claim(states, 1)
+        attempt_sync([again], calls_of(ON))
+        lost, moved = spans.all()
+        assert (lost.attributes["stator.outcome"], moved.attributes["stator.outcome"]) == ("lost", "moved")
+        assert lost.attributes["stator.claim"] != moved.attributes["stator.claim"] == again.token.hex
+        assert moved.attributes["stator.pk"] == str(transfer.pk)
+
+    def test_statement_that_moves_rows_without_a_handler_has_a_span_where_it_moved_any(self, spans, traced):
+        for amount in (200, 300, 1):
+            Order.objects.create(amount=amount)
+        work(Order)
+        (span,) = spans.named("move testapp.order.waiting")
+        assert span.attributes["messaging.batch.message_count"] == 2
+        assert (span.attributes["stator.next_state"], span.attributes["stator.reason"]) == ("working", "condition met")
+        assert span.end_time > span.start_time
+        assert span.kind is SpanKind.CONSUMER
+
+    def test_timeout_has_a_span_in_a_single_cycle_as_well(self, spans, traced):
+        change(Step.objects.create(), state="outside", state_ready=False, state_changed=ago(7300))
+        StatorRunner([Step]).run_single_cycle()
+        (span,) = spans.named("move testapp.step.outside")
+        assert (span.attributes["stator.next_state"], span.attributes["stator.reason"]) == ("failed", "timed out")
+
+    def test_attempts_of_a_single_cycle_have_spans_below_that_of_the_caller(self, spans, traced):
+        Line.objects.create()
+        SyncLine.objects.create()
+        with spans.tracer.start_as_current_span("test") as test:
+            assert StatorRunner([Line, SyncLine]).run_single_cycle() == 2
+        made = spans.named("attempt testapp.line.first") + spans.named("attempt testapp.syncline.first")
+        assert [span.parent.span_id for span in made] == [test.context.span_id] * 2
+
+    def test_action_of_a_task_has_the_span_in_its_thread(self, spans, traced, monkeypatch):
+        found = []
+
+        class Seen:
+            def append(self, value):
+                found.append((threading.current_thread().name, trace.get_current_span().get_span_context().span_id))
+
+        monkeypatch.setattr(actions, "seen", Seen())
+        Queue.objects.create(name="images").publish("resize", {"image": 7})
+        work(Task)
+        (span,) = [span for span in spans.all() if span.name.startswith("attempt tasks.task.")]
+        ((thread, span_id),) = found
+        assert (span_id, span.attributes["stator.next_state"]) == (span.context.span_id, "completed")
+        assert thread.startswith("tasks-action")
+
+
+def raising_for_objects(error):
+    def act(instance):
+        raise error
+
+    return act
+
+
+# What must not happen
+
+
+class Faulty(SpanProcessor):
+    """Raises at one end of every span."""
+
+    def __init__(self, method):
+        setattr(self, method, self.fail)
+
+    def fail(self, *args, **kwargs):
+        raise RuntimeError("the processor is broken")
+
+
+@either_way
+@pytest.mark.parametrize("method", ["on_start", "on_end"])
+def test_processor_that_raises_does_not_touch_the_attempt(provide, caplog, is_async, method):
+    provide(Faulty(method))
+    before = trace.get_current_span()
+    for _ in range(3):
+        _, outcome = attempt(lambda: "done", is_async)
+        assert outcome == Moved(WorkGraph.done)
+    assert trace.get_current_span() is before
+    assert caplog.messages == ["stator.tracing_failed"]
+    assert caplog.records[0].error == "RuntimeError('the processor is broken')"
+    assert not tracing.traced().sync.__self__._open
+
+
+class Stuck(SpanProcessor):
+    """What it sends to does not answer."""
+
+    def __init__(self):
+        self.asked, self.gate = threading.Event(), threading.Event()
+
+    def force_flush(self, timeout_millis=30000):
+        self.asked.set()
+        return self.gate.wait(20)
+
+
+def test_end_of_a_worker_waits_for_spans_no_longer_than_so(provide, monkeypatch):
+    stuck = Stuck()
+    spans = provide(stuck)
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: spans.provider)
+    monkeypatch.setattr(tracing, "FLUSH_TIME", 0.2)
+    started = time.monotonic()
+    tracing.flush()
+    assert 0.1 < time.monotonic() - started < 10
+    assert stuck.asked.is_set()
+    stuck.gate.set()
+
+
+def test_exporter_that_fails_at_the_end_is_told_and_no_more(provide, monkeypatch, caplog):
+    spans = provide(Faulty("force_flush"))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: spans.provider)
+    tracing.flush()
+    assert caplog.messages == ["stator.tracing_failed"]
+
+
+def test_span_that_is_not_sampled_is_not_told_anything(provide, monkeypatch):
+    spans = provide(sampler=ALWAYS_OFF)
+    told = []
+    monkeypatch.setattr(tracing, "_tell", lambda *arguments: told.append(arguments))
+    assert attempt(lambda: "done")[1] == Moved(WorkGraph.done)
+    assert (spans.all(), told) == ([], [])
+
+
+def test_handlers_are_called_without_a_detour_where_nobody_traces():
+    assert calls_of(Settings()) is PLAIN
+    assert not Settings().TRACING
+
+
+def python(code, environment):
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+UNTRACED = """
+import sys, django
+from django.core.management import call_command
+django.setup()
+call_command("runstator", "testapp.Line", "testapp.SyncLine", "--until-idle")
+print([name for name in sys.modules if name.startswith("opentelemetry")])
+"""
+
+MISSING = """
+import sys
+sys.modules["opentelemetry"] = None
+from django.core.management import execute_from_command_line
+execute_from_command_line(["manage.py", *sys.argv[1:], "ARGUMENT"])
+"""
+
+
+def test_worker_that_does_not_trace_imports_nothing_of_it(subprocess_environment):
+    Line.objects.create()
+    SyncLine.objects.create()
+    ran = python(UNTRACED, subprocess_environment)
+    assert ran.stdout.splitlines()[-1] == "[]", ran.stderr
+    assert Line.objects.get().state == SyncLine.objects.get().state == "last"
+
+
+def test_missing_package_is_one_line_and_a_worker_that_does_not_start(subprocess_environment):
+    environment = {**subprocess_environment, "STATOR_TRACING": "true"}
+    ran = python(MISSING.replace("ARGUMENT", "runstator"), environment)
+    remedy = "pip install 'django-stator[tracing]'"
+    line = f"STATOR setting: TRACING needs opentelemetry-api, which is not installed; {remedy}"
+    assert (ran.returncode, ran.stderr.strip()) == (2, f"CommandError: {line}")
+    checked = python(MISSING.replace("ARGUMENT", "check"), environment)
+    assert "(stator.E001) STATOR setting: TRACING needs opentelemetry-api, which is not installed." in checked.stderr
+    assert f"HINT: {remedy}." in checked.stderr
+
+
+@override_settings(STATOR={"TRACING": True})
+def test_package_that_is_there_is_nothing_to_complain_of():
+    assert load_settings().TRACING
+    assert not [message for message in settings_checks() if "TRACING" in message.msg]
+
+
+# Real worker processes, with the settings of the guide
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_worker_processes_export_their_spans_before_they_end(worker_process, tmp_path, processes):
+    for _ in range(5):
+        Line.objects.create()
+    variables = {"DJANGO_SETTINGS_MODULE": "tests.traced_settings", "TEST_SPANS": str(tmp_path)}
+    with worker_process("testapp.Line", "--processes", processes, **variables) as worker:
+        wait_until(lambda: Line.stator.counts()["last"] == 5, 60, worker.output)
+        assert worker.stop() == 0, worker.output()
+    spans = [json.loads(line) for path in tmp_path.iterdir() for line in path.read_text().splitlines()]
+    assert len(spans) == 10, worker.output()
+    assert {span["attributes"]["stator.outcome"] for span in spans} == {"moved"}
+    assert {span["kind"] for span in spans} == {"SpanKind.CONSUMER"}
+    assert {span["attributes"]["messaging.client.id"] for span in spans} <= {
+        claim["attributes"]["stator.claim"][:12] for claim in spans
+    }
