@@ -171,6 +171,23 @@ class SetGraph(StateGraph):
     new.when(Q(payload="x")).to(done)
 
 
+class PageGraph(StateGraph):
+    """A life with something for each page of the admin to show."""
+
+    new = State(try_interval=60, expect_within=3600)
+    checked = State(externally_progressed=True, expect_within=30 * 86400)
+    done = State()
+    failed = State()
+    new.transitions_to(checked)
+    new.fails_to(failed)
+    checked.transitions_to(done)
+
+    @classmethod
+    async def handle_new(cls, instance: Any) -> State:
+        """Move on at once."""
+        return cls.checked
+
+
 class AsyncItem(StatorModel):
     """Moved on the event loop."""
 
@@ -262,6 +279,16 @@ class TimedItem(StatorModel):
     """Tells when its handler began."""
 
     state = StateField(TimedGraph)
+
+
+class PageItem(StatorModel):
+    """For the pages of the admin: with history, and a field to search by."""
+
+    state = StateField(PageGraph)
+    name = models.CharField(max_length=50, db_index=True)
+
+    class StatorMeta:
+        history = True
 
 
 class PlainItem(models.Model):

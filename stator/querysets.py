@@ -16,6 +16,9 @@ from stator.moves import move_by_hand, owner_of, write_by_hand
 from stator.pauses import Pause, end_pauses, make_pause
 from stator.reports import reports_of
 
+# Seconds after which something that is due should have been attempted.
+OVERDUE = 60.0
+
 
 class OperatorQuerySet(GuardedQuerySet):
     """Rows of a managed model as operators see them: ``Model.stator``. Never the project's own managers."""
@@ -53,7 +56,7 @@ class OperatorQuerySet(GuardedQuerySet):
                 late |= Q(state=state.name, state_changed__lte=columns.after(-state.expect_within))
         return self.filter(late)
 
-    def overdue(self, seconds: float = 60.0) -> "OperatorQuerySet":
+    def overdue(self, seconds: float = OVERDUE) -> "OperatorQuerySet":
         """Rows that have been ready or due for longer than ``seconds`` and are not attempted: workers are missing."""
         return self.due().annotate(stator_since=place_in_line()).filter(stator_since__lte=columns.after(-seconds))
 

@@ -1,5 +1,6 @@
 """What is in a queue: tasks by status, metadata, age and worker."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from django.db import router
@@ -31,7 +32,8 @@ class TaskQuerySet(QuerySet[Any]):
         for status in statuses:
             if status not in STATUSES:
                 raise TaskError(f"{status!r} is no status; there are {', '.join(STATUSES)}")
-            wanted |= self._is(status)
+            for way in self._ways(status):
+                wanted |= way
         return self.filter(wanted)
 
     def with_metadata(self, metadata: dict[str, Any]) -> "TaskQuerySet":
@@ -92,17 +94,31 @@ class TaskQuerySet(QuerySet[Any]):
         moved: int = self.model.transition_perform_queryset(used_up, "errored", reason="no attempts left")
         return moved
 
-    def _is(self, status: str) -> Q:
+    def parts_with_status(self, status: str) -> Iterator["TaskQuerySet"]:
+        """Those of one status in parts, each of which an index has together."""
+        for way in self._ways(status):
+            yield self.filter(way)
+
+    def _ways(self, status: str) -> list[Q]:
+        """What a task of this status may be: one thing or another."""
         if status in TERMINAL:
-            return Q(state=status)
+            return [Q(state=status)]
         parts: QuerySet[Any] = QuerySet(self.model, using=self.db).filter(whole=OuterRef("pk"), state="pending")
         held, hidden = Q(state_claim__isnull=False), Q(state_ready=False, state_next_attempt__gt=Now())
         running, waiting = Exists(parts.filter(held)), Exists(parts.filter(~held & ~hidden))
+        free, resting = Q(state="pending", state_claim=None), Q(state_ready=False)
+        # Before what is asked of parts, or it would be asked of every task.
+        shared = Q(state="shared")
         if status == "running":
-            return Q(held, state="pending") | Q(running, state="shared")
+            return [Q(held, state="pending"), shared & Q(running)]
         if status == "pending":
-            return Q(~held & ~hidden, state="pending") | Q(~Q(running) & Q(waiting), state="shared")
-        return Q(~held & hidden, state="pending") | Q(~Q(running) & ~Q(waiting), state="shared")
+            due = [
+                Q(state_ready=True),
+                resting & Q(state_next_attempt=None),
+                resting & Q(state_next_attempt__lte=Now()),
+            ]
+            return [*(free & way for way in due), shared & ~Q(running) & Q(waiting)]
+        return [free & hidden, shared & ~Q(running) & ~Q(waiting)]
 
     def _urgent(self) -> list[Any]:
         return list(self.in_order().values_list("pk", flat=True)[:MOST])

@@ -1,6 +1,9 @@
 """What every test may use."""
 
+import os
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -9,6 +12,7 @@ from tests import emptying
 from tests.processes import WorkerProcess, environment_for_subprocess
 from tests.settings import TEST_DIRECTORY
 
+BROWSER = "tests/browser/"
 VENDORS = ("postgresql", "sqlite")
 
 
@@ -20,6 +24,22 @@ def pytest_configure() -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         shutil.rmtree(TEST_DIRECTORY, ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what became of the tests in a browser, here and in the file that ``TOLD`` names."""
+    outcomes = {}
+    for outcome in ("passed", "failed", "skipped", "error"):
+        reports = terminalreporter.stats.get(outcome, ())
+        outcomes[outcome] = [each for each in reports if getattr(each, "nodeid", "").startswith(BROWSER)]
+    if not any(outcomes.values()):
+        return
+    line = f"tests in a browser: {', '.join(f'{len(some)} {name}' for name, some in outcomes.items() if some)}"
+    if outcomes["skipped"]:
+        line += f" ({outcomes['skipped'][0].longrepr[2].removeprefix('Skipped: ')})"
+    terminalreporter.write_line(line)
+    if told := os.environ.get("TOLD"):
+        Path(told).write_text(f"{line}\n")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

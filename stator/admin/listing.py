@@ -1,13 +1,10 @@
 """Lists of rows in the admin: a paginator and filters that stay fast on tables of any size."""
 
-from collections.abc import Callable
 from typing import Any
 
-from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db import router
-from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
@@ -92,34 +89,3 @@ def notices(model: Any) -> dict[str, Any]:
         "stator_pauses": list(pauses[:NOTICED]),
         "stator_unserved": not any(worker.serves(label) for worker in live_workers(using)),
     }
-
-
-CONDITIONS: dict[str, tuple[str, Callable[[OperatorQuerySet], OperatorQuerySet]]] = {
-    "ready": ("ready", OperatorQuerySet.ready),
-    "leased": ("leased", OperatorQuerySet.leased),
-    "failing": ("failing", OperatorQuerySet.failed),
-    "quarantined": ("quarantined", OperatorQuerySet.quarantined),
-    "stuck": ("stuck", OperatorQuerySet.stuck),
-    "overdue": ("overdue", OperatorQuerySet.overdue),
-    "unknown": ("in an unknown state", OperatorQuerySet.unknown),
-}
-
-
-class ConditionFilter(admin.SimpleListFilter):
-    """Rows by what an operator looks for."""
-
-    title = "condition"
-    parameter_name = "condition"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """The conditions there are."""
-        expects = any(state.expect_within for state in model_admin.model.state_graph.states.values())
-        return [(name, title) for name, (title, _) in CONDITIONS.items() if expects or name != "stuck"]
-
-    def queryset(self, request: HttpRequest, queryset: Any) -> QuerySet[Any]:
-        """The rows in the chosen condition."""
-        condition = CONDITIONS.get(self.value() or "")
-        if condition is None:
-            return queryset
-        rows = condition[1](OperatorQuerySet(queryset.model, using=queryset._db))
-        return queryset.filter(pk__in=rows.order_by().values("pk"))

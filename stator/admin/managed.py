@@ -12,7 +12,8 @@ from django.urls import path
 from django.utils.html import format_html
 
 from stator.admin import acts, page, sheet
-from stator.admin.listing import BoundedChangeList, BoundedPaginator, ConditionFilter, is_large, notices
+from stator.admin.conditions import ConditionFilter
+from stator.admin.listing import BoundedChangeList, BoundedPaginator, is_large, notices
 from stator.columns import FRAMEWORK_COLUMNS
 from stator.permissions import force_permission
 

@@ -126,13 +126,18 @@ def told(count: int, cut: bool = False) -> str:
 
 
 def resting_unknown(rows: OperatorQuerySet, known: list[str]) -> Any:
-    """Resting rows whose states lie between the known ones, as ranges of the index ``st_rest``."""
+    """Resting rows in states other than the known ones."""
+    return rows.filter(outside(known), state_ready=False, state_claim=None).exclude(state__in=known)
+
+
+def outside(known: list[str]) -> Q:
+    """States that lie between the known ones, as ranges of the index ``st_rest``; exclude the known ones as well."""
     known = sorted(known)
     gaps = Q(state__lt=known[0]) | Q(state__gt=known[-1])
     for one, other in pairwise(known):
         gaps |= Q(state__gt=one, state__lt=other)
     # A database may order names otherwise than Python: no other state is missed, but ranges may hold known ones.
-    return rows.filter(gaps, state_ready=False, state_claim=None).exclude(state__in=known)
+    return gaps
 
 
 def _read_ready(rows: OperatorQuerySet, found: Depths) -> None:

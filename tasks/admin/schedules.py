@@ -7,6 +7,7 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.http import HttpRequest
 
 from stator.admin import StatorAdmin
+from stator.admin.listing import is_large
 from tasks.schedules import Schedule
 
 # Acts on so many rows at most are in the log of each of them.
@@ -23,6 +24,10 @@ class ScheduleAdmin(StatorAdmin):
     raw_id_fields = ("queue",)
     readonly_fields = ("tick_index", "planned", "held_until", "fired", "fired_for", "dropped", "removed", "created")
     actions = ("run_now", "pause", "resume")
+
+    def get_sortable_by(self, request: HttpRequest) -> Any:
+        """Any column where there are few, for none of them has an index for it."""
+        return () if is_large(self.get_queryset(request)) else super().get_sortable_by(request)
 
     @admin.display(description="timetable")
     def shown_timetable(self, schedule: Schedule) -> str:

@@ -6,14 +6,16 @@ from django.contrib import admin, messages
 from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.html import format_html
 
 from stator.admin import StatorAdmin
 from stator.admin.acts import refuse_forbidden
-from stator.admin.listing import BoundedChangeList, ConditionFilter
+from stator.admin.conditions import ConditionFilter, few_keys
+from stator.admin.kept import SEARCHED, newest
+from stator.admin.listing import COUNTED, BoundedChangeList, is_large
 from stator.admin.page import offered
 from stator.durations import span
 from tasks.admin import acts
@@ -21,8 +23,8 @@ from tasks.admin.asking import admin_url, ask, given
 from tasks.admin.publishing import PublishForm
 from tasks.admin.summaries import summarize
 from tasks.admin.timeline import MOST, as_text, timeline
-from tasks.models import Task
-from tasks.querysets import STATUSES
+from tasks.models import Queue, Task
+from tasks.querysets import STATUSES, TERMINAL
 
 FIELDS = (
     ("queue", "action", "key"),
@@ -47,9 +49,15 @@ class StatusFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: Any) -> QuerySet[Any]:
         """The tasks of the chosen one."""
-        if self.value() not in STATUSES:
+        status = self.value()
+        if status not in STATUSES:
             return queryset
-        found: QuerySet[Any] = queryset.filter(pk__in=Task.objects.using(queryset.db).with_status(self.value()))
+        # An act is done to those that have it at that time; those that have ended an index has together.
+        if request.method in ("GET", "HEAD") and status not in TERMINAL:
+            keys = few_keys(Task.objects.using(queryset.db).parts_with_status(str(status)))
+            if keys is not None:
+                return queryset.filter(pk__in=keys)
+        found: QuerySet[Any] = queryset.filter(pk__in=Task.objects.using(queryset.db).with_status(status))
         return found
 
 
@@ -71,8 +79,10 @@ class TaskAdmin(StatorAdmin):
     )  # fmt: skip
     list_filter = ("queue", StatusFilter)
     list_select_related = ("queue",)
-    search_fields = ("action", "=key", "=id")
-    search_help_text = "A part of the name of an action, a whole key, or the number of a task."
+    search_fields = ("action",)
+    search_help_text = (
+        f"The number of a task, a whole key, or in the newest {SEARCHED:,} tasks a part of the name of an action."
+    )
     ordering = ("-pk",)
     actions = acts.ACTS
     live_template = "admin/tasks/task/live.html"
@@ -119,6 +129,23 @@ class TaskAdmin(StatorAdmin):
     def get_list_filter(self, request: HttpRequest) -> Any:
         """By queue and status, and by what an operator looks for."""
         return [*self.list_filter, ConditionFilter]
+
+    def get_sortable_by(self, request: HttpRequest) -> Any:
+        """Any column where there are few tasks, for none of them has an index for it."""
+        return () if is_large(self.get_queryset(request)) else super().get_sortable_by(request)
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+        """The task of that number or key, and the newest whose action reads so."""
+        words = search_term.strip()
+        if not words:
+            return queryset, False
+        tasks = Task.objects.using(queryset.db)
+        # By queue, as the index of keys is.
+        keyed = tasks.filter(queue__in=list(Queue.objects.using(queryset.db).values_list("pk", flat=True)), key=words)
+        found = [*keyed.values_list("pk", flat=True)]
+        found += [int(words)] if words.isascii() and words.isdecimal() and len(words) < 19 else []
+        matching, _ = super().get_search_results(request, newest(tasks.all(), "pk"), search_term)
+        return queryset.filter(Q(pk__in=found) | Q(pk__in=matching.order_by("-pk").values("pk")[:COUNTED])), False
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """The list, or an act on tasks of it."""

@@ -29,6 +29,10 @@ BENCHMARKS = {
     ),
     "claims": (["--large", "3000", "--largest", "4000", "--claims", "1"], ["claim in 4,000 rows by that in 2,000"]),
     "memory": (["--rows", "40"], ["MB per 100,000 rows"]),
+    "pages": (
+        ["--rows", "200", "--kept", "200", "--only", "condition="],
+        ["a few stuck: benchmarks/pageitem/?condition=stuck", "nothing well: ", "slowest page, median in ms"],
+    ),
     "churn": (
         ["--seconds", "1", "--rows", "200"],
         ["no old snapshot: ", "an old snapshot held: "],

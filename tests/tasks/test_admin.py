@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils.html import escape
 
+from stator.admin import conditions, kept
 from stator.models import History, Report
 from tasks import figures, moving, querysets
 from tasks.models import Queue, Run, Task
@@ -114,6 +115,38 @@ def test_list_is_filtered_by_queue_and_searched_by_action_key_and_number(admin_c
     for query in ({"queue__id__exact": one.pk}, {"q": "size.im"}, {"q": "wanted"}, {"q": str(wanted.pk)}):
         assert set(re.findall("(?:un)?wanted(?=<)", text_of(admin_client.get(TASKS, query)))) == {"wanted"}, query
     assert "unwanted" not in text_of(admin_client.get(TASKS, {"q": "nothing of that"}))
+
+
+def test_search_finds_keys_and_numbers_however_old_and_actions_among_the_newest(admin_client, monkeypatch):
+    queue, other = make_queue(), make_queue("mail")
+    tasks = [queue.publish("resize", key=f"key {number}").task for number in range(4)]
+    tasks.append(other.publish("resize", key="key 0").task)
+    monkeypatch.setattr(kept, "SEARCHED", 1)
+    for words, found in (
+        ("key 0", [tasks[0], tasks[4]]),
+        (tasks[1].pk, [tasks[1]]),
+        ("RESI", tasks[3:]),
+        ("9" * 18, []),
+        ("\N{SUPERSCRIPT TWO}", []),
+    ):
+        shown = admin_client.get(TASKS, {"q": words}).context["cl"].queryset
+        assert set(shown) == set(found), words
+
+
+@pytest.mark.parametrize("few", [0, 2000])
+def test_status_filter_has_the_tasks_of_that_status(admin_client, monkeypatch, few):
+    monkeypatch.setattr(conditions, "FEW", few)
+    queue = make_queue()
+    for status in ("running", "completed", "errored", "canceled", "invisible", "pending"):
+        make_task(queue, status)
+    due = queue.publish("resize", invisible_for=60).task
+    change(due, state_next_attempt=ago(1))
+    queue.publish("resize", worker_ids=["a", "b"], worker_count=2)
+    for status in STATUSES:
+        shown = admin_client.get(TASKS, {"status": status}).context["cl"].queryset
+        meant = [task for task in Task.objects.all() if task.status == status]
+        assert meant
+        assert set(shown) == set(meant), status
 
 
 def test_list_takes_the_same_statements_however_many_tasks_there_are(admin_client, monkeypatch):

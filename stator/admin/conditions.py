@@ -1,0 +1,102 @@
+"""The filter of lists by what an operator looks for, fast where few of millions of rows match."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from stator import columns
+from stator.overview.depths import outside
+from stator.querysets import OVERDUE, OperatorQuerySet
+
+# So few matching rows are listed by their keys; statements with more keys take longer than they save.
+FEW = 2000
+
+Parts = Callable[[OperatorQuerySet], Iterator[Any]]
+
+
+def _stuck(rows: OperatorQuerySet) -> Iterator[Any]:
+    """Those that rest state by state, in ranges of the index ``st_rest``; then what is ready, then what is held."""
+    for state in rows.model.state_graph.states.values():
+        if state.expect_within:
+            late = _resting(rows).filter(state=state.name, state_changed__lte=columns.after(-state.expect_within))
+            yield late.filter(state_next_attempt=None).order_by("state_changed")
+            yield late.filter(state_next_attempt__isnull=False).order_by("state_next_attempt", "state_changed")
+    yield rows.stuck().filter(state_ready=True)
+    yield rows.stuck().leased()
+
+
+def _overdue(rows: OperatorQuerySet) -> Iterator[Any]:
+    """Those that are ready by their place in line; of each state those that are due and were not marked yet."""
+    yield rows.overdue().filter(state_ready=True)
+    since = columns.after(-OVERDUE)
+    for state in rows.model.state_graph.automatic_states:
+        resting = _resting(rows.overdue()).filter(state=state.name)
+        yield resting.filter(state_next_attempt=None, state_changed__lte=since).order_by("state_changed")
+        yield resting.filter(state_next_attempt__lte=since).order_by("state_next_attempt")
+
+
+def _unknown(rows: OperatorQuerySet) -> Iterator[Any]:
+    """Those that rest, between the known states in the index ``st_rest``; then what is ready, then what is held."""
+    known = list(rows.model.state_graph.states)
+    yield _resting(rows.unknown()).filter(outside(known))
+    yield rows.unknown().filter(state_ready=True)
+    yield rows.unknown().leased()
+
+
+def _resting(rows: Any) -> Any:
+    return rows.filter(state_ready=False, state_claim=None)
+
+
+# Of each: its title, the rows, and, where no index has them together, parts that indexes have.
+CONDITIONS: dict[str, tuple[str, Callable[[OperatorQuerySet], OperatorQuerySet], Parts | None]] = {
+    "ready": ("ready", OperatorQuerySet.ready, None),
+    "leased": ("leased", OperatorQuerySet.leased, None),
+    "failing": ("failing", OperatorQuerySet.failed, None),
+    "quarantined": ("quarantined", OperatorQuerySet.quarantined, None),
+    "stuck": ("stuck", OperatorQuerySet.stuck, _stuck),
+    "overdue": ("overdue", OperatorQuerySet.overdue, _overdue),
+    "unknown": ("in an unknown state", OperatorQuerySet.unknown, _unknown),
+}
+
+
+class ConditionFilter(admin.SimpleListFilter):
+    """Rows by what an operator looks for."""
+
+    title = "condition"
+    parameter_name = "condition"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """The conditions there are."""
+        expects = any(state.expect_within for state in model_admin.model.state_graph.states.values())
+        return [(name, title) for name, (title, *_) in CONDITIONS.items() if expects or name != "stuck"]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> QuerySet[Any]:
+        """The rows in the chosen condition; for an act on them, those that are in it at the time of the act."""
+        if self.value() not in CONDITIONS:
+            return queryset
+        _, meant, parts = CONDITIONS[str(self.value())]
+        rows = OperatorQuerySet(queryset.model, using=queryset._db)
+        return among(queryset, meant(rows), parts(rows) if parts else None, shown=request.method in ("GET", "HEAD"))
+
+
+def among(queryset: Any, rows: Any, parts: Iterator[Any] | None = None, *, shown: bool) -> Any:
+    """Those of the queryset that are among the rows. Where they are only ``shown``, few rows are read first.
+
+    Else the database would take the order of the list for the quickest way to its first page, and read all of the
+    table for want of rows. Of more than ``FEW`` the way by the order finds some soon enough.
+    """
+    keys = few_keys(parts or iter([rows.order_by()])) if shown else None
+    return queryset.filter(pk__in=rows.order_by().values("pk") if keys is None else keys)
+
+
+def few_keys(parts: Iterator[Any]) -> set[Any] | None:
+    """The keys of all rows of the parts; None if there are more than ``FEW``."""
+    keys: set[Any] = set()
+    for part in parts:
+        keys.update(part.values_list("pk", flat=True)[: FEW + 1 - len(keys)])
+        if len(keys) > FEW:
+            return None
+    return keys

@@ -1,0 +1,86 @@
+"""The filter by conditions lists exactly the rows that are meant, however few or many they are."""
+
+from itertools import product
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from stator import columns
+from stator.admin import conditions
+from stator.admin.conditions import CONDITIONS
+from stator.querysets import OperatorQuerySet
+from tests.stator.admin.requests import LIST
+from tests.stator.rows import raw
+from tests.testapp.operators import Parcel
+
+STATES = ("packed", "stamped", "sent", "Zebra", "lost")
+DUE = (None, -3600, 3600)
+
+
+@pytest.fixture
+def parcels(db: None) -> int:
+    """One of each kind that there can be: of every state, ready, held or neither, whenever due, old and new."""
+    kinds = list(product(STATES, ("ready", "held", "resting"), DUE, (-7200, -1), (0, 3)))
+    rows = Parcel.objects.bulk_create(Parcel(address="somewhere") for _ in kinds)
+    for parcel, (state, place, due, changed, troubles) in zip(rows, kinds, strict=True):
+        raw(Parcel).filter(pk=parcel.pk).update(
+            state=state, state_ready=place == "ready", state_crashes=troubles, state_failures=troubles,
+            state_claim=uuid4() if place == "held" else None,
+            state_locked_until=columns.after(60) if place == "held" else None,
+            state_next_attempt=None if due is None else columns.after(due), state_changed=columns.after(changed),
+        )  # fmt: skip
+    return len(kinds)
+
+
+def listed(client: Client, address: str) -> set[Any]:
+    """The keys of all rows of a list."""
+    response = client.get(address)
+    assert response.status_code == 200
+    return set(response.context["cl"].queryset.values_list("pk", flat=True))
+
+
+def test_list_has_the_rows_that_are_meant(admin_client: Client, parcels: int, monkeypatch: Any) -> None:
+    packed = set(raw(Parcel).filter(state="packed").values_list("pk", flat=True))
+    for few in (0, 2000):
+        monkeypatch.setattr(conditions, "FEW", few)
+        for name, (_, rows, _) in CONDITIONS.items():
+            meant = set(rows(OperatorQuerySet(Parcel)).values_list("pk", flat=True))
+            assert 0 < len(meant) < parcels
+            assert listed(admin_client, f"{LIST}?condition={name}") == meant, name
+            assert listed(admin_client, f"{LIST}?condition={name}&state=packed") == meant & packed, name
+
+
+def test_list_takes_as_many_statements_with_many_rows_as_with_few(admin_client: Client, parcels: int) -> None:
+    taken: dict[str, list[int]] = {name: [] for name in CONDITIONS}
+    for _ in ("many", "one"):
+        for name, counts in taken.items():
+            with CaptureQueriesContext(connection) as asked:
+                admin_client.get(f"{LIST}?condition={name}")
+            counts.append(len(asked))
+        raw(Parcel).filter(pk__gt=raw(Parcel).order_by("pk").values("pk")[:1]).delete()
+    assert all(many <= few + 2 for many, few in taken.values()), taken
+
+
+def test_search_for_few_rows_ends_where_there_are_many(parcels: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(conditions, "FEW", 10)
+    rows = OperatorQuerySet(Parcel)
+    with CaptureQueriesContext(connection) as asked:
+        assert conditions.few_keys(iter([rows.in_state("lost"), rows.in_state("sent")])) is None
+    assert len(asked) == 1
+    assert "LIMIT 11" in asked[0]["sql"]
+
+
+@pytest.mark.postgresql
+def test_few_stuck_rows_among_many_are_found_by_indexes(transactional_db: None) -> None:
+    """Without the parts the planner walks all of the table for the first page."""
+    Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(5000))
+    Parcel.objects.bulk_create(Parcel(state="packed", state_ready=False) for _ in range(2000))
+    with connection.cursor() as cursor:
+        cursor.execute(f"ANALYZE {Parcel._meta.db_table}")
+    for name in ("stuck", "overdue", "unknown"):
+        for part in CONDITIONS[name][2](OperatorQuerySet(Parcel)):
+            assert "Seq Scan" not in part.values_list("pk")[:2001].explain(), part.query
