@@ -35,12 +35,22 @@ NO_PROCESS = 2**31 - 1
 
 
 class Server:
-    """A server with its data in one directory, durable as usual, reached over TCP and a unix socket."""
+    """A server with its data in one directory, durable as usual, reached over TCP and a unix socket.
 
-    def __init__(self, data_dir: str | Path, port: int | None = None, options: Mapping[str, Any] | None = None) -> None:
+    ``primary``: a running server, of which this one is a standby until it is promoted.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | Path,
+        port: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        primary: "Server | None" = None,
+    ) -> None:
         self.given_dir = Path(data_dir).resolve()
         self.port = port
         self.options = {**OPTIONS, **(options or {})}
+        self.primary = primary
 
     def __enter__(self) -> Self:
         self.start()
@@ -100,6 +110,10 @@ class Server:
         self.stop(mode)
         self.start()
 
+    def promote(self) -> None:
+        """Have a standby be a primary."""
+        self._run("pg_ctl", "promote", "-w", "-t", str(PATIENCE))
+
     def remove(self) -> None:
         """Stop the server and delete its data."""
         self.stop("immediate")
@@ -153,6 +167,9 @@ class Server:
         if len(str(self.given_dir)) > LONGEST_DIRECTORY or not open_to_server(self.given_dir):
             (self.given_dir / "moved-to").write_text(tempfile.mkdtemp(prefix="stator-postgres-", dir=open_place()))
         give_to_server(self.data_dir)
+        if self.primary:
+            self._run("pg_basebackup", "--write-recovery-conf", "--checkpoint=fast", "--dbname", self.primary.dsn)
+            return
         # The same order of strings everywhere, whatever the locale of the machine.
         locale = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
         self._run("initdb", "--auth=trust", "--username=postgres", *locale)

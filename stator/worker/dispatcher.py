@@ -98,8 +98,7 @@ class Dispatcher:
         if not room:
             return 0
         lane.hungry = False
-        self._line.remove(lane)
-        self._line.append(lane)
+        self._send_to_end(lane)
         try:
             claims = await self._take(lane, room)
         except BaseException:
@@ -152,9 +151,17 @@ class Dispatcher:
         if not self._empty():
             return 0
         self._emptying_since = None
-        lane = next(lane for lane in self.lanes if lane.suspect)
-        claims = await self._take(lane, 1, alone=True)
-        lane.suspect = bool(claims)
-        self._alone = claims[0] if claims else None
-        self._slots.begin(claims)
-        return len(claims)
+        # A look tells of the model and not of the lane: one that has none must not stand before one that has.
+        for lane in [lane for lane in self._line if lane.suspect]:
+            self._send_to_end(lane)
+            claims = await self._take(lane, 1, alone=True)
+            lane.suspect = bool(claims)
+            if claims:
+                self._alone = claims[0]
+                self._slots.begin(claims)
+                return 1
+        return 0
+
+    def _send_to_end(self, lane: Lane) -> None:
+        self._line.remove(lane)
+        self._line.append(lane)

@@ -1,15 +1,21 @@
 """What the fault tests share."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 
+from project.postgres import DATABASE, Server
 from tests.faults.fleet import Fleet
+from tests.faults.servers import OPTIONS, default_database_on, variables_for
 from tests.faults.watch import Watch
+from tests.processes import environment_for_subprocess
 
 
 @pytest.fixture
@@ -36,3 +42,22 @@ def gate(tmp_path: Path) -> Path:
 def thorough() -> bool:
     """Whether this is a long run, of the size that RELIABILITY asks for, instead of one before a commit."""
     return bool(os.environ.get("CHAOS"))
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that the tests of this process alone use."""
+    with Server(tmp_path_factory.mktemp("server"), options=OPTIONS) as server:
+        server.create_database(DATABASE)
+        environment = {**environment_for_subprocess(), **variables_for(server)}
+        subprocess.run([sys.executable, "-m", "django", "migrate", "-v0"], env=environment, check=True)
+        yield server
+
+
+@pytest.fixture
+def own(server: Server, transactional_db: None) -> Iterator[dict[str, str]]:
+    """Has the default database on that server, with empty tables; gives the variables that send workers there."""
+    with default_database_on(server):
+        with connection.cursor() as cursor:
+            cursor.execute("TRUNCATE testapp_job, testapp_threadjob, testapp_event, testapp_effect CASCADE")
+        yield variables_for(server)

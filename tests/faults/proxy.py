@@ -63,6 +63,10 @@ class Proxy:
         """Where clients connect."""
         return int(self._listener.getsockname()[1])
 
+    def lead_to(self, host: str, port: int) -> None:
+        """Connect those that come from now on to another server."""
+        self._upstream = host, port
+
     def lose_replies_to(self, pattern: bytes, times: int) -> None:
         """Let each of the next transactions with a matching statement be committed, and cut its client off untold."""
         with self._lock:

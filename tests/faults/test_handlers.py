@@ -1,9 +1,10 @@
-"""Handlers that leave their database connection in disorder (F17): the next object in the same thread is unaffected."""
+"""Handlers that leave their database connection in disorder (F17), and handlers that block for ever (F15)."""
 
 import pytest
 from django.db import connection
 
-from tests.testapp.faults import MESSES, Effect, Messy
+from tests.faults.fleet import logged
+from tests.testapp.faults import LOOP_BOMBS, MESSES, Bomb, Effect, Messy
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
@@ -29,3 +30,51 @@ def test_disorder_left_by_a_handler_does_not_reach_the_next(watch, fleet):
     assert found == [clean] * Messy.objects.filter(kind="look").count()
     assert set(Messy.objects.exclude(state="done").values_list("kind", flat=True)) == {"broken"}
     watched.judge(external=frozenset({"fresh"}), started=False)
+
+
+WATCHDOG = 1.0
+FROZEN, HELD = 70, 1
+
+
+def test_handlers_that_hold_the_loop_end_their_process_which_is_replaced(watch, fleet):
+    watched = watch(Bomb)
+    Bomb.objects.bulk_create(Bomb(kind=kind) for kind in LOOP_BOMBS)
+    held = Bomb.objects.filter(kind__in=LOOP_BOMBS)
+    others = Bomb.objects.bulk_create(Bomb(kind="harmless") for _ in range(20))
+    workers = fleet(
+        "testapp.Bomb", STATOR_WATCHDOG=WATCHDOG, STATOR_LEASE=2, STATOR_REAP_INTERVAL=0.3, STATOR_SHUTDOWN_TIMEOUT=2,
+        STATOR_MAX_CRASHES=2,
+    )  # fmt: skip
+    worker = workers.start("--processes", "3")
+
+    # Quarantined: the second time each was alone, so that none of the others can have been.
+    workers.until(lambda: held.filter(state_crashes=2, state_ready=False, state_claim=None).count() == len(LOOP_BOMBS))
+    workers.until(lambda: Bomb.objects.filter(state="done").count() == len(others))
+    workers.stop()
+
+    # An interpreter that is held stops the watchdog too, and is ended by the timer behind it.
+    assert {died["exit_code"] for died in logged(worker, "stator.worker_died")} == {FROZEN, HELD}
+    assert "stator: the event loop stood still for 1 s; stacks follow, then the worker exits with 70" in worker.output()
+    for kind in ("in spin\n", "in handle_on_loop\n"):
+        assert kind in worker.output()
+    watched.judge(max_crashes=2)
+
+
+def test_handlers_that_hold_threads_fail_and_the_worker_ends_when_none_is_left(watch, fleet):
+    watched = watch(Bomb)
+    workers = fleet("testapp.Bomb", STATOR_THREADS=2, STATOR_MAX_RUNTIME=1, STATOR_WATCHDOG=WATCHDOG)
+    worker = workers.start()
+    Bomb.objects.create(kind="deadlock")
+    workers.until(lambda: logged(worker, "stator.handler_stuck"))
+    Bomb.objects.bulk_create(Bomb(kind="harmless") for _ in range(5))
+    workers.until(lambda: Bomb.objects.filter(state="done").count() == 5)
+
+    Bomb.objects.create(kind="spin")
+
+    assert worker.wait(1 + WATCHDOG + 10) == FROZEN, worker.output()
+    trouble = "every handler thread is held by a handler that does not return"
+    assert [line["trouble"] for line in logged(worker, "stator.frozen")] == [trouble]
+    deadlock = Bomb.objects.get(kind="deadlock")
+    assert (deadlock.state_failures, deadlock.state_crashes, deadlock.state_claim) == (1, 0, None)
+    # It may end before the other failure is recorded; then the lease of that one is left.
+    assert watched.violations(Bomb, quiet=False) == []

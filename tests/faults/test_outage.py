@@ -1,8 +1,6 @@
 """Databases that go away under load: a server that crashes, connections that are cut. Workers stay and go on."""
 
 import random
-import subprocess
-import sys
 from contextlib import closing, contextmanager
 from threading import Event as Flag
 from time import monotonic
@@ -12,47 +10,17 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from project.postgres import DATABASE, Server
 from tests.faults.events import Kind
 from tests.faults.fleet import logged
-from tests.processes import environment_for_subprocess, wait_until
+from tests.faults.servers import NO_TEST_DATABASES
+from tests.processes import wait_until
 from tests.testapp.faults import Effect, Job, ThreadJob
 from tests.testapp.harmed import Booking
 
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 RESUMED_WITHIN = 5.0
-NO_TEST_DATABASES = {"TEST_DATABASE_DEFAULT": "", "TEST_DATABASE_OTHER": ""}
-# The queue of notifications as small as it can be made, so that it can be filled.
-OPTIONS = {"shared_buffers": "32MB", "max_notify_queue_pages": 64}
 MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """A server that this test alone uses."""
-    with Server(tmp_path_factory.mktemp("server"), options=OPTIONS) as server:
-        server.create_database(DATABASE)
-        environment = {**environment_for_subprocess(), **variables_for(server)}
-        subprocess.run([sys.executable, "-m", "django", "migrate", "-v0"], env=environment, check=True)
-        yield server
-
-
-@pytest.fixture
-def own(server, transactional_db, monkeypatch):
-    """Has the default database on that server, with empty tables; gives the variables that send workers there."""
-    host, port = server.url().split("@")[1].split("/")[0].split(":")
-    connection.close()
-    for name, value in {"NAME": DATABASE, "USER": "postgres", "HOST": host, "PORT": port}.items():
-        monkeypatch.setitem(connection.settings_dict, name, value)
-    with connection.cursor() as cursor:
-        cursor.execute("TRUNCATE testapp_job, testapp_threadjob, testapp_event, testapp_effect CASCADE")
-    yield variables_for(server)
-    connection.close()
-
-
-def variables_for(server):
-    return {"DATABASE_URL": server.url(), **NO_TEST_DATABASES}
 
 
 def crash(server):

@@ -18,6 +18,8 @@ def actor() -> str:
     """The name given to this process and its number, so that forked workers differ; or an operator."""
     if given := getattr(_acting, "name", None):
         return str(given)
+    if told := os.environ.get("PGAPPNAME"):
+        return told
     name = os.environ.get("TESTAPP_ACTOR")
     return f"{name}:{os.getpid()}" if name else OPERATOR
 
@@ -39,7 +41,8 @@ def introduce(connection: Any, **kwargs: Any) -> None:
     """Tell a new connection who uses it."""
     if connection.vendor == "sqlite":
         connection.connection.create_function("testapp_actor", 0, actor)
-    elif actor() != OPERATOR:
+    elif actor() != OPERATOR and "PGAPPNAME" not in os.environ:
+        # With that variable the driver says it while it connects, and a pooler passes it on to each session it uses.
         _introduce(connection)
 
 

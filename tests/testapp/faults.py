@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from stator.models import StateField, StatorModel
 from tests.testapp.actor import actor
 
 GLANCE = 0.02
+MEGABYTES_16 = 16 * 1024 * 1024
 
 
 class Event(models.Model):
@@ -134,18 +136,48 @@ class ThreadJob(StatorModel):
 
 
 class BombGraph(StateGraph):
-    """Handlers that take their process along, and harmless ones beside them."""
+    """Handlers that take their process along or hold it for ever, in threads and on the loop; and harmless ones."""
 
     fresh = State(try_interval=60)
+    on_loop = State(try_interval=60)
     done = State()
 
+    fresh.transitions_to(on_loop)
     fresh.transitions_to(done)
+    on_loop.transitions_to(done)
 
     @classmethod
     def handle_fresh(cls, instance):
         effect_of(instance, instance.kind).save()
+        if instance.kind in LOOP_BOMBS:
+            return cls.on_loop
         BOMBS[instance.kind]()
         return cls.done
+
+    @classmethod
+    async def handle_on_loop(cls, instance):
+        await effect_of(instance, instance.kind).asave()
+        LOOP_BOMBS[instance.kind]()
+        return cls.done
+
+
+def spin() -> None:
+    """Keep a processor busy for ever, and let go of the interpreter only when told to."""
+    while True:
+        pass
+
+
+def lock_twice() -> None:
+    """Wait for ever, with the interpreter free for others."""
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def hog() -> None:
+    """Take memory until there is none; no more than a gigabyte where nobody sets a limit."""
+    taken = [b"x" * MEGABYTES_16 for _ in range(64)]
+    del taken
 
 
 BOMBS = {
@@ -153,6 +185,16 @@ BOMBS = {
     "segfault": lambda: ctypes.string_at(0),
     "abort": os.abort,
     "harmless": lambda: threading.Event().wait(0.2),
+    "spin": spin,
+    "deadlock": lock_twice,
+    "hog": hog,
+}
+
+LOOP_BOMBS = {
+    "spin on loop": spin,
+    "sleep on loop": lambda: time.sleep(600),
+    # A C function that is called without letting go of the interpreter.
+    "hold interpreter": lambda: ctypes.PyDLL(None).sleep(600),
 }
 
 

@@ -30,7 +30,7 @@ examples:
   runstator --until-idle               work until nothing is ready, then exit 0
 
 signals:  SIGTERM or SIGINT stops gracefully, a second one at once; SIGQUIT dumps all stacks.
-exit codes:  0 stopped or idle, 2 bad arguments or settings, 70 a frozen worker ended itself,
+exit codes:  0 stopped or idle, 2 bad arguments or settings, 1 or 70 a frozen worker ended itself,
   75 the database cannot be used, 130 forced to stop.
 """
 

@@ -159,6 +159,30 @@ async def test_suspect_waits_for_the_process_to_be_empty_and_then_runs_alone():
 
 
 @on_loop
+async def test_lane_without_a_suspect_does_not_stand_before_one_that_has():
+    """A look tells that a model has some, and not in which of its lanes."""
+    first, second = FakeOperations(suspects=0), FakeOperations(suspects=2)
+    dispatcher, room = dispatcher_of(first, second)
+    for lane in dispatcher.lanes:
+        lane.suspect = True
+    assert await dispatcher.claim() == 1
+    assert (first.asked, second.asked) == ([(1, True)], [(1, True)])
+    assert [claim.operations for claim in room.begun] == [second]
+    assert [lane.suspect for lane in dispatcher.lanes] == [False, True]
+
+
+@on_loop
+async def test_lanes_with_suspects_take_turns():
+    first, second = FakeOperations(suspects=5), FakeOperations(suspects=5)
+    dispatcher, room = dispatcher_of(first, second)
+    for lane in dispatcher.lanes:
+        lane.suspect = True
+    for _ in range(4):
+        await dispatcher.claim()
+    assert [claim.operations for claim in room.begun] == [first, second, first, second]
+
+
+@on_loop
 async def test_suspect_does_not_hold_up_the_others_for_ever(monkeypatch):
     operations = FakeOperations(ready=50, suspects=1)
     dispatcher, _ = dispatcher_of(operations, empty=lambda: False)

@@ -1,0 +1,101 @@
+"""Read replicas: work on one is refused (F11), and one takes over that lacks the last commits of its primary (F10)."""
+
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from project.postgres import DATABASE, Server
+from tests.faults.fleet import logged
+from tests.faults.proxy import Proxy
+from tests.faults.servers import NO_TEST_DATABASES, OPTIONS, address_of, default_database_on
+from tests.processes import wait_until
+from tests.testapp.faults import Effect, Job
+
+pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def standby(own, server, tmp_path_factory):
+    """A hot standby of the server of the test."""
+    standby = Server(tmp_path_factory.mktemp("standby"), options=OPTIONS, primary=server)
+    try:
+        standby.start()
+        yield standby
+    finally:
+        standby.remove()
+
+
+def test_worker_refuses_to_start_on_a_read_replica(own, server, standby, worker_process):
+    Job.objects.create()
+    has_replayed(server, standby)
+
+    for options in ([], ["--processes", "2"]):
+        with worker_process("testapp.Job", *options, DATABASE_URL=standby.url(), **NO_TEST_DATABASES) as worker:
+            assert worker.wait(20) == 75
+            lines = set(worker.output().splitlines())
+        assert lines == {"runstator: database 'default' is a read replica (in recovery); point it at the primary"}
+
+
+def has_replayed(server, standby):
+    """Wait until the standby has all that was committed."""
+    with psycopg.connect(server.url()) as here, psycopg.connect(standby.url(), autocommit=True) as there:
+        (end,) = here.execute("SELECT pg_current_wal_lsn()").fetchone()
+        wait_until(lambda: there.execute("SELECT pg_last_wal_replay_lsn() >= %s", [end]).fetchone()[0])
+
+
+def test_commits_that_a_failover_loses_are_made_again_and_their_holders_are_refused(
+    own, server, standby, watch, fleet, gate, thorough
+):
+    """The standby takes over as it was before any of the work; who was at work goes on by itself."""
+    quick, slow = (500, 50) if thorough else (30, 5)
+    watched = watch(Job)
+    Job.objects.bulk_create(Job() for _ in range(quick))
+    Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(slow))
+    has_replayed(server, standby)
+    standby.stop()
+    with Proxy(*address_of(server)) as proxy:
+        # A lease that ends after all of this: what refuses the holders of before is their claim alone.
+        workers = fleet("testapp.Job", STATOR_LEASE=60, **NO_TEST_DATABASES, DATABASE_URL=url_through(proxy))
+        started = [workers.start() for _ in range(2)]
+        workers.until(lambda: Job.objects.filter(state="done").count() == quick)
+        workers.until(lambda: Effect.objects.filter(state="fresh").count() == quick + slow)
+
+        with taken_over(server, standby):
+            # Whoever comes too soon finds a server that can only be read.
+            proxy.lead_to(*address_of(standby))
+            proxy.cut()
+            workers.until(lambda: refused_to_write(started))
+            assert set(Job.objects.values_list("state", "state_attempts")) == {("fresh", 0)}
+            standby.promote()
+            # Each is attempted once more, beside those who began it on the other server.
+            workers.until(lambda: Effect.objects.filter(state="fresh").count() == quick + slow)
+            gate.touch()
+            workers.until(lambda: not Job.objects.exclude(state="done").exists())
+            workers.stop()
+            watched.judge()
+            assert Effect.objects.count() == 2 * (quick + slow)
+
+
+@contextmanager
+def taken_over(server, standby):
+    """The server gone without a farewell, and in its place the standby, which is not promoted yet."""
+    server.stop("immediate")
+    try:
+        standby.start()
+        with default_database_on(standby):
+            yield
+    finally:
+        server.start()
+
+
+def url_through(proxy):
+    return f"postgresql://postgres@127.0.0.1:{proxy.port}/{DATABASE}"
+
+
+def refused_to_write(workers):
+    """Whether each has met a server that lets nobody write."""
+    return all(
+        "InternalError" in {line["error"] for line in logged(worker, "stator.database_unreachable")}
+        for worker in workers
+    )

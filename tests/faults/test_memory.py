@@ -1,0 +1,93 @@
+"""Handlers that take more memory than there is (F3): by the kernel's kill, and by a limit of the process."""
+
+import os
+import resource
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.faults.fleet import logged
+from tests.testapp.faults import Bomb
+
+pytestmark = [
+    pytest.mark.fault,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are set as Linux does it; run it there"),
+]
+
+MEGABYTE = 1024 * 1024
+ROOM = 200 * MEGABYTE
+GROUPS = Path("/sys/fs/cgroup")
+
+
+@contextmanager
+def confined(pids):
+    """Has processes, and those that they start, in a control group with so much room that the kernel kills for more."""
+    place = GROUPS / "memory" if (GROUPS / "memory").is_dir() else GROUPS
+    group = place / f"stator-test-{os.getpid()}"
+    limit = "memory.max" if (place / "cgroup.controllers").exists() else "memory.limit_in_bytes"
+    try:
+        group.mkdir()
+        if (group / "memory.swap.max").exists():
+            (group / "memory.swap.max").write_text("0")
+        (group / limit).write_text(str(ROOM))
+        for pid in pids:
+            (group / "cgroup.procs").write_text(str(pid))
+    except OSError as error:
+        if group.exists():
+            group.rmdir()
+        pytest.skip(f"a control group for memory is made for this, as root where /sys/fs/cgroup is writable: {error}")
+    try:
+        yield
+    finally:
+        for pid in (group / "cgroup.procs").read_text().split():
+            (place / "cgroup.procs").write_text(pid)
+        group.rmdir()
+
+
+def test_worker_that_is_killed_for_memory_is_replaced_and_spares_the_others(watch, fleet):
+    watched = watch(Bomb)
+    workers = fleet(
+        "testapp.Bomb", STATOR_CONCURRENCY=8, STATOR_LEASE=2, STATOR_REAP_INTERVAL=0.3, STATOR_SHUTDOWN_TIMEOUT=2,
+        STATOR_MAX_CRASHES=2,
+    )  # fmt: skip
+    worker = workers.start("--processes", "2")
+    others = {str(bomb.pk) for bomb in Bomb.objects.bulk_create(Bomb(kind="harmless") for _ in range(60))}
+    workers.until(lambda: workers.starts(worker).exists())
+    supervisor = psutil.Process(worker.pid)
+    with confined([worker.pid, *(child.pid for child in supervisor.children())]):
+        hog = Bomb.objects.create(kind="hog")
+
+        workers.until(lambda: Bomb.objects.filter(state="done").count() == len(others))
+        workers.until(lambda: Bomb.objects.filter(pk=hog.pk, state_crashes=2, state_ready=False).exists())
+        workers.stop()
+
+    assert {died["exit_code"] for died in logged(worker, "stator.worker_died")} == {-9}
+    crashes = [event.new.crashes for event in watched.history(Bomb).events if event.pk in others]
+    assert max(crashes) <= 1
+    watched.judge(max_crashes=2)
+
+
+def test_attempt_that_is_refused_memory_fails_and_the_worker_goes_on(watch, fleet):
+    watched = watch(Bomb)
+    workers = fleet("testapp.Bomb")
+    worker = workers.start()
+    Bomb.objects.create(kind="harmless")
+    workers.until(lambda: Bomb.objects.filter(state="done").exists())
+    process = psutil.Process(worker.pid)
+    most = process.memory_info().vms + ROOM
+    process.rlimit(resource.RLIMIT_AS, (most, most))
+
+    hog = Bomb.objects.create(kind="hog")
+    workers.until(lambda: Bomb.objects.filter(pk=hog.pk, state_failures=1, state_claim=None).exists())
+    Bomb.objects.create(kind="harmless")
+    workers.until(lambda: Bomb.objects.filter(state="done").count() == 2)
+
+    hog.refresh_from_db()
+    assert (hog.state, hog.state_crashes) == ("fresh", 0)
+    assert [line["error"] for line in logged(worker, "stator.attempt_failed")] == ["MemoryError"]
+    workers.stop()
+    watched.judge(external=frozenset({"fresh"}))

@@ -1,0 +1,229 @@
+"""Everything at once, for as long as wanted (F39): faults by seed around one worker that must not grow.
+
+``bin/chaos --soak MINUTES``; ``SEED`` makes the same choice of faults again. It is not part of the short run.
+"""
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from threading import Event as Flag
+from time import monotonic
+from typing import Any
+
+import psutil
+import pytest
+from django.db import connection
+
+from tests.faults.fleet import LEASE, Fleet
+from tests.faults.proxy import Proxy
+from tests.faults.servers import NO_TEST_DATABASES, address_of
+from tests.faults.test_failover import url_through
+from tests.faults.test_network import ANYTHING
+from tests.faults.test_sqlite import lock_whole_database
+from tests.faults.test_zombie import awaken, stop_outside_of_transactions
+from tests.processes import WorkerProcess, wait_until
+from tests.testapp.faults import Effect, Job, ThreadJob
+from tests.testapp.harmed import Booking, Failing
+
+pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
+
+MODELS = (Job, ThreadJob, Booking, Failing)
+SECONDS = 60 * float(os.environ.get("SOAK", "1.25"))
+SEED = int(os.environ.get("SEED", random.randrange(10**6)))
+MEGABYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What the steady worker holds: megabytes, descriptors, threads; and the sessions and megabytes of the database."""
+
+    at: float
+    memory: float
+    descriptors: int
+    threads: int
+    sessions: int = 0
+    tables: float = 0.0
+
+
+@dataclass
+class Site:
+    """The workers and what can be done to them. ``steady`` is harmed by nothing that ends a process."""
+
+    workers: Fleet
+    choice: random.Random
+    server: Any
+    proxy: Proxy | None
+    steady: WorkerProcess
+    samples: list[Sample] = field(default_factory=list)
+    refilled: float = 0.0
+
+    def until(self, condition: Callable[[], Any]) -> None:
+        """Wait for it, with enough to do meanwhile."""
+        self.workers.until(lambda: refill(self) or condition())
+
+    def victim(self) -> WorkerProcess:
+        return self.choice.choice([worker for worker in self.workers.alive.values() if worker is not self.steady])
+
+    def sample(self) -> None:
+        process = psutil.Process(self.steady.pid)
+        figures = (process.memory_info().rss / MEGABYTE, process.num_fds(), process.num_threads())
+        self.samples.append(Sample(monotonic(), *figures, *_figures_of_server()))
+
+
+def _figures_of_server() -> tuple[int, float]:
+    if connection.vendor != "postgresql":
+        return 0, 0.0
+    tables = " + ".join(f"pg_total_relation_size('{model._meta.db_table}')" for model in MODELS)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT count(*), max({tables}) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND backend_type = 'client backend'"
+        )
+        sessions, size = cursor.fetchone()
+    return sessions, size / MEGABYTE
+
+
+def kill(site):
+    site.workers.kill(site.victim().name)
+    site.workers.start()
+
+
+def stop(site):
+    victim = site.workers.alive.pop(site.victim().name)
+    assert victim.stop() == 0, victim.output()
+    site.workers.start()
+
+
+def freeze(site):
+    victim = site.victim()
+    wait_until(lambda: stop_outside_of_transactions(victim))
+    Flag().wait(LEASE + 1.5)
+    awaken(victim)
+
+
+def poison(site):
+    Failing.objects.bulk_create(Failing(poisoned=True) for _ in range(20))
+
+
+def crash_server(site):
+    site.server.restart("immediate")
+    connection.close()
+
+
+def cut(site):
+    site.proxy.cut()
+
+
+def half_close(site):
+    site.proxy.half_close()
+
+
+def swallow(site):
+    site.proxy.open_hole()
+    Flag().wait(site.choice.uniform(0.5, 4.0))
+    site.proxy.close_hole()
+
+
+def delay(site):
+    site.proxy.delay = 0.5
+    Flag().wait(2.0)
+    site.proxy.delay = 0.0
+
+
+def lose_replies(site):
+    lost = site.proxy.lost
+    site.proxy.lose_replies_to(ANYTHING, 3)
+    site.until(lambda: site.proxy.lost >= lost + 3)
+
+
+def lock_database(site):
+    lock_whole_database(site.choice.uniform(0.5, 4.0))
+
+
+FAULTS = [kill, stop, freeze, poison]
+FAULTS_OF = {
+    "postgresql": [crash_server, cut, half_close, swallow, delay, lose_replies],
+    "sqlite": [lock_database],
+}
+
+
+def refill(site):
+    """Have enough to do, and keep the tables small; at most twice a second."""
+    if monotonic() < site.refilled + 0.5:
+        return
+    site.refilled = monotonic()
+    for model in MODELS[:3]:
+        model.objects.filter(state="done").delete()
+        if (missing := 30 - model.objects.count()) > 0:
+            model.objects.bulk_create(model(seconds=site.choice.uniform(0, 0.3)) for _ in range(missing))
+
+
+@pytest.fixture
+def site(request, fleet):
+    """Three workers; on PostgreSQL on a server of their own, by way of a proxy."""
+    on_postgresql = connection.vendor == "postgresql"
+    server = request.getfixturevalue("server") if on_postgresql else None
+    variables = {"STATOR_CONCURRENCY": 10, "STATOR_MAX_CRASHES": 100_000}
+    with Proxy(*address_of(server)) if server else nullcontext() as proxy:
+        if proxy:
+            variables |= {**NO_TEST_DATABASES, "DATABASE_URL": url_through(proxy)}
+        workers = fleet(*(model._meta.label for model in MODELS), **variables)
+        # With the queries that Django keeps in DEBUG, which are forgotten after each object.
+        steady = workers.start(DEBUG="true")
+        for _ in range(2):
+            workers.start()
+        yield Site(workers, random.Random(SEED), server, proxy, steady)
+        workers.__exit__(None, None, None)
+
+
+@pytest.fixture
+def watched(request, watch):
+    """The history of all models; on PostgreSQL on the server that is crashed."""
+    if connection.vendor == "postgresql":
+        request.getfixturevalue("own")
+    for model in MODELS:
+        model.objects.all().delete()
+    return watch(*MODELS)
+
+
+@pytest.mark.skipif(not os.environ.get("CHAOS"), reason="takes more than a minute; bin/chaos --soak MINUTES runs it")
+def test_worker_stays_as_it_is_whatever_happens_around_it(watched, site):
+    done, end = Counter(), monotonic() + SECONDS
+    print(f"SEED={SEED}")
+    begun = site.workers.starts
+    while monotonic() < end:
+        site.until(lambda: all(begun(worker).exists() for worker in site.workers.alive.values()))
+        fault = site.choice.choice([*FAULTS, *FAULTS_OF[connection.vendor]])
+        done[fault.__name__] += 1
+        fault(site)
+        before = begun(site.steady).count()
+        site.until(lambda before=before: begun(site.steady).count() > before + 5)
+        site.sample()
+    Failing.objects.update(poisoned=False)
+    Failing.stator.retry()
+    site.workers.until(lambda: not any(model.objects.exclude(state="done").exists() for model in MODELS), 120)
+    site.sample()
+    site.workers.stop()
+
+    print(f"{Effect.objects.count()} attempts; {', '.join(f'{count} x {name}' for name, count in done.items())}")
+    judge_growth(site.samples)
+    watched.judge(max_crashes=100_000)
+
+
+def judge_growth(samples):
+    """What the worker held in the last third it must have held in the first, but for noise."""
+    third = len(samples) // 3 or 1
+    first, last = samples[:third], samples[-third:]
+    most = {name: [max(getattr(sample, name) for sample in part) for part in (first, last)] for name in FIGURES}
+    minutes = (last[-1].at - first[0].at) / 60
+    print(f"in {minutes:.1f} minutes: {', '.join(f'{name} {a:.1f} -> {b:.1f}' for name, (a, b) in most.items())}")
+    for name, (allowed, per_minute) in FIGURES.items():
+        before, after = most[name]
+        assert after - before <= allowed + per_minute * minutes, f"{name} grew from {before} to {after}"
+
+
+# By how much a figure may be larger at the end, and what may come to it each minute: of memory 1 MB in ten minutes.
+FIGURES = {"memory": (8.0, 0.1), "descriptors": (3, 0), "threads": (2, 0), "sessions": (6, 0), "tables": (4.0, 0)}
