@@ -1,4 +1,4 @@
-"""bin/test: how it brings a browser, and what its last lines say of the tests that need one."""
+"""bin/test: how it brings the programs that some tests need, and what its last lines say of those tests."""
 
 import os
 import subprocess
@@ -12,10 +12,12 @@ TOOLS = ("cat", "chmod", "date", "dirname", "env", "mktemp", "rm", "sh", "tail",
 PYTEST = """case "$*" in
     *pytest*) if command -v chromedriver >/dev/null; then echo 'tests in a browser: 9 passed' >"$TOLD"; fi ;;
 esac"""
-# Fetches the lists first; then there is a browser.
+# Fetches the lists first; then there are the programs.
 APT = """case $1 in
     update) ;;
-    install) for name in chromium chromedriver; do printf '#!/bin/sh\\n' >"$BIN/$name"; chmod +x "$BIN/$name"; done ;;
+    install) for name in chromium chromedriver pgbouncer; do
+        printf '#!/bin/sh\\n' >"$BIN/$name" && chmod +x "$BIN/$name"
+    done ;;
 esac
 echo "$*" >>"$BIN/../apt" """
 
@@ -61,11 +63,11 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_whole_run_installs_a_browser_and_says_that_its_tests_were_run(machine: Machine) -> None:
+def test_whole_run_installs_what_is_missing_and_says_that_its_tests_were_run(machine: Machine) -> None:
     machine.has("apt-get", APT)
     done = machine.run()
     assert done.returncode == 0, done.stderr
-    assert machine.installed == ["update", "install -y --no-install-recommends chromium chromium-driver"]
+    assert machine.installed == ["update", "install -y --no-install-recommends chromium chromium-driver pgbouncer"]
     assert done.stdout.splitlines()[-1] == "       tests in a browser: 9 passed"
     assert machine.run().returncode == 0
     assert len(machine.installed) == 2, "what is there is not installed again"
@@ -74,19 +76,19 @@ def test_whole_run_installs_a_browser_and_says_that_its_tests_were_run(machine: 
 @pytest.mark.parametrize(
     ("arguments", "wish", "asked"), [([], "0", 0), (["tests/stator"], "", 0), (["tests/stator"], "1", 2)]
 )
-def test_part_of_the_tests_installs_a_browser_only_if_told_to(
+def test_part_of_the_tests_installs_only_if_told_to(
     machine: Machine, arguments: list[str], wish: str, asked: int
 ) -> None:
     machine.has("apt-get", APT)
-    assert machine.run(*arguments, BROWSER=wish).returncode == 0
+    assert machine.run(*arguments, INSTALL=wish).returncode == 0
     assert len(machine.installed) == asked
 
 
-def test_run_goes_on_where_no_browser_can_be_fetched(machine: Machine) -> None:
+def test_run_goes_on_where_nothing_can_be_fetched(machine: Machine) -> None:
     machine.has("apt-get", "echo 'E: Failed to fetch the lists' >&2; exit 100")
     done = machine.run()
     assert done.returncode == 0
-    assert "could not install a browser, so the tests that need it are skipped: E: Failed to fetch" in done.stderr
+    assert "could not install them, so the tests that need them are skipped: E: Failed to fetch" in done.stderr
     assert done.stdout.splitlines()[-1].startswith("ok     tests on SQLite")
 
 
@@ -96,7 +98,8 @@ def test_whoever_may_not_install_is_told_the_command(machine: Machine) -> None:
     done = machine.run()
     assert done.returncode == 0
     assert (
-        "as root: apt-get update && apt-get install -y --no-install-recommends chromium chromium-driver" in done.stderr
+        "as root: apt-get update && apt-get install -y --no-install-recommends chromium chromium-driver pgbouncer"
+        in done.stderr
     )
     assert machine.installed == []
 
@@ -104,10 +107,10 @@ def test_whoever_may_not_install_is_told_the_command(machine: Machine) -> None:
 def test_machine_without_apt_is_left_alone(machine: Machine) -> None:
     done = machine.run()
     assert done.returncode == 0
-    assert "no browser here, and no apt-get to install one" in done.stderr
+    assert "no browser or no pgbouncer here, and no apt-get to install them" in done.stderr
 
 
 def test_another_wish_is_refused(machine: Machine) -> None:
-    done = machine.run(BROWSER="firefox")
+    done = machine.run(INSTALL="firefox")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "BROWSER=firefox is neither 1" in done.stderr
+    assert "INSTALL=firefox is neither 1" in done.stderr
