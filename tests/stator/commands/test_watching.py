@@ -30,12 +30,15 @@ LABEL = "testapp.Errand"
 STATUS = [sys.executable, "-m", "django", "stator", "status"]
 WATCH = [*STATUS, LABEL, "--watch", "--every", "0.1"]
 WIDTH, HEIGHT = 100, 12
-# Makes the terminal its own before it becomes the command, so that Ctrl-C is a signal to it.
-TAKE_TERMINAL = """
-import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+# Becomes a command that heeds Ctrl-C even if whoever runs the tests does not, as what runs in the background.
+HEEDING = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])
 """
+# Before that it makes the terminal its own, so that Ctrl-C is a signal to it.
+TAKE_TERMINAL = f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0){HEEDING}"
+WATCH_IN_PIPE = [sys.executable, "-c", HEEDING, *WATCH]
 
 
 class Terminal:
@@ -155,7 +158,7 @@ def no_connections_of(program):
 
 
 def test_into_a_pipe_it_goes_at_once_and_without_escapes(subprocess_environment):
-    with subprocess.Popen(WATCH, env=subprocess_environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(WATCH_IN_PIPE, env=subprocess_environment, stdout=subprocess.PIPE, text=True) as process:
         lines = [process.stdout.readline().rstrip("\n") for _ in range(12)]
         process.send_signal(signal.SIGINT)
         lines += process.stdout.read().splitlines()
@@ -167,7 +170,7 @@ def test_into_a_pipe_it_goes_at_once_and_without_escapes(subprocess_environment)
 
 
 def test_as_json_it_is_one_document_a_line(subprocess_environment):
-    command = [*WATCH, "--json"]
+    command = [*WATCH_IN_PIPE, "--json"]
     with subprocess.Popen(command, env=subprocess_environment, stdout=subprocess.PIPE, text=True) as process:
         documents = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.send_signal(signal.SIGINT)
@@ -179,7 +182,7 @@ def test_as_json_it_is_one_document_a_line(subprocess_environment):
 
 def test_reader_that_has_seen_enough_ends_it_quietly(subprocess_environment):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(WATCH, env=subprocess_environment, text=True, **pipes) as process:
+    with subprocess.Popen(WATCH_IN_PIPE, env=subprocess_environment, text=True, **pipes) as process:
         process.stdout.readline()
         process.stdout.close()
         assert process.wait(30) == 0
