@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Case, DateTimeField, Expression, F, Q, Value, When
+from django.db.models import Case, DateTimeField, DurationField, Expression, ExpressionWrapper, F, Q, Value, When
 from django.db.models.functions import Now
 
 from stator.graph import State
@@ -49,6 +49,11 @@ def first_attempt(state: State) -> Expression | None:
 def after(seconds: float) -> Expression:
     """The moment so many seconds from now, by the clock of the database."""
     return Now() + timedelta(seconds=seconds)
+
+
+def stayed() -> Expression:
+    """How long rows have been in their state, by the clock of the database."""
+    return ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
 
 
 def come_due() -> Q:

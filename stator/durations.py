@@ -1,6 +1,13 @@
 """Lengths of time in words, short enough for a table."""
 
+from datetime import timedelta
+
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def seconds_of(length: timedelta) -> float:
+    """Its seconds; a negative one counts as nothing: a clock was set back meanwhile."""
+    return max(0.0, length.total_seconds())
 
 
 def span(seconds: float) -> str:

@@ -7,6 +7,7 @@ from django.db import models, router, transaction
 from django.db.models import QuerySet
 
 from stator import columns, signals
+from stator.durations import seconds_of
 from stator.graph import State
 from stator.reports import REASON_LENGTH, History
 from stator.waits import wake
@@ -81,7 +82,7 @@ def write_by_hand(queryset: QuerySet[Any], changes: columns.Changes, *, actor: s
 def in_batches(queryset: QuerySet[Any], write: Callable[[str, QuerySet[Any], list[Any]], int]) -> int:
     """Lock the rows batch by batch, in the order of their keys, and sum up what ``write(alias, rows, before)`` returns.
 
-    ``before`` are ``(pk, state, version)`` of the locked rows. Each batch is a transaction.
+    ``before`` are ``(pk, state, version, stayed)`` of the locked rows. Each batch is a transaction.
     """
     owner = owner_of(queryset.model)
     using: str = getattr(queryset, "_db", None) or router.db_for_write(owner)
@@ -123,7 +124,7 @@ def _lock(queryset: QuerySet[Any], owner: Any, using: str, pks: list[Any]) -> li
     """Lock the rows, then keep those that the queryset still means: they may have changed before the lock was ours."""
     rows: QuerySet[Any] = QuerySet(owner, using=using)
     locked = rows.filter(pk__in=pks).order_by("pk").select_for_update(**_lock_options(owner, using))
-    found = list(locked.values_list("pk", "state", "state_version"))
+    found = list(locked.values_list("pk", "state", "state_version", columns.stayed()))
     meant = set(queryset.filter(pk__in=pks).values_list(owner._meta.pk.name, flat=True))
     return [row for row in found if row[0] in meant]
 
@@ -142,9 +143,9 @@ def _keep_history(owner: Any, using: str, before: list[Any], target: State, acto
     History.objects.using(using).bulk_create(
         History(
             model_label=label, object_pk=str(pk), version=version + 1, source=source, to=target.name,
-            actor=actor[:150], reason=reason[:REASON_LENGTH],
+            actor=actor[:150], reason=reason[:REASON_LENGTH], stay=seconds_of(stayed),
         )
-        for pk, source, version in before
+        for pk, source, version, stayed in before
     )  # fmt: skip
 
 
@@ -155,14 +156,14 @@ def _keep_act(owner: Any, using: str, before: list[Any], actor: str, reason: str
             model_label=label, object_pk=str(pk), version=version, source=source,
             actor=actor[:150], reason=reason[:REASON_LENGTH],
         )
-        for pk, source, version in before
+        for pk, source, version, _ in before
     )  # fmt: skip
 
 
 def _tell(owner: Any, using: str, before: list[Any], target: State) -> None:
     if not before:
         return
-    moves = [signals.Move(pk, source, target.name) for pk, source, _ in before]
+    moves = [signals.Move(pk, source, target.name) for pk, source, *_ in before]
     transaction.on_commit(lambda: signals.transitioned.send(owner, moves=moves, using=using), using=using)
     if columns.ready_at_once(target):
         announce(owner, using)

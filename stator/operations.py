@@ -171,7 +171,9 @@ END
         kept = {
             "model_label": label, "object_pk": f"{pk}::text", "at": "statement_timestamp()",
             "version": "OLD.state_version + 1", "kind": kind, "source": state, "to": value(self.initial),
-            "actor": "''", "reason": reason, "worker": "''", "attempts": "0", "error": "''", "fingerprint": "''",
+            "actor": "''", "reason": reason, "worker": "''",
+            "stay": "greatest(date_part('epoch', statement_timestamp() - OLD.state_changed), 0)",
+            "attempts": "0", "error": "''", "fingerprint": "''",
         }  # fmt: skip
         table, columns, values = quote(History._meta.db_table), ", ".join(map(quote, kept)), ", ".join(kept.values())
         return f"\n    INSERT INTO {table} ({columns}) VALUES ({values});"  # noqa: S608 - quoted

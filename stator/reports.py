@@ -44,6 +44,7 @@ class History(models.Model):
 
     Acts of people are always kept; moves and errors for models with ``StatorMeta.history``. ``version`` is the
     object's after the event, ``duration`` that of the attempt in seconds, ``attempts`` its number in this state.
+    ``stay`` is known of moves alone.
     """
 
     class Kind(models.TextChoices):
@@ -64,6 +65,7 @@ class History(models.Model):
     reason = models.CharField(max_length=REASON_LENGTH, blank=True)
     worker = models.CharField(max_length=32, blank=True)
     duration = models.FloatField(null=True, blank=True, help_text="Seconds that the attempt took.")
+    stay = models.FloatField(null=True, blank=True, help_text="Seconds in the state that was left.")
     attempts = models.IntegerField(default=0)
     error = models.TextField(blank=True)
     fingerprint = models.CharField(max_length=16, blank=True)

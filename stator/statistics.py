@@ -10,6 +10,8 @@ from django.db.models import DurationField, ExpressionWrapper, F, Max, Min, Q, Q
 from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils import timezone
 
+from stator import columns
+from stator.durations import seconds_of
 from stator.moves import owner_of
 
 DAY = 86400.0
@@ -26,9 +28,8 @@ class Stay:
     @classmethod
     def of(cls, rows: QuerySet[Any]) -> "Stay":
         """That of rows which are about to leave their state, by the clock of the database."""
-        since = ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
         longest = ExpressionWrapper(Now() - Min("state_changed"), output_field=DurationField())
-        found = rows.aggregate(seconds=Sum(since), longest=longest)
+        found = rows.aggregate(seconds=Sum(columns.stayed()), longest=longest)
         return cls(_seconds(found["seconds"]), _seconds(found["longest"]))
 
     @property
@@ -166,8 +167,7 @@ def _stay(row: Any) -> Stay:
 
 
 def _seconds(span: datetime.timedelta | None) -> float:
-    # Below 0 where the clock of the database was set back.
-    return max(0.0, span.total_seconds()) if span is not None else 0.0
+    return seconds_of(span) if span is not None else 0.0
 
 
 def _period_starts(now: datetime.datetime) -> tuple[Any, Any, Any]:

@@ -20,6 +20,7 @@ from stator.logs import escape
 from stator.models import StatorModel
 from stator.overview.errors import GROUPED, fingerprinted
 from stator.overview.sections import sections
+from stator.overview.stays import LATEST
 from stator.querysets import OperatorQuerySet
 from stator.runner import managed
 from stator.spreading import AT_ONCE, retry_spread
@@ -89,6 +90,7 @@ class OverviewAdmin(KeptAdmin):
             "shown": show(models, Pages(self.admin_site, request), now, by_day=by_day),
             "sections": sections(request),
             "grouped": f"{GROUPED:,}",
+            "latest": f"{LATEST:,}",
             "several_databases": len({router.db_for_write(model) for model in models}) > 1,
             "here": _address(asked, by_day),
             "other_period": _address(asked, not by_day),

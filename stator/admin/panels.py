@@ -9,11 +9,13 @@ from django.db import router
 from stator.admin.graphs import Picture, picture
 from stator.admin.pages import Pages
 from stator.durations import span
+from stator.explain.reason import counted
 from stator.overview.charts import Chart, chart
 from stator.overview.crew import Crew, Hand, crew
 from stator.overview.depths import Depths, depths, told
 from stator.overview.errors import Group, groups
 from stator.overview.flow import flows
+from stator.overview.stays import Stays, moves, stays
 from stator.pauses import Pause, read_pauses
 from stator.querysets import OperatorQuerySet
 
@@ -47,6 +49,7 @@ class Panel:
     url: str
     pauses: list[Pause]
     live: int
+    stays: list[Stays]
     troubles: list[Trouble] = field(default_factory=list)
 
     @property
@@ -83,6 +86,11 @@ class Panel:
             (f"{self.handled.latest:,}", ""),
             (f"{self.live:,}", "error" if self.needs_worker else ""),
         ]
+
+    @property
+    def stays_of(self) -> str:
+        """What the times in its states are of."""
+        return counted(moves(self.stays), "move")
 
     @property
     def needs_worker(self) -> bool:
@@ -123,6 +131,7 @@ def _show_database(shown: Shown, using: str, models: list[Any], pages: Pages, no
     model_of = {model._meta.label_lower: model for model in models}
     pauses = read_pauses(using)
     flow_of = flows(using, rows_of, now, by_day=by_day)
+    stays_of = stays(using, models)
     depths_of = {label: depths(rows) for label, rows in rows_of.items()}
     people = crew(using, ((label, one) for label, found in depths_of.items() for one in found.held))
     for label, model in model_of.items():
@@ -130,6 +139,7 @@ def _show_database(shown: Shown, using: str, models: list[Any], pages: Pages, no
         panel = Panel(
             model, using, found, picture(model, found, flow, pages), chart(flow.handled), chart(flow.queued),
             pages.list_of(model), [pause for pause in pauses if pause.model_label == label], people.live[label],
+            stays_of.get(label, []),
         )  # fmt: skip
         shown.panels.append(panel)
     found_groups, older = groups(using, rows_of)

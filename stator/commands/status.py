@@ -1,6 +1,7 @@
 """``stator status``: what every model has to do, and who does it."""
 
 from argparse import ArgumentParser
+from dataclasses import asdict
 from typing import Any
 
 from stator.commands.answer import Answer, table
@@ -11,6 +12,8 @@ from stator.commands.workers import workers_in
 from stator.durations import span
 from stator.explain.reason import counted
 from stator.overview.depths import depths, told
+from stator.overview.stays import HEADS as STAYS
+from stator.overview.stays import Stays, moves, stays
 from stator.pauses import read_pauses
 from stator.statistics import Stats
 
@@ -39,18 +42,24 @@ def run(options: dict[str, Any]) -> Answer:
     models = models_of(options["labels"])
     aliases = databases_of(models, options)
     pauses = {alias: read_pauses(alias) for alias in aliases}
-    found = [_figures(model, options, pauses[database_of(options, model)]) for model in models]
+    stays_of = {alias: stays(alias, models) for alias in aliases}
+    found = [
+        _figures(model, options, pauses[alias], stays_of[alias].get(model._meta.label_lower, []))
+        for model in models
+        for alias in [database_of(options, model)]
+    ]
     workers = [worker for alias in aliases for worker in workers_in(alias)]
     # Models that nobody asked for and that have no objects would only push the others off the screen.
     listed = [
         figures for figures in found if options["labels"] or any(figures["states"].values()) or figures["unknown"]
     ]
     left = [f"{counted(len(found) - len(listed), 'model')} without objects not listed"] * (len(listed) < len(found))
-    lines = [*table(HEADS, list(map(_row, listed))), *left, "", *_crew(workers)]
+    times = [line for figures in found for line in _times_in_states(figures)] if options["labels"] else []
+    lines = [*table(HEADS, list(map(_row, listed))), *left, *times, "", *_crew(workers)]
     return Answer({"models": found, "workers": workers}, lines)
 
 
-def _figures(model: Any, options: dict[str, Any], pauses: list[Any]) -> dict[str, Any]:
+def _figures(model: Any, options: dict[str, Any], pauses: list[Any], left: list[Stays]) -> dict[str, Any]:
     rows = rows_of(model, options)
     found = depths(rows)
     return {
@@ -65,6 +74,7 @@ def _figures(model: Any, options: dict[str, Any], pauses: list[Any]) -> dict[str
         "quarantined": found.quarantined,
         "unknown": found.unknown,
         "time_in_state": _times(model, rows.db),
+        "stays": [asdict(one) for one in left],
         "paused": [described(pause) for pause in pauses if pause.model_label == model._meta.label_lower],
     }
 
@@ -89,6 +99,14 @@ def _row(figures: dict[str, Any]) -> list[str]:
         ",".join(paused) or "-",
         "  ".join(f"{name} {told(count)}" for name, count in figures["states"].items() if count),
     ]
+
+
+def _times_in_states(figures: dict[str, Any]) -> list[str]:
+    left = [Stays(**one) for one in figures["stays"]]
+    if not left:
+        return []
+    head = f"Time in state, {figures['model']}, of the last {counted(moves(left), 'move')}:"
+    return ["", head, *table([*STAYS], [[one.cells[0], *(cell or "-" for cell in one.cells[1:])] for one in left])]
 
 
 def _crew(workers: list[dict[str, Any]]) -> list[str]:

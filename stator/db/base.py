@@ -6,6 +6,7 @@ lost lease. Every statement passes over rows that somebody else has locked, so n
 
 import logging
 import time
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import groupby
@@ -34,6 +35,7 @@ from stator.db.written import (
     kind_of,
     write_key,
 )
+from stator.durations import seconds_of
 from stator.failures import bounded
 from stator.graph import State
 from stator.limits import Limit
@@ -151,10 +153,10 @@ class Operations(Rows):
             self._save(group, kept)
             keep(self.alias, self.label, kept)
             if self.options.history and not (to and self._keeps_moves(group)):
-                keep_history(self.alias, self.label, kept)
-        return self._sort_out(group, accepted | (self._found_written(group, accepted) if again else set()))
+                keep_history(self.alias, self.label, kept, accepted)
+        return self._sort_out(group, {*accepted, *(self._found_written(group, accepted) if again else ())})
 
-    def _found_written(self, group: list[Ended], accepted: set[Any]) -> set[Any]:
+    def _found_written(self, group: list[Ended], accepted: Collection[Any]) -> set[Any]:
         """Rows that look as this outcome would have left them."""
         refused = {claim.pk: (claim, outcome) for claim, outcome in group if claim.pk not in accepted}
         named = ("pk", "state", "state_version", "state_attempts", "state_claim")
@@ -165,9 +167,12 @@ class Operations(Rows):
         """The transaction in which outcomes of one kind are written."""
         return self.transaction()
 
-    def _write(self, state: State, to: str, group: list[Ended]) -> set[Any]:
-        """Write outcomes of one kind and their statistics; return the primary keys of those accepted."""
-        accepted, stays = set[Any](), list[Stay]()
+    def _write(self, state: State, to: str, group: list[Ended]) -> dict[Any, float | None]:
+        """Write outcomes of one kind and their statistics; return the primary keys of those accepted.
+
+        With them, where history will have it, the seconds that they had been in the state that they left.
+        """
+        accepted, stays = dict[Any, float | None](), list[Stay]()
         for (token, _), same in groupby(sorted(group, key=write_key), key=write_key):
             ended = list(same)
             fenced = self.rows.filter(
@@ -176,14 +181,23 @@ class Operations(Rows):
             mine = self.lock(fenced.order_by("pk"), len(ended))
             if mine:
                 rows = self.rows.filter(pk__in=mine)
-                stays += [Stay.of(rows)] if isinstance(ended[0][1], Moved) else []
+                accepted |= dict.fromkeys(mine)
+                if isinstance(ended[0][1], Moved):
+                    stays.append(self._about_to_leave(rows, accepted))
                 rows.update(**changes_of(ended[0][1]))
-            accepted.update(mine)
         failed = sum(claim.pk in accepted and getattr(outcome, "failure", None) is not None for claim, outcome in group)
         if to != RELEASED:
             edge = (self.alias, self.label, state.name, to)
             Stats.add(*edge, shard=self.shard, handled=len(accepted), failed=failed, stays=stays)
         return accepted
+
+    def _about_to_leave(self, rows: QuerySet[Any], accepted: dict[Any, float | None]) -> Stay:
+        """How long rows have been in their state all together; for history each of them is noted."""
+        if not self.options.history:
+            return Stay.of(rows)
+        each = {pk: seconds_of(stayed) for pk, stayed in rows.values_list("pk", columns.stayed())}
+        accepted |= each
+        return Stay(sum(each.values()), max(each.values(), default=0.0))
 
     def _save(self, group: list[Ended], kept: list[Ended]) -> None:
         """Write the fields that handlers set and their state ``saves``; the rows are locked by the write before."""
@@ -214,10 +228,10 @@ class Operations(Rows):
         with self.transaction():
             picked = self.lock(rows, limit)
             found = self.rows.filter(pk__in=picked)
-            versions = list(found.values_list("pk", "state_version")) if self.options.history else []
+            kept = list(found.values_list("pk", "state_version", columns.stayed())) if self.options.history else []
             stays = [Stay.of(found)] if picked else []
             count = found.update(**columns.entering(to)) if picked else 0
             wake(self.model, self.alias, to.name, picked)
             Stats.add(self.alias, self.label, source, to.name, shard=self.shard, handled=count, stays=stays)
-            keep_moves(self.alias, self.label, self.worker_id, versions, source=source, to=to.name, reason=reason)
+            keep_moves(self.alias, self.label, self.worker_id, kept, source=source, to=to.name, reason=reason)
         return Moves(count, [Move(pk, source, to.name) for pk in picked])

@@ -1,12 +1,14 @@
 """What is kept beside the rows when outcomes are recorded, in the same transaction: reports and history."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import QuerySet
 
 from stator.db.claim import Claim
 from stator.db.written import Ended
+from stator.durations import seconds_of
 from stator.failures import quarantined
 from stator.outcomes import Moved, Outcome
 from stator.reports import History, Report, failure_report, keep_reports, reason_report
@@ -17,21 +19,22 @@ def keep(alias: str, label: str, kept: list[Ended]) -> None:
     keep_reports(alias, label, [report for ended in kept if (report := report_of(label, *ended))])
 
 
-def keep_history(alias: str, label: str, kept: Iterable[Ended]) -> None:
-    """Keep a row of history for each move and error."""
-    acts = [_act(label, claim, outcome) for claim, outcome in kept if _is_event(outcome)]
+def keep_history(alias: str, label: str, kept: Iterable[Ended], stays: Mapping[Any, float | None]) -> None:
+    """Keep a row of history for each move and error; ``stays``: seconds in the state that was left, by key."""
+    acts = [_act(label, claim, outcome, stays[claim.pk]) for claim, outcome in kept if _is_event(outcome)]
     if acts:
         History.objects.using(alias).bulk_create(acts)
 
 
-def keep_moves(alias: str, label: str, worker: str, versions: Iterable[tuple[Any, int]], **moved: Any) -> None:
-    """Keep a row of history for each ``(pk, version)`` that was moved without a handler."""
+def keep_moves(alias: str, label: str, worker: str, before: Iterable[tuple[Any, int, timedelta]], **moved: Any) -> None:
+    """Keep a row of history for each ``(pk, version, stayed)`` that was moved without a handler."""
     History.objects.using(alias).bulk_create(
         History(
-            model_label=label, object_pk=str(pk), kind=History.Kind.MOVE, version=version + 1, worker=worker, **moved
+            model_label=label, object_pk=str(pk), kind=History.Kind.MOVE, version=version + 1, worker=worker,
+            stay=seconds_of(stayed), **moved,
         )
-        for pk, version in versions
-    )
+        for pk, version, stayed in before
+    )  # fmt: skip
 
 
 def keep_quarantine(alias: str, label: str, rows: QuerySet[Any], held: dict[Any, str], most: int) -> None:
@@ -53,7 +56,7 @@ def _is_event(outcome: Outcome) -> bool:
     return isinstance(outcome, Moved) or getattr(outcome, "failure", None) is not None
 
 
-def _act(label: str, claim: Claim, outcome: Outcome) -> History:
+def _act(label: str, claim: Claim, outcome: Outcome, stay: float | None) -> History:
     moved = isinstance(outcome, Moved)
     failure = getattr(outcome, "failure", None)
     return History(
@@ -65,6 +68,7 @@ def _act(label: str, claim: Claim, outcome: Outcome) -> History:
         to=outcome.to.name if isinstance(outcome, Moved) else "",
         worker=claim.operations.worker_id,
         duration=claim.duration,
+        stay=stay,
         attempts=claim.attempt,
         error=f"{failure.kind}: {failure.message}" if failure else "",
         fingerprint=failure.fingerprint if failure else "",

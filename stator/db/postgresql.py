@@ -172,18 +172,23 @@ class Operations(Spelled):
         load, alias = loader_of(self.model), self.alias
         return sorted((load(alias, names, row) for row in rows), key=_turn)
 
-    def _write(self, state: State, to: str, group: list[Ended]) -> set[Any]:
+    def _write(self, state: State, to: str, group: list[Ended]) -> dict[Any, float | None]:
         """RECORD. Outcomes of one kind and their statistics; a row is written only while its own claim stands."""
         saved = self._saved_here(group)
-        history = bool(to and to != RELEASED and self.options.history and self._keeps_moves(group))
-        statement, params = self._record_statement(group[0][1], saved, history)
+        moved = bool(to and to != RELEASED and self.options.history)
+        history = moved and self._keeps_moves(group)
+        tell = moved and not history
+        statement, params = self._record_statement(group[0][1], saved, history, tell)
         values = saved_arrays(self.model, self.connection, group, saved) if saved else []
         arguments = [*self._arrays(group), *values, state.name, *params, state.name]
         if to != RELEASED:
             arguments += [self.label, state.name, to, self.shard]
         if history:
             arguments += [self.label, state.name, to, "", self.worker_id]
-        return {self._pk_field.to_python(pk) for (pk,) in self.fetch(statement, arguments, sql.BY_KEY)}
+        found, to_python = self.fetch(statement, arguments, sql.BY_KEY), self._pk_field.to_python
+        if tell:
+            return {to_python(pk): stay for pk, stay in found}
+        return dict.fromkeys(to_python(pk) for (pk,) in found)
 
     def _keeps_moves(self, group: list[Ended]) -> bool:
         """But for those that an error caused: errors have texts and are rare, moves are many."""
@@ -199,15 +204,15 @@ class Operations(Spelled):
         if not self._saved_here(group):
             super()._save(group, kept)
 
-    def _record_statement(self, outcome: Any, names: tuple[str, ...], history: bool) -> tuple[str, Any]:
-        key = (type(outcome), outcome.to if isinstance(outcome, Moved) else None, names, history)
+    def _record_statement(self, outcome: Any, names: tuple[str, ...], history: bool, tell: bool) -> tuple[str, Any]:
+        key = (type(outcome), outcome.to if isinstance(outcome, Moved) else None, names, history, tell)
         if key not in self._statements:
             assignments, params = self._assignments(_changes(outcome))
             types = array_types(self.model, self.connection, names) or ()
             saved = [(self._quote(self._field(name).column), kind) for name, kind in zip(names, types, strict=True)]
             statement = sql.record(
                 self._table, self._pk, self._pk_type, assignments, saved,
-                count=not isinstance(outcome, Released), history=history,
+                count=not isinstance(outcome, Released), history=history, tell=tell,
             )  # fmt: skip
             self._statements[key] = statement, params
         return self._statements[key]

@@ -36,8 +36,9 @@ counted AS (
 KEPT = """
 kept AS (
   INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
-    duration, attempts, error, fingerprint)
-  SELECT %s, pk::text, statement_timestamp(), version, 'move', %s, %s, '', %s, %s, duration, attempts, '', '' FROM done)
+    duration, stay, attempts, error, fingerprint)
+  SELECT %s, pk::text, statement_timestamp(), version, 'move', %s, %s, '', %s, %s, duration,
+    greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done)
 """
 
 
@@ -138,13 +139,15 @@ def share_params(names: list[str], last: Any, limit: int, values: int) -> list[A
 
 
 def record(
-    table: str, pk: str, pk_type: str, assignments: str, saved: list[tuple[str, str]], *, count: bool, history: bool
-) -> str:
+    table: str, pk: str, pk_type: str, assignments: str, saved: list[tuple[str, str]], *,
+    count: bool, history: bool, tell: bool,
+) -> str:  # fmt: skip
     """RECORD. Parameters: five arrays (pk, claim, delay, failed, duration), the state left, those of the SET list, the
     state left; then of the statistics, of the history.
 
     ``saved`` are the columns, each with its type, that some outcomes bring a value for; then there are an array that
-    tells which do, and one for each column, after the five.
+    tells which do, and one for each column, after the five. Gives the primary keys, with ``tell`` each with the seconds
+    in the state that was left: for who keeps the history.
 
     The claims are compared by IS NOT DISTINCT FROM: an equality would let the planner walk the index of leases, with
     all its dead entries, instead of the primary key.
@@ -156,6 +159,7 @@ def record(
         f", {column} = CASE WHEN v.saves THEN v.value{n} ELSE {table}.{column} END"
         for n, (column, _) in enumerate(saved)
     )
+    returning = "pk, greatest(date_part('epoch', stayed), 0)" if tell else "pk"
     return f"""
 WITH v AS (
   SELECT * FROM unnest(%s::{pk_type}[], %s::uuid[], %s::float8[], %s::bool[], %s::float8[]{arrays})
@@ -168,7 +172,7 @@ done AS (
   WHERE {table}.{pk} = v.pk AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %s
   RETURNING {table}.{pk} AS pk, {table}.state_version AS version, v.failed, v.duration, v.attempts,
     {table}.state_changed - v.entered AS stayed){further}
-SELECT pk FROM done
+SELECT {returning} FROM done
 """  # noqa: S608 - quoted names
 
 

@@ -67,7 +67,7 @@ def test_settled_row_begins_again(history):
     operation = ReconcileTrigger.of(Site)
     operation.history = history
     migrate(operation)
-    site = settled(state_version=4, state_failures=2, state_crashes=1, state_attempted=ago(5))
+    site = settled(state_version=4, state_failures=2, state_crashes=1, state_attempted=ago(5), state_changed=ago(90))
     write(site, domain="b", visits=3)
     found = row(site)
     assert (found.state, found.state_version, found.state_ready, found.visits) == ("checking", 5, True, 3)
@@ -77,6 +77,7 @@ def test_settled_row_begins_again(history):
     kept = list(History.objects.values_list("model_label", "object_pk", "version", "kind", "source", "to", "reason"))
     expected = ("testapp.site", str(site.pk), 5, "hand", "serving", "checking", "domain changed")
     assert kept == ([expected] if history else [])
+    assert all(90 <= stay < 120 for stay in History.objects.values_list("stay", flat=True))
     drain(Site)
     assert row(site).state == "serving"
 

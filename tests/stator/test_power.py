@@ -14,9 +14,10 @@ from stator.exceptions import GraphError
 from stator.failures import describe
 from stator.graph import State, StateGraph
 from stator.models import History, Report, Stats
-from stator.outcomes import Moved
+from stator.outcomes import Moved, Waiting
 from stator.runner import StatorRunner
 from stator.signals import transitioned
+from tests.stator.rows import ago
 from tests.testapp.power import (
     Crate,
     CrateGraph,
@@ -196,6 +197,64 @@ def test_sql_transition_keeps_history_and_tells_those_who_listen(operations):
     entry = History.objects.get(object_pk=str(order.pk))
     assert (entry.kind, entry.source, entry.to, entry.version) == ("move", "waiting", "working", 1)
     assert (entry.reason, entry.model_label) == ("condition met", "testapp.order")
+
+
+def been_there(order, seconds):
+    """Let it have entered its state so long ago."""
+    QuerySet(Order).filter(pk=order.pk).update(state_changed=ago(seconds))
+
+
+def stay_of(order):
+    """The seconds that its only row of history has."""
+    return History.objects.get(object_pk=str(order.pk)).stay
+
+
+def test_history_of_sql_transitions_has_the_time_in_the_state_that_was_left(operations):
+    orders = {seconds: Order.objects.create(amount=500) for seconds in (90, 5000)}
+    for seconds, order in orders.items():
+        been_there(order, seconds)
+    assert chores.move_matching(operations(Order), 100).count == 2
+    for seconds, order in orders.items():
+        assert seconds <= stay_of(order) < seconds + 30
+
+
+@pytest.mark.parametrize("failure", [None, describe(ValueError("unlucky"))], ids=["moved", "failed"])
+def test_history_of_attempts_has_the_time_in_the_state_that_was_left(operations, failure):
+    made = operations(Order)
+    orders = {seconds: Order.objects.create(state="working", amount=seconds) for seconds in (90, 5000)}
+    for seconds, order in orders.items():
+        been_there(order, seconds)
+    Order.stator.retry()
+    claims = made.claim([OrderGraph.working], 10)
+    assert made.record([(claim, Moved(OrderGraph.shipped, failure)) for claim in claims]).moves
+    for seconds, order in orders.items():
+        assert seconds <= stay_of(order) < seconds + 30
+    [stats] = Stats.objects.all()
+    assert stats.longest == pytest.approx(stay_of(orders[5000]))
+    assert stats.seconds == pytest.approx(stay_of(orders[90]) + stay_of(orders[5000]))
+
+
+def test_history_of_errors_and_acts_has_no_stay_and_that_of_moves_by_hand_has(operations):
+    made = operations(Order)
+    order = Order.objects.create(state="working", amount=1)
+    been_there(order, 90)
+    Order.stator.retry(actor="ada")
+    claims = made.claim([OrderGraph.working], 10)
+    made.record([(claims[0], Waiting(60, describe(ValueError("unlucky"))))])
+    order.transition_perform("shipped", actor="ada")
+    kept = {entry.kind + entry.to: entry.stay for entry in History.objects.all()}
+    assert sorted(kept) == ["error", "hand", "handshipped"]
+    assert (kept["error"], kept["hand"]) == (None, None)
+    assert 90 <= kept["handshipped"] < 120
+
+
+def test_clock_that_was_set_back_leaves_no_stay_below_nothing(operations):
+    order, other = Order.objects.create(amount=500), Order.objects.create(amount=5)
+    for one in (order, other):
+        been_there(one, -3600)
+    assert chores.move_matching(operations(Order), 100).count == 1
+    other.transition_perform("shipped")
+    assert (stay_of(order), stay_of(other)) == (0, 0)
 
 
 def test_sql_transition_leaves_claimed_rows_alone_and_is_bounded(operations):

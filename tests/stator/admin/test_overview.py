@@ -19,6 +19,7 @@ from stator.overview import sections
 from tests.stator.admin.conftest import Login, Replace
 from tests.stator.rows import ago, change, put, raw, row
 from tests.testapp.operators import Parcel
+from tests.testapp.power import OrderGraph
 
 pytestmark = pytest.mark.django_db
 
@@ -194,6 +195,38 @@ class TestGraphs:
             assert page.count('class="bad"') == 1
             assert "Attempts handled: 12 in all" in page
             assert "77 at most" in page
+
+
+class TestStays:
+    """The times in the states that were left."""
+
+    @pytest.fixture
+    def orders(self, monkeypatch: pytest.MonkeyPatch) -> str:
+        monkeypatch.setattr(OrderGraph.working, "expect_within", 30)
+        own = {"model_label": "testapp.order", "object_pk": "1", "version": 1, "kind": "move"}
+        for source, stay in (("waiting", 0.25), ("working", 2), ("working", 40), ("working", None), (HOSTILE, 90)):
+            History.objects.create(**own, source=source, to="shipped", stay=stay)
+        return f"{URL}?model=testapp.Order"
+
+    def test_are_shown_beneath_the_graph(self, viewer: Client, orders: str) -> None:
+        text = text_of(viewer, orders)
+        heads = "State Moves Half within 95 % within Longer than expected"
+        waiting, working = "waiting 1 250 ms 250 ms \N{EM DASH}", "working 2 2 s 40 s 50 % (more than 30 s)"
+        assert f"Time in state, of the last 4 moves {heads} {waiting} {working}" in text
+        assert "among the newest 5,000 events of the last day" in text
+        page = viewer.get(orders).text
+        assert '<td class="num stator-warning" data-label="Longer than expected">50 % (more than 30 s)</td>' in page
+        assert "<script>alert" not in page
+
+    def test_nothing_without_history(self, viewer: Client, orders: str) -> None:
+        put(Parcel).transition_perform("sent", actor="ada")
+        assert History.objects.filter(model_label="testapp.parcel", stay__gte=0).count() == 1
+        assert "Time in state, of" not in text_of(viewer)
+
+    def test_take_one_statement_for_all_models(self, viewer: Client, orders: str, own_sections: list[Any]) -> None:
+        with CaptureQueriesContext(connection) as queries:
+            viewer.get(URL)
+        assert len([query for query in queries if "stator_history" in query["sql"]]) == 1
 
 
 class TestErrors:

@@ -3,6 +3,7 @@
 import getpass
 import io
 import json
+import re
 import subprocess
 import sys
 from contextlib import redirect_stderr
@@ -21,6 +22,7 @@ from tests.processes import environment_for_subprocess
 from tests.stator.rows import ago, change, put, raw
 from tests.testapp.explained import Errand, ErrandGraph
 from tests.testapp.keys import Branch
+from tests.testapp.power import OrderGraph
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -323,6 +325,28 @@ def test_status_tells_the_time_in_states_by_edge_as_json():
         {"from": "new", "to": "done", "moves": 2, "average": 15.0, "longest": 20.0},
         {"from": "new", "to": "failed", "moves": 2, "average": 2.5, "longest": 5.0},
     ]
+
+
+def test_status_tells_how_long_moved_objects_had_been_in_their_states(monkeypatch):
+    monkeypatch.setattr(OrderGraph.working, "expect_within", 30)
+    assert asked("status", "testapp.Order")["models"][0]["stays"] == []
+    assert "Time in state" not in run("status", "testapp.Order")
+    own = {"model_label": "testapp.order", "version": 1, "kind": "move"}
+    for source, stay in [("waiting", 0.25), *(("working", seconds) for seconds in (1, 2, 40, 3700)), ("working", None)]:
+        History.objects.create(**own, object_pk="1", source=source, to="shipped", stay=stay)
+    assert asked("status", "testapp.Order")["models"][0]["stays"] == [
+        {"state": "waiting", "moves": 1, "p50": 0.25, "p95": 0.25, "expected": None, "burn": None},
+        {"state": "working", "moves": 4, "p50": 2.0, "p95": 3700.0, "expected": 30, "burn": 0.5},
+    ]
+    lines = run("status", "testapp.Order", LABEL).splitlines()
+    first = lines.index("Time in state, testapp.Order, of the last 5 moves:")
+    assert [re.split("  +", line) for line in lines[first + 1 : first + 5]] == [
+        ["state", "moves", "half within", "95 % within", "longer than expected"],
+        ["waiting", "1", "250 ms", "250 ms", "-"],
+        ["working", "4", "2 s", "1 h 1 m", "50 % (more than 30 s)"],
+        [""],
+    ]
+    assert "Time in state" not in run("status")
 
 
 def test_prune_deletes_what_is_old_enough():

@@ -1,0 +1,109 @@
+"""How long objects had been in the states that they left lately."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from stator.models import History
+from stator.overview import stays as module
+from stator.overview.stays import Stays, moves, stays
+from tests.stator.rows import ago
+from tests.testapp.operators import Parcel
+from tests.testapp.power import Order, OrderGraph
+
+pytestmark = pytest.mark.django_db
+
+LABEL = "testapp.order"
+
+
+def keep(*seconds: float | None, source: str = "working", **columns: Any) -> None:
+    """Rows of history, the last of them the newest."""
+    given = {"model_label": LABEL, "object_pk": "1", "version": 1, "kind": "move", "source": source, "to": "shipped"}
+    rows = [History(**given | {"at": ago(60 - number)} | columns, stay=stay) for number, stay in enumerate(seconds)]
+    History.objects.bulk_create(rows)
+
+
+def of_order() -> dict[str, Stays]:
+    return {one.state: one for one in stays("default", [Order, Parcel]).get(LABEL, [])}
+
+
+class TestStays:
+    @pytest.mark.parametrize(
+        ("seconds", "p50", "p95"),
+        [
+            ([7], 7, 7), ([3, 1], 1, 3), ([1, 2, 3], 2, 3), (range(20, 0, -1), 10, 19), (range(1, 101), 50, 95),
+            (range(1, 61), 30, 57), ([0], 0, 0),
+        ],
+    )  # fmt: skip
+    def test_percentiles_are_the_smallest_that_so_many_do_not_exceed(self, seconds: Any, p50: int, p95: int) -> None:
+        keep(*seconds)
+        found = of_order()["working"]
+        assert (found.moves, found.p50, found.p95) == (len(seconds), p50, p95)
+
+    def test_burn_is_the_part_that_took_longer_than_expected(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(OrderGraph.working, "expect_within", 30)
+        keep(29, 30, 30.5, 3000)
+        keep(40, source="waiting")
+        found = of_order()
+        assert (found["working"].expected, found["working"].burn) == (30, 0.5)
+        assert (found["waiting"].expected, found["waiting"].burn) == (None, None)
+
+    def test_each_state_that_was_left_in_the_order_of_the_graph_and_those_that_are_gone_last(self) -> None:
+        for source in ("ancient", "working", "waiting"):
+            keep(1, 2, source=source)
+        assert list(of_order()) == ["waiting", "working", "ancient"]
+        assert moves([*of_order().values()]) == 6
+
+    def test_errors_acts_and_rows_from_before_are_left_out(self) -> None:
+        keep(None, kind="error", to="")
+        keep(None, kind="hand", to="")
+        keep(None)
+        assert of_order() == {}
+        keep(5)
+        assert of_order()["working"].moves == 1
+
+    def test_moves_by_hand_count_where_all_moves_are_kept_and_not_alone(self) -> None:
+        keep(5, kind="hand")
+        keep(5, kind="hand", model_label="testapp.parcel", source="packed")
+        found = stays("default", [Order, Parcel])
+        assert [one.moves for one in found[LABEL]] == [1]
+        assert "testapp.parcel" not in found
+
+    def test_the_newest_of_the_last_day_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        keep(1000, at=ago(86400 + 60))
+        keep(900, at=ago(86400 - 60))
+        assert (of_order()["working"].moves, of_order()["working"].p50) == (1, 900)
+        keep(*range(1, 11))
+        keep(5, 5, model_label="tasks.task", at=ago(1))
+        monkeypatch.setattr(module, "LATEST", 6)
+        found = of_order()["working"]
+        assert (found.moves, found.p50, found.p95) == (4, 8, 10)
+
+    def test_takes_one_statement_that_ends_at_a_limit_whatever_the_number_of_models(self) -> None:
+        keep(*range(50))
+        for models, count in (([Parcel], 0), ([Order], 1), ([Order, Parcel], 1)):
+            with CaptureQueriesContext(connection) as queries:
+                stays("default", models)
+            assert len(queries) == count
+        assert f"LIMIT {module.LATEST}" in queries[0]["sql"]
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("seconds", "words"),
+        [(0, "1 ms"), (0.0123, "13 ms"), (0.9991, "1 s"), (1, "1 s"), (1.01, "2 s"), (59.5, "1 m"), (3725, "1 h 2 m")],
+    )
+    def test_times_are_rounded_up(self, seconds: float, words: str) -> None:
+        assert Stays("new", 1, seconds, 0).cells[2] == words
+
+    @pytest.mark.parametrize(
+        ("burn", "words"),
+        [(0, "none"), (0.001, "<1 %"), (0.125, "12 %"), (0.5, "50 %"), (0.996, ">99 %"), (1, "all")],
+    )
+    def test_parts_say_less_than_all_and_more_than_none(self, burn: float, words: str) -> None:
+        assert Stays("new", 1200, 1, 1, expected=30, burn=burn).cells[-1] == f"{words} (more than 30 s)"
+
+    def test_nothing_is_said_where_nothing_is_expected(self) -> None:
+        assert Stays("new", 1200, 1, 1).cells == ("new", "1,200", "1 s", "1 s", "")
