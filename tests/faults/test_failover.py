@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from project.postgres import DATABASE, Server
+from stator.models import Worker
 from tests.faults.fleet import logged
 from tests.faults.proxy import Proxy
 from tests.faults.servers import NO_TEST_DATABASES, OPTIONS, address_of, default_database_on
@@ -58,6 +59,8 @@ def test_commits_that_a_failover_loses_are_made_again_and_their_holders_are_refu
         # A lease that ends after all of this: what refuses the holders of before is their claim alone.
         workers = fleet("testapp.Job", STATOR_LEASE=60, **NO_TEST_DATABASES, DATABASE_URL=url_through(proxy))
         started = [workers.start() for _ in range(2)]
+        # One that is not there yet would refuse to start on what is a replica then.
+        workers.until(lambda: Worker.objects.live().count() == len(started))
         workers.until(lambda: Job.objects.filter(state="done").count() == quick)
         workers.until(lambda: Effect.objects.filter(state="fresh").count() == quick + slow)
 
