@@ -24,11 +24,14 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 @contextmanager
-def confined(pids):
+def confined(pids, thorough):
     """Has processes, and those that they start, in a control group with so much room that the kernel kills for more."""
     place = GROUPS / "memory" if (GROUPS / "memory").is_dir() else GROUPS
     group = place / f"stator-test-{os.getpid()}"
-    limit = "memory.max" if (place / "cgroup.controllers").exists() else "memory.limit_in_bytes"
+    unified = (place / "cgroup.controllers").exists()
+    if unified and not thorough:
+        pytest.skip("bin/chaos tries it in unified control groups (version 2)")
+    limit = "memory.max" if unified else "memory.limit_in_bytes"
     try:
         group.mkdir()
         if (group / "memory.swap.max").exists():
@@ -48,7 +51,7 @@ def confined(pids):
         group.rmdir()
 
 
-def test_worker_that_is_killed_for_memory_is_replaced_and_spares_the_others(watch, fleet):
+def test_worker_that_is_killed_for_memory_is_replaced_and_spares_the_others(watch, fleet, thorough):
     watched = watch(Bomb)
     workers = fleet(
         "testapp.Bomb", STATOR_CONCURRENCY=8, STATOR_LEASE=2, STATOR_REAP_INTERVAL=0.3, STATOR_SHUTDOWN_TIMEOUT=2,
@@ -58,7 +61,7 @@ def test_worker_that_is_killed_for_memory_is_replaced_and_spares_the_others(watc
     others = {str(bomb.pk) for bomb in Bomb.objects.bulk_create(Bomb(kind="harmless") for _ in range(60))}
     workers.until(lambda: workers.starts(worker).exists())
     supervisor = psutil.Process(worker.pid)
-    with confined([worker.pid, *(child.pid for child in supervisor.children())]):
+    with confined([worker.pid, *(child.pid for child in supervisor.children())], thorough):
         hog = Bomb.objects.create(kind="hog")
 
         workers.until(lambda: Bomb.objects.filter(state="done").count() == len(others))
