@@ -1,6 +1,7 @@
 """What an attempt means: the one place that turns what a handler returned or raised into an outcome. Pure."""
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from stator.backoff import LONGEST, delay_after, jittered
@@ -51,8 +52,12 @@ def resolve(state: State, result: Any, *, failures: int = 0, age: float = 0.0) -
         return _waiting(state, _interval(state), age)
     to = _target(state, result)
     if to is not None:
-        return Moved(to)
+        return _moved(to)
     return _raised(state, _not_a_transition(state, result), failures, age)
+
+
+# Nearly all outcomes are these, and they say nothing of the object.
+_moved = lru_cache(maxsize=1024)(Moved)
 
 
 def _target(state: State, result: Any) -> State | None:

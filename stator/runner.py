@@ -183,7 +183,7 @@ def _attempt(claims: list[Claim]) -> list[Ended]:
         record(claims[0].operations, attempted.ended)
     for claim in claims:
         claim.instance = None
-    return attempted.ended + attempted.recorded
+    return [*attempted.ended, *attempted.recorded]
 
 
 @contextmanager

@@ -28,7 +28,7 @@ class Claim:
         row = instance.__dict__
         self.operations = operations
         self.instance = instance
-        self.pk = instance.pk
+        self.pk = row[operations.pk_name]
         self.state = state
         self.token = token
         self.version: int = row["state_version"]

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from stator.db.claim import Claim
-from stator.db.written import Ended
+from stator.db.written import Ended, each_once
 from stator.durations import seconds_of
 from stator.failures import quarantined
 from stator.outcomes import Moved, Outcome
@@ -16,7 +16,8 @@ from stator.reports import History, Report, failure_report, keep_reports, reason
 
 def keep(alias: str, label: str, kept: list[Ended]) -> None:
     """Keep the latest error, or reason to wait, of each object."""
-    keep_reports(alias, label, [report for ended in kept if (report := report_of(label, *ended))])
+    if has_reports(kept):
+        keep_reports(alias, label, [report for ended in kept if (report := report_of(label, *ended))])
 
 
 def keep_history(alias: str, label: str, kept: Iterable[Ended], stays: Mapping[Any, float | None]) -> None:
@@ -41,6 +42,13 @@ def keep_quarantine(alias: str, label: str, rows: QuerySet[Any], held: dict[Any,
     """Keep a report of each row whose crash was its last; ``held`` says which worker had it."""
     crashed = rows.filter(pk__in=list(held), state_crashes__gte=most).values_list("pk", "state")
     keep_reports(alias, label, [failure_report(label, pk, state, quarantined(most), held[pk]) for pk, state in crashed])
+
+
+def has_reports(ended: list[Ended]) -> bool:
+    """Whether any of these outcomes has something to say."""
+    return any(
+        getattr(outcome, "failure", None) is not None or getattr(outcome, "reason", "") for outcome in each_once(ended)
+    )
 
 
 def report_of(label: str, claim: Claim, outcome: Outcome) -> Report | None:

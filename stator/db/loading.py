@@ -8,6 +8,7 @@ from django.db.models.base import ModelState
 from django.db.models.query_utils import DeferredAttribute
 from django.db.models.signals import post_init, pre_init
 
+from stator.meta import options_of
 from stator.models import StatorModel
 
 Load = Callable[[str, list[str], Any], Any]
@@ -17,7 +18,7 @@ def loader_of(model: Any) -> Load:
     """What makes an instance of ``(alias, names, row)``; ask again for each batch, for receivers come and go."""
     if not _is_plain(model) or pre_init.has_listeners(model) or post_init.has_listeners(model):
         return model.from_db
-    new = model.__new__
+    new, watches = model.__new__, bool(options_of(model).reconcile_on)
 
     def load(alias: str, names: list[str], row: Any) -> Any:
         instance = new(model)
@@ -26,7 +27,9 @@ def loader_of(model: Any) -> Load:
         values = instance.__dict__
         values["_state"] = state
         values.update(zip(names, row, strict=True))
-        instance._note_loaded()
+        values["_loaded_state"] = values["state"]
+        if watches:
+            instance._note_loaded()
         return instance
 
     return load

@@ -1,6 +1,7 @@
 """PostgreSQL: rows are claimed and outcomes recorded each in one statement, which is also its transaction."""
 
 import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from operator import attrgetter, itemgetter
@@ -13,19 +14,21 @@ from django.db.models.functions import Now
 
 from stator import columns, signals
 from stator.db import sql
-from stator.db.keeping import report_of
+from stator.db.keeping import has_reports
 from stator.db.lines import SPARE_VALUES, Turn
 from stator.db.loading import loader_of
 from stator.db.retry import retrying
 from stator.db.saving import array_types, has_expressions, names_saved, saved_arrays
 from stator.db.sending import read_committed, send
 from stator.db.spelling import Spelled
-from stator.db.written import RELEASED, Ended, Moves, kind_of
+from stator.db.written import RELEASED, Ended, Moves, each_once, kind_of
 from stator.graph import State
 from stator.indexes import line_of
 from stator.outcomes import Moved, Released, Waiting
 from stator.signals import Move
 from stator.waits import wake, wakes
+
+NO_TOKEN = UUID(int=0)
 
 SHOW_ISOLATION = "SHOW default_transaction_isolation"
 
@@ -51,7 +54,7 @@ class Operations(Spelled):
 
     def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
         """A transaction only where reports are kept or others woken as well; else the statement is one by itself."""
-        more = wakes(self.model, kind_of(group[0])[1]) or any(report_of(self.label, *ended) for ended in group)
+        more = wakes(self.model, kind_of(group[0])[1]) or has_reports(group)
         more = more or bool(names_saved(group) and not self._saved_here(group))
         return self.transaction() if more else nullcontext()
 
@@ -101,7 +104,8 @@ class Operations(Spelled):
         statement = self._claim_statements[by_age, place is not None]
         found = self._instances(self.fetch(statement, params, sql.BY_KEY))
         if by_age:
-            turn.end(_turn(found[-1])[0] if len(found) == limit else None, began, time.monotonic())
+            last = found[-1] if len(found) == limit else None
+            turn.end(last and (last.state_next_attempt or last.state_changed), began, time.monotonic())
         return self._in_order(found, turn)
 
     def _claim_open(self, states: list[State], limit: int, token: UUID, turn: Turn | None) -> list[Any]:
@@ -151,7 +155,7 @@ class Operations(Spelled):
 
     @cached_property
     def _claim_parts(self) -> tuple[str, str]:
-        assignments, _ = self._assignments(columns.claiming(UUID(int=0), self._lease_end()))
+        assignments, _ = self._claiming
         return assignments, ", ".join(f"{self._table}.{self._quote(field.column)}" for field in self._fields)
 
     def _first(self, by_age: bool) -> str:
@@ -162,15 +166,20 @@ class Operations(Spelled):
     def _field(self, name: str | None) -> Any:
         return self.model._meta.get_field(name)
 
+    @cached_property
+    def _claiming(self) -> tuple[str, Any]:
+        """The SET list of a claim and its parameters, with ``NO_TOKEN`` for that of the claim."""
+        return self._assignments(columns.claiming(NO_TOKEN, self._lease_end()))
+
     def _claim_params(self, token: UUID) -> list[Any]:
-        return list(self._assignments(columns.claiming(token, self._lease_end()))[1])
+        return [token if param == NO_TOKEN else param for param in self._claiming[1]]
 
     def _instances(self, rows: list[Any]) -> list[Any]:
         names = [field.attname for field in self._fields]
         for position, convert in self._converters:
             rows = [(*row[:position], convert(row[position]), *row[position + 1 :]) for row in rows]
         load, alias = loader_of(self.model), self.alias
-        return sorted((load(alias, names, row) for row in rows), key=_turn)
+        return [load(alias, names, row) for row in sorted(rows, key=self._turn)]
 
     def _write(self, state: State, to: str, group: list[Ended]) -> dict[Any, float | None]:
         """RECORD. Outcomes of one kind and their statistics; a row is written only while its own claim stands."""
@@ -185,14 +194,14 @@ class Operations(Spelled):
             arguments += [self.label, state.name, to, self.shard]
         if history:
             arguments += [self.label, state.name, to, "", self.worker_id]
-        found, to_python = self.fetch(statement, arguments, sql.BY_KEY), self._pk_field.to_python
+        found = self.fetch(statement, arguments, sql.BY_KEY)
         if tell:
-            return {to_python(pk): stay for pk, stay in found}
-        return dict.fromkeys(to_python(pk) for (pk,) in found)
+            return dict(zip(self._keys(found), (stay for _, stay in found), strict=True))
+        return dict.fromkeys(self._keys(found))
 
     def _keeps_moves(self, group: list[Ended]) -> bool:
         """But for those that an error caused: errors have texts and are rare, moves are many."""
-        return all(getattr(outcome, "failure", None) is None for _, outcome in group)
+        return all(getattr(outcome, "failure", None) is None for outcome in each_once(group))
 
     def _saved_here(self, group: list[Ended]) -> tuple[str, ...]:
         """Fields that the recording statement writes as well; the others take a statement for each object."""
@@ -258,7 +267,9 @@ class Operations(Spelled):
         return self._keys(self.fetch(sql.lock_among(statement, one), [*params, *arguments, limit], planner))
 
     def _keys(self, found: list[Any]) -> list[Any]:
-        return [self._pk_field.to_python(pk) for (pk,) in found]
+        if self._pk_is_plain:
+            return [row[0] for row in found]
+        return [self._pk_field.to_python(row[0]) for row in found]
 
     def keep(self, rows: QuerySet[Any]) -> set[Any]:
         """As the portable one, by locks that several workers may have at a time."""
@@ -273,15 +284,17 @@ class Operations(Spelled):
         return statement, list(params)
 
     def _arrays(self, group: list[Ended]) -> list[list[Any]]:
-        prepare, connection = self._pk_field.get_db_prep_value, self.connection
+        pks = [claim.pk for claim, _ in group]
+        if not self._pk_is_plain:
+            prepare, connection = self._pk_field.get_db_prep_value, self.connection
+            pks = [prepare(pk, connection, prepared=False) for pk in pks]
         waiting = isinstance(group[0][1], Waiting)
-        failures = [getattr(outcome, "failure", None) is not None for _, outcome in group]
         return [
-            _array([prepare(claim.pk, connection, prepared=False) for claim, _ in group]),
+            _array(pks),
             _array([claim.token for claim, _ in group]),
             # What is the same for all is left out: unnest fills shorter arrays up with null.
             [float(outcome.delay) for _, outcome in group if isinstance(outcome, Waiting)] if waiting else [],
-            failures if any(failures) else [],
+            [] if self._keeps_moves(group) else [getattr(each, "failure", None) is not None for _, each in group],
             [claim.duration for claim, _ in group] if self.options.history else [],
         ]
 
@@ -302,12 +315,17 @@ def _array(values: list[Any]) -> Any:
     if kind is int:
         return f"{{{','.join(map(str, values))}}}"
     if kind is UUID:
-        return f"{{{','.join([value.hex for value in values])}}}"
+        return f"{{{','.join(_hexes(values))}}}"
     return values
 
 
+def _hexes(values: list[UUID]) -> Iterator[str]:
+    # Those of one claim are one and the same object, and it takes long to write.
+    last, written = values[0], values[0].hex
+    for value in values:
+        if value is not last:
+            last, written = value, value.hex
+        yield written
+
+
 _number_of_turn = itemgetter(-1)
-
-
-def _turn(instance: Any) -> Any:
-    return instance.state_next_attempt or instance.state_changed, instance.pk

@@ -38,6 +38,7 @@ class Rows:
         self.settings = settings
         self.worker_id = worker_id
         self.label: str = model._meta.label_lower
+        self.pk_name: str = model._meta.pk.attname
         self.graph: type[StateGraph] = model.state_graph
         self.options = options_of(model)
         self.waits = waits_of(model)

@@ -5,10 +5,13 @@ from functools import cached_property
 from typing import Any
 
 from django.db import connections
+from django.db.models import AutoField, BigAutoField, BigIntegerField, IntegerField, SmallAutoField, UUIDField
 from django.db.models.sql import UpdateQuery
 
 from stator import columns
 from stator.db import base
+
+PLAIN_KEYS = {AutoField, BigAutoField, SmallAutoField, IntegerField, BigIntegerField, UUIDField}
 
 
 class Spelled(base.Operations):
@@ -31,6 +34,18 @@ class Spelled(base.Operations):
     @cached_property
     def _pk_field(self) -> Any:
         return self.model._meta.pk
+
+    @cached_property
+    def _pk_is_plain(self) -> bool:
+        """Whether keys are the same in Python, in parameters and in what the server answers."""
+        return type(self._pk_field) in PLAIN_KEYS
+
+    @cached_property
+    def _turn(self) -> Callable[[Any], Any]:
+        """What rows of all columns are sorted by."""
+        names = [field.attname for field in self._fields]
+        due, changed, pk = (names.index(name) for name in ("state_next_attempt", "state_changed", self.pk_name))
+        return lambda row: (row[due] or row[changed], row[pk])
 
     @property
     def _pk(self) -> str:

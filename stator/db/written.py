@@ -1,8 +1,8 @@
 """What is written together, and what became of it: values and pure functions around a batch of outcomes."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -50,8 +50,10 @@ class Moves:
 
 def by_kind(ended: list[Ended]) -> list[list[Ended]]:
     """Outcomes parted into those that one statement can write: of one kind, and of each row at most one."""
-    groups = (list(group) for _, group in groupby(sorted(ended, key=kind_of), key=kind_of))
-    return [part for group in groups for part in _one_per_row(group)]
+    groups: dict[tuple[str, str], list[Ended]] = defaultdict(list)
+    for each in ended:
+        groups[kind_of(each)].append(each)
+    return [part for kind in sorted(groups) for part in _one_per_row(groups[kind])]
 
 
 def _one_per_row(group: list[Ended]) -> Iterator[list[Ended]]:
@@ -60,6 +62,11 @@ def _one_per_row(group: list[Ended]) -> Iterator[list[Ended]]:
         latest = {claim.pk: (claim, outcome) for claim, outcome in group}
         yield list(latest.values())
         group = [ended for ended in group if latest[ended[0].pk][0] is not ended[0]]
+
+
+def each_once(ended: Iterable[Ended]) -> Iterable[Outcome]:
+    """The outcomes, each once: most are one and the same object."""
+    return {id(outcome): outcome for _, outcome in ended}.values()
 
 
 def accept(written: Written, claim: Claim, outcome: Outcome) -> None:

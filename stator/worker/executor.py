@@ -6,8 +6,8 @@ An attempt is one call of a handler: of one object, or in a state with ``batch``
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -29,13 +29,12 @@ from stator.worker.threads import close_broken_connections
 FALLBACK = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Attempted:
+class Attempted(NamedTuple):
     """What came of an attempt: outcomes to record, and those recorded already, with the handler's own writes."""
 
     ended: list[Ended]
-    recorded: list[Ended] = field(default_factory=list)
-    written: Written = field(default_factory=Written)
+    recorded: Sequence[Ended] = ()
+    written: Written | None = None
 
 
 class Calls(NamedTuple):
@@ -166,7 +165,7 @@ def _attempt_atomic(claims: list[Claim], calls: Calls) -> Attempted:
     return Attempted(
         [pair for part in parts for pair in part.ended],
         [pair for part in parts for pair in part.recorded],
-        Written.total(part.written for part in parts),
+        Written.total(part.written for part in parts if part.written),
     )
 
 

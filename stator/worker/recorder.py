@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,7 +154,7 @@ class Recorder:
         self.held.pop(id(claim), None)
         return []
 
-    def note_recorded(self, operations: Operations, recorded: list[Ended], written: Written) -> None:
+    def note_recorded(self, operations: Operations, recorded: Sequence[Ended], written: Written) -> None:
         """Count outcomes that were recorded in the transaction of their handler."""
         self.handled[operations.label] += len(recorded)
         self._note(operations, written)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from functools import partial
@@ -15,6 +15,7 @@ from stator.db.claim import Claim
 from stator.graph import State
 from stator.outcomes import Outcome, Released
 from stator.worker.executor import Attempted, attempt_async, attempt_sync, calls_of, timed_out
+from stator.worker.room import Room
 from stator.worker.threads import HandlerThreads
 
 logger = logging.getLogger("stator.worker")
@@ -25,22 +26,23 @@ GRACE = 2.0
 # For so long handlers that never suspend may follow each other before the event loop gets its turn.
 SLICE = 0.005
 
-# Short synchronous handlers are claimed ahead for about so many seconds of work per thread.
-AHEAD = 0.05
-MOST_AHEAD = 50
+# What was claimed ahead and has waited for so long is handed back: others may have room for it.
+PATIENCE = 1.0
 
 
 class Attempt:
-    """One call of a handler on its way: its claims, the task it runs in when it is asynchronous and has begun, since
-    when it is cancelled.
+    """One call of a handler on its way: its claims, whether it has a place on the loop, the task it runs in when it is
+    asynchronous and has begun, since when it is cancelled.
     """
 
-    __slots__ = ("cancelled_at", "claims", "is_async", "left", "task")
+    __slots__ = ("cancelled_at", "claims", "is_async", "label", "left", "placed", "task")
 
     def __init__(self, claims: list[Claim]) -> None:
         self.claims = claims
         self.left = len(claims)
+        self.label = claims[0].operations.label
         self.is_async = claims[0].state.is_async
+        self.placed = False
         self.task: asyncio.Task[None] | None = None
         self.cancelled_at: float | None = None
 
@@ -51,7 +53,8 @@ class Slots:
     ``done`` gets each claim with its outcome, once; ``recorded`` what was recorded in the transaction of its handler.
     ``running`` maps the ``id()`` of a claim to the claim. A synchronous attempt waits for, or is in, a handler thread.
     An asynchronous one waits for a task, or is in one: a task attempts one object after another for as long as their
-    handlers do not suspend, for a task of its own would cost more than a short handler.
+    handlers do not suspend, for a task of its own would cost more than a short handler. What was claimed ahead waits
+    for a place before that.
     """
 
     def __init__(
@@ -62,23 +65,19 @@ class Slots:
     ) -> None:
         self.settings = settings
         self.running: dict[int, Claim] = {}
-        self.stuck: set[int] = set()
         self._done = done
         self._recorded = recorded
+        self._room = Room(settings)
         self._attempts: dict[int, Attempt] = {}
         self._queue: deque[Attempt] = deque()
+        self._ahead: deque[Attempt] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._spare: asyncio.Task[None] | None = None
         self._context = Context()
         self._turned = 0.0
-        self._turning = False
-        self._count = 0
-        self._threaded = 0
-        self._per_model: Counter[str] = Counter()
         self._calls = calls_of(settings)
         run = partial(attempt_sync, calls=self._calls)
         self._threads = HandlerThreads(settings.THREADS, run, self._finish_sync)
-        self._sync_runtime = AHEAD
 
     def start(self) -> None:
         """Start the handler threads; call it on the event loop."""
@@ -86,28 +85,21 @@ class Slots:
 
     def room(self, label: str, is_async: bool, batch: int = 1) -> int:
         """How many more rows of this model, attempted ``batch`` at a time on the loop or in threads, may be claimed."""
-        room = self.settings.CONCURRENCY - self._count
-        if self.settings.CONCURRENCY_PER_MODEL:
-            room = min(room, self.settings.CONCURRENCY_PER_MODEL - self._per_model[label])
-        if not is_async:
-            room = min(room, self._thread_room() if batch == 1 else self._free_threads())
-        return max(0, min(room * batch, max(self.settings.BATCH_SIZE, batch)))
+        return self._room.rows(label, is_async, batch, len(self._ahead))
 
     def begin(self, claims: list[Claim]) -> None:
         """Start the attempts for these claims."""
         attempts = [Attempt(group) for group in grouped(claims)]
         for attempt in attempts:
-            self._count += 1
-            self._per_model[attempt.claims[0].operations.label] += 1
+            self._room.enter(attempt.label, 1)
             for claim in attempt.claims:
                 self.running[id(claim)] = claim
                 self._attempts[id(claim)] = attempt
-        self._queue.extend(attempt for attempt in attempts if attempt.is_async)
+        self._line_up(attempts)
         # That of the caller, which knows the thread where handlers reach the database; no handler has touched it.
         self._context = copy_context()
         self._have_spare_task()
         threaded = [attempt.claims for attempt in attempts if not attempt.is_async]
-        self._threaded += len(threaded)
         self._threads.submit(threaded)
 
     def sweep(self) -> None:
@@ -123,6 +115,7 @@ class Slots:
                 self._cancel(attempt, "lease")
             if attempt.cancelled_at is not None and now - attempt.cancelled_at > GRACE:
                 self._abandon(attempt)
+        self._hand_back_ahead(now)
 
     def cancel_ended(self, keys: set[int]) -> None:
         """Cancel attempts of which every claim has ended: whatever they would write is refused."""
@@ -132,11 +125,10 @@ class Slots:
 
     def hand_back(self) -> None:
         """Release the claims whose attempt has not begun."""
-        waiting = [attempt.claims for attempt in self._queue]
+        waiting = [attempt.claims for line in (self._queue, self._ahead) for attempt in line]
         self._queue.clear()
-        for claims in (*waiting, *self._threads.take_back()):
-            for claim in claims:
-                self._end(claim, Released())
+        self._ahead.clear()
+        self._release([*waiting, *self._threads.take_back()])
 
     def cancel_all(self) -> None:
         """Cancel every asynchronous attempt."""
@@ -154,57 +146,93 @@ class Slots:
 
     def join(self, timeout: float) -> None:
         """Wait for idle handler threads to end; those with a stuck handler are left behind."""
-        if not self.stuck:
+        if not self._room.stuck:
             self._threads.join(timeout)
 
     @property
     def all_stuck(self) -> bool:
         """Whether every handler thread is held by an attempt that was given up."""
-        return len(self.stuck) >= self.settings.THREADS
+        return self._room.threads <= 0
 
-    def _free_threads(self) -> int:
-        return self.settings.THREADS - len(self.stuck) - self._threaded
+    def _line_up(self, attempts: list[Attempt]) -> None:
+        """Give each a place and a turn; what was claimed ahead waits behind the others for both."""
+        room = self._room
+        kinds = {(attempt.label, attempt.is_async) for attempt in attempts}
+        short = {kind: room.ahead(*kind) > 1 for kind in kinds}
+        for attempt in attempts:
+            is_ahead = short[attempt.label, attempt.is_async] and not attempt.claims[0].state.batch
+            if not attempt.is_async:
+                room.thread_freed = room.thread_freed if room.threaded else time.monotonic()
+                attempt.placed = not is_ahead
+                room.threaded += 1
+                room.ahead_of_threads += is_ahead
+            elif is_ahead or not room.has_place:
+                self._ahead.append(attempt)
+            else:
+                self._place(attempt)
+                self._queue.append(attempt)
 
-    def _thread_room(self) -> int:
-        able = self.settings.THREADS - len(self.stuck)
-        ahead = max(1, min(MOST_AHEAD, int(AHEAD / max(self._sync_runtime, 1e-6))))
-        room = able * ahead - self._threaded
-        # While threads have work ahead of them, claims wait until they are worth their statement.
-        return room if ahead == 1 or room >= able * ahead // 2 else 0
+    def _place(self, attempt: Attempt) -> None:
+        attempt.placed = True
+        self._room.placed += 1
+
+    def _next(self) -> Attempt | None:
+        """The attempt whose turn it is to begin on the loop, if there is a place for it."""
+        if self._queue:
+            return self._queue.popleft()
+        if not (self._ahead and self._room.has_place):
+            return None
+        attempt = self._ahead.popleft()
+        self._place(attempt)
+        return attempt
+
+    def _hand_back_ahead(self, now: float) -> None:
+        """Release what was claimed ahead and could not begin: something takes longer than it did."""
+        late: list[list[Claim]] = []
+        if self._ahead and now - self._ahead[0].claims[0].claimed > PATIENCE:
+            late += [attempt.claims for attempt in self._ahead]
+            self._ahead.clear()
+        if self._room.threaded > self._room.threads and now - self._room.thread_freed > PATIENCE:
+            late += self._threads.take_back()
+        for claims in late:
+            self._room.took(claims[0].operations.label, claims[0].state.is_async, PATIENCE)
+        self._release(late)
+
+    def _release(self, waiting: list[list[Claim]]) -> None:
+        for claims in waiting:
+            for claim in claims:
+                self._end(claim, Released())
 
     def _have_spare_task(self) -> None:
         """Have one task that will take from the queue on the loop's next turn, whatever the running ones do."""
-        if self._queue and self._spare is None:
+        if self._spare is None and (self._queue or (self._ahead and self._room.has_place)):
             task = asyncio.create_task(self._work(), context=self._context.copy())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             self._spare = task
 
     async def _work(self) -> None:
-        """Attempt one object after another. One whose handler suspends leaves the others to the spare task."""
+        """Attempt one object after another. One whose handler suspends leaves the others to the spare task.
+
+        So does one that has held the loop for long: the spare task begins once that has turned.
+        """
         task, context = self._spare, copy_context()
         self._spare = None
-        while await self._turn_in_time() and self._queue:
-            attempt = self._queue.popleft()
+        self._turned = time.monotonic()
+        while time.monotonic() - self._turned < SLICE and (attempt := self._next()):
             self._have_spare_task()
             attempt.task = task
-            self._finish(await attempt_async(attempt.claims, self._calls))
+            attempted = await attempt_async(attempt.claims, self._calls)
+            self._note_runtime(attempt.claims[0], attempt.claims[0].finished)
+            self._finish(attempted)
             if self._is_spent(attempt, context):
                 break
         self._have_spare_task()
 
-    async def _turn_in_time(self) -> bool:
-        """Let the loop turn where handlers have held it for long; True."""
-        while time.monotonic() - self._turned > SLICE:
-            if not self._turning:
-                self._turning = True
-                asyncio.get_running_loop().call_soon(self._note_turn)
-            await asyncio.sleep(0)
-        return True
-
-    def _note_turn(self) -> None:
-        self._turned = time.monotonic()
-        self._turning = False
+    def _note_runtime(self, claim: Claim, ended: float) -> None:
+        # One that came too late took no time at all, and batches are not claimed ahead.
+        if claim.started and not claim.state.batch:
+            self._room.took(claim.operations.label, claim.state.is_async, ended - claim.started)
 
     @staticmethod
     def _is_spent(attempt: Attempt, context: Context) -> bool:
@@ -213,10 +241,9 @@ class Slots:
         return bool(cancelled) or copy_context() != context
 
     def _finish_sync(self, claims: list[Claim], attempted: Attempted) -> None:
-        self.stuck.discard(id(claims[0]))
-        # A moving average, so that one slow handler makes the next claims smaller at once.
-        took = time.monotonic() - claims[0].started
-        self._sync_runtime = max(took, 0.9 * self._sync_runtime + 0.1 * took)
+        self._room.stuck.discard(id(claims[0]))
+        self._room.thread_freed = time.monotonic()
+        self._note_runtime(claims[0], self._room.thread_freed)
         if claims[0].state.atomic:
             self._recorded(claims[0].operations, attempted)
         self._finish(attempted)
@@ -239,9 +266,13 @@ class Slots:
         attempt = self._attempts.pop(key)
         attempt.left -= 1
         if not attempt.left:
-            self._count -= 1
-            self._threaded -= not attempt.is_async
-            self._per_model[claim.operations.label] -= 1
+            self._room.enter(attempt.label, -1)
+            if attempt.is_async:
+                self._room.placed -= attempt.placed
+            else:
+                self._room.threaded -= 1
+                self._room.ahead_of_threads -= not attempt.placed
+            self._have_spare_task()
         # The claim and its instance refer to each other; without this only the garbage collector would free them.
         claim.instance = None
         return True
@@ -251,7 +282,7 @@ class Slots:
             self._cancel(attempt, "max_runtime")
             return
         logger.warning("stator.handler_stuck", extra=_fields(attempt.claims[0]))
-        self.stuck.add(id(attempt.claims[0]))
+        self._room.stuck.add(id(attempt.claims[0]))
         for claim in attempt.claims:
             self._give_up(claim, timed_out(claim))
 
@@ -264,7 +295,7 @@ class Slots:
         if attempt.task is not None:
             attempt.task.cancel()
             return
-        self._queue.remove(attempt)
+        (self._queue if attempt.placed else self._ahead).remove(attempt)
         for claim in attempt.claims:
             self._end(claim, Released())
 

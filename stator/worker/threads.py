@@ -6,8 +6,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from queue import SimpleQueue
+from contextlib import asynccontextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
@@ -131,8 +131,10 @@ class HandlerThreads:
     def take_back(self) -> list[Any]:
         """The claims that no thread has begun; they will not be run."""
         claims = []
-        while not self._queue.empty():
-            claims.append(self._queue.get())
+        # Not by asking whether it is empty: a thread may take the last in between, and get() would wait for ever.
+        with suppress(Empty):
+            while True:
+                claims.append(self._queue.get_nowait())
         return claims
 
     def stop(self) -> None:

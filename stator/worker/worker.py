@@ -278,7 +278,8 @@ class Worker:
     def _recorded(self, operations: Operations, attempted: Attempted) -> None:
         for ended in attempted.recorded:
             self.measures.note(*ended)
-        self.recorder.note_recorded(operations, attempted.recorded, attempted.written)
+        if attempted.written:
+            self.recorder.note_recorded(operations, attempted.recorded, attempted.written)
         self.dispatcher.woken.set()
 
     def _moved_on(self, operations: Operations, names: set[str]) -> None:

@@ -92,7 +92,8 @@ def test_tenant_with_very_many_ready_rows_does_not_hold_up_the_one_of_another(mo
     assert seen.index(small) < 2 * 50
 
 
-def test_row_that_is_not_urgent_is_served_among_very_many_that_are(monkeypatch):
+def test_row_that_is_not_urgent_is_served_among_very_many_that_are(monkeypatch, settings):
+    settings.STATOR = {**settings.STATOR, "BATCH_SIZE": 20}
     monkeypatch.setattr(TicketGraph, "seen", seen := [])
     flood_of(Ticket, 1, urgency=9)
     flood_of(Ticket, 3000, urgency=1)

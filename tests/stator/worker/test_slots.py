@@ -217,12 +217,103 @@ async def test_stopping_cancels_async_attempts_and_releases_the_rest():
         gate.set()
 
 
+# What is claimed ahead. In tests/stator/worker/test_room.py is how much.
+
+
+def make_short(slots, label="app.model", is_async=True):
+    for _ in range(100):
+        slots._room.took(label, is_async, 0.0001)
+
+
 @on_loop
-async def test_slow_sync_handlers_are_claimed_ahead_less():
+async def test_what_is_claimed_ahead_begins_in_order_as_places_become_free():
+    gates = [asyncio.Event() for _ in range(6)]
+    async with Ran(CONCURRENCY=2, BATCH_SIZE=10) as ran:
+        make_short(ran.slots)
+        assert ran.slots.room("app.model", True) == 10
+        claims = [FakeClaim(FakeOperations(), "awaited", gate.wait) for gate in gates]
+        ran.slots.begin(claims)
+        for begun in range(2, 6):
+            await until(lambda begun=begun: sum(bool(claim.started) for claim in claims) == begun)
+            await asyncio.sleep(0)
+            assert [bool(claim.started) for claim in claims] == [True] * begun + [False] * (6 - begun)
+            gates[begun - 2].set()
+            await until(lambda begun=begun: len(ran.outcomes) == begun - 1)
+        gates[4].set()
+        gates[5].set()
+        await until(lambda: len(ran.outcomes) == 6)
+        assert [claim for claim, _ in ran.outcomes[:4]] == claims[:4]
+
+
+@on_loop
+async def test_what_is_not_short_has_the_free_places_whatever_waits():
+    gate = asyncio.Event()
+    async with Ran(CONCURRENCY=2, BATCH_SIZE=10) as ran:
+        make_short(ran.slots)
+        short = [FakeClaim(FakeOperations(), "awaited", gate.wait) for _ in range(5)]
+        ran.slots.begin(short)
+        assert ran.slots.room("app.slow", True) == 2
+        slow = FakeClaim(FakeOperations("app.slow"), "awaited", gate.wait)
+        ran.slots.begin([slow])
+        await until(lambda: slow.started)
+        await asyncio.sleep(0)
+        assert sum(bool(claim.started) for claim in short) == 1
+        assert ran.slots.room("app.slow", True) == 0
+        gate.set()
+        await until(lambda: len(ran.outcomes) == 6)
+
+
+@on_loop
+async def test_threads_and_the_loop_together_run_no_more_than_concurrency():
+    gate, opened = threading.Event(), asyncio.Event()
+    async with Ran(CONCURRENCY=3, THREADS=2, BATCH_SIZE=50) as ran:
+        make_short(ran.slots)
+        make_short(ran.slots, is_async=False)
+        called = [FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done") for _ in range(4)]
+        awaited = [FakeClaim(FakeOperations(), "awaited", opened.wait) for _ in range(4)]
+        ran.slots.begin(called + awaited)
+        await until(lambda: sum(bool(claim.started) for claim in called + awaited) == 3)
+        await asyncio.sleep(0)
+        assert sum(bool(claim.started) for claim in awaited) == 1
+        gate.set()
+        await until(lambda: sum(bool(claim.started) for claim in awaited) == 3)
+        assert not awaited[3].started
+        opened.set()
+        await until(lambda: len(ran.outcomes) == 8)
+
+
+@on_loop
+async def test_what_was_claimed_ahead_and_cannot_begin_is_handed_back_in_time():
+    async with Ran(CONCURRENCY=2, BATCH_SIZE=10) as ran:
+        make_short(ran.slots)
+        claims = [FakeClaim(FakeOperations(), "awaited", forever) for _ in range(5)]
+        ran.slots.begin(claims)
+        await until(lambda: claims[1].started)
+        ran.slots.sweep()
+        assert not ran.outcomes
+        claims[2].claimed -= 2 * module.PATIENCE
+        ran.slots.sweep()
+        assert ran.outcomes == [(claim, Released()) for claim in claims[2:]]
+        ran.slots.release_all()
+        assert ran.slots.room("app.model", True) == 2
+
+
+@on_loop
+async def test_what_waits_for_threads_that_are_held_is_handed_back_in_time():
+    gate = threading.Event()
     async with Ran(THREADS=2) as ran:
-        ran.slots._sync_runtime = 0.0001
-        assert ran.slots.room("app.model", False) == 2 * module.MOST_AHEAD
-        ran.slots._sync_runtime = 10.0
+        make_short(ran.slots, is_async=False)
+        claims = [FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done") for _ in range(5)]
+        ran.slots.begin(claims)
+        await until(lambda: claims[0].started and claims[1].started)
+        ran.slots.sweep()
+        assert not ran.outcomes
+        ran.slots._room.thread_freed -= 2 * module.PATIENCE
+        ran.slots.sweep()
+        assert ran.outcomes == [(claim, Released()) for claim in claims[2:]]
+        assert ran.slots.room("app.model", False) == 0
+        gate.set()
+        await until(lambda: len(ran.outcomes) == 5)
         assert ran.slots.room("app.model", False) == 2
 
 

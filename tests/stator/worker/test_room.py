@@ -1,0 +1,101 @@
+"""How much a process may claim: by its places, its threads and how long attempts take."""
+
+import time
+
+import pytest
+
+from stator.conf import Settings
+from stator.worker.room import AHEAD, MOST_AHEAD, Room
+
+
+def room_of(**settings):
+    return Room(Settings(**settings))
+
+
+def make_short(room, label="app.model", is_async=True, seconds=0.0001):
+    for _ in range(100):
+        room.took(label, is_async, seconds)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_nothing_is_claimed_ahead_of_attempts_that_are_new_or_slow(is_async):
+    room = room_of(CONCURRENCY=5, THREADS=5)
+    assert room.rows("app.model", is_async, 1, 0) == 5
+    make_short(room, is_async=is_async)
+    assert room.rows("app.model", is_async, 1, 0) > 5
+    room.took("app.model", is_async, AHEAD)
+    assert room.rows("app.model", is_async, 1, 0) == 5
+
+
+def test_one_slow_attempt_counts_at_once_and_short_ones_bit_by_bit():
+    room = room_of()
+    room.took("app.model", True, 0.0)
+    assert room.ahead("app.model", True) == 1
+    make_short(room)
+    assert room.ahead("app.model", True) == MOST_AHEAD
+    room.took("app.model", True, AHEAD / 2)
+    assert room.ahead("app.model", True) == 2
+    assert room.ahead("app.model", False) == room.ahead("app.other", True) == 1
+
+
+def test_two_claims_are_ahead_at_most_and_each_is_worth_its_statement():
+    room = room_of(CONCURRENCY=100, BATCH_SIZE=500)
+    make_short(room)
+    assert [room.rows("app.model", True, 1, waiting) for waiting in (0, 500, 501, 1000)] == [500, 500, 0, 0]
+
+
+def test_no_more_is_ahead_than_the_places_can_do_soon():
+    room = room_of(CONCURRENCY=2, BATCH_SIZE=500)
+    make_short(room, seconds=AHEAD / 10)
+    assert room.rows("app.model", True, 1, 0) == 2 * 9
+
+
+def test_nothing_is_claimed_ahead_while_no_place_is_free():
+    room = room_of(CONCURRENCY=2)
+    make_short(room)
+    room.placed = 2
+    assert room.rows("app.model", True, 1, 0) == 0
+
+
+def test_threads_take_places_and_those_on_the_loop_take_them_from_threads():
+    room = room_of(CONCURRENCY=10, THREADS=4)
+    room.threaded = 3
+    assert room.rows("app.model", True, 1, 0) == 7
+    room.threaded = 40
+    assert room.rows("app.model", True, 1, 0) == 6
+    room.threaded, room.placed = 0, 8
+    make_short(room, is_async=False)
+    assert room.rows("app.model", False, 1, 0) == 2
+    room.placed = 10
+    assert room.rows("app.model", False, 1, 0) == 0
+
+
+def test_short_attempts_in_threads_are_claimed_ahead_of_all_that_are_not_stuck():
+    room = room_of(THREADS=3)
+    make_short(room, is_async=False)
+    assert room.rows("app.model", False, 1, 0) == 3 * MOST_AHEAD
+    room.stuck.add(1)
+    assert room.rows("app.model", False, 1, 0) == 2 * MOST_AHEAD
+    room.threaded = room.ahead_of_threads = 2 * MOST_AHEAD - 1
+    assert room.rows("app.model", False, 1, 0) == 0
+    assert room.rows("app.slow", False, 1, 0) == 0
+    room.thread_freed = time.monotonic() + 60
+    assert room.rows("app.slow", False, 1, 0) == 2
+    room.threaded += 1
+    assert room.rows("app.slow", False, 1, 0) == 1
+
+
+def test_batches_are_claimed_for_places_alone():
+    room = room_of(CONCURRENCY=3, THREADS=2, BATCH_SIZE=1000)
+    make_short(room)
+    make_short(room, is_async=False)
+    assert room.rows("app.model", True, 10, 500) == 30
+    assert room.rows("app.model", False, 10, 0) == 20
+
+
+def test_no_more_of_a_model_is_claimed_than_its_own_limit():
+    room = room_of(CONCURRENCY_PER_MODEL=7)
+    make_short(room)
+    room.enter("app.model", 5)
+    assert room.rows("app.model", True, 1, 0) == 2
+    assert room.rows("app.other", True, 1, 0) == 7
