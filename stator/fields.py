@@ -61,9 +61,24 @@ class StateField(_Plain, models.CharField):
         return value
 
 
+class CountField(_Plain, models.IntegerField):
+    """A number that begins with 0; nothing that Django would have to read back from a new row."""
+
+    plain_path = "django.db.models.IntegerField"
+    db_returning = False
+
+
+class VersionField(_Plain, models.BigIntegerField):
+    """As a :class:`CountField`, for numbers that grow for as long as the row lives."""
+
+    plain_path = "django.db.models.BigIntegerField"
+    db_returning = False
+
+
 class ReadyField(_Plain, models.BooleanField):
     """Whether the row may be attempted now; set from the state when the row is inserted."""
 
+    db_returning = False
     plain_path = "django.db.models.BooleanField"
 
     def pre_save(self, model_instance: Any, add: bool) -> Any:

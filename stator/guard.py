@@ -4,18 +4,15 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from django.db import connections, models
+from django.db import models
 from django.db.models import Manager, QuerySet
-from django.db.models.expressions import DatabaseDefault
 
 from stator import columns
 from stator.exceptions import ProtectedColumn
+from stator.inserts import fields_sent
 from stator.moves import announce, move_by_hand, owner_of
 from stator.reconcile import update_and_look_again, watched_fields
 from stator.waits import update_and_reopen
-
-# So many rows are worth a question of what time it is.
-MANY = 10
 
 _GUARDED = columns.FRAMEWORK_COLUMNS | {"state"}
 
@@ -61,7 +58,6 @@ class GuardedQuerySet(QuerySet[Any]):
             for instance in objs:
                 if instance.pk is None or not conflicts:
                     instance._begin()
-            _give_moment(objs, self.db)
         created = super().bulk_create(
             objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
         )
@@ -73,21 +69,10 @@ class GuardedQuerySet(QuerySet[Any]):
                 instance._loaded_state = str(instance.state)
         return created
 
-
-def _give_moment(instances: list[Any], using: str) -> None:
-    """Have many rows begin at the moment that the database says it is, as a value.
-
-    With an expression in it Django cannot send them as arrays, and writes a statement with a place for every value.
-    """
-    connection = connections[using]
-    without = [instance for instance in instances if isinstance(instance.state_changed, DatabaseDefault)]
-    if len(without) < MANY or connection.vendor != "postgresql":
-        return
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT statement_timestamp()")
-        (now,) = cursor.fetchone()
-    for instance in without:
-        instance.state_changed = now
+    def _batched_insert(self, objs: list[Any], fields: Any, *args: Any, **kwargs: Any) -> Any:
+        if hasattr(self.model, "state_graph"):
+            fields = fields_sent(self.model, objs, fields)
+        return super()._batched_insert(objs, fields, *args, **kwargs)  # type: ignore[misc]
 
 
 _guarded_classes: dict[type, type] = {}

@@ -11,13 +11,23 @@ from django.db.models.signals import class_prepared
 from django.utils import timezone
 from django.utils.functional import classproperty
 
-from stator.columns import COUNTS, FRAMEWORK_COLUMNS
+from stator.columns import FRAMEWORK_COLUMNS
 from stator.exceptions import LeaseLost
 from stator.explain import Reason, explain
-from stator.fields import ClaimField, LockedUntilField, NextAttemptField, ReadyField, StateField, changed_field
+from stator.fields import (
+    ClaimField,
+    CountField,
+    LockedUntilField,
+    NextAttemptField,
+    ReadyField,
+    StateField,
+    VersionField,
+    changed_field,
+)
 from stator.graph import State, StateGraph
 from stator.guard import guard_managers
 from stator.indexes import add_indexes
+from stator.inserts import BEGUN, UNCOUNTED, fields_sent
 from stator.limits import Limit
 from stator.meta import options_of
 from stator.moves import announce, move_by_hand, owner_of
@@ -58,10 +68,10 @@ class StatorModel(models.Model):
     state_attempted = models.DateTimeField(null=True, blank=True, editable=False)
     state_locked_until = LockedUntilField(null=True, blank=True, editable=False)
     state_next_attempt = NextAttemptField(null=True, blank=True, editable=False)
-    state_attempts = models.IntegerField(default=0, db_default=0, editable=False)
-    state_failures = models.IntegerField(default=0, db_default=0, editable=False)
-    state_crashes = models.IntegerField(default=0, db_default=0, editable=False)
-    state_version = models.BigIntegerField(default=0, db_default=0, editable=False)
+    state_attempts = CountField(default=0, db_default=0, editable=False)
+    state_failures = CountField(default=0, db_default=0, editable=False)
+    state_crashes = CountField(default=0, db_default=0, editable=False)
+    state_version = VersionField(default=0, db_default=0, editable=False)
     state_claim = ClaimField(null=True, blank=True, editable=False)
 
     subclasses: ClassVar[list[type["StatorModel"]]] = []
@@ -143,16 +153,18 @@ class StatorModel(models.Model):
 
     def _begin(self) -> None:
         """Have the row that is to be inserted begin as any other, whatever befell the one of which it is a copy."""
-        is_copy = self.__dict__.get("_loaded_state") is not None
-        for name in FRAMEWORK_COLUMNS if is_copy else COUNTS:
-            field: Any = self._meta.get_field(name)
-            setattr(self, name, field.get_default())
-        self.__dict__.pop("stator", None)
+        values = self.__dict__
+        if values.get("_loaded_state") is not None:
+            values["state_changed"] = self._meta.get_field("state_changed").get_default()  # type: ignore[union-attr]
+            values.update(BEGUN)
+        values.update(UNCOUNTED)
+        values.pop("stator", None)
 
     def _do_insert(self, manager: Any, using: str, fields: Any, returning_fields: Any, raw: bool) -> Any:
         # Raw is what ``loaddata`` brings: it stays as it was.
         if not raw and manager.model is owner_of(type(self)):
             self._begin()
+            fields = fields_sent(type(self), [self], fields)
         inserted = super()._do_insert(manager, using, fields, returning_fields, raw)  # type: ignore[misc]
         self._note_loaded()
         self._loaded_state = str(self.state)

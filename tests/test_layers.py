@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 # A module imports its own floor and lower ones. A package stands for all modules in it.
 FLOORS = {
     0: "backoff durations exceptions exposition failures graph layout logs options outcomes states",
-    1: "columns conf explain fields guard indexes limits meta models moves operations pauses querysets "
+    1: "columns conf explain fields guard indexes inserts limits meta models moves operations pauses querysets "
     "reconcile reports signals spreading statistics waits wakeup workers",
     2: "db",
     3: "claims rehearsal runner startup supervisor worker",

@@ -70,7 +70,8 @@ class Slots:
         self._room = Room(settings)
         self._attempts: dict[int, Attempt] = {}
         self._queue: deque[Attempt] = deque()
-        self._ahead: deque[Attempt] = deque()
+        # By model, the one whose turn it is first.
+        self._ahead: dict[str, deque[Attempt]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._spare: asyncio.Task[None] | None = None
         self._context = Context()
@@ -85,7 +86,7 @@ class Slots:
 
     def room(self, label: str, is_async: bool, batch: int = 1) -> int:
         """How many more rows of this model, attempted ``batch`` at a time on the loop or in threads, may be claimed."""
-        return self._room.rows(label, is_async, batch, len(self._ahead))
+        return self._room.rows(label, is_async, batch, sum(map(len, self._ahead.values())))
 
     def begin(self, claims: list[Claim]) -> None:
         """Start the attempts for these claims."""
@@ -125,7 +126,7 @@ class Slots:
 
     def hand_back(self) -> None:
         """Release the claims whose attempt has not begun."""
-        waiting = [attempt.claims for line in (self._queue, self._ahead) for attempt in line]
+        waiting = [attempt.claims for line in (self._queue, *self._ahead.values()) for attempt in line]
         self._queue.clear()
         self._ahead.clear()
         self._release([*waiting, *self._threads.take_back()])
@@ -167,7 +168,7 @@ class Slots:
                 room.threaded += 1
                 room.ahead_of_threads += is_ahead
             elif is_ahead or not room.has_place:
-                self._ahead.append(attempt)
+                self._ahead.setdefault(attempt.label, deque()).append(attempt)
             else:
                 self._place(attempt)
                 self._queue.append(attempt)
@@ -182,15 +183,21 @@ class Slots:
             return self._queue.popleft()
         if not (self._ahead and self._room.has_place):
             return None
-        attempt = self._ahead.popleft()
+        # Models take turns, so that the flood of one does not stand before the few of another.
+        label, line = next(iter(self._ahead.items()))
+        attempt = line.popleft()
+        if not line or len(self._ahead) > 1:
+            del self._ahead[label]
+            if line:
+                self._ahead[label] = line
         self._place(attempt)
         return attempt
 
     def _hand_back_ahead(self, now: float) -> None:
         """Release what was claimed ahead and could not begin: something takes longer than it did."""
         late: list[list[Claim]] = []
-        if self._ahead and now - self._ahead[0].claims[0].claimed > PATIENCE:
-            late += [attempt.claims for attempt in self._ahead]
+        if any(now - line[0].claims[0].claimed > PATIENCE for line in self._ahead.values()):
+            late += [attempt.claims for line in self._ahead.values() for attempt in line]
             self._ahead.clear()
         if self._room.threaded > self._room.threads and now - self._room.thread_freed > PATIENCE:
             late += self._threads.take_back()
@@ -295,7 +302,10 @@ class Slots:
         if attempt.task is not None:
             attempt.task.cancel()
             return
-        (self._queue if attempt.placed else self._ahead).remove(attempt)
+        line = self._queue if attempt.placed else self._ahead[attempt.label]
+        line.remove(attempt)
+        if not line and not attempt.placed:
+            del self._ahead[attempt.label]
         for claim in attempt.claims:
             self._end(claim, Released())
 
