@@ -1,16 +1,17 @@
 """``manage.py tasks token``, and tokens in the admin."""
 
-import io
 import json
 import subprocess
 import sys
 from datetime import UTC
+from functools import partial
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from tasks.consumers import Consumer
 from tasks.models import Queue
+from tests import commanding
 
 pytestmark = pytest.mark.django_db
 
@@ -20,23 +21,13 @@ def queue():
     return Queue.objects.create(name="encode")
 
 
-def run(*arguments):
-    out = io.StringIO()
-    call_command("tasks", "token", *arguments, stdout=out)
-    return out.getvalue()
-
-
-def asked(*arguments):
-    return json.loads(run(*arguments, "--json"))
+run, asked = partial(commanding.run, "tasks", "token"), partial(commanding.asked, "tasks", "token")
 
 
 def refused(*arguments):
-    with pytest.raises(CommandError) as refusal:
-        run(*arguments)
-    assert refusal.value.returncode == 2
-    assert "\n" not in str(refusal.value)
+    line = commanding.refused("tasks", "token", *arguments)
     assert not Consumer.objects.exists()
-    return str(refusal.value)
+    return line
 
 
 def test_create_prints_the_token_alone(queue):

@@ -2,9 +2,9 @@
 
 import getpass
 import io
-import json
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -13,6 +13,7 @@ from django.db import OperationalError
 from stator.models import History
 from tasks import operating
 from tasks.models import Queue, Task
+from tests import commanding
 from tests.stator.rows import ago, change
 from tests.tasks.making import claim_one, fresh, make_queue, make_task
 
@@ -24,22 +25,7 @@ def queue():
     return make_queue()
 
 
-def run(*arguments):
-    out = io.StringIO()
-    call_command("tasks", *map(str, arguments), stdout=out)
-    return out.getvalue()
-
-
-def asked(*arguments):
-    return json.loads(run(*arguments, "--json"))
-
-
-def refused(*arguments):
-    with pytest.raises(CommandError) as refusal:
-        run(*arguments)
-    assert refusal.value.returncode == 2
-    assert "\n" not in str(refusal.value)
-    return str(refusal.value)
+run, asked, refused = (partial(call, "tasks") for call in (commanding.run, commanding.asked, commanding.refused))
 
 
 # Looking

@@ -5,6 +5,7 @@ import io
 import json
 import sys
 import threading
+from functools import partial
 
 import pytest
 from django.apps import apps
@@ -17,6 +18,7 @@ from stator.db.claim import new_token, new_worker_id
 from stator.exceptions import TryAgainLater
 from stator.models import History, Pause, Report
 from stator.runner import StatorRunner
+from tests import commanding
 from tests.stator.rows import ago, change, locked_elsewhere, put, raw
 from tests.testapp.basic import Author, Deed, DeedGraph, Page, PageGraph, Step
 from tests.testapp.operators import Letter, LetterGraph, Parcel
@@ -37,10 +39,7 @@ def everything():
     }
 
 
-def run(*arguments):
-    out = io.StringIO()
-    call_command("stator", "preview", *map(str, arguments), stdout=out)
-    return out.getvalue()
+run, refused = partial(commanding.run, "stator", "preview"), partial(commanding.refused, "stator", "preview")
 
 
 @pytest.fixture
@@ -400,19 +399,7 @@ def test_late_object_that_would_wait_times_out(asked, monkeypatch):
 
 def given_up(*arguments):
     """The JSON document of a preview that ended with exit code 2, since a handler took too long."""
-    out = io.StringIO()
-    with pytest.raises(SystemExit) as ended:
-        call_command("stator", "preview", *map(str, arguments), "--json", stdout=out)
-    assert ended.value.code == 2
-    return json.loads(out.getvalue())
-
-
-def refused(*arguments):
-    with pytest.raises(CommandError) as refusal:
-        run(*arguments)
-    assert refusal.value.returncode == 2
-    assert "\n" not in str(refusal.value)
-    return str(refusal.value)
+    return commanding.asked("stator", "preview", *arguments, code=2)
 
 
 def stuck(row):

@@ -2,15 +2,15 @@
 
 import getpass
 import io
-import json
 import re
 import subprocess
 import sys
 from contextlib import redirect_stderr
+from functools import partial
 from xml.etree import ElementTree
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 
 from stator.commands import SUBCOMMANDS, graph, status
 from stator.db.claim import new_token, new_worker_id
@@ -18,6 +18,7 @@ from stator.explain import Reason
 from stator.explain.remedies import REMEDIES
 from stator.models import History, Pause, Report, Stats, Worker
 from stator.statistics import Stay
+from tests import commanding
 from tests.processes import environment_for_subprocess
 from tests.stator.rows import ago, change, put, raw
 from tests.testapp.explained import Errand, ErrandGraph
@@ -29,31 +30,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 LABEL = "testapp.Errand"
 
 
-def run(*arguments, code=0):
-    """What a subcommand writes to standard output."""
-    out = io.StringIO()
-    if code:
-        with pytest.raises(SystemExit) as ended:
-            call_command("stator", *map(str, arguments), stdout=out)
-        assert ended.value.code == code
-    else:
-        call_command("stator", *map(str, arguments), stdout=out)
-    return out.getvalue()
-
-
-def asked(*arguments, code=0):
-    """The JSON document that a subcommand writes."""
-    return json.loads(run(*arguments, "--json", code=code))
-
-
-def refused(*arguments):
-    """The one line of a refusal with exit code 2."""
-    with pytest.raises(CommandError) as refusal:
-        run(*arguments)
-    assert refusal.value.returncode == 2
-    message = str(refusal.value)
-    assert "\n" not in message
-    return message
+run, asked, refused = (partial(call, "stator") for call in (commanding.run, commanding.asked, commanding.refused))
 
 
 def held(seconds=60):

@@ -1,0 +1,33 @@
+"""Management commands as they are called at a terminal: what they print, and how they refuse."""
+
+import io
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+
+
+def run(*arguments, code=0):
+    """What a command writes to standard output; ``code`` is the exit code that it must end with."""
+    out = io.StringIO()
+    if code:
+        with pytest.raises(SystemExit) as ended:
+            call_command(*map(str, arguments), stdout=out)
+        assert ended.value.code == code
+    else:
+        call_command(*map(str, arguments), stdout=out)
+    return out.getvalue()
+
+
+def asked(*arguments, code=0):
+    """The JSON document that a command writes."""
+    return json.loads(run(*arguments, "--json", code=code))
+
+
+def refused(*arguments):
+    """The one line of a refusal with exit code 2."""
+    with pytest.raises(CommandError) as refusal:
+        run(*arguments)
+    assert refusal.value.returncode == 2
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
