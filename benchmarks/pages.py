@@ -218,7 +218,8 @@ def _objects(rows: int, **values: str) -> None:
 
 def fill_kept(rows: int) -> None:
     """Tasks, their claims and schedules, and what the framework keeps beside the rows."""
-    from stator.models import Depth, History, Report, Stats
+    from stator.admin.overview import MODELS
+    from stator.models import Depth, History, Report, StatorModel, Stats
     from tasks.models import Queue, Run, Schedule, Task
 
     insert(Queue, 100, name="'queue-' || n", kind="'simple'", databases="'[]'")
@@ -234,7 +235,8 @@ def fill_kept(rows: int) -> None:
     )  # fmt: skip
     insert(
         Schedule, rows // 10, name="'nightly'", entity="'entity-' || n", period="3600", enabled="true",
-        zone="'UTC'", missed="'one'", state="'waiting'", state_next_attempt="now() + n * interval '1 second'",
+        zone="'UTC'", missed="'one'", state="'waiting'", state_ready="false",
+        state_next_attempt="now() + n * interval '1 second'",
     )  # fmt: skip
     own = {"model_label": "'benchmarks.pageitem'", "object_pk": "'' || n"}
     insert(
@@ -244,10 +246,13 @@ def fill_kept(rows: int) -> None:
     )  # fmt: skip
     error = {"error": "'ValueError'", "message": "'no such street'", "fingerprint": "md5((n % 50)::text)::varchar(16)"}
     insert(Report, rows, **own, **error, state="'new'", times="1", at="now() - n * interval '1 second'")
-    hours = "date_trunc('hour', now()) - (n / 20) * interval '1 hour'"
-    insert(Stats, max(20, rows // 10), model_label="'benchmarks.item' || n % 10", hour=hours, source="'new'",
-           to="'checked' || n % 20", handled="100")  # fmt: skip
-    insert(Depth, max(20, rows // 10), model_label="'benchmarks.pageitem'", minute="now() - n * interval '1 minute'")
+    labels = sorted(model._meta.label_lower for model in StatorModel.subclasses)[:MODELS]
+    label = f"('{{{','.join(labels)}}}'::text[])[1 + n % {MODELS}]"
+    hours = f"date_trunc('hour', now()) - (n / {2 * MODELS}) * interval '1 hour'"
+    insert(Stats, max(20, rows // 10), model_label=label, hour=hours, source="'new'",
+           to=f"'checked' || n % {2 * MODELS}", handled="100 + n % 77", failed="n % 7")  # fmt: skip
+    minutes = f"now() - (n / {MODELS}) * interval '1 minute'"
+    insert(Depth, max(20, rows // 10), model_label=label, minute=minutes, queued="n % 1000")
 
 
 if __name__ == "__main__":

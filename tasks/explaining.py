@@ -58,7 +58,9 @@ def _beside(row: Any) -> Iterator[Any]:
 def last_error(task: Any) -> str:
     """What the last claim that went wrong said, of a shared task that of any part; empty when none did."""
     runs: QuerySet[Any] = QuerySet(type(task).runs.rel.related_model, using=task._state.db)
-    own = runs.filter(Q(task=task.pk) | Q(task__whole=task.pk), outcome="failed").exclude(reason="")
+    # Not one or the other, for which a database reads all claims there are.
+    own = runs.filter(task__whole=task.pk) if task.worker_count > 1 else runs.filter(task=task.pk)
+    own = own.filter(outcome="failed").exclude(reason="")
     if run := own.order_by("-pk").first():
         return last_line(run.reason)
     reports = Report.objects.using(task._state.db).filter(model_label=task._meta.label_lower, object_pk=str(task.pk))

@@ -55,22 +55,23 @@ def queues(request: HttpRequest) -> Section | None:
     asking = dict(
         Claimant.objects.using(using).filter(seen__gt=Later(-CLAIMANT_ALIVE)).values_list("queue").annotate(Count("pk"))
     )
-    rows = [_row(queue, claimed[queue.pk], asking.get(queue.pk, 0), request) for queue in found[:SHOWN]]
+    tasks = _list_of_tasks(request)
+    rows = [_row(queue, claimed[queue.pk], asking.get(queue.pk, 0), tasks) for queue in found[:SHOWN]]
     note = f"The first {SHOWN} queues; there are more." if len(found) > SHOWN else ""
     return Section("queues", "Queues", HEADS, rows, note=note, empty="There are no queues.")
 
 
 def _read(using: str) -> QuerySet[Any]:
     tasks: QuerySet[Any] = QuerySet(Task, using=using)
-    # Index ``tasks_task_ready_in_queue``.
-    line = tasks.filter(queue=OuterRef("pk"), state="pending", state_ready=True).order_by("priority", "pk")
+    # Index ``tasks_task_ready_in_queue``, which has no state: what is ready is pending.
+    waiting = tasks.filter(queue=OuterRef("pk"), state_ready=True)
     since = Coalesce("state_next_attempt", "state_changed", output_field=DateTimeField())
-    first = Subquery(line.annotate(since=since).values("since")[:1])
+    first = Subquery(waiting.order_by("priority", "pk").annotate(since=since).values("since")[:1])
     paused = Q(publish_paused=True) | Q(claim_paused=True)
     rows: QuerySet[Any] = QuerySet(Queue, using=using).annotate(
         read_at=Now(),
-        waits=Exists(line),
-        waiting=Counted(line.values("pk")[: COUNTED + 1]),
+        waits=Exists(waiting),
+        waiting=Counted(waiting.values("pk")[: COUNTED + 1]),
         waited=ExpressionWrapper(Now() - first, output_field=DurationField()),
         is_paused=ExpressionWrapper(paused, output_field=IntegerField()),
     )
@@ -83,11 +84,11 @@ def _claimed(using: str) -> Counter[Any]:
     return Counter(held.values_list("queue", flat=True)[:CLAIMED])
 
 
-def _row(queue: Any, claimed: int, asking: int, request: HttpRequest) -> tuple[Cell, ...]:
+def _row(queue: Any, claimed: int, asking: int, tasks: str) -> tuple[Cell, ...]:
     waited = max(0.0, queue.waited.total_seconds()) if queue.waited is not None else None
     late = waited is not None and waited > TOO_LONG and not queue.claiming_paused
     return (
-        Cell(queue.name, _list_of(queue, request)),
+        Cell(queue.name, f"{tasks}?queue__id__exact={queue.pk}" if tasks else ""),
         Cell(f"{COUNTED:,}+" if queue.waiting > COUNTED else f"{queue.waiting:,}"),
         Cell.lasting(waited, "error" if late else ""),
         Cell(f"{claimed:,}"),
@@ -102,7 +103,8 @@ def _pauses(queue: Any) -> str:
     return f"{what} {queue.pause_told}" if what else ""
 
 
-def _list_of(queue: Any, request: HttpRequest) -> str:
+def _list_of_tasks(request: HttpRequest) -> str:
+    """Its address; empty where there is none for the user."""
     if not (admin.site.is_registered(Task) and request.user.has_perm("tasks.view_task")):
         return ""
-    return f"{reverse('admin:tasks_task_changelist')}?queue__id__exact={queue.pk}"
+    return reverse("admin:tasks_task_changelist")

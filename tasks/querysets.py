@@ -102,13 +102,14 @@ class TaskQuerySet(QuerySet[Any]):
     def _ways(self, status: str) -> list[Q]:
         """What a task of this status may be: one thing or another."""
         if status in TERMINAL:
-            return [Q(state=status)]
+            # Nobody holds or claims these, which says that index ``st_rest`` has them all.
+            return [Q(state=status, state_ready=False, state_claim=None)]
         parts: QuerySet[Any] = QuerySet(self.model, using=self.db).filter(whole=OuterRef("pk"), state="pending")
         held, hidden = Q(state_claim__isnull=False), Q(state_ready=False, state_next_attempt__gt=Now())
         running, waiting = Exists(parts.filter(held)), Exists(parts.filter(~held & ~hidden))
         free, resting = Q(state="pending", state_claim=None), Q(state_ready=False)
         # Before what is asked of parts, or it would be asked of every task.
-        shared = Q(state="shared")
+        shared = Q(state="shared", state_ready=False, state_claim=None)
         if status == "running":
             return [Q(held, state="pending"), shared & Q(running)]
         if status == "pending":

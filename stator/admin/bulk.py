@@ -56,7 +56,7 @@ def carry_out(
     across = request.POST.get("select_across") == "1"
     progress = _progress(request)
     rows, last = _part(queryset, progress["stator_after"]) if across else (queryset, None)
-    chosen = rows.order_by().count()
+    chosen = rows.order_by()[: AT_ONCE + 1].count()
     rows = permitted(model_admin, request, rows, permission)
     if not progress["stator_after"]:
         log(model_admin, request, rows, act.logged)

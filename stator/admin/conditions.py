@@ -4,15 +4,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from stator import columns
+from stator.admin.listing import COUNTED
+from stator.fields import StateField
 from stator.overview.depths import outside
 from stator.querysets import OVERDUE, OperatorQuerySet
 
 # So few matching rows are listed by their keys; statements with more keys take longer than they save.
 FEW = 2000
+
+# Whatever a row is. Said beside its state, it lets a database find few rows by the indexes that have such rows.
+SOMEWHERE = Q(state_ready=True) | Q(state_ready=False, state_claim=None) | Q(state_claim__isnull=False)
 
 Parts = Callable[[OperatorQuerySet], Iterator[Any]]
 
@@ -62,6 +67,18 @@ CONDITIONS: dict[str, tuple[str, Callable[[OperatorQuerySet], OperatorQuerySet],
 }
 
 
+class StateFilter(admin.ChoicesFieldListFilter):
+    """Rows in one state, fast where few of millions of rows are."""
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        """The rows in the chosen state."""
+        rows: Any = super().queryset(request, queryset)
+        return rows.filter(SOMEWHERE) if self.lookup_val is not None and self.field_path == "state" else rows
+
+
+admin.FieldListFilter.register(lambda field: isinstance(field, StateField), StateFilter, take_priority=True)
+
+
 class ConditionFilter(admin.SimpleListFilter):
     """Rows by what an operator looks for."""
 
@@ -100,3 +117,9 @@ def few_keys(parts: Iterator[Any]) -> set[Any] | None:
         if len(keys) > FEW:
             return None
     return keys
+
+
+def found_once(rows: Any) -> Any:
+    """The keys of rows that take long to find, so that a page does not look for them twice; of many, a statement."""
+    keys = few_keys(iter([rows.order_by()]))
+    return rows.order_by("-pk").values("pk")[:COUNTED] if keys is None else keys

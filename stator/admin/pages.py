@@ -19,6 +19,7 @@ class Pages:
     def __init__(self, site: admin.AdminSite, request: HttpRequest) -> None:
         self._site = site
         self._request = request
+        self._lists: dict[Any, str] = {}
 
     def may_view(self, model: Any) -> bool:
         """Whether the user may see objects of the model."""
@@ -67,8 +68,10 @@ class Pages:
 
     def list_of(self, model: Any, **lookups: str) -> str:
         """The address of the list of objects; empty where there is none for the user."""
-        name = self._name(model, "changelist")
-        return f"{name}{'?' if lookups else ''}{urlencode(lookups)}" if name else ""
+        if model not in self._lists:
+            self._lists[model] = self._name(model, "changelist")
+        address = self._lists[model]
+        return f"{address}{'?' if lookups else ''}{urlencode(lookups)}" if address else ""
 
     def page_of(self, model: Any, pk: Any) -> str:
         """The address of the page of one object; empty where there is none for the user."""

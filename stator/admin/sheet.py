@@ -75,7 +75,8 @@ def next_attempt(row: Any) -> str:
 
 def is_quarantined(row: Any) -> bool:
     """Whether the row lost so many leases that workers leave it alone."""
-    return bool(row.state_crashes >= read_settings()[0].MAX_CRASHES)
+    # Nearly every row lost none: settings are not read a hundred times for a list.
+    return bool(row.state_crashes and row.state_crashes >= read_settings()[0].MAX_CRASHES)
 
 
 def seconds_since(moment: datetime) -> float:

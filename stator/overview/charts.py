@@ -25,14 +25,18 @@ class Bar:
     point: Point
     x: float
     width: float
-    y: float
     height: float
     bad: float
 
     @property
-    def bad_y(self) -> float:
-        """Where the lower part begins."""
-        return FLOOR - self.bad
+    def told(self) -> str:
+        """What it stands for."""
+        bad = f", {self.point.bad:,} failed" if self.point.bad else ""
+        return f"{self.point.when}: {self.point.count:,}{bad}"
+
+    def path(self, height: float) -> str:
+        """As much of it as is so high, from the floor."""
+        return f"M{self.x:g} {FLOOR}v{-height:g}h{self.width:g}v{height:g}z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,21 @@ class Chart:
     width: int = WIDTH
     height: int = HEIGHT
     floor: int = FLOOR
+
+    @property
+    def path(self) -> str:
+        """All bars as one path: a page has hundreds of them."""
+        return "".join(bar.path(bar.height) for bar in self.bars if bar.height)
+
+    @property
+    def bad_path(self) -> str:
+        """The lower parts of all."""
+        return "".join(bar.path(bar.bad) for bar in self.bars if bar.bad)
+
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """Each period as a path as high as the chart, and what it stands for."""
+        return [(bar.path(FLOOR), bar.told) for bar in self.bars]
 
     @property
     def last(self) -> Point | None:
@@ -72,7 +91,7 @@ def chart(points: Sequence[Point]) -> Chart:
     for number, point in enumerate(points):
         height = _height(point.count, most)
         bad = min(height, _height(point.bad, most))
-        bars.append(Bar(point, round(number * step, 1), round(step - GAP, 1), FLOOR - height, height, bad))
+        bars.append(Bar(point, round(number * step, 1), round(step - GAP, 1), height, bad))
     total, bad = (sum(getattr(point, name) for point in points) for name in ("count", "bad"))
     return Chart(tuple(bars), most, total, bad)
 

@@ -1,18 +1,22 @@
 """How many objects of a model are in which state, and for how long: bounded, whatever the table holds."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache, reduce
 from itertools import pairwise
+from operator import or_
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, DurationField, ExpressionWrapper, F, Min, Q
+from django.db.models import DurationField, ExpressionWrapper, F, Q
 from django.db.models.functions import Now
 
 from stator import columns
 from stator.conf import load_settings
+from stator.db.tally import Question, Tally, by_state, in_all, question, tally
 from stator.graph import State
-from stator.indexes import line_of_all, place_in_line
+from stator.indexes import line_of_all
 from stator.querysets import OperatorQuerySet
 
 # Of the rows of one state, or of those that are ready, so many are counted.
@@ -102,22 +106,41 @@ class Depths:
 
 
 def depths(rows: OperatorQuerySet) -> Depths:
-    """The figures of a model, in four statements and one for each state, and one where objects of it are stuck."""
-    graph = rows.model.state_graph
-    found = Depths({name: InState(name, state) for name, state in graph.states.items()})
-    _read_ready(rows, found)
-    _read_held(rows, found)
-    for state in graph.states.values():
-        _read_resting(rows, state, found)
-    found.quarantined = bounded(rows.filter(state_crashes__gt=0, state_crashes__gte=load_settings().MAX_CRASHES))
-    found.unknown += bounded(resting_unknown(rows, [*graph.states]))
+    """The figures of all rows of a model, by the one statement that :func:`_question` makes.
+
+    One more where rows are held, and one for each state in which some are stuck.
+    """
+    model: Any = rows.model
+    using, states = rows.db, model.state_graph.states
+    found = Depths({name: InState(name, state) for name, state in states.items()})
+    expected = tuple(state.expect_within for state in states.values())
+    counted = tally(using, _question(model, using, COUNTED + 1, load_settings().MAX_CRASHES, expected))
+    ready, held, quarantined, unknown, *rested = (counted[number] for number in range(4 + len(states)))
+    found.quarantined, found.unknown = _count(quarantined), _count(unknown)
+    _note_ready(rows, ready, found)
+    if held:
+        _read_held(rows, found)
+    for state, resting in zip(states.values(), rested, strict=True):
+        _note_resting(rows, state, resting, found)
     found.stuck.sort(key=lambda one: -one.age)
     return found
 
 
-def bounded(rows: Any) -> int:
-    """How many rows there are, counted up to one more than ``COUNTED``."""
-    return int(rows.order_by().values("pk")[: COUNTED + 1].count())
+@lru_cache(maxsize=256)
+def _question(model: Any, using: str, most: int, crashes: int, expected: tuple[float | None, ...]) -> Question:
+    """What is asked of a model; kept, since writing it takes longer than the answer of a small table."""
+    rows, states = OperatorQuerySet(model, using=using), model.state_graph.states
+    return question(
+        using,
+        [
+            by_state(_ready(rows), _any_late(states.values())),
+            in_all(rows.leased().order_by()),
+            in_all(rows.filter(state_crashes__gt=0, state_crashes__gte=crashes).order_by()),
+            in_all(resting_unknown(rows, [*states]).order_by()),
+            *(by_state(_resting(rows, state), _late(state)) for state in states.values()),
+        ],
+        most,
+    )
 
 
 def told(count: int, cut: bool = False) -> str:
@@ -140,58 +163,47 @@ def outside(known: list[str]) -> Q:
     return gaps
 
 
-def _read_ready(rows: OperatorQuerySet, found: Depths) -> None:
-    """The ready rows, first in line first. Index ``st_ready``, or ``st_age`` where there are priorities."""
-    states = [one for one in found.states.values() if one.state and one.state.automatic]
-    line = _ready(rows)
-    wanted: dict[str, Any] = {"waited": _since("turn"), "count": Count("state")}
-    # Nobody claims them, so they are at the head of the line.
-    wanted["unknown"] = Count("state", filter=~Q(state__in=list(rows.model.state_graph.states)))
-    for number, one in enumerate(states):
-        here = Q(state=one.name)
-        wanted[f"count_{number}"] = Count("state", filter=here)
-        wanted[f"oldest_{number}"] = _since("state_changed", here)
-        if one.state and one.state.expect_within:
-            wanted[f"stuck_{number}"] = Count("state", filter=here & _late(one.state))
-    numbers = line.values("state", "state_changed", "turn")[: COUNTED + 1].aggregate(**wanted)
-    found.ready, found.waited = numbers["count"], _seconds(numbers["waited"])
-    found.unknown = numbers["unknown"]
-    for number, one in enumerate(states):
-        one.ready, one.stuck = numbers[f"count_{number}"], numbers.get(f"stuck_{number}", 0)
-        one.oldest, one.cut = _seconds(numbers[f"oldest_{number}"]), found.ready > COUNTED
-        if one.stuck and one.state:
-            _name(line.filter(_late(one.state), state=one.name), one, found)
-
-
 def _ready(rows: OperatorQuerySet) -> Any:
-    line = rows.filter(state_ready=True).annotate(turn=place_in_line())
-    return line.order_by(*line_of_all(rows.model, by_age=True))
+    """The ready rows, first in line first. Index ``st_ready``, or ``st_age`` where there are priorities."""
+    return rows.filter(state_ready=True).order_by(*line_of_all(rows.model, by_age=True))
 
 
-def _read_resting(rows: OperatorQuerySet, state: State, found: Depths) -> None:
+def _resting(rows: OperatorQuerySet, state: State) -> Any:
     """Rows of a state that nobody holds and that are not ready, the first due first. Index ``st_rest``."""
-    one = found.states[state.name]
     resting = rows.filter(state_ready=False, state_claim=None, state=state.name)
-    line = resting.order_by("state_next_attempt", "state_changed")
-    wanted: dict[str, Any] = {"count": Count("state_changed"), "oldest": _since("state_changed")}
-    if state.expect_within:
-        wanted["stuck"] = Count("state_changed", filter=_late(state))
-    # No other column, so that the index alone answers.
-    numbers = line.values("state_next_attempt", "state_changed")[: COUNTED + 1].aggregate(**wanted)
-    one.resting, one.cut = numbers["count"], one.cut or numbers["count"] > COUNTED
-    oldest = _seconds(numbers["oldest"])
-    one.oldest = max(filter(None, (one.oldest, oldest)), default=None)
-    if stuck := numbers.get("stuck", 0):
-        one.stuck += stuck
-        # No more than there are among those counted: the search for one that is not there would read them all.
-        _name(line.filter(_late(state)), one, found, stuck)
+    return resting.order_by("state_next_attempt", "state_changed")
 
 
-def _name(line: Any, one: InState, found: Depths, count: int = NAMED) -> None:
-    least = min(NAMED, count, one.stuck)
+def _note_ready(rows: OperatorQuerySet, ready: list[Tally], found: Depths) -> None:
+    found.ready, found.waited = _count(ready), max((one.waited for one in ready), default=None)
+    for one in found.states.values():
+        one.cut = found.ready > COUNTED and one.state is not None and one.state.automatic
+    for some in ready:
+        there = found.states.get(some.state)
+        if there is None or there.state is None:
+            # Nobody claims them, so they are at the head of the line.
+            found.unknown += some.count
+            continue
+        there.ready, there.oldest, there.stuck = some.count, some.oldest, some.late
+        if some.late:
+            _name(_ready(rows).filter(_late(there.state), state=there.name), there, found, some.late)
+
+
+def _note_resting(rows: OperatorQuerySet, state: State, resting: list[Tally], found: Depths) -> None:
+    one = found.states[state.name]
+    for some in resting:
+        one.resting, one.cut = some.count, one.cut or some.count > COUNTED
+        one.oldest = max(one.oldest or 0.0, some.oldest)
+        one.stuck += some.late
+        if some.late:
+            # No more than are among those counted: the search for one that is not there would read them all.
+            _name(_resting(rows, state).filter(_late(state)), one, found, some.late)
+
+
+def _name(line: Any, one: InState, found: Depths, count: int) -> None:
     age = ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
-    rows = line.annotate(stator_age=age).values_list("pk", "stator_age")[:least]
-    found.stuck += [Stuck(pk, one.name, _seconds(seconds) or 0.0) for pk, seconds in rows]
+    rows = line.annotate(stator_age=age).values_list("pk", "stator_age")[: min(NAMED, count)]
+    found.stuck += [Stuck(pk, one.name, max(0.0, age.total_seconds())) for pk, age in rows]
 
 
 def _read_held(rows: OperatorQuerySet, found: Depths) -> None:
@@ -209,17 +221,19 @@ def _read_held(rows: OperatorQuerySet, found: Depths) -> None:
             found.stuck.append(Stuck(pk, state, age))
 
 
-def _late(state: State) -> Q:
-    return Q(state_changed__lte=columns.after(-(state.expect_within or 0.0)))
+def _late(state: State) -> Q | None:
+    """Longer in the state than is expected; None where nothing is."""
+    return Q(state_changed__lte=columns.after(-state.expect_within)) if state.expect_within else None
+
+
+def _any_late(states: Iterable[State]) -> Q | None:
+    late = [Q(q, state=state.name) for state in states if (q := _late(state))]
+    return reduce(or_, late) if late else None
+
+
+def _count(tallies: list[Tally]) -> int:
+    return sum(one.count for one in tallies)
 
 
 def _between(since: datetime | None, now: datetime) -> float:
     return max(0.0, (now - since).total_seconds()) if since else 0.0
-
-
-def _since(name: str, condition: Q | None = None) -> Any:
-    return ExpressionWrapper(Now() - Min(name, filter=condition), output_field=DurationField())
-
-
-def _seconds(span: Any) -> float | None:
-    return None if span is None else max(0.0, span.total_seconds())

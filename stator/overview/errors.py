@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import ValidationError
+from django.db.models import DurationField, ExpressionWrapper, F
 from django.db.models.functions import Now
 
 from stator.querysets import OperatorQuerySet
@@ -13,7 +13,7 @@ from stator.reports import Report
 
 # Of the latest errors so many are grouped.
 GROUPED = 1000
-COLUMNS = ("model_label", "fingerprint", "object_pk", "state", "error", "times")
+COLUMNS = ("pk", "model_label", "fingerprint", "error", "state", "object_pk", "times")
 
 
 @dataclass(slots=True)
@@ -23,9 +23,9 @@ class Group:
     label: str
     fingerprint: str
     error: str
-    message: str
     state: str
-    latest: float
+    message: str = ""
+    latest: float = 0.0
     count: int = 0
     attempts: int = 0
     failing: list[Any] = field(default_factory=list)
@@ -38,20 +38,17 @@ def groups(using: str, rows_of: dict[str, OperatorQuerySet]) -> tuple[list[Group
     ``stator_report_at``.
     """
     errors = Report.objects.using(using).filter(model_label__in=list(rows_of)).exclude(error="")
-    latest = list(errors.order_by("-at").values(*COLUMNS, "pk", "at", now=Now())[: GROUPED + 1])
+    latest = list(errors.order_by("-at").values_list(*COLUMNS)[: GROUPED + 1])
     found: dict[tuple[str, str], Group] = {}
     firsts: dict[int, Group] = {}
     pks: dict[str, dict[str, Group]] = {}
-    for report in latest[:GROUPED]:
-        key = report["model_label"], report["fingerprint"]
-        if key not in found:
-            found[key] = firsts[report["pk"]] = _group(report)
-        found[key].count += 1
-        found[key].attempts += report["times"]
-        pks.setdefault(report["model_label"], {})[report["object_pk"]] = found[key]
-    messages = Report.objects.using(using).filter(pk__in=list(firsts)).values_list("pk", "message")
-    for pk, message in messages:
-        firsts[pk].message = message
+    for pk, label, fingerprint, error, state, text, times in latest[:GROUPED]:
+        if (group := found.get((label, fingerprint))) is None:
+            group = found[label, fingerprint] = firsts[pk] = Group(label, fingerprint, error, state)
+        group.count += 1
+        group.attempts += times
+        pks.setdefault(label, {})[text] = group
+    _describe(using, firsts)
     for label, group_of in pks.items():
         for pk, text in _failing(rows_of[label], group_of).items():
             group_of[text].failing.append(pk)
@@ -68,20 +65,11 @@ def fingerprinted(rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterat
         yield list(_failing(rows, [text for _, text in found]))
 
 
-def _group(report: dict[str, Any]) -> Group:
-    age = max(0.0, _seconds(report["at"], report["now"]))
-    return Group(
-        report["model_label"],
-        report["fingerprint"],
-        error=report["error"],
-        message="",
-        state=report["state"],
-        latest=age,
-    )
-
-
-def _seconds(since: datetime, now: datetime) -> float:
-    return (now - since).total_seconds()
+def _describe(using: str, firsts: dict[int, Group]) -> None:
+    """Give each group what its latest report says; a report that is gone meanwhile was the latest a moment ago."""
+    age = ExpressionWrapper(Now() - F("at"), output_field=DurationField())
+    for pk, message, span in Report.objects.using(using).filter(pk__in=firsts).values_list("pk", "message", age):
+        firsts[pk].message, firsts[pk].latest = message, max(0.0, span.total_seconds())
 
 
 def _failing(rows: OperatorQuerySet, texts: Iterable[str]) -> dict[Any, str]:

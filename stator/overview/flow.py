@@ -37,9 +37,9 @@ def flows(using: str, labels: Iterable[str], now: datetime, *, by_day: bool = Fa
     own = {"model_label__in": list(found)}
     counted = _by_period(Stats.objects.using(using).filter(hour__gte=starts[0], **own), trunc("hour"), _COUNTED)
     queued = _by_period(Depth.objects.using(using).filter(minute__gte=starts[0], **own), trunc("minute"), _QUEUED)
+    told = [(start, f"{start:%d %b}" if by_day else f"{start:%H}:00") for start in starts]
     for label, flow in found.items():
-        for start in starts:
-            when = f"{start:%d %b}" if by_day else f"{start:%H}:00"
+        for start, when in told:
             handled, failed = counted.get((label, start), (0, 0))
             flow.handled.append(Point(when, handled, failed))
             flow.queued.append(Point(when, queued.get((label, start), (0,))[0]))
@@ -72,5 +72,5 @@ def _starts(now: datetime, by_day: bool) -> list[datetime]:
 
 
 def _by_period(rows: Any, period: Any, sums: dict[str, Any]) -> dict[Any, tuple[int, ...]]:
-    found = rows.order_by().annotate(period=period).values("model_label", "period").annotate(**sums)
-    return {(row["model_label"], row["period"]): tuple(row[name] or 0 for name in sums) for row in found}
+    found = rows.order_by().annotate(period=period).values_list("model_label", "period").annotate(**sums)
+    return {(label, start): tuple(number or 0 for number in numbers) for label, start, *numbers in found}

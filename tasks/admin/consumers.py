@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
+from stator.admin.listing import BoundedChangeList, BoundedPaginator
 from tasks.consumers import Consumer
 
 
@@ -17,7 +18,12 @@ class ConsumerAdmin(admin.ModelAdmin):
     search_fields = ("name", "prefix")
     filter_horizontal = ("queues",)
     readonly_fields = ("shown_prefix", "used_minute", "created")
+    paginator = BoundedPaginator
     show_full_result_count = False
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> Any:
+        """A list that counts no further than it shows."""
+        return BoundedChangeList
 
     @admin.display(description="token")
     def shown_prefix(self, consumer: Consumer) -> str:

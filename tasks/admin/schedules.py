@@ -4,9 +4,12 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
+from django.db.models import Q
 from django.http import HttpRequest
 
 from stator.admin import StatorAdmin
+from stator.admin.conditions import found_once
+from stator.admin.kept import SEARCHED, newest
 from stator.admin.listing import is_large
 from tasks.schedules import Schedule
 
@@ -21,6 +24,9 @@ class ScheduleAdmin(StatorAdmin):
     list_filter = ("enabled", "removed", "missed")
     list_select_related = ("queue",)
     search_fields = ("name", "entity", "action")
+    search_help_text = (
+        f"A whole name, or in the newest {SEARCHED:,} schedules a part of a name, an entity or an action."
+    )
     raw_id_fields = ("queue",)
     readonly_fields = ("tick_index", "planned", "held_until", "fired", "fired_for", "dropped", "removed", "created")
     actions = ("run_now", "pause", "resume")
@@ -28,6 +34,15 @@ class ScheduleAdmin(StatorAdmin):
     def get_sortable_by(self, request: HttpRequest) -> Any:
         """Any column where there are few, for none of them has an index for it."""
         return () if is_large(self.get_queryset(request)) else super().get_sortable_by(request)
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+        """Those of that name, and the newest that read so."""
+        words = search_term.strip()
+        if not words:
+            return queryset, False
+        schedules = Schedule.objects.using(queryset.db)
+        matching, _ = super().get_search_results(request, newest(schedules.all(), "pk"), search_term)
+        return queryset.filter(Q(name=words) | Q(pk__in=found_once(matching))), False
 
     @admin.display(description="timetable")
     def shown_timetable(self, schedule: Schedule) -> str:

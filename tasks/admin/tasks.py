@@ -13,9 +13,9 @@ from django.utils.html import format_html
 
 from stator.admin import StatorAdmin
 from stator.admin.acts import refuse_forbidden
-from stator.admin.conditions import ConditionFilter, few_keys
+from stator.admin.conditions import ConditionFilter, few_keys, found_once
 from stator.admin.kept import SEARCHED, newest
-from stator.admin.listing import COUNTED, BoundedChangeList, is_large
+from stator.admin.listing import BoundedChangeList, is_large
 from stator.admin.page import offered
 from stator.durations import span
 from tasks.admin import acts
@@ -145,7 +145,7 @@ class TaskAdmin(StatorAdmin):
         found = [*keyed.values_list("pk", flat=True)]
         found += [int(words)] if words.isascii() and words.isdecimal() and len(words) < 19 else []
         matching, _ = super().get_search_results(request, newest(tasks.all(), "pk"), search_term)
-        return queryset.filter(Q(pk__in=found) | Q(pk__in=matching.order_by("-pk").values("pk")[:COUNTED])), False
+        return queryset.filter(Q(pk__in=found) | Q(pk__in=found_once(matching))), False
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """The list, or an act on tasks of it."""

@@ -5,6 +5,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 
+from stator.admin import kept
 from stator.testing import drain
 from tasks.models import Queue, Schedule
 from tasks.testing import advance
@@ -36,6 +37,21 @@ def test_list_shows_the_next_tick(admin_client, schedule):
     text = admin_client.get(LIST).content.decode()
     for shown in ("report", "seven", "every 3600 s, \N{PLUS-MINUS SIGN}5 s"):
         assert shown in text
+
+
+def test_search_finds_whole_names_and_parts_of_the_newest(admin_client, schedule, monkeypatch):
+    monkeypatch.setattr(kept, "SEARCHED", 1)
+    for entity in ("eight", "nine", "ten"):
+        Schedule.objects.create(name=f"of {entity}", entity=entity, queue=schedule.queue, action="act", period=60)
+
+    def found(words):
+        return {each.entity for each in admin_client.get(LIST, {"q": words}).context["cl"].result_list}
+
+    assert found("te") == {"ten"}
+    assert found("report") == {"seven"}
+    assert found("seve") == set()
+    assert found("ACT") == {"nine", "ten"}
+    assert found("") == {"seven", "eight", "nine", "ten"}
 
 
 def test_edit_takes_effect_and_leaves_the_index_alone(admin_client, schedule):

@@ -84,3 +84,22 @@ def test_few_stuck_rows_among_many_are_found_by_indexes(transactional_db: None) 
     for name in ("stuck", "overdue", "unknown"):
         for part in CONDITIONS[name][2](OperatorQuerySet(Parcel)):
             assert "Seq Scan" not in part.values_list("pk")[:2001].explain(), part.query
+
+
+def test_list_of_a_state_has_all_rows_in_it_wherever_they_are(admin_client: Client, parcels: int) -> None:
+    for state in STATES[:3]:
+        meant = set(raw(Parcel).filter(state=state).values_list("pk", flat=True))
+        assert len(meant) == parcels // len(STATES)
+        assert listed(admin_client, f"{LIST}?state__exact={state}") == meant
+
+
+@pytest.mark.postgresql
+def test_few_rows_of_a_state_among_many_are_found_by_indexes(transactional_db: None, admin_client: Client) -> None:
+    Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(5000))
+    Parcel.objects.bulk_create(Parcel(state="sent", state_ready=False) for _ in range(5))
+    with connection.cursor() as cursor:
+        cursor.execute(f"ANALYZE {Parcel._meta.db_table}")
+    found = admin_client.get(f"{LIST}?state__exact=sent").context["cl"].queryset
+    assert len(found) == 5
+    plan = found.order_by()[:10_001].explain()
+    assert "Seq Scan" not in plan, plan

@@ -332,9 +332,9 @@ class TestPage:
                 operator.get(f"{PARCELS}&live=1")
             counts.append(len(queries))
         assert counts[0] == counts[1]
-        # Session, user, two of permissions; pauses, three of flow, nine of depths, two that name stuck objects,
+        # Session, user, two of permissions; pauses, three of flow, two of depths, two that name stuck objects,
         # workers, two of errors and one for the model that has some.
-        assert counts[0] == 22
+        assert counts[0] == 15
 
     def test_needs_no_object_of_another_site(self, viewer: Client) -> None:
         for path in ("add/", "1/change/", "1/delete/", "1/history/"):

@@ -12,7 +12,13 @@ class TestChart:
     def test_what_was_bad_is_a_part_of_its_bar_at_the_floor(self):
         [bar] = chart([Point("10:00", 100, bad=25)]).bars
         assert bar.bad == (FLOOR - 6) / 4
-        assert bar.bad_y + bar.bad == FLOOR == bar.y + bar.height
+        found = chart([Point("10:00", 0), Point("11:00", 100, bad=25), Point("12:00", 10)])
+        assert found.path == "M106.7 70v-64h104.7v64zM213.3 70v-6.4h104.7v6.4z"
+        assert found.bad_path == "M106.7 70v-16h104.7v16z"
+
+    def test_each_period_says_what_it_stands_for(self):
+        found = chart([Point("10:00", 0), Point("11:00", 12345, bad=25)])
+        assert found.columns == [("M0 70v-70h158v70z", "10:00: 0"), ("M160 70v-70h158v70z", "11:00: 12,345, 25 failed")]
 
     def test_a_single_one_among_many_can_be_seen(self):
         assert chart([Point("10:00", 1_000_000), Point("11:00", 1)]).bars[1].height == 2

@@ -124,16 +124,24 @@ class TestDepths:
         found = of()
         assert (found.ready, found.waited, found.leased, found.quarantined) == (0, None, 0, 0)
 
-    def test_takes_as_many_statements_with_many_objects_as_with_none(self, django_assert_num_queries):
-        # Ready, claimed, quarantined and unknown ones, and one for each of five states.
-        with django_assert_num_queries(9):
+    def test_takes_one_statement_and_one_where_objects_are_held(self, django_assert_num_queries):
+        with django_assert_num_queries(1):
             of()
         for number in range(20):
             put(Parcel, state_changed=ago(number))
             waiting()
-            held()
-        with django_assert_num_queries(9):
+        with django_assert_num_queries(1):
             of()
+        for _ in range(20):
+            held()
+        with django_assert_num_queries(2):
+            of()
+
+    def test_statement_is_written_anew_where_more_is_expected(self, monkeypatch):
+        put(Parcel, state_changed=ago(HOUR / 2))
+        assert of().stuck_count == 0
+        monkeypatch.setattr(Parcel.state_graph.packed, "expect_within", HOUR / 4)
+        assert of().stuck_count == 1
 
     def test_other_keys_and_no_expectations(self):
         put(Letter, number="a/b")

@@ -1,0 +1,94 @@
+"""How many rows of several kinds there are and since when: one statement, that counts each kind to a limit."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import connections
+from django.db.models import DateTimeField, Expression, Q, Value
+from django.db.models.expressions import Case, F, RawSQL, TemporalSubtraction, When
+from django.db.models.functions import Now
+
+from stator.indexes import place_in_line
+
+# Kinds of one statement; SQLite joins 500 at most.
+AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The rows of one kind in one state. ``late``: how many of them are.
+
+    ``oldest``: seconds that one has been in the state; ``waited``: seconds since the first was due.
+    """
+
+    state: str
+    count: int
+    oldest: float
+    waited: float
+    late: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Statements that count rows, with their parameters. They ask the database for the time, so they can be kept."""
+
+    statements: tuple[tuple[str, tuple[Any, ...]], ...]
+
+
+def question(using: str, kinds: Sequence[Any], most: int) -> Question:
+    """What to ask for the first ``most`` rows of each kind, which :func:`by_state` or :func:`in_all` made."""
+    parts = [_part(using, number, kind[:most]) for number, kind in enumerate(kinds)]
+    return Question(tuple(_joined(parts[first : first + AT_ONCE]) for first in range(0, len(parts), AT_ONCE)))
+
+
+def tally(using: str, asked: Question) -> dict[int, list[Tally]]:
+    """By the number of each kind the states that its rows are in."""
+    found: dict[int, list[Tally]] = defaultdict(list)
+    with connections[using].cursor() as cursor:
+        for statement, params in asked.statements:
+            cursor.execute(statement, params)
+            for number, state, count, late, oldest, waited in cursor.fetchall():
+                found[number].append(Tally(state, count, _seconds(oldest), _seconds(waited), int(late)))
+    return found
+
+
+def by_state(rows: Any, late: Q | None = None) -> Any:
+    """The rows as a kind, with which of them are ``late``."""
+    is_late = Case(When(late, then=1), default=0) if late else Value(0)
+    return _kind(rows, F("state"), F("state_changed"), place_in_line(), is_late)
+
+
+def in_all(rows: Any) -> Any:
+    """The rows as a kind whose number alone is wanted, which an index may have without the rest."""
+    return _kind(rows, Value(""), Now(), Now(), Value(0))
+
+
+def _kind(rows: Any, state: Any, changed: Any, turn: Any, late: Any) -> Any:
+    # By names that no model has.
+    return rows.values(stator_state=state, stator_changed=changed, stator_turn=turn, stator_late=late)
+
+
+def _part(using: str, n: int, rows: Any) -> tuple[str, list[Any]]:
+    compiler = rows.query.get_compiler(using=using, elide_empty=False)
+    asked = [compiler.compile(_since(column)) for column in ("stator_changed", "stator_turn")]
+    columns = ", ".join(["stator_state", "COUNT(*)", "SUM(stator_late)", *(column for column, _ in asked)])
+    sql, params = compiler.as_sql()
+    statement = f"SELECT {n}, {columns} FROM ({sql}) stator_rows GROUP BY stator_state"  # noqa: S608 - Django's own
+    return statement, [*(each for _, some in asked for each in some), *params]
+
+
+def _joined(parts: list[tuple[str, list[Any]]]) -> tuple[str, tuple[Any, ...]]:
+    return " UNION ALL ".join(sql for sql, _ in parts), tuple(each for _, params in parts for each in params)
+
+
+def _since(column: str) -> Expression:
+    """How long ago the first of the rows was, by the clock of the database."""
+    return TemporalSubtraction(Now(), RawSQL(f"MIN({column})", (), DateTimeField()))
+
+
+def _seconds(span: timedelta | int) -> float:
+    """A length of time as databases give it, those without such a type as microseconds."""
+    return max(0.0, span.total_seconds() if isinstance(span, timedelta) else span / 1_000_000)

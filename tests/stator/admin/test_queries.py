@@ -1,0 +1,185 @@
+"""Each page of the admin takes a fixed number of statements, however many rows there are; none counts all of them."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.contrib.admin import ModelAdmin
+from django.db.models import Value
+from django.test import Client
+from django.utils import timezone
+
+from stator.admin.overview import MODELS
+from stator.models import Depth, History, Pause, Report, Stats, Worker
+from stator.pauses import MOST_OBJECTS
+from tests.queries import statements, unbounded
+from tests.stator.admin.requests import LIST
+from tests.stator.rows import ago, raw
+from tests.testapp.operators import Parcel
+
+pytestmark = pytest.mark.django_db
+
+KEPT, LABEL = "/admin/stator/", "testapp.parcel"
+OVERVIEW = f"{KEPT}overview/"
+WORKER = 0xA1B2C3D4E5F6
+# Of each; fewer and more than a page has.
+FEW, MANY, PAGE = 1, 12, 10
+# Of each so many: ready, stuck, failing, quarantined, parked and ended ones, and one that no code knows.
+KINDS: tuple[dict[str, Any], ...] = (
+    {"state_ready": True},
+    {"state_ready": True, "state_changed": ago(8000)},
+    {"state_ready": False, "state_failures": 1, "state_next_attempt": ago(-50000)},
+    {"state_ready": False, "state_crashes": 3},
+    {"state_ready": False, "state_next_attempt": ago(-90000), "state_changed": ago(8000)},
+    {"state_ready": False, "state": "sent"},
+    {"state_ready": False, "state": Value("smuggled")},
+)
+HELD = {
+    "state_ready": False, "state_claim": UUID(int=WORKER << 80), "state_locked_until": ago(-50000),
+    "state_attempted": ago(12),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ModelAdmin, "list_per_page", PAGE)
+
+
+def fill(count: int) -> None:
+    """So many parcels of each kind, as many that a worker holds, and as many rows of each list of what is kept."""
+    keys: list[int] = []
+    for kind in (*KINDS, HELD):
+        parcels = raw(Parcel).bulk_create(Parcel() for _ in range(count))
+        keys += [parcel.pk for parcel in parcels]
+        raw(Parcel).filter(pk__in=keys[-count:]).update(**kind)
+    own, failed = {"model_label": LABEL}, {"error": "ValueError", "message": "no such street", "state": "packed"}
+    first, hour = first_key(), timezone.now().replace(minute=0, second=0, microsecond=0)
+    last = keys[-count:]
+    reports = [Report(**own, **failed, object_pk=key, fingerprint=key % 7) for key in keys]
+    moves = [History(**own, object_pk=key, version=1, source="packed", to="stamped", stay=5.0) for key in last]
+    errors = [History(**own, object_pk=first, version=key, source="packed", kind="error") for key in last]
+    stats = [Stats(**own, hour=hour, source="packed", to=f"to {key}", handled=5, failed=1) for key in last]
+    depths = [Depth(**own, minute=ago(60 * key), queued=key) for key in last]
+    pauses = [Pause(**own, state="stamped", until=ago(-500)) for _ in last]
+    workers = [Worker(id=f"{WORKER + key:x}", host="h", pid=1, version="1", models=[LABEL]) for key in last]
+    for rows in (reports, moves, errors, stats, depths, pauses, workers):
+        type(rows[0])._base_manager.bulk_create(rows)
+
+
+def first_key() -> int:
+    return int(raw(Parcel).order_by("pk")[0].pk)
+
+
+def count_of(request: Callable[[], Any], status: int = 200) -> int:
+    """How many statements a request takes once what is cached per process is."""
+    request()
+    asked = statements(request, status)
+    assert not unbounded(asked)
+    return len(asked)
+
+
+# Session and user, the rows; in lists of objects also pauses, workers and a bounded count for what can be sorted by; in
+# each condition its parts; in lists of what is kept the same bounded count.
+@pytest.mark.parametrize(
+    ("url", "number"),
+    [
+        (LIST, 6),
+        (f"{LIST}?state=packed", 6),
+        (f"{LIST}?o=1", 6),
+        (f"{LIST}?condition=ready", 7),
+        (f"{LIST}?condition=leased", 7),
+        (f"{LIST}?condition=failing", 7),
+        (f"{LIST}?condition=quarantined", 7),
+        (f"{LIST}?condition=stuck", 10),
+        (f"{LIST}?condition=overdue", 11),
+        (f"{LIST}?condition=unknown", 9),
+        (f"{KEPT}history/", 4),
+        (f"{KEPT}history/?kind=error", 4),
+        (f"{KEPT}history/?q=testapp.parcel", 5),
+        (f"{KEPT}report/", 4),
+        (f"{KEPT}report/?q=ValueError", 5),
+        (f"{KEPT}stats/", 4),
+        (f"{KEPT}depth/", 4),
+        (f"{KEPT}worker/", 4),
+        (f"{KEPT}pause/", 4),
+    ],
+)
+def test_list(admin_client: Client, url: str, number: int) -> None:
+    """One more where there is more than one page: how many pages there are; and one for another page than the first."""
+    fill(FEW)
+    assert count_of(lambda: admin_client.get(url)) == number
+    fill(MANY)
+    assert count_of(lambda: admin_client.get(url)) == number + 1
+    assert count_of(lambda: admin_client.get(f"{url}{'&' if '?' in url else '?'}p=2")) == number + 2
+
+
+@pytest.mark.parametrize(
+    ("url", "number"),
+    [
+        # Session and user; the latest acts of the user.
+        ("/admin/", 3),
+        ("/admin/testapp/", 2),
+        # The row, report and history, pauses, and what explain() asks.
+        (f"{LIST}{{first}}/change/", 10),
+        (f"{LIST}{{first}}/stator/", 10),
+        (f"{LIST}{{first}}/history/", 4),
+        (f"{LIST}{{first}}/delete/", 3),
+        (f"{LIST}add/", 2),
+        (f"{KEPT}pause/add/", 2),
+        # Pauses, three of flow, what is counted, what is held, two that name stuck objects, workers, two of errors and
+        # one for the model that has some, three of queues.
+        (f"{OVERVIEW}?model=testapp.Parcel", 17),
+        (f"{OVERVIEW}?model=testapp.Parcel&period=month", 17),
+        (f"{OVERVIEW}?model=testapp.Parcel&live=1", 17),
+    ],
+)
+def test_page(admin_client: Client, url: str, number: int) -> None:
+    fill(FEW)
+    url = url.format(first=first_key())
+    assert count_of(lambda: admin_client.get(url)) == number
+    fill(MANY)
+    assert count_of(lambda: admin_client.get(url)) == number
+
+
+@pytest.mark.parametrize("model", [History, Report, Stats, Depth, Worker, Pause])
+def test_page_of_what_is_kept(admin_client: Client, model: Any) -> None:
+    fill(FEW)
+    opts = model._meta
+    url = f"/admin/{opts.app_label}/{opts.model_name}/{model._base_manager.first().pk}/change/"
+    assert count_of(lambda: admin_client.get(url)) == 3
+    fill(MANY)
+    assert count_of(lambda: admin_client.get(url)) == 3
+
+
+@pytest.mark.parametrize("more", ["", "&live=1", "&period=month"])
+@pytest.mark.parametrize("page", [1, 2])
+def test_overview_takes_one_statement_for_each_model_and_some_for_all(
+    admin_client: Client, page: int, more: str
+) -> None:
+    url = f"{OVERVIEW}?page={page}{more}"
+    fill(FEW)
+    few = count_of(lambda: admin_client.get(url))
+    # Beside those of parcels there are history, and messages of errors.
+    assert few <= 18 + MODELS
+    fill(MANY)
+    assert count_of(lambda: admin_client.get(url)) == few
+
+
+@pytest.mark.parametrize(
+    ("name", "across", "number"), [("stator_move", "0", 9), ("stator_move", "1", 9), ("stator_pause", "0", 10)]
+)
+def test_question_before_an_act(admin_client: Client, name: str, across: str, number: int) -> None:
+    """Of chosen rows, and of all that a filter finds."""
+
+    def ask() -> Any:
+        given = {"action": name, "index": "0", "select_across": across, "_selected_action": keys}
+        return admin_client.post(LIST, given)
+
+    fill(FEW)
+    keys = list(raw(Parcel).values_list("pk", flat=True))
+    assert count_of(ask) == number
+    fill(MANY)
+    keys = list(raw(Parcel).values_list("pk", flat=True)[:MOST_OBJECTS])
+    # As in the list, for the act is done to what is in it.
+    assert count_of(ask) == number + 1
