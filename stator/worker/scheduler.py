@@ -20,6 +20,9 @@ FIRST_LOOK = 0.02
 # While some lane has more than there is room for, so that rows of others that come without NOTIFY wait no longer.
 BUSY_LOOK = 0.25
 
+# Scheduling passes from one deletion of old reports and statistics to the next; the first pass is one.
+PRUNED_EVERY = 20
+
 
 class Scheduler:
     """The scheduling loop of one process: one statement per database tells which models have anything to do."""
@@ -104,14 +107,15 @@ class Scheduler:
         return found
 
     async def perform_pass(self) -> None:
-        """The duties of a scheduling pass, for every model and then for every database."""
+        """The duties of a scheduling pass, for every model and now and then for every database."""
         began = time.monotonic()
         await self._run(send_scheduled, self)
         for operations in self._operations:
             for duty in PASS if self.passes else (*START, *PASS):
                 await self._run(perform, duty, operations, lambda: self.stopped)
-        for operations in {operations.alias: operations for operations in self._operations}.values():
-            await self._run(perform, PRUNE, operations, lambda: self.stopped)
+        if self.passes % PRUNED_EVERY == 0:
+            for operations in {operations.alias: operations for operations in self._operations}.values():
+                await self._run(perform, PRUNE, operations, lambda: self.stopped)
         # Only now: a pass that the database left in the middle is made again, with what is done at the start alone.
         self._passed = began
         self.passes += 1

@@ -1,4 +1,4 @@
-"""How long the scheduling loop sleeps between two looks."""
+"""How long the scheduling loop sleeps between two looks, and which duties a pass has."""
 
 import asyncio
 from types import SimpleNamespace
@@ -8,7 +8,8 @@ import pytest
 from stator.conf import Settings
 from stator.db.look import Work
 from stator.worker import scheduler as module
-from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
+from stator.worker.duties import PRUNE
+from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, PRUNED_EVERY, Scheduler
 from tests.stator.worker.fakes import FakeOperations, at_once, on_loop
 
 POLL_INTERVAL = 20.0
@@ -80,3 +81,14 @@ async def test_rows_that_come_due_one_after_another_do_not_keep_it_looking(pause
     scheduler = Looking()
     scheduler.found = Work(next_due=0.0001)
     assert await idle(scheduler, pauses) == FIRST_LOOK
+
+
+@on_loop
+async def test_what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many(monkeypatch):
+    duties = []
+    monkeypatch.setattr(module, "perform", lambda duty, operations, stopped: duties.append((scheduler.passes, duty)))
+    scheduler = Scheduler([FakeOperations()], [], Settings(), at_once)
+    for _ in range(2 * PRUNED_EVERY):
+        await scheduler.perform_pass()
+    assert [number for number, duty in duties if duty is PRUNE] == [0, PRUNED_EVERY]
+    assert {number for number, _ in duties} == set(range(2 * PRUNED_EVERY))
