@@ -45,10 +45,13 @@ def _left_to_defaults(model: Any) -> frozenset[str]:
 def _set(model: Any, values: list[dict[str, Any]]) -> set[str]:
     """The columns in which some instance has something else than the default, or will get it before it is sent."""
     begun = BEGUN.items()
-    found = {name for each in values if not begun <= each.items() for name, value in begun if each[name] != value}
-    if not all(isinstance(each["state_changed"], DatabaseDefault) for each in values):
+    # What is not there yet is deferred, and will be read when it is sent.
+    found = {
+        name for each in values if not begun <= each.items() for name, value in begun if each.get(name, each) != value
+    }
+    if not all(isinstance(each.get("state_changed"), DatabaseDefault) for each in values):
         found.add("state_changed")
     states = model.state_graph.states
-    if not all(name in states and ready_at_once(states[name]) for name in {str(each["state"]) for each in values}):
+    if not all(name in states and ready_at_once(states[name]) for name in {str(each.get("state")) for each in values}):
         found |= {"state_ready", "state_next_attempt"}
     return found
