@@ -22,12 +22,13 @@ from benchmarks.peers.run import run as run_peer
 from benchmarks.report import Run, Spent, Target, once, show, watch
 
 ONE_BY_ONE, ONE_COMMIT = "enqueue, a commit each", "enqueue, one commit for all"
+MANY = "enqueue_many"
 ASYNC, RESULT, THREADS = "run, async, no result", "run, async, with a result", "run, in threads, with a result"
 PEER_ENQUEUE, PEER_RUN = "django-tasks-db, enqueue, a commit each", "django-tasks-db, run"
 
 TARGETS = {
     ONE_BY_ONE: (Target(1, of=PEER_ENQUEUE),),
-    ONE_COMMIT: (Target(25_000),),
+    MANY: (Target(25_000),),
     ASYNC: (Target(10_000), Target(20, of=PEER_RUN)),
 }
 
@@ -46,7 +47,8 @@ def main() -> None:
         drain()
         cases: dict[str, tuple[int, Callable[[], Spent]]] = {
             ONE_BY_ONE: (count, lambda: enqueued(count)),
-            ONE_COMMIT: (count, lambda: enqueued(count, together=True)),
+            ONE_COMMIT: (count, lambda: enqueued(count, enqueue)),
+            MANY: (count, lambda: enqueued(count, enqueue_many)),
             ASYNC: (count, lambda: ran(nothing, count)),
             RESULT: (count, lambda: ran(add, count, 1, 2)),
             THREADS: (count, lambda: ran(add_in_thread, count, 1, 2)),
@@ -77,13 +79,13 @@ def _add_peer(measured: dict[str, list[Run]], count: int) -> bool:
     return True
 
 
-def enqueued(count: int, together: bool = False) -> Spent:
-    """Enqueue so many, with a commit for each or ``together`` in one."""
+def enqueued(count: int, together: Callable[[Any, int], None] | None = None) -> Spent:
+    """Enqueue so many, with a commit for each or ``together``."""
     from benchmarks.functions import nothing
 
     with watch() as spent:
         if together:
-            enqueue(nothing, count)
+            together(nothing, count)
         else:
             for _ in range(count):
                 nothing.enqueue()
@@ -106,6 +108,15 @@ def enqueue(task: Any, count: int, *parameters: Any) -> None:
     with transaction.atomic():
         for _ in range(count):
             task.enqueue(*parameters)
+
+
+def enqueue_many(task: Any, count: int, *parameters: Any) -> None:
+    """Enqueue in one call, or in as few as that is allowed in."""
+    from tasks.conf import load_settings
+
+    most = load_settings().PUBLISH_LIMIT
+    for start in range(0, count, most):
+        task.get_backend().enqueue_many(task, [(parameters, {})] * min(most, count - start))
 
 
 def drain() -> None:

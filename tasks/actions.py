@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import SyncToAsync, sync_to_async
@@ -47,7 +47,20 @@ ANSWER_MARGIN = 65536
 STUCK = 10.0
 
 _backoff: ContextVar[Any] = ContextVar("tasks_backoff")
-_queues: WeakKeyDictionary[Any, dict[Any, tuple[float, Any]]] = WeakKeyDictionary()
+
+
+class _Queue(NamedTuple):
+    """A queue as it was read, and until when it is kept; or that it is being asked for."""
+
+    until: float = 0.0
+    row: Any = None
+    asked: asyncio.Event | None = None
+
+
+UNASKED = _Queue()
+
+# Of each worker, by their keys.
+_queues: WeakKeyDictionary[Any, dict[Any, _Queue]] = WeakKeyDictionary()
 
 
 def connect() -> None:
@@ -63,7 +76,8 @@ def backoff_of_attempt(failures: int) -> float:
 async def attempt(task: Any) -> str:
     """Run the action of a claimed task; the state it moves to. Whatever ends the attempt otherwise is raised."""
     queue, settings = await _queue_of(task), load_settings()
-    task.queue = queue
+    # As assigning it does, without what that asks of routers.
+    type(task).queue.field.set_cached_value(task, queue)
     most = task.max_attempts or queue.max_attempts or settings.MAX_ATTEMPTS
     errors_are_final = False
     backoff: Any = UNKNOWN
@@ -123,7 +137,7 @@ async def _carry_out(found: Action, task: Any, settings: Settings) -> None:
         await found.begin(context)
         value = await _retried(found, context, settings)
     finally:
-        context.stopped.set()
+        context.end()
         if found.concurrency:
             await sync_to_async(_leave)(found, context)
     task.result = storable(found.result_of(value), "the result", settings)
@@ -196,15 +210,29 @@ _threads = cache(Threads)
 
 
 async def _queue_of(task: Any) -> Any:
-    """The queue of a task, as it was a few seconds ago at most."""
+    """The queue of a task, as it was a few seconds ago at most. Of attempts that begin together one asks for it."""
     kept = _queues.setdefault(task.stator.operations, {})
-    until, queue = kept.get(task.queue_id, (0.0, None))
-    if time.monotonic() > until:
-        queue = await sync_to_async(getattr)(task, "queue")
-        if len(kept) >= MOST_QUEUES:
-            kept.clear()
-        kept[task.queue_id] = (time.monotonic() + QUEUES_KEPT, queue)
-    return queue
+    while (queue := kept.get(task.queue_id, UNASKED)).until < time.monotonic():
+        if queue.asked is None:
+            return await _ask_for_queue(task, kept)
+        await queue.asked.wait()
+    return queue.row
+
+
+async def _ask_for_queue(task: Any, kept: dict[Any, _Queue]) -> Any:
+    if len(kept) >= MOST_QUEUES:
+        kept.clear()
+    answered = asyncio.Event()
+    kept[task.queue_id] = asking = _Queue(asked=answered)
+    try:
+        row = await sync_to_async(getattr)(task, "queue")
+        kept[task.queue_id] = _Queue(time.monotonic() + QUEUES_KEPT, row)
+    finally:
+        # Should it have failed, the next one asks.
+        if kept.get(task.queue_id) is asking:
+            del kept[task.queue_id]
+        answered.set()
+    return row
 
 
 def _admit(found: Action, context: Context) -> None:

@@ -7,9 +7,10 @@ import logging
 import re
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -17,11 +18,11 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
-from django.db import router
 
 from stator.signals import transitioned
 from tasks.conf import load_settings
-from tasks.exceptions import PublishRefused, QueuePaused
+from tasks.enqueueing import Enqueued, insert
+from tasks.exceptions import PublishRefused
 from tasks.failures import NoHandler
 from tasks.framework import (
     BaseTaskBackend,
@@ -36,11 +37,10 @@ from tasks.framework import (
     task_finished,
     task_started,
 )
-from tasks.messages import check_json
+from tasks.messages import json_text
 from tasks.numbering import database_of
 from tasks.registry import BACKOFF, DJANGO, Action, Context
 from tasks.results import STATUSES, STEP, has_past, new_result, results_of
-from tasks.shards import any_copy
 
 ACTION_LENGTH = 200
 PK = re.compile(r"[1-9]\d{0,17}")
@@ -90,31 +90,52 @@ class StatorBackend(BaseTaskBackend):
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """Insert a task; its result as it is now. ``TypeError`` or ``PublishRefused`` where arguments are no JSON."""
+        return self._enqueue(task, [(args, kwargs)])[0]
+
+    def enqueue_many(self, task: Any, calls: Iterable[tuple[Any, Any]]) -> list[Any]:
+        """Enqueue the task once for each pair of positional and keyword arguments: all of them, or none.
+
+        The results are in order. Each call is checked, and told by ``task_enqueued``, as by :meth:`enqueue`.
+        """
+        most = load_settings().PUBLISH_LIMIT
+        given = [_call(each) for each in calls]
+        if len(given) > most:
+            raise PublishRefused(f"{len(given):,} tasks are more than are enqueued at once; the most is {most:,}")
+        return self._enqueue(task, given)
+
+    async def aenqueue_many(self, task: Any, calls: Iterable[tuple[Any, Any]]) -> list[Any]:
+        """As :meth:`enqueue_many`, for async code."""
+        return await sync_to_async(self.enqueue_many)(task, calls)
+
+    def _enqueue(self, task: Any, calls: list[tuple[Any, Any]]) -> list[Any]:
         self.validate_task(task)
-        options = self.own_options
-        data = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs)), "backend": self.alias}
-        settings = load_settings()
-        check_json("the arguments", data, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
-        if task.run_after is not None:
-            data["run_after"] = task.run_after.isoformat()
         action = DJANGO + task.module_path
         if len(action) > ACTION_LENGTH:
             raise PublishRefused(f"{task.module_path} is longer than {ACTION_LENGTH - len(DJANGO)} characters")
-        queue = _queue(task.queue_name)
-        row = _model()(
-            queue=queue,
+        options = self.own_options
+        common = Enqueued(
             action=action,
-            data=data,
             priority=priority_of(task.priority),
             max_attempts=options.max_attempts,
             timeout=options.timeout,
             retention=options.retention,
-            **({} if task.run_after is None else {"state_ready": False, "state_next_attempt": task.run_after}),
+            run_after=task.run_after,
         )
-        row.save(force_insert=True, using=queue._state.db)
-        result = new_result(row, task, self.alias)
-        task_enqueued.send(type(self), task_result=result)
-        return result
+        data = [self._data(task, args, kwargs) for args, kwargs in calls]
+        settings = load_settings()
+        texts = [json_text("the arguments", each, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH) for each in data]
+        made = insert(task.queue_name, common, texts) if texts else []
+        results = [
+            new_result(pk, created, each, task, self.alias) for (pk, created), each in zip(made, data, strict=True)
+        ]
+        if is_heard(task_enqueued, logging.DEBUG):
+            for result in results:
+                task_enqueued.send(type(self), task_result=result)
+        return results
+
+    def _data(self, task: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+        data = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs)), "backend": self.alias}
+        return data if task.run_after is None else {**data, "run_after": task.run_after.isoformat()}
 
     def get_result(self, result_id: str) -> Any:
         """The result of that id; ``TaskResultDoesNotExist`` where this backend has none."""
@@ -234,10 +255,7 @@ def resolve(path: str) -> Any:
 
     ``NoHandler`` for all else. Nothing is imported for it then, and never is anything but a task taken.
     """
-    match = PATH.fullmatch(path)
-    if match is None:
-        raise NoHandler(f"no handler: {path[:200]!r} is no path of a function")
-    name, attribute = match.groups()
+    name, attribute = _parts_of(path)
     module = sys.modules.get(name)
     if module is None and _may_import(name):
         try:
@@ -248,6 +266,14 @@ def resolve(path: str) -> Any:
     if not isinstance(found, Task):
         raise NoHandler(f"no handler: {path} is no task of an installed app; is it decorated with @task?")
     return found
+
+
+@lru_cache(maxsize=1000)
+def _parts_of(path: str) -> tuple[str, str]:
+    match = PATH.fullmatch(path)
+    if match is None:
+        raise NoHandler(f"no handler: {path[:200]!r} is no path of a function")
+    return match[1], match[2]
 
 
 def priority_of(priority: int) -> int:
@@ -306,18 +332,13 @@ def _may_import(name: str) -> bool:
     return any(name == package or name.startswith(f"{package}.") for package in belongs) or name in listed
 
 
-def _queue(name: str) -> Any:
-    """The queue of that name, made when it is not there yet."""
-    queue, _ = apps.get_model("tasks", "Queue").objects.using(_alias()).get_or_create(name=name)
-    if queue.publishing_paused:
-        raise QueuePaused(f"queue {queue.name} takes no tasks at present: {queue.pause_told}")
-    return any_copy(queue) if queue.databases else queue
+def _call(given: Any) -> tuple[Any, Any]:
+    match given:
+        case (list() | tuple() as args, dict() as kwargs):
+            return args, kwargs
+    raise TypeError(f"each call must be a pair of a list and a dictionary of arguments, not {given!r:.80}")
 
 
 def _model() -> Any:
     # Here and not above: tasks may be declared before models are loaded.
     return apps.get_model("tasks", "Task")
-
-
-def _alias() -> str:
-    return router.db_for_write(_model())

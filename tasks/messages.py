@@ -19,6 +19,8 @@ BIGINT = 2**63
 WORKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:@/+-]{0,99}")
 # What SQLite finds in JSON: it takes numbers for places in a list, and knows no escapes in names.
 _METADATA_NAME = re.compile('(?!-?[0-9]+$)[^"\\\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}')
+# Made once: a union of types that is written where it is asked for is made each time.
+_NESTING = (dict, list, tuple)
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -75,6 +77,11 @@ def check_worker(name: Any) -> str:
 
 def check_json(what: str, value: Any, limit: int, depth: int) -> None:
     """Refuse what no database keeps as JSON, or more than ``limit`` bytes of it, or nested deeper than ``depth``."""
+    json_text(what, value, limit, depth)
+
+
+def json_text(what: str, value: Any, limit: int, depth: int) -> str:
+    """The value as a text of JSON; refused as by :func:`check_json`."""
     if not _is_flat(value, depth):
         raise PublishRefused(f"{what} is nested deeper than {depth} levels")
     try:
@@ -89,6 +96,7 @@ def check_json(what: str, value: Any, limit: int, depth: int) -> None:
         raise PublishRefused(f"{what} has a NUL character, which databases do not keep")
     if size > limit:
         raise PublishRefused(f"{what} has {size:,} bytes as JSON; the most is {limit:,}")
+    return text
 
 
 def check_metadata(metadata: Any, limit: int) -> None:
@@ -174,7 +182,7 @@ def _is_flat(value: Any, depth: int) -> bool:
         level = [
             item
             for parent in level
-            if isinstance(parent, dict | list | tuple)
+            if isinstance(parent, _NESTING)
             for item in (parent.values() if isinstance(parent, dict) else parent)
         ]
         if not level:

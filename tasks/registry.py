@@ -5,7 +5,8 @@ import math
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -21,14 +22,36 @@ DJANGO = "django:"
 # After errors, where an action says nothing else.
 BACKOFF = Backoff(base=5.0)
 
+# Held by a thread that makes the event of a context.
+_making = threading.Lock()
 
-@dataclass(frozen=True, slots=True, eq=False)
+
 class Context:
-    """What an action is told about its attempt when it asks for it. ``stopped`` is set when the attempt is over."""
+    """What an action is told about its attempt when it asks for it."""
 
-    task: Any
-    claim: Any
-    stopped: threading.Event = field(default_factory=threading.Event)
+    __slots__ = ("_over", "_stopped", "claim", "task")
+
+    def __init__(self, task: Any, claim: Any) -> None:
+        self.task, self.claim = task, claim
+        self._over = False
+        # Made when it is asked for: an event costs more than all else that an attempt needs of a context.
+        self._stopped: threading.Event | None = None
+
+    @property
+    def stopped(self) -> threading.Event:
+        """An event that is set when the attempt is over."""
+        with _making:
+            event = self._stopped = self._stopped or threading.Event()
+        # After the event is there: whoever ended the attempt just before may not have seen it.
+        if self._over:
+            event.set()
+        return event
+
+    def end(self) -> None:
+        """The attempt is over."""
+        self._over = True
+        if self._stopped is not None:
+            self._stopped.set()
 
     @property
     def attempt(self) -> int:
@@ -42,11 +65,11 @@ class Context:
 
     def still_mine(self) -> bool:
         """Whether the attempt may go on: it was not ended, and the claim stands."""
-        return not self.stopped.is_set() and bool(self.claim.still_mine())
+        return not self._over and bool(self.claim.still_mine())
 
     def extend(self, seconds: float) -> bool:
         """Hold the task for ``seconds`` from now; False when the claim has ended. The task's timeout stays."""
-        return not self.stopped.is_set() and bool(self.claim.extend(seconds))
+        return not self._over and bool(self.claim.extend(seconds))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +103,7 @@ class Action:
         if self.rate:
             frequency(self.rate)
 
-    @property
+    @cached_property
     def is_async(self) -> bool:
         """Whether the function is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)

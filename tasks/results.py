@@ -26,18 +26,18 @@ STATUSES = {
 UNKNOWN_WORKER = "unknown"
 
 
-def new_result(row: Any, task: Any, alias: str) -> Any:
-    """The result of a task that was just enqueued."""
+def new_result(pk: int, created: datetime, data: dict[str, Any], task: Any, alias: str) -> Any:
+    """The result of a task that was just enqueued with this data."""
     return TaskResult(
         task=task,
-        id=str(row.pk),
+        id=str(pk),
         status=TaskResultStatus.READY,
-        enqueued_at=row.created,
+        enqueued_at=created,
         started_at=None,
         finished_at=None,
         last_attempted_at=None,
-        args=row.data["args"],
-        kwargs=row.data["kwargs"],
+        args=data["args"],
+        kwargs=data["kwargs"],
         backend=alias,
         errors=[],
         worker_ids=[],
@@ -72,7 +72,7 @@ def django_priority(priority: int) -> int:
 
 
 def _result(row: Any, task: Any, events: list[Any], latest: Any) -> Any:
-    result = new_result(row, task, task.backend)
+    result = new_result(row.pk, row.created, row.data, task, task.backend)
     finished = row.state_changed if row.state in STATUSES else None
     starts = [event.at - timedelta(seconds=event.duration or 0.0) for event in events]
     if finished is not None:

@@ -12,6 +12,7 @@ from stator import signals
 from stator.signals import Move
 from tasks import throttles
 from tasks.copies import mirror_all
+from tasks.expressions import is_one_of
 from tasks.models import Task
 from tasks.notices import send_notices
 from tasks.numbering import home, worked_in
@@ -32,7 +33,7 @@ def connect() -> None:
 def settle(using: str, parts: list[Any]) -> None:
     """Have shared tasks end of which these parts have ended."""
     rows: QuerySet[Any] = QuerySet(Task, using=using)
-    of_parts = rows.filter(pk__in=parts, whole__isnull=False, whole__state="shared")
+    of_parts = rows.filter(is_one_of(rows, parts), whole__isnull=False, whole__state="shared")
     wholes = rows.filter(pk__in=list(of_parts.values_list("whole", flat=True).distinct()), state="shared")
     if not wholes:
         return

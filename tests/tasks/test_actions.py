@@ -6,11 +6,13 @@ import signal
 import threading
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group
-from django.db import connection, router
+from django.db import OperationalError, connection, router
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.test import override_settings
@@ -24,7 +26,7 @@ from stator.testing import Moved, Waiting, advance, attempt, drain
 from tasks import actions, throttles
 from tasks.failures import NoHandler
 from tasks.models import ActionRate, ActionSlot, Queue, Task
-from tasks.registry import Action, find, registry
+from tasks.registry import Action, Context, find, registry
 from tasks.threads import Threads
 from tasks.throttling import Frequency, frequency, key_text
 from tests.processes import wait_until
@@ -122,9 +124,63 @@ class TestArguments:
             "task": task.pk, "attempt": 1, "mine": True, "extended": True, "stopped": False, "data": {"more": 1},
         }  # fmt: skip
 
+    def test_the_context_says_that_the_attempt_is_over_whenever_it_is_asked(
+        self,
+    ) -> None:
+        for asked_before in (True, False):
+            context = Context(None, SimpleNamespace(still_mine=lambda: True))
+            before = context.stopped if asked_before else None
+            assert context.still_mine()
+            assert not (before and before.is_set())
+            context.end()
+            assert context.stopped.is_set()
+            assert before in (None, context.stopped)
+            assert not context.still_mine()
+
     def test_arguments_that_do_not_fit_are_an_error_of_the_task(self) -> None:
         task = ran("resize", {"picture": 7})
         assert (task.state, report(task).error) == ("pending", "TypeError")
+
+
+class OfQueue:
+    """A task that says how often its queue was asked for, and is refused at first so many times."""
+
+    def __init__(self, operations: Any, refused: int = 0) -> None:
+        self.stator, self.queue_id = SimpleNamespace(operations=operations), 7
+        self.asked, self.refused = 0, refused
+
+    @property
+    def queue(self) -> str:
+        self.asked += 1
+        if self.asked <= self.refused:
+            raise OperationalError("away")
+        return "queue"
+
+
+class TestQueueOfAttempts:
+    def ask(self, task: Any, times: int) -> list[Any]:
+        async def together() -> list[Any]:
+            return await asyncio.gather(*(actions._queue_of(task) for _ in range(times)), return_exceptions=True)
+
+        return async_to_sync(together)()
+
+    def test_of_many_that_begin_together_one_asks_for_it(self) -> None:
+        task = OfQueue(operations := TestQueueOfAttempts())
+        assert self.ask(task, 20) == ["queue"] * 20
+        assert self.ask(OfQueue(operations), 2) == ["queue"] * 2
+        assert task.asked == 1
+
+    def test_where_it_could_not_be_had_the_next_one_asks(self) -> None:
+        task = OfQueue(operations := TestQueueOfAttempts(), refused=2)
+        told = self.ask(task, 5)
+        assert [type(each) for each in told] == [OperationalError, OperationalError, str, str, str]
+        assert (self.ask(task, 1), task.asked, operations) == (["queue"], 3, operations)
+
+    def test_it_is_asked_for_again_after_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        task = OfQueue(operations := TestQueueOfAttempts())
+        monkeypatch.setattr(actions, "QUEUES_KEPT", -1.0)
+        assert [self.ask(task, 1), self.ask(task, 1), operations] == [["queue"], ["queue"], operations]
+        assert task.asked == 2
 
 
 class TestErrors:

@@ -13,14 +13,16 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.dispatch import Signal
 from django.test import override_settings
 from django.utils import timezone
 
 from stator.models import Report
+from stator.signals import became_ready
 from stator.testing import advance, drain
-from tasks import framework
+from tasks import enqueueing, framework
 from tasks.backend import Options, StatorBackend, priority_of, resolve
 from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.failures import NoHandler
@@ -93,10 +95,33 @@ class TestEnqueueing:
             _ = result.return_value
         assert examples.calls == []
 
-    def test_one_statement_looks_for_the_queue_and_one_inserts(self, django_assert_num_queries: Any) -> None:
+    def test_one_statement_inserts_it(self, django_assert_num_queries: Any) -> None:
         examples.add.enqueue(1)
-        with transaction.atomic(), django_assert_num_queries(2):
+        # Elsewhere than on PostgreSQL another one looks for the queue.
+        with transaction.atomic(), django_assert_num_queries(1 if connection.vendor == "postgresql" else 2):
             examples.add.enqueue(2)
+
+    def test_the_row_is_as_the_model_makes_it(self) -> None:
+        first = timezone.now() + timedelta(hours=1)
+        with backend(OPTIONS={"max_attempts": 7, "timeout": 12.5, "retention": 60}):
+            # The first makes the queue, and is inserted by the ORM.
+            for run_after in (None, first):
+                examples.add.using(run_after=run_after, priority=3).enqueue("\u00fc", right=[1.5, None])
+                examples.add.using(run_after=run_after, priority=3).enqueue("\u00fc", right=[1.5, None])
+        queue = Queue.objects.get()
+        own = ("id", "created", "notice_due", "state_changed")
+        made = [{name: value for name, value in values.items() if name not in own} for values in Task.objects.values()]
+        priorities = [each.pop("priority") for each in made]
+        assert max(priorities) - min(priorities) < 60_000
+        assert made[:1] * 2 + made[2:3] * 2 == made
+        assert (made[0]["state_ready"], made[0]["state_next_attempt"]) == (True, None)
+        assert (made[2]["state_ready"], made[2]["state_next_attempt"]) == (False, first)
+        rest = Task(queue=queue, action="django:tests.testapp.tasks.add", max_attempts=7, timeout=12.5, retention=60)
+        rest.data = {"args": ["\u00fc"], "kwargs": {"right": [1.5, None]}, "backend": "default"}
+        Task.objects.bulk_create([rest])
+        wanted = Task.objects.values(*made[0]).get(pk=rest.pk)
+        assert made[0] == wanted
+        assert not Task.objects.exclude(created__lte=Now(), notice_due__lte=Now(), state_changed__lte=Now()).exists()
 
     def test_queues_are_made_when_they_are_needed(self) -> None:
         examples.send.enqueue("you")
@@ -148,6 +173,31 @@ class TestEnqueueing:
         Queue.objects.create(name="default", publish_paused=True)
         with pytest.raises(QueuePaused):
             examples.add.enqueue(1)
+        with pytest.raises(QueuePaused):
+            enqueue_many([((1,), {}), ((2,), {})])
+        assert not Task.objects.exists()
+
+    def test_it_takes_them_from_the_moment_on_that_the_pause_ends_and_none_once_it_is_paused(self) -> None:
+        examples.add.enqueue(1)
+        queue = Queue.objects.get()
+        for seconds, paused in ((-5, False), (3600, True)):
+            QuerySet(Queue).update(publish_paused=True, pause_until=timezone.now() + timedelta(seconds=seconds))
+            if paused:
+                with pytest.raises(QueuePaused):
+                    examples.add.enqueue(2)
+            else:
+                examples.add.enqueue(2)
+        queue.resume()
+        examples.add.enqueue(3)
+        queue.pause(claim=True)
+        examples.add.enqueue(4)
+        assert Task.objects.count() == 4
+
+    def test_a_queue_that_was_deleted_is_made_anew(self) -> None:
+        examples.add.enqueue(1)
+        Queue.objects.all().delete()
+        examples.add.enqueue(2)
+        assert (Queue.objects.count(), Task.objects.count()) == (1, 1)
 
     @pytest.mark.parametrize(
         "wrong", [{"priority": 101}, {"priority": -101}, {"priority": 1.5}, {"queue_name": "none"}]
@@ -159,6 +209,127 @@ class TestEnqueueing:
     def test_run_after_must_be_aware(self) -> None:
         with pytest.raises(TaskException, match="aware"):
             examples.add.using(run_after=datetime(2030, 1, 1))  # noqa: DTZ001
+
+
+def enqueue_many(calls: Any, task: Any = examples.add) -> Any:
+    return task_backends[task.backend].enqueue_many(task, calls)  # type: ignore[attr-defined]
+
+
+class TestEnqueueingMany:
+    def test_the_results_are_in_order_and_each_is_of_its_row(self) -> None:
+        examples.add.enqueue(0)
+        results = enqueue_many(((number,), {"right": number}) for number in range(1, 1203))
+        assert [result.args for result in results] == [[number] for number in range(1, 1203)]
+        data = {str(pk): data for pk, data in Task.objects.values_list("pk", "data")}
+        assert [data[result.id]["args"] for result in results] == [result.args for result in results]
+        assert [data[result.id]["kwargs"] for result in results] == [result.kwargs for result in results]
+        assert {result.status for result in results} == {TaskResultStatus.READY}
+        assert [result.id for result in results] == sorted((result.id for result in results), key=int)
+        assert all(isinstance(result.enqueued_at, datetime) for result in results)
+
+    def test_they_run_in_that_order(self) -> None:
+        enqueue_many([((number,), {}) for number in range(20)])
+        drain(Task)
+        assert examples.calls == [(number, 1) for number in range(20)]
+
+    def test_a_few_statements_insert_many(self, django_assert_num_queries: Any) -> None:
+        examples.add.enqueue(0)
+        with transaction.atomic(), django_assert_num_queries(1 if connection.vendor == "postgresql" else 2):
+            enqueue_many([((number,), {}) for number in range(20)])
+
+    def test_time_and_priority_are_those_of_the_task(self) -> None:
+        first = timezone.now() + timedelta(hours=1)
+        results = enqueue_many([((1,), {}), ((2,), {})], examples.add.using(run_after=first, priority=-7))
+        for each in map(row, results):
+            assert (each.state_ready, each.state_next_attempt) == (False, first)
+            assert django_priority(each.priority) == -7
+        assert drain(Task) == 0
+        advance(3601, Task)
+        assert drain(Task) == 2
+        results[1].refresh()
+        assert (results[1].return_value, results[1].task.run_after) == (3, first)
+
+    @pytest.mark.parametrize("wrong", [object(), float("nan"), "a\0b"])
+    def test_one_that_is_refused_has_none_enqueued(self, wrong: Any) -> None:
+        with Heard(framework.task_enqueued) as told, pytest.raises((TypeError, PublishRefused)):
+            enqueue_many([((1,), {}), ((wrong,), {}), ((2,), {})])
+        assert (told, Task.objects.exists()) == ([], False)
+
+    @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="elsewhere nobody else writes meanwhile")
+    @pytest.mark.django_db(transaction=True)
+    def test_a_queue_that_is_paused_meanwhile_takes_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        examples.add.enqueue(0)
+        insert = enqueueing._insert
+
+        def pause() -> None:
+            QuerySet(Queue).update(publish_paused=True)
+            connection.close()
+
+        def pause_after(*args: Any) -> Any:
+            made = insert(*args)
+            thread = threading.Thread(target=pause)
+            thread.start()
+            thread.join()
+            return made
+
+        monkeypatch.setattr(enqueueing, "_insert", pause_after)
+        monkeypatch.setattr(enqueueing, "BATCH", 2)
+        with pytest.raises(QueuePaused):
+            enqueue_many([((number,), {}) for number in range(5)])
+        assert Task.objects.count() == 1
+
+    def test_they_are_part_of_the_transaction(self) -> None:
+        with pytest.raises(RuntimeError), transaction.atomic():
+            enqueue_many([((1,), {}), ((2,), {})])
+            raise RuntimeError
+        assert not Task.objects.exists()
+
+    def test_each_is_told(self) -> None:
+        with Heard(framework.task_enqueued) as told:
+            results = enqueue_many([((number,), {}) for number in range(3)])
+        assert [result for _, _, result, _ in told] == results
+        assert {sender for _, sender, *_ in told} == {StatorBackend}
+
+    @pytest.mark.django_db(transaction=True)
+    def test_workers_are_woken_once_after_the_commit_unless_they_are_for_later(self) -> None:
+        told = []
+
+        def hear(sender: Any, using: str, **kwargs: Any) -> None:
+            told.append((sender, using, connection.in_atomic_block))
+
+        became_ready.connect(hear)
+        try:
+            with transaction.atomic():
+                examples.add.enqueue(1)
+                assert told == []
+            enqueue_many([((number,), {}) for number in range(3)])
+            assert told == [(Task, "default", False)] * 2
+            later = examples.add.using(run_after=timezone.now() + timedelta(hours=1))
+            later.enqueue(1)
+            if connection.vendor == "postgresql":
+                assert len(told) == 2
+        finally:
+            became_ready.disconnect(hear)
+
+    def test_none_is_fine(self) -> None:
+        assert enqueue_many([]) == []
+        assert not Queue.objects.exists()
+
+    @pytest.mark.parametrize("call", [1, "ab", ((1,),), ((1,), {}, {}), (1, {}), ((1,), [])])
+    def test_what_is_no_call_is_refused_in_one_line(self, call: Any) -> None:
+        with pytest.raises(TypeError, match="each call must be a pair"):
+            enqueue_many([((1,), {}), call])
+        assert not Task.objects.exists()
+
+    @override_settings(STATOR_TASKS={"PUBLISH_LIMIT": 3})
+    def test_and_too_many_are(self) -> None:
+        with pytest.raises(PublishRefused, match="4 tasks are more than are enqueued at once; the most is 3"):
+            enqueue_many([((1,), {})] * 4)
+
+    def test_async_code_may_do_so_too(self) -> None:
+        backend = task_backends["default"]
+        results = async_to_sync(backend.aenqueue_many)(examples.add, [((1,), {}), ((2,), {})])  # type: ignore[attr-defined]
+        assert [row(result).data["args"] for result in results] == [[1], [2]]
 
 
 class TestRunning:
@@ -282,8 +453,6 @@ class TestResults:
 
     def test_attempts_of_which_nothing_is_kept_are_counted(self) -> None:
         result = examples.add.enqueue(1)
-        from django.db.models import QuerySet
-
         QuerySet(Task).update(state_attempts=1)
         drain(Task)
         result.refresh()

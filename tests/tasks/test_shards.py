@@ -538,6 +538,13 @@ class TestOperating:
         result.refresh()
         assert result.return_value == 7
 
+    def test_many_that_are_enqueued_at_once_are_in_one_of_them(self):
+        make_queue("default", databases=["default", "other"])
+        calls = [((number,), {}) for number in range(4)]
+        results = task_backends["default"].enqueue_many(examples.add, calls)
+        assert len({task._state.db for task in every()}) == 1
+        assert [task_backends["default"].get_result(result.id).args for result in results] == [[0], [1], [2], [3]]
+
     def test_admin_tells_which_databases_and_what_is_in_each(self, admin_client, queue):
         for alias in ("default", "other", "other"):
             queue.publish("a", key=values_of(alias, 9)[len(every())])

@@ -1,10 +1,13 @@
 """Tasks for several workers: each runs a part, once; the whole ends with its parts."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from stator.runner import StatorRunner
 from tasks.exceptions import MoveRefused, PublishRefused
 from tasks.models import Run, Task
+from tasks.settling import settle
 from tests.stator.rows import change
 from tests.tasks.making import claim_one, fresh, make_queue, race
 
@@ -173,3 +176,12 @@ def test_worker_that_asks_several_times_at_once_gets_one_part(queue):
         claims = [claim for found in race(4, lambda name: queue.claim(worker="one", limit=4)) for claim in found]
         assert len({claim.task.whole_id for claim in claims}) == len(claims) == 1
         claims[0].task.whole.cancel(running=True)
+
+
+def test_whether_tasks_that_ended_are_parts_is_asked_once_for_many():
+    pks = list(range(1, 301))
+    with CaptureQueriesContext(connection) as queries:
+        settle("default", pks)
+    assert len(queries) == 1
+    if connection.vendor == "postgresql":
+        assert " = ANY('{1,2,3," in queries[0]["sql"]

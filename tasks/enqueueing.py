@@ -1,0 +1,139 @@
+"""Puts tasks of Django's Tasks framework into their queue: on PostgreSQL with one statement, queue and pause included.
+
+They have no keys, metadata or workers of their own, so that far less than for publishing is to be asked and written.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import cache, partial
+from json import loads
+from typing import Any
+
+from django.apps import apps
+from django.db import connections, router, transaction
+
+from stator.signals import became_ready
+from tasks.exceptions import QueuePaused
+from tasks.shards import any_copy
+
+# Rows of one statement.
+BATCH = 500
+
+# Nothing is inserted where the queue is not there, is paused or is in several databases. Values of which nothing is
+# said here are the defaults of the columns; the queue is found by the unique index on the names.
+STATEMENT = """
+INSERT INTO {task} (queue_id, action, data, priority, max_attempts, timeout, retention, state_ready, state_next_attempt,
+ metadata, worker_ids, worker_count, state)
+SELECT queue.id, %s, given.data::jsonb, %s, %s::integer, %s::float8, %s::float8, %s, %s::timestamptz,
+ '{{}}'::jsonb, '[]'::jsonb, 1, 'pending'
+FROM {queue} AS queue CROSS JOIN {given} AS given (data, place)
+WHERE queue.name = %s AND queue.databases = '[]'
+ AND (NOT queue.publish_paused OR queue.pause_until <= statement_timestamp())
+ORDER BY given.place
+RETURNING id, created
+"""
+# One as a value costs the server less; many as one text cost nothing here.
+ONE, MANY = "(VALUES (%s, 1))", "json_array_elements(%s::json) WITH ORDINALITY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """What tasks that are enqueued together have in common; None: as the queue, or the setting, has it."""
+
+    action: str
+    priority: int
+    max_attempts: int | None
+    timeout: float | None
+    retention: float | None
+    run_after: datetime | None
+
+
+def insert(queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime]]:
+    """Insert a task for each data, a text of JSON: all or none. Their numbers and when they were created, in order.
+
+    The queue is made when it is not there yet; ``QueuePaused`` where it takes no tasks at present.
+    """
+    using = router.db_for_write(_model())
+    at_once = connections[using].vendor == "postgresql"
+    # Django's ORM asks for the queue first, and so can say what is the matter with it.
+    return (_at_once(using, queue, common, data) if at_once else []) or _by_rows(_queue(using, queue), common, data)
+
+
+def _at_once(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime]]:
+    """Nothing, and nothing is inserted, where the queue does not take them in this way."""
+    insert_all = _insert if len(data) <= BATCH else _in_parts
+    made = insert_all(using, queue, common, data)
+    if made and common.run_after is None:
+        transaction.on_commit(partial(became_ready.send, _model(), using=using), using=using, robust=True)
+    return made
+
+
+def _in_parts(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime]]:
+    made: list[tuple[int, datetime]] = []
+    try:
+        with transaction.atomic(using=using):
+            for start in range(0, len(data), BATCH):
+                part = _insert(using, queue, common, data[start : start + BATCH])
+                if not part:
+                    raise _Refused
+                made += part
+    except _Refused:
+        return []
+    return made
+
+
+class _Refused(Exception):
+    """Undoes the parts before: meanwhile the queue was paused, or has gone."""
+
+
+def _insert(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime]]:
+    one = len(data) == 1
+    with connections[using].cursor() as cursor:
+        cursor.execute(
+            _statement(using, one),
+            [
+                common.action, common.priority, common.max_attempts, common.timeout, common.retention,
+                common.run_after is None, common.run_after, data[0] if one else f"[{','.join(data)}]", queue,
+            ],
+        )  # fmt: skip
+        # Numbered in their order, and perhaps not told in it.
+        return sorted(cursor.fetchall())
+
+
+@cache
+def _statement(using: str, one: bool) -> str:
+    quote = connections[using].ops.quote_name
+    return STATEMENT.format(
+        task=quote(_model()._meta.db_table),
+        queue=quote(apps.get_model("tasks", "Queue")._meta.db_table),
+        given=ONE if one else MANY,
+    )
+
+
+def _by_rows(queue: Any, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime]]:
+    using, values = queue._state.db, asdict(common)
+    run_after = values.pop("run_after")
+    if run_after is not None:
+        values |= {"state_ready": False, "state_next_attempt": run_after}
+    rows = [_model()(queue=queue, data=loads(text), **values) for text in data]
+    if connections[using].features.can_return_rows_from_bulk_insert:
+        _model().objects.using(using).bulk_create(rows, batch_size=BATCH)
+    else:
+        with transaction.atomic(using=using):
+            for row in rows:
+                row.save(force_insert=True, using=using)
+    return [(row.pk, row.created) for row in rows]
+
+
+def _queue(using: str, name: str) -> Any:
+    """The queue of that name, made when it is not there yet, in one of its databases."""
+    queue, _ = apps.get_model("tasks", "Queue").objects.using(using).get_or_create(name=name)
+    if queue.publishing_paused:
+        raise QueuePaused(f"queue {queue.name} takes no tasks at present: {queue.pause_told}")
+    return any_copy(queue) if queue.databases else queue
+
+
+def _model() -> Any:
+    # Here and not above: tasks may be declared before models are loaded.
+    return apps.get_model("tasks", "Task")
