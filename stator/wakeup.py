@@ -3,9 +3,10 @@
 import time
 from typing import Any
 
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connections
 
-from stator.conf import read_settings
+from stator.conf import Settings
 from stator.signals import became_ready
 
 CHANNEL = "stator"
@@ -30,7 +31,7 @@ def notify(sender: Any, using: str, **kwargs: Any) -> None:
         return
     key = (using, sender._meta.label_lower)
     now = time.monotonic()
-    if now - _sent.get(key, 0.0) < DEBOUNCE or not read_settings()[0].NOTIFY:
+    if now - _sent.get(key, 0.0) < DEBOUNCE or not _is_wanted():
         return
     _sent[key] = now
     try:
@@ -39,3 +40,9 @@ def notify(sender: Any, using: str, **kwargs: Any) -> None:
     except (DatabaseError, InterfaceError):
         # The rows are committed; workers find them at their next poll. The next use of the connection tells the caller.
         connection.close_if_unusable_or_obsolete()
+
+
+def _is_wanted() -> bool:
+    # Not by reading all settings, which takes longer than the statement.
+    given = getattr(settings, "STATOR", None)
+    return bool(given.get("NOTIFY", Settings.NOTIFY)) if isinstance(given, dict) else Settings.NOTIFY
