@@ -42,7 +42,7 @@ def own_indexes(model: Any) -> list[Index]:
     readable = re.sub(r"[^a-z0-9]+", "_", table.lower())[:12].strip("_")
     suffix = f"{readable}_{hashlib.sha256(table.encode()).hexdigest()[:6]}"
     aged = [_aged(model, suffix)] if options_of(model).priority else []
-    return [_ready(model, suffix), *aged, _resting(suffix), _leased(suffix), _crashed(suffix)]
+    return [_ready(model, suffix), *aged, _resting(suffix), _leased(suffix), _crashed(suffix), _failing(model, suffix)]
 
 
 def _ready(model: Any, suffix: str) -> Index:
@@ -73,3 +73,12 @@ def _leased(suffix: str) -> Index:
 def _crashed(suffix: str) -> Index:
     """CLAIM of rows that lost a lease, which are claimed alone, and the quarantine: nearly always empty."""
     return Index(fields=["state_crashes"], condition=Q(state_crashes__gt=0), name=f"st_crash_{suffix}")
+
+
+def _failing(model: Any, suffix: str) -> Index:
+    """Lists and counts of the rows whose latest attempt ended in an error; others never enter it.
+
+    The errors come first, although the condition has them: SQLite joins two indexes for an OR only by a column of each.
+    """
+    failed = Q(state_failures__gt=0)
+    return Index(fields=["state_failures", model._meta.pk.name], condition=failed, name=f"st_fail_{suffix}")

@@ -128,7 +128,8 @@ class OperatorQuerySet(GuardedQuerySet):
 
     @property
     def _quarantine(self) -> Q:
-        return Q(state_crashes__gte=load_settings().MAX_CRASHES)
+        # Above 0 as well: SQLite takes a partial index only for a filter that has its condition word by word.
+        return Q(state_crashes__gt=0, state_crashes__gte=load_settings().MAX_CRASHES)
 
 
 class OperatorAccess:

@@ -97,16 +97,24 @@ class Stats(models.Model):
 
 
 class Depth(models.Model):
-    """How many rows of a model were ready or due at one minute, and how long the oldest had waited."""
+    """How many rows of a model were ready or due at one minute, and how long the oldest had waited.
+
+    After two days one sample of each hour is left (``hourly``): that of the minute in which the most were queued, with
+    the longest wait of the hour.
+    """
 
     model_label = models.CharField(max_length=200)
     minute = models.DateTimeField()
     queued = models.BigIntegerField()
     oldest = models.FloatField(default=0.0, help_text="Seconds that the oldest of them had waited.")
+    hourly = models.BooleanField(default=False, db_default=False, help_text="The most of its hour, left for all of it.")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["model_label", "minute"], name="stator_depth_one_per_minute")]
-        indexes = [models.Index(fields=["minute"], name="stator_depth_minute")]
+        indexes = [
+            models.Index(fields=["minute"], name="stator_depth_minute"),
+            models.Index(fields=["minute"], condition=Q(hourly=False), name="stator_depth_by_minute"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.model_label}: {self.queued} at {self.minute:%Y-%m-%d %H:%M}"

@@ -23,6 +23,11 @@ def bounded(rows: Any) -> int:
     return int(rows.order_by().values("pk")[: COUNTED + 1].count())
 
 
+def failing(rows: OperatorQuerySet) -> int:
+    """How many rows failed at their latest attempt, counted as above. Index ``st_fail``."""
+    return bounded(rows.filter(state_failures__gt=0))
+
+
 def failing_pks(rows: OperatorQuerySet) -> list[Any]:
     """Rows that failed at their latest attempt, among those with the latest reports of errors, the latest first."""
     label, to_python = rows.model._meta.label_lower, rows.model._meta.pk.to_python

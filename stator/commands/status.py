@@ -6,7 +6,7 @@ from typing import Any
 
 from stator.commands.answer import Answer, table
 from stator.commands.arguments import database_of, models_of, positive, rows_of
-from stator.commands.figures import databases_of, failing_pks
+from stator.commands.figures import databases_of, failing
 from stator.commands.pause import described
 from stator.commands.workers import workers_in
 from stator.durations import span
@@ -69,7 +69,7 @@ def _figures(model: Any, options: dict[str, Any], pauses: list[Any], left: list[
         "ready": found.ready,
         "oldest_ready": found.waited,
         "leased": found.leased,
-        "failing": len(failing_pks(rows)),
+        "failing": failing(rows),
         "stuck": found.stuck_count,
         "quarantined": found.quarantined,
         "unknown": found.unknown,

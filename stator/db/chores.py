@@ -6,11 +6,12 @@ anywhere, at once.
 
 import logging
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import DurationField, ExpressionWrapper, Min, QuerySet
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from stator import columns
 from stator.db.base import Operations
@@ -25,6 +26,13 @@ from stator.waits import waiting
 from stator.workers import WORKER_RETENTION, Worker
 
 logger = logging.getLogger("stator.worker")
+
+# Seconds for which each minute's sample of the queue is kept; the charts by hour are of the last day.
+BY_MINUTE = 2 * 86400.0
+HOUR = timedelta(hours=1)
+
+# Of one hour so many are read at once: more than its minutes.
+SAMPLES = 100
 
 
 @retrying
@@ -141,6 +149,44 @@ def prune(alias: str, limit: int, *, errors: float, stats: float) -> int:
         old = list(rows.filter(**{f"{column}__lt": columns.after(-age)}).values_list("pk", flat=True)[:limit])
         deleted += rows.filter(pk__in=old).delete()[0] if old else 0
     return deleted
+
+
+@retrying
+def thin(operations: Operations, limit: int) -> int:
+    """Leave one sample of the queue for each hour that ended two days ago; return how many samples were looked at.
+
+    Of all models in the database, about ``limit`` samples, the oldest first. Index ``stator_depth_by_minute``.
+    """
+    samples, thinned = Depth.objects.using(operations.alias), 0
+    # An hour more, so that the hour of each has ended and all of it is thinned at once.
+    old = samples.filter(hourly=False, minute__lt=columns.after(-BY_MINUTE - HOUR.total_seconds())).order_by("minute")
+    with operations.transaction():
+        found = old.values_list("model_label", "minute")[:limit]
+        for label, start in dict.fromkeys((label, _hour(minute)) for label, minute in found):
+            if thinned < limit:
+                same = samples.filter(model_label=label, minute__gte=start, minute__lt=start + HOUR)
+                thinned += _leave_one(operations, same)
+    return thinned
+
+
+def _hour(minute: datetime) -> datetime:
+    """When the hour of the current time zone began; where that is half an hour off, so is the day of a chart."""
+    local = timezone.localtime(minute) if timezone.is_aware(minute) else minute
+    return minute - timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
+
+
+def _leave_one(operations: Operations, samples: QuerySet[Depth]) -> int:
+    passing_over = operations.connection.features.has_select_for_update_skip_locked
+    locked = samples.select_for_update(skip_locked=passing_over).order_by("pk")[:SAMPLES]
+    found = sorted(locked, key=lambda sample: (-sample.queued, sample.minute))
+    # Of an hour of which somebody else holds a part, two would be left.
+    if not found or len(found) < samples.values("pk")[:SAMPLES].count():
+        return 0
+    first, *others = found
+    samples.filter(pk=first.pk).update(hourly=True, oldest=max(sample.oldest for sample in found))
+    if others:
+        samples.filter(pk__in=[sample.pk for sample in others]).delete()
+    return len(found)
 
 
 def _resting(operations: Operations, state: State) -> QuerySet[Any]:

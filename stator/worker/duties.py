@@ -88,11 +88,11 @@ def sample_depth(operations: Operations) -> bool:
 
 
 def prune(operations: Operations) -> bool:
-    """Delete old reports and statistics of all models in the database."""
+    """Delete old reports and statistics of all models in the database, and thin the samples of the queue."""
     settings = operations.settings
     with operations.transaction():
         deleted = chores.prune(operations.alias, LIMIT, errors=settings.ERROR_RETENTION, stats=settings.STATS_RETENTION)
-    return deleted >= LIMIT
+    return max(deleted, chores.thin(operations, LIMIT)) >= LIMIT
 
 
 MARK_READY = Duty("mark_ready", mark_ready)

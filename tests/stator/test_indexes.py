@@ -19,7 +19,7 @@ def prefixes(model):
 def test_every_managed_table_has_each_index_once():
     for model in StatorModel.subclasses:
         by_age = ["st_age"] if options_of(model).priority else []
-        assert prefixes(model) == [*by_age, "st_crash", "st_lease", "st_ready", "st_rest"], model
+        assert prefixes(model) == [*by_age, "st_crash", "st_fail", "st_lease", "st_ready", "st_rest"], model
         assert {index.name for index in own_indexes(model)} <= {index.name for index in model._meta.indexes}
 
 
@@ -47,7 +47,7 @@ def test_indexes_of_the_model_itself_are_kept():
             indexes = [models.Index(fields=["name"], name="by_name")]
 
     assert "by_name" in {index.name for index in Indexed._meta.indexes}
-    assert len(Indexed._meta.indexes) == 5
+    assert len(Indexed._meta.indexes) == 6
 
 
 @pytest.mark.django_db

@@ -6,7 +6,7 @@ from django.db.models import Q
 
 from stator import columns
 from stator.commands.doctor.finding import OK, WARN, Finding
-from stator.commands.figures import failing_pks
+from stator.commands.figures import failing
 from stator.durations import span
 from stator.overview.depths import depths, told
 from stator.pauses import MOST_PAUSES, Pause
@@ -29,7 +29,7 @@ def _said(rows: OperatorQuerySet) -> str:
     if not rows.exists():
         return ""
     found = depths(rows)
-    counts = {"quarantined": found.quarantined, "stuck": found.stuck_count, "failing": len(failing_pks(rows))}
+    counts = {"quarantined": found.quarantined, "stuck": found.stuck_count, "failing": failing(rows)}
     words = ", ".join(f"{told(count)} {name}" for name, count in counts.items() if count)
     return f"{rows.model._meta.label}: {words}" if words else ""
 

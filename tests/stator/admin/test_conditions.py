@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from stator import columns
 from stator.admin import conditions
 from stator.admin.conditions import CONDITIONS
+from stator.commands.figures import failing
 from stator.querysets import OperatorQuerySet
 from tests.stator.admin.requests import LIST
 from tests.stator.rows import raw
@@ -84,6 +85,36 @@ def test_few_stuck_rows_among_many_are_found_by_indexes(transactional_db: None) 
     for name in ("stuck", "overdue", "unknown"):
         for part in CONDITIONS[name][2](OperatorQuerySet(Parcel)):
             assert "Seq Scan" not in part.values_list("pk")[:2001].explain(), part.query
+
+
+@pytest.mark.parametrize("name", ["failed", "quarantined"])
+def test_few_failing_rows_among_many_are_found_by_indexes(transactional_db: None, name: str) -> None:
+    Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(5000))
+    some = Parcel.objects.bulk_create(Parcel(state="packed", state_ready=False) for _ in range(6))
+    raw(Parcel).filter(pk__in=[parcel.pk for parcel in some[:3]]).update(state_failures=1)
+    raw(Parcel).filter(pk__in=[parcel.pk for parcel in some[3:]]).update(state_crashes=3)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    rows = getattr(OperatorQuerySet(Parcel), name)().order_by()
+    assert rows.count() == (6 if name == "failed" else 3)
+    # As the list looks for few, as it looks for its first page among many, and as they are counted.
+    for asked in (rows.values_list("pk")[:2001], rows.values("pk")):
+        plan = asked.explain()
+        assert "st_crash_" in plan, plan
+        assert ("st_fail_" in plan) == (name == "failed"), plan
+    page = Parcel.objects.filter(pk__in=rows.values("pk")).order_by("-pk")[:100].explain()
+    assert "st_crash_" in page, page
+
+
+def test_failing_rows_are_counted_by_their_index(transactional_db: None) -> None:
+    Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(5000))
+    some = Parcel.objects.bulk_create(Parcel(state="packed", state_ready=False) for _ in range(6))
+    raw(Parcel).filter(pk__in=[parcel.pk for parcel in some]).update(state_failures=1)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    rows = OperatorQuerySet(Parcel).filter(state_failures__gt=0)
+    assert failing(OperatorQuerySet(Parcel)) == 6
+    assert "st_fail_" in rows.order_by().values("pk")[:10_001].explain()
 
 
 def test_list_of_a_state_has_all_rows_in_it_wherever_they_are(admin_client: Client, parcels: int) -> None:

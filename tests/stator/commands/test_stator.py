@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from contextlib import redirect_stderr
+from datetime import timedelta
 from functools import partial
 from xml.etree import ElementTree
 
@@ -16,7 +17,7 @@ from stator.commands import SUBCOMMANDS, graph, status
 from stator.db.claim import new_token, new_worker_id
 from stator.explain import Reason
 from stator.explain.remedies import REMEDIES
-from stator.models import History, Pause, Report, Stats, Worker
+from stator.models import Depth, History, Pause, Report, Stats, Worker
 from stator.statistics import Stay
 from tests import commanding
 from tests.processes import environment_for_subprocess
@@ -241,8 +242,8 @@ def test_user_without_a_name_is_a_number(monkeypatch):
 def test_status_has_figures_of_every_kind():
     put(Errand, state_changed=ago(90))
     put(Errand, **held())
-    failed = put(Errand, state_ready=False, state_failures=1, state_next_attempt=ago(-60))
-    Report.objects.create(model_label="testapp.errand", object_pk=str(failed.pk), state="new", error="OSError")
+    # Its report is gone: reports are not kept for ever.
+    put(Errand, state_ready=False, state_failures=1, state_next_attempt=ago(-60))
     put(Errand, state_ready=False, state_crashes=3)
     put(Errand, state="done")
     Errand.stator.pause("heir")
@@ -330,8 +331,16 @@ def test_prune_deletes_what_is_old_enough():
     report = Report.objects.create(model_label="testapp.errand", object_pk="1", state="new")
     raw(Report).filter(pk=report.pk).update(at=ago(400 * 86400))
     Report.objects.create(model_label="testapp.errand", object_pk="2", state="new")
-    assert asked("prune") == {"deleted": {"default": 1}}
+    assert asked("prune") == {"deleted": {"default": 1}, "thinned": {"default": 0}}
     assert run("prune") == "0 rows deleted from default\n"
+
+
+def test_prune_leaves_one_sample_of_each_hour():
+    start = ago(3 * 86400).replace(minute=0, second=0, microsecond=0)
+    for minute in range(5):
+        Depth.objects.create(model_label="testapp.errand", minute=start + timedelta(minutes=minute), queued=minute)
+    assert run("prune") == "0 rows deleted from default\n5 samples of the queue thinned in default\n"
+    assert Depth.objects.get().queued == 4
 
 
 # graph

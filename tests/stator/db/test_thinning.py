@@ -1,0 +1,186 @@
+"""Samples of the queue: each minute's of the last two days, before that the most of each hour."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from stator.db import chores
+from stator.models import Depth, Stats
+from stator.overview.flow import flows
+from stator.worker import duties
+from tests.stator.rows import ago, at_once, locked_elsewhere, operations_of
+from tests.testapp.basic import Step
+from tests.testapp.keys import UuidKeyed
+
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
+LABEL, OTHER = "testapp.step", "testapp.parcel"
+DAY = 86400
+
+
+@pytest.fixture(params=["vendor", "portable"])
+def make(request):
+    """Makes operations on a model, each as of a worker of its own."""
+    return lambda model=Step: operations_of(model, request.param)
+
+
+@pytest.fixture
+def operations(make):
+    return make()
+
+
+def hour(days, hours=0):
+    """When an hour began so long ago."""
+    return ago(days * DAY + hours * 3600).replace(minute=0, second=0, microsecond=0)
+
+
+def samples(start, *queued, label=LABEL, every=1):
+    """Of the minutes from then on; the oldest had waited for the longer the fewer were queued."""
+    Depth.objects.bulk_create(
+        Depth(model_label=label, minute=start + number * timedelta(minutes=every), queued=one, oldest=1000.0 - one)
+        for number, one in enumerate(queued)
+    )
+
+
+def kept(label=LABEL):
+    return list(Depth.objects.filter(model_label=label).order_by("minute").values_list("minute", "queued", "oldest"))
+
+
+def thin_all(operations, limit=1000):
+    """How many samples each pass looked at."""
+    passes = []
+    while thinned := chores.thin(operations, limit):
+        passes.append(thinned)
+        assert len(passes) < 100, passes
+    return passes
+
+
+def test_of_each_hour_the_most_queued_is_left_with_the_longest_wait(operations):
+    first, second = hour(4), hour(4, -1)
+    samples(first, *range(10), 500, *range(11, 60))
+    samples(second, 7, 7, 3)
+    samples(first, 1, 2, label=OTHER)
+    assert thin_all(operations) == [65]
+    assert kept() == [(first + timedelta(minutes=10), 500, 1000.0), (second, 7, 997.0)]
+    assert kept(OTHER) == [(first + timedelta(minutes=1), 2, 999.0)]
+    assert set(Depth.objects.values_list("hourly", flat=True)) == {True}
+
+
+def test_samples_of_the_last_two_days_are_left_alone(operations):
+    samples(ago(2 * DAY), 5, 6)
+    samples(ago(60), 7)
+    # An hour that did not end two days ago, though its first minutes are older.
+    samples(ago(2 * DAY + 3500), 8, 9)
+    before = kept()
+    assert (thin_all(operations), kept()) == ([], before)
+    assert not Depth.objects.filter(hourly=True).exists()
+    assert Stats.get_for_model(Step).most_recent_queued() == 7
+
+
+def test_what_is_thinned_is_not_looked_at_again(operations, django_assert_num_queries):
+    samples(hour(5), 3, 5, 4)
+    assert thin_all(operations) == [3]
+    before = kept()
+    # The search for more, in a transaction.
+    with CaptureQueriesContext(connection) as asked:
+        assert chores.thin(operations, 1000) == 0
+    assert sum("stator_depth" in each["sql"] for each in asked) == 1
+    assert kept() == before
+
+
+def test_sample_that_comes_late_is_compared_with_what_is_left_of_its_hour(operations):
+    start = hour(5)
+    samples(start, 3, 50, 4)
+    thin_all(operations)
+    samples(start + timedelta(minutes=30), 60, 1)
+    assert thin_all(operations) == [3]
+    assert kept() == [(start + timedelta(minutes=30), 60, 999.0)]
+
+
+def test_pass_looks_at_about_as_many_as_it_may(operations):
+    for back in range(6):
+        samples(hour(5, back), *range(60))
+    assert thin_all(operations, 100) == [120, 120, 120]
+    assert [queued for _, queued, _ in kept()] == [59] * 6
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_hour_with_more_samples_than_are_read_at_once_is_thinned_in_parts(operations, monkeypatch, order):
+    monkeypatch.setattr(chores, "SAMPLES", 10)
+    samples(hour(5), *range(50)[::order])
+    thin_all(operations)
+    assert [(queued, oldest) for _, queued, oldest in kept()] == [(49, 1000.0)]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/St_Johns"])
+def test_charts_by_day_and_by_hour_show_what_they_did(operations, zone):
+    with override_settings(TIME_ZONE=zone):
+        now = timezone.localtime()
+        # Minutes apart so that each falls into every part of an hour sooner or later.
+        samples(ago(6 * DAY), *(number * 7919 % 10_007 for number in range(6 * 1440 // 7)), every=7)
+
+        def charts():
+            return [flows("default", [LABEL], now, by_day=by_day)[LABEL].queued for by_day in (False, True)]
+
+        before = charts()
+        thin_all(operations)
+        assert charts() == before
+        # By month one is read for each hour but for those of two days, whatever there was.
+        assert not Depth.objects.filter(minute__lt=ago(2 * DAY + 7200), hourly=False).exists()
+        assert 4 * 24 - 3 <= Depth.objects.filter(hourly=True).count() <= 4 * 24 + 1
+
+
+def test_workers_that_thin_at_once_leave_one_of_each_hour_and_none_waits_for_another(make):
+    hours = [hour(3, back) for back in range(30)]
+    for number, start in enumerate(hours):
+        samples(start, *range(number, number + 60))
+    while Depth.objects.filter(hourly=False).exists():
+        at_once(*(lambda: thin_all(make(), 150) for _ in range(3)))
+    assert [queued for _, queued, _ in kept()] == [number + 59 for number in reversed(range(30))]
+
+
+@pytest.mark.postgresql
+def test_hour_of_which_another_holds_a_sample_is_passed_over(operations):
+    samples(hour(4), 1, 2, 3)
+    samples(hour(4, -1), 4, 5, 6)
+    with locked_elsewhere(Depth.objects.get(queued=2)):
+        assert thin_all(operations) == [3]
+        assert [queued for _, queued, _ in kept()] == [1, 2, 3, 6]
+    assert thin_all(operations) == [3]
+    assert [queued for _, queued, _ in kept()] == [3, 6]
+
+
+@pytest.mark.postgresql
+def test_search_for_samples_reads_an_index_that_has_no_other(operations):
+    Depth.objects.bulk_create(
+        Depth(model_label=LABEL, minute=hour(5, back), queued=1, hourly=True) for back in range(20_000)
+    )
+    samples(ago(DAY), *range(500))
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE stator_depth")
+        with CaptureQueriesContext(connection) as asked:
+            assert chores.thin(operations, 100) == 0
+        (search,) = [each["sql"] for each in asked if "stator_depth" in each["sql"]]
+        cursor.execute(f"EXPLAIN {search}")
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "stator_depth_by_minute" in plan
+
+
+def test_worker_thins_where_it_prunes_until_nothing_is_left(operations, monkeypatch):
+    monkeypatch.setattr(duties, "LIMIT", 50)
+    for back in range(4):
+        samples(hour(5, back), *range(60))
+    # Older than statistics are kept.
+    samples(hour(500), 1, 2)
+    duties.perform(duties.PRUNE, operations, lambda: False)
+    assert [queued for _, queued, _ in kept()] == [59] * 4
+
+
+def test_samples_are_thinned_by_the_worker_of_any_model(make):
+    samples(hour(5), 1, 2)
+    thin_all(make(UuidKeyed))
+    assert [queued for _, queued, _ in kept()] == [2]
