@@ -176,8 +176,11 @@ class Operations(Spelled):
 
     def _instances(self, rows: list[Any]) -> list[Any]:
         names = [field.attname for field in self._fields]
-        for position, convert in self._converters:
-            rows = [(*row[:position], convert(row[position]), *row[position + 1 :]) for row in rows]
+        if converters := self._converters:
+            rows, connection = [list(row) for row in rows], self.connection
+            for position, column, convert in converters:
+                for row in rows:
+                    row[position] = convert(row[position], column, connection)
         load, alias = loader_of(self.model), self.alias
         return [load(alias, names, row) for row in sorted(rows, key=self._turn)]
 

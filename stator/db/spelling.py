@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from django.db import connections
 from django.db.models import AutoField, BigAutoField, BigIntegerField, IntegerField, SmallAutoField, UUIDField
 from django.db.models.sql import UpdateQuery
 
@@ -22,13 +21,14 @@ class Spelled(base.Operations):
         return list(self.model._meta.concrete_fields)
 
     @cached_property
-    def _converters(self) -> list[tuple[int, Callable[[Any], Any]]]:
-        found: list[tuple[int, Callable[[Any], Any]]] = []
+    def _converters(self) -> list[tuple[int, Any, Callable[[Any, Any, Any], Any]]]:
+        """Where a column is, the column, and what makes a value of what the server sends."""
+        found: list[tuple[int, Any, Callable[[Any, Any, Any], Any]]] = []
         for position, field in enumerate(self._fields):
             column = field.get_col(self.model._meta.db_table)
             backend = self.connection.ops.get_db_converters(column)
             converters = [*backend, *column.get_db_converters(self.connection)]
-            found.extend((position, _bound(converter, column, self.alias)) for converter in converters)
+            found.extend((position, column, converter) for converter in converters)
         return found
 
     @cached_property
@@ -70,7 +70,3 @@ class Spelled(base.Operations):
         statement, params = update.get_compiler(using=self.alias).as_sql()
         table = self.connection.ops.quote_name(self.model._meta.db_table)
         return statement.removeprefix(f"UPDATE {table} SET "), params  # noqa: S608 - as Django wrote it
-
-
-def _bound(converter: Any, column: Any, alias: str) -> Callable[[Any], Any]:
-    return lambda value: converter(value, column, connections[alias])

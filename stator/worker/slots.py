@@ -76,6 +76,8 @@ class Slots:
         self._spare: asyncio.Task[None] | None = None
         self._context = Context()
         self._turned = 0.0
+        # When an attempt last began that was claimed ahead, or the first of them came.
+        self._began = 0.0
         self._calls = calls_of(settings)
         run = partial(attempt_sync, calls=self._calls)
         self._threads = HandlerThreads(settings.THREADS, run, self._finish_sync)
@@ -168,6 +170,7 @@ class Slots:
                 room.threaded += 1
                 room.ahead_of_threads += is_ahead
             elif is_ahead or not room.has_place:
+                self._began = self._began if self._ahead else time.monotonic()
                 self._ahead.setdefault(attempt.label, deque()).append(attempt)
             else:
                 self._place(attempt)
@@ -190,20 +193,30 @@ class Slots:
             del self._ahead[label]
             if line:
                 self._ahead[label] = line
+        self._began = time.monotonic()
         self._place(attempt)
         return attempt
 
     def _hand_back_ahead(self, now: float) -> None:
         """Release what was claimed ahead and could not begin: something takes longer than it did."""
         late: list[list[Claim]] = []
-        if any(now - line[0].claims[0].claimed > PATIENCE for line in self._ahead.values()):
-            late += [attempt.claims for line in self._ahead.values() for attempt in line]
-            self._ahead.clear()
-        if self._room.threaded > self._room.threads and now - self._room.thread_freed > PATIENCE:
-            late += self._threads.take_back()
+        for label, line in list(self._ahead.items()):
+            if self._is_late(line[0].claims, now, self._began):
+                late += [attempt.claims for attempt in self._ahead.pop(label)]
+        if self._room.threaded > self._room.threads:
+            waiting = self._threads.take_back()
+            freed = self._room.thread_freed
+            self._threads.submit([claims for claims in waiting if not self._is_late(claims, now, freed)])
+            late += [claims for claims in waiting if self._is_late(claims, now, freed)]
         for claims in late:
             self._room.took(claims[0].operations.label, claims[0].state.is_async, PATIENCE)
         self._release(late)
+
+    def _is_late(self, claims: list[Claim], now: float, moved: float) -> bool:
+        """Whether attempts have waited too long that are not short any more, or while none began since ``moved``."""
+        label, is_async = claims[0].operations.label, claims[0].state.is_async
+        has_waited = now - claims[0].claimed > PATIENCE
+        return has_waited and (now - moved > PATIENCE or self._room.ahead(label, is_async) == 1)
 
     def _release(self, waiting: list[list[Claim]]) -> None:
         for claims in waiting:

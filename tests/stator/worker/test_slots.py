@@ -293,6 +293,9 @@ async def test_what_was_claimed_ahead_and_cannot_begin_is_handed_back_in_time():
         assert not ran.outcomes
         claims[2].claimed -= 2 * module.PATIENCE
         ran.slots.sweep()
+        assert not ran.outcomes, "others began lately"
+        ran.slots._began -= 2 * module.PATIENCE
+        ran.slots.sweep()
         assert ran.outcomes == [(claim, Released()) for claim in claims[2:]]
         ran.slots.release_all()
         assert ran.slots.room("app.model", True) == 2
@@ -308,6 +311,10 @@ async def test_what_waits_for_threads_that_are_held_is_handed_back_in_time():
         await until(lambda: claims[0].started and claims[1].started)
         ran.slots.sweep()
         assert not ran.outcomes
+        for claim in claims:
+            claim.claimed -= 2 * module.PATIENCE
+        ran.slots.sweep()
+        assert not ran.outcomes, "a thread was free lately"
         ran.slots._room.thread_freed -= 2 * module.PATIENCE
         ran.slots.sweep()
         assert ran.outcomes == [(claim, Released()) for claim in claims[2:]]
@@ -315,6 +322,30 @@ async def test_what_waits_for_threads_that_are_held_is_handed_back_in_time():
         gate.set()
         await until(lambda: len(ran.outcomes) == 5)
         assert ran.slots.room("app.model", False) == 2
+
+
+@pytest.mark.parametrize(("state", "is_async"), [("awaited", True), ("called", False)])
+@on_loop
+async def test_what_waits_for_attempts_that_are_not_short_any_more_is_handed_back_though_some_begin(state, is_async):
+    gate, opened = threading.Event(), asyncio.Event()
+    act = opened.wait if is_async else lambda: gate.wait(10) and "done"
+    async with Ran(CONCURRENCY=2, THREADS=2) as ran:
+        make_short(ran.slots, is_async=is_async)
+        claims = [FakeClaim(FakeOperations(), state, act) for _ in range(5)]
+        ran.slots.begin(claims)
+        await until(lambda: claims[0].started and claims[1].started)
+        ran.slots._room.took("app.model", is_async, module.PATIENCE)
+        ran.slots.sweep()
+        assert not ran.outcomes, "they have not waited for long"
+        for claim in claims[2:4]:
+            claim.claimed -= 2 * module.PATIENCE
+        ran.slots.sweep()
+        ran.slots.sweep()
+        given_back = claims[2:] if is_async else claims[2:4]
+        assert ran.outcomes == [(claim, Released()) for claim in given_back]
+        gate.set()
+        opened.set()
+        await until(lambda: len(ran.outcomes) == 5)
 
 
 # Asynchronous attempts that share a task.
