@@ -260,7 +260,7 @@ def test_claim_of_a_hundred_of_a_hundred_thousand_walks_its_index(transactional_
 
 
 def test_other_models_have_the_claim_and_the_indexes_that_they_had():
-    assert [index.name.split("_")[1] for index in Line._meta.indexes] == ["ready", "rest", "lease", "crash"]
+    assert [index.name.split("_")[1] for index in Line._meta.indexes] == ["ready", "rest", "lease", "crash", "fail"]
     if connection.vendor == "postgresql":
         statement = operations_of(Line)._claim_statements[False, False]
         assert 'ORDER BY COALESCE(state_next_attempt, state_changed), "id" LIMIT' in statement
