@@ -251,8 +251,10 @@ def fill_kept(rows: int) -> None:
     hours = f"date_trunc('hour', now()) - (n / {2 * MODELS}) * interval '1 hour'"
     insert(Stats, max(20, rows // 10), model_label=label, hour=hours, source="'new'",
            to=f"'checked' || n % {2 * MODELS}", handled="100 + n % 77", failed="n % 7")  # fmt: skip
-    minutes = f"now() - (n / {MODELS}) * interval '1 minute'"
-    insert(Depth, max(20, rows // 10), model_label=label, minute=minutes, queued="n % 1000")
+    # Two days by minutes, the time before by hours, as workers keep them.
+    back = f"least(n / {MODELS}, 2880) * interval '1 minute' + greatest(n / {MODELS} - 2880, 0) * interval '1 hour'"
+    insert(Depth, max(20, rows // 10), model_label=label, minute=f"date_trunc('minute', now()) - ({back})",
+           queued="n % 1000", hourly=f"n / {MODELS} > 2880")  # fmt: skip
 
 
 if __name__ == "__main__":
