@@ -204,10 +204,10 @@ class Slots:
             if self._is_late(line[0].claims, now, self._began):
                 late += [attempt.claims for attempt in self._ahead.pop(label)]
         if self._room.threaded > self._room.threads:
-            waiting = self._threads.take_back()
-            freed = self._room.thread_freed
-            self._threads.submit([claims for claims in waiting if not self._is_late(claims, now, freed)])
-            late += [claims for claims in waiting if self._is_late(claims, now, freed)]
+            in_time: list[list[Claim]] = []
+            for claims in self._threads.take_back():
+                (late if self._is_late(claims, now, self._room.thread_freed) else in_time).append(claims)
+            self._threads.submit(in_time)
         for claims in late:
             self._room.took(claims[0].operations.label, claims[0].state.is_async, PATIENCE)
         self._release(late)
