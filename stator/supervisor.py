@@ -8,7 +8,8 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 logger = logging.getLogger("stator.supervisor")
@@ -19,6 +20,11 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 
 # A worker that lived for so long does not count as failing to start.
 SETTLED = 10.0
+
+# By how much of a thousand workers are more likely than their supervisor to be killed by Linux when memory runs out
+# (man 5 proc_pid_oom_score_adj). A process may always raise its own.
+OOM_SCORE = Path("/proc/self/oom_score_adj")
+MORE_EXPENDABLE, MOST_EXPENDABLE = 100, 1000
 
 
 class Supervisor:
@@ -82,6 +88,7 @@ class Supervisor:
         signal.set_wakeup_fd(-1)
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD):
             signal.signal(name, signal.SIG_DFL)
+        _be_expendable()
         code = 1
         try:
             code = self._work(number)
@@ -138,3 +145,10 @@ class Supervisor:
         if self._stopped_at and time.monotonic() - self._stopped_at > self._grace:
             for pid in self._children:
                 os.kill(pid, signal.SIGKILL)
+
+
+def _be_expendable() -> None:
+    """Have the kernel kill this process for memory before the one that would replace it."""
+    # Not Linux, or no writable /proc: then it chooses by size alone.
+    with suppress(OSError):
+        OOM_SCORE.write_text(str(min(MOST_EXPENDABLE, int(OOM_SCORE.read_text()) + MORE_EXPENDABLE)))

@@ -40,9 +40,11 @@ def test_handlers_that_hold_the_loop_end_their_process_which_is_replaced(watch, 
     watched = watch(Bomb)
     Bomb.objects.bulk_create(Bomb(kind=kind) for kind in LOOP_BOMBS)
     held = Bomb.objects.filter(kind__in=LOOP_BOMBS)
+    # A lease that outlasts both watches: who counts the crash finds its process gone.
+    lease = 4 * WATCHDOG
     others = Bomb.objects.bulk_create(Bomb(kind="harmless") for _ in range(20))
     workers = fleet(
-        "testapp.Bomb", STATOR_WATCHDOG=WATCHDOG, STATOR_LEASE=2, STATOR_REAP_INTERVAL=0.3, STATOR_SHUTDOWN_TIMEOUT=2,
+        "testapp.Bomb", STATOR_WATCHDOG=WATCHDOG, STATOR_LEASE=lease, STATOR_REAP_INTERVAL=0.3, STATOR_SHUTDOWN_TIMEOUT=2,
         STATOR_MAX_CRASHES=2,
     )  # fmt: skip
     worker = workers.start("--processes", "3")

@@ -1,5 +1,6 @@
 """Handlers that take more memory than there is (F3): by the kernel's kill, and by a limit of the process."""
 
+import errno
 import os
 import resource
 import sys
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from tests.faults.fleet import logged
+from tests.processes import wait_until
 from tests.testapp.faults import Bomb
 
 pytestmark = [
@@ -48,7 +50,22 @@ def confined(pids, thorough):
     finally:
         for pid in (group / "cgroup.procs").read_text().split():
             (place / "cgroup.procs").write_text(pid)
+        wait_until(lambda: _removed(group))
+
+
+def _removed(group):
+    try:
         group.rmdir()
+    except OSError as error:
+        # Processes that are dying are still in it, and no longer listed.
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True
+
+
+def _oom_score(pid):
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
 def test_worker_that_is_killed_for_memory_is_replaced_and_spares_the_others(watch, fleet, thorough):
@@ -61,6 +78,8 @@ def test_worker_that_is_killed_for_memory_is_replaced_and_spares_the_others(watc
     others = {str(bomb.pk) for bomb in Bomb.objects.bulk_create(Bomb(kind="harmless") for _ in range(60))}
     workers.until(lambda: workers.starts(worker).exists())
     supervisor = psutil.Process(worker.pid)
+    # The kernel would rather kill any of them than what replaces them.
+    assert all(_oom_score(child.pid) > _oom_score(worker.pid) for child in supervisor.children())
     with confined([worker.pid, *(child.pid for child in supervisor.children())], thorough):
         hog = Bomb.objects.create(kind="hog")
 
