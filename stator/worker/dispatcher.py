@@ -14,6 +14,10 @@ from stator.worker.slots import Slots
 # How long claims may pause for the process to become empty, so that a row that lost a lease can be run alone.
 EMPTYING = 10.0
 
+# A lane is asked for so many rows until it has had them that many times in a row: so a burst in one leaves the others
+# their turn after a short statement, while a backlog is taken in whole batches.
+FEW, STREAK = 100, 8
+
 
 class Lane:
     """The states of one model whose handlers run in one manner: on the loop or in threads, ``batch`` rows at a time."""
@@ -25,6 +29,16 @@ class Lane:
         self.batch = batch
         self.hungry = True
         self.suspect = False
+        self._streak = 0
+
+    def most(self, room: int) -> int:
+        """How many rows to ask for where there is so much room."""
+        return room if self._streak >= STREAK else min(room, max(FEW, self.batch))
+
+    def came(self, count: int, asked: int) -> None:
+        """Note what a claim brought: the lane stays hungry if it may have more."""
+        self._streak = self._streak + 1 if count == asked else 0
+        self.hungry = self.hungry or self._streak > 0
 
     @property
     def names(self) -> set[str]:
@@ -99,12 +113,13 @@ class Dispatcher:
             return 0
         lane.hungry = False
         self._send_to_end(lane)
+        asked = lane.most(room)
         try:
-            claims = await self._take(lane, room)
+            claims = await self._take(lane, asked)
         except BaseException:
             lane.hungry = True
             raise
-        lane.hungry = lane.hungry or len(claims) == room
+        lane.came(len(claims), asked)
         self._slots.begin(claims)
         return len(claims)
 

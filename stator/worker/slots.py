@@ -24,7 +24,7 @@ logger = logging.getLogger("stator.worker")
 GRACE = 2.0
 
 # For so long handlers that never suspend may follow each other before the event loop gets its turn.
-SLICE = 0.005
+SLICE = 0.002
 
 # What was claimed ahead and has waited for so long is handed back: others may have room for it.
 PATIENCE = 1.0

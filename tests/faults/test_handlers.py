@@ -44,8 +44,8 @@ def test_handlers_that_hold_the_loop_end_their_process_which_is_replaced(watch, 
     lease = 4 * WATCHDOG
     others = Bomb.objects.bulk_create(Bomb(kind="harmless") for _ in range(20))
     workers = fleet(
-        "testapp.Bomb", STATOR_WATCHDOG=WATCHDOG, STATOR_LEASE=lease, STATOR_REAP_INTERVAL=0.3, STATOR_SHUTDOWN_TIMEOUT=2,
-        STATOR_MAX_CRASHES=2,
+        "testapp.Bomb", STATOR_WATCHDOG=WATCHDOG, STATOR_LEASE=lease, STATOR_REAP_INTERVAL=0.3,
+        STATOR_SHUTDOWN_TIMEOUT=2, STATOR_MAX_CRASHES=2,
     )  # fmt: skip
     worker = workers.start("--processes", "3")
 

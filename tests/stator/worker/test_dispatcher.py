@@ -5,7 +5,7 @@ import time
 import pytest
 
 from stator.worker import dispatcher as module
-from stator.worker.dispatcher import Dispatcher, lanes_of
+from stator.worker.dispatcher import Dispatcher, Lane, lanes_of
 from tests.stator.worker.fakes import FakeOperations, at_once, on_loop
 
 
@@ -69,7 +69,7 @@ async def test_busy_model_does_not_keep_another_from_its_turn():
 async def test_busy_model_among_very_many_that_are_idle_takes_no_second_turn_first():
     idle = [FakeOperations(f"app.idle{number}") for number in range(40)]
     busy, other = FakeOperations("app.busy", ready=10_000), FakeOperations("app.other")
-    dispatcher, room = dispatcher_of(*idle, busy, *idle, other, room=1000)
+    dispatcher, room = dispatcher_of(*idle, busy, *idle, other, room=module.FEW)
     await dispatcher.claim()
     other.ready = 1
     dispatcher.wake("app.other")
@@ -97,6 +97,37 @@ async def test_lane_that_gave_all_that_was_asked_for_stays_hungry():
     dispatcher, _ = dispatcher_of(FakeOperations(ready=20))
     await dispatcher.claim()
     assert dispatcher.hungry
+
+
+@on_loop
+async def test_backlog_is_taken_in_whole_batches_once_it_has_shown_itself():
+    operations = FakeOperations(ready=5000)
+    dispatcher, _ = dispatcher_of(operations, room=2000)
+    while operations.ready:
+        await dispatcher.claim()
+        dispatcher._slots.left = 500
+    assert [limit for limit, _ in operations.asked[: module.STREAK + 2]] == [module.FEW] * module.STREAK + [500, 500]
+
+
+@on_loop
+async def test_burst_leaves_another_model_its_turn_after_a_few_rows():
+    busy, other = FakeOperations("app.busy"), FakeOperations("app.other")
+    dispatcher, room = dispatcher_of(busy, other, room=100_000)
+    for _ in range(20):
+        busy.ready, other.ready = 450, 1
+        dispatcher.wake()
+        while busy.ready:
+            await dispatcher.claim()
+    assert max(limit for limit, _ in busy.asked) == module.FEW
+
+
+@on_loop
+async def test_batch_of_a_handler_is_claimed_as_a_whole():
+    operations = FakeOperations(ready=500)
+    operations.state = operations.graph.states["awaited"]
+    lane = Lane(operations, [operations.state], is_async=True, batch=300)
+    dispatcher = Dispatcher([lane], Room(500), at_once, lambda: True)
+    assert await dispatcher.claim() == 300
 
 
 @on_loop
