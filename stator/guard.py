@@ -10,8 +10,9 @@ from django.db.models import Manager, QuerySet
 from stator import columns
 from stator.exceptions import ProtectedColumn
 from stator.inserts import fields_sent
-from stator.moves import announce, move_by_hand, owner_of
+from stator.moves import move_by_hand, owner_of
 from stator.reconcile import update_and_look_again, watched_fields
+from stator.signals import announce
 from stator.waits import update_and_reopen
 
 _GUARDED = columns.FRAMEWORK_COLUMNS | {"state"}

@@ -30,11 +30,12 @@ from stator.indexes import add_indexes
 from stator.inserts import BEGUN, UNCOUNTED, fields_sent
 from stator.limits import Limit
 from stator.meta import options_of
-from stator.moves import announce, move_by_hand, owner_of
+from stator.moves import move_by_hand, owner_of
 from stator.pauses import Pause
 from stator.querysets import OperatorAccess
 from stator.reconcile import look_again, signed, watched_fields, watched_values
 from stator.reports import History, Report
+from stator.signals import announce
 from stator.statistics import Depth, Stats
 from stator.waits import reopen_saved
 from stator.workers import Overview, Worker

@@ -71,7 +71,7 @@ def write_by_hand(queryset: QuerySet[Any], changes: columns.Changes, *, actor: s
     owner = owner_of(queryset.model)
 
     def write(using: str, rows: QuerySet[Any], before: list[Any]) -> int:
-        announce(owner, using)
+        signals.announce(owner, using)
         if actor:
             _keep_act(owner, using, before, actor, reason)
         return rows.update(**changes)
@@ -166,9 +166,4 @@ def _tell(owner: Any, using: str, before: list[Any], target: State) -> None:
     moves = [signals.Move(pk, source, target.name) for pk, source, *_ in before]
     transaction.on_commit(lambda: signals.transitioned.send(owner, moves=moves, using=using), using=using)
     if columns.ready_at_once(target):
-        announce(owner, using)
-
-
-def announce(model: Any, using: str) -> None:
-    """Wake workers once the present transaction commits: rows of ``model`` became ready."""
-    transaction.on_commit(lambda: signals.became_ready.send(model, using=using), using=using, robust=True)
+        signals.announce(owner, using)

@@ -12,6 +12,7 @@ when a receiver finds the database away. At a pass ``databases`` are the aliases
 
 from typing import Any, NamedTuple
 
+from django.db import transaction
 from django.dispatch import Signal
 
 
@@ -29,3 +30,8 @@ lease_lost = Signal()
 became_ready = Signal()
 on_start = Signal()
 on_schedule = Signal()
+
+
+def announce(model: Any, using: str) -> None:
+    """Send ``became_ready`` once the present transaction commits; a receiver that raises is logged."""
+    transaction.on_commit(lambda: became_ready.send(model, using=using), using=using, robust=True)

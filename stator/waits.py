@@ -20,9 +20,10 @@ from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db import connections, router, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
-from stator import columns, signals
+from stator import columns
 from stator.fields import StateField
 from stator.meta import options_of
+from stator.signals import announce
 
 # Rows reopened by one statement.
 BATCH = 5000
@@ -97,7 +98,7 @@ def reopen(rows: QuerySet[Any], limit: int) -> int:
     picked = list(locked.order_by().values_list("pk", flat=True)[:limit])
     if picked:
         QuerySet(rows.model, using=rows.db).filter(pk__in=picked).update(**columns.reopening())
-        _announce(rows.model, rows.db)
+        announce(rows.model, rows.db)
     return len(picked)
 
 
@@ -162,7 +163,3 @@ def _touched(owner: Any, names: Iterable[str]) -> bool:
 def _reopen_all(rows: QuerySet[Any]) -> None:
     while reopen(rows, BATCH) == BATCH:
         pass
-
-
-def _announce(model: Any, using: str) -> None:
-    transaction.on_commit(lambda: signals.became_ready.send(model, using=using), using=using, robust=True)

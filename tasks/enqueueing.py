@@ -6,14 +6,14 @@ They have no keys, metadata or workers of their own, so that far less than for p
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from json import loads
 from typing import Any
 
 from django.apps import apps
 from django.db import connections, router, transaction
 
-from stator.signals import became_ready
+from stator.signals import announce
 from tasks.exceptions import QueuePaused
 from tasks.shards import any_copy
 
@@ -65,7 +65,7 @@ def _at_once(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> l
     insert_all = _insert if len(data) <= BATCH else _in_parts
     made = insert_all(using, queue, common, data)
     if made and common.run_after is None:
-        transaction.on_commit(partial(became_ready.send, _model(), using=using), using=using, robust=True)
+        announce(_model(), using)
     return made
 
 

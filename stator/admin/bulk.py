@@ -85,13 +85,15 @@ def ask(model_admin: Any, request: HttpRequest, rows: QuerySet[Any], form: forms
     """The page that shows what an act would do, and asks for what it needs."""
     counts = Counter(rows.order_by().values_list("state", flat=True)[: COUNTED + 1])
     total = counts.total()
+    running = bounded_count(operated(rows).leased())
     context = {
         **_context(model_admin, request),
         "form": form,
-        "count": AtLeast(COUNTED) if total > COUNTED else total,
-        "states": counts.most_common() if total <= COUNTED else [],
+        "count": total,
+        "counted": f"{AtLeast(COUNTED) if total > COUNTED else total:,}",
+        "states": [(state, f"{count:,}") for state, count in counts.most_common()] if total <= COUNTED else [],
         "shown": list(rows[:SHOWN]),
-        "running": bounded_count(operated(rows).leased()),
+        "running": f"{running:,} of them {'is' if running == 1 else 'are'}" if running else "",
         **words,
     }
     return TemplateResponse(request, "stator/admin/confirm.html", context)
@@ -141,13 +143,15 @@ def _go_on(
 ) -> HttpResponse:
     # What is done may be out of the filter by now.
     settled, rest = progress["done"] + progress["left"], bounded_count(queryset.filter(pk__gt=progress["after"]))
+    total = AtLeast(settled + rest) if isinstance(rest, AtLeast) else settled + rest
     context = {
         **_context(model_admin, request),
         "title": "At it",
         "act": act,
-        "total": AtLeast(settled + rest) if isinstance(rest, AtLeast) else settled + rest,
+        "total": f"{total:,}",
         "progress": {f"stator_{name}": value for name, value in progress.items()},
-        **progress,
+        "done": f"{progress['done']:,}",
+        "left": f"{progress['left']:,}" if progress["left"] else "",
         "given": {name: request.POST[name] for name in ("state", "reason", "stator_confirmed") if name in request.POST},
     }
     return TemplateResponse(request, "stator/admin/progress.html", context)

@@ -25,6 +25,9 @@ class AtLeast(int):
     def __str__(self) -> str:
         return f"more than {int(self):,}"
 
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
 
 def bounded_count(rows: Any) -> int:
     """How many rows there are, counted no further than ``COUNTED``."""

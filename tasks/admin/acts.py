@@ -127,7 +127,7 @@ def _named(tasks: Any) -> list[str]:
 
 
 def _many(count: int) -> str:
-    return f"{count} {'task is' if count == 1 else 'tasks are'}"
+    return f"{count:,} {'task is' if count == 1 else 'tasks are'}"
 
 
 def _left(tasks: Any, running: bool) -> str:

@@ -114,6 +114,21 @@ class Browser:
         """For a message: what was wanted, and what is there."""
         return lambda: f"no {wanted!r} at {self.driver.current_url}: {self.text('body')[:2000]}"
 
+    def narrow(self, width: int) -> None:
+        """Have a screen of so many pixels from now on, as phones (390) and tablets (800) have."""
+        screen = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+
+    def cut_off(self) -> list[str]:
+        """The buttons and what is filled in that do not fit the width of the screen, as HTML."""
+        script = """
+            const shown = document.querySelectorAll("#content :is(input, select, textarea, button)");
+            const right = document.documentElement.clientWidth;
+            return [...shown].filter(one => one.getBoundingClientRect().right > right).map(one => one.outerHTML);
+        """
+        cut_off: list[str] = self.driver.execute_script(script)
+        return cut_off
+
     def complaints(self) -> list[str]:
         """What the console of the browser has that is worth a look."""
         return [entry["message"] for entry in self.driver.get_log("browser") if "favicon" not in entry["message"]]
@@ -153,4 +168,5 @@ def browser(window: Any, site: str) -> Iterator[Browser]:
     yield Browser(window, site, pytest.importorskip("selenium.common.exceptions"))
     window.get("about:blank")
     window.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    window.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     window.execute_cdp_cmd("Network.clearBrowserCookies", {})

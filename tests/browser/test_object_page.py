@@ -103,6 +103,18 @@ def test_object_is_moved_by_hand_for_a_reason(browser: Browser, stuck: Parcel) -
     assert browser.complaints() == []
 
 
+def test_what_is_asked_before_a_move_fits_narrow_screens(browser: Browser, stuck: Parcel) -> None:
+    browser.log_in()
+    browser.narrow(390)
+    browser.go(page_of(stuck))
+    assert browser.cut_off() == []
+    browser.click(".stator-acts button[value=returned]")
+    browser.one("[name=reason]")
+    for width in (390, 600, 800):
+        browser.narrow(width)
+        assert browser.cut_off() == []
+
+
 def test_who_may_not_move_is_offered_no_button(browser: Browser, stuck: Parcel) -> None:
     browser.log_in("change_parcel")
     browser.go(page_of(stuck))

@@ -7,7 +7,7 @@ import pytest
 from django.contrib import admin
 from django.test import Client
 
-from stator.admin import StatorAdmin, acts
+from stator.admin import StatorAdmin, acts, bulk
 from stator.models import History
 from stator.testing import attempt
 from tests.stator.admin.conftest import Replace
@@ -44,6 +44,15 @@ class TestActs:
         assert all(f"parcel to no. {number} (packed)" in text for number in range(3))
         assert re.findall(r'<option value="(\w*)"', text) == ["", *Parcel.state_graph.states]
         assert set(Parcel.objects.values_list("state", flat=True)) == {"packed"}
+
+    def test_numbers_are_grouped_and_those_counted_to_a_limit_say_so(
+        self, admin_client: Client, monkeypatch: Any
+    ) -> None:
+        Parcel.objects.bulk_create(Parcel() for _ in range(1234))
+        across = {"action": "stator_move", "select_across": "1", "_selected_action": [Parcel.objects.earliest("pk").pk]}
+        assert "<p>1,234 parcels will be" in admin_client.post(LIST, across).content.decode()
+        monkeypatch.setattr(bulk, "COUNTED", 1100)
+        assert "<p>more than 1,100 parcels will be" in admin_client.post(LIST, across).content.decode()
 
     def test_moving_records_who_did_it_and_why(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create()
