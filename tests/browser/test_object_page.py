@@ -166,7 +166,7 @@ def test_five_thousand_are_retried_at_once_and_the_rest_by_a_press_of_a_button(b
     choose_all(browser)
     browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     browser.click("button[name=index]")
-    browser.reads("#content-main", "Of 5003 parcels so far: 5000 will be attempted now")
+    browser.reads("#content-main", "Of 5,003 parcels so far: 5,000 will be attempted now")
     assert Parcel.stator.ready().count() == 5000
     browser.click("[type=submit][value='Go on']")
     browser.reads(".messagelist", "5,003 parcels will be attempted now.")

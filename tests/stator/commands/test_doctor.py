@@ -265,12 +265,13 @@ def test_dead_rows_are_a_warning(crew_of_all, monkeypatch):
     monkeypatch.setattr(postgresql, "DEAD_ROWS", 5)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM testapp_errand")
-        raw(Errand).bulk_create(Errand() for _ in range(20))
+        # More than the tests before left in any table: only the worst are named.
+        raw(Errand).bulk_create(Errand() for _ in range(2000))
         raw(Errand).all().delete()
         cursor.execute("SELECT pg_stat_force_next_flush()")
-    finding = wait_until(lambda: warned("dead rows"))
-    # Those of the tests before may be counted as well.
-    assert re.search(r"testapp_errand has \d+ and \d+ live ones", finding["message"])
+    wait_until(
+        lambda: re.search(r"testapp_errand has \d+ and \d+ live ones", (warned("dead rows") or {}).get("message", ""))
+    )
 
 
 def warned(check):
