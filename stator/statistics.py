@@ -120,11 +120,16 @@ class Depth(models.Model):
         return f"{self.model_label}: {self.queued} at {self.minute:%Y-%m-%d %H:%M}"
 
     @classmethod
-    def sample(cls, using: str, model_label: str, queued: int, oldest: float) -> None:
-        """Keep the depth of this minute; the latest sample of a minute stands."""
+    def sample(cls, using: str, depths: dict[str, tuple[int, float]]) -> None:
+        """Keep what was queued, and how long the oldest waited, of each model for this minute; the latest stands."""
         minute = timezone.now().replace(second=0, microsecond=0)
-        cls.objects.using(using).update_or_create(
-            model_label=model_label, minute=minute, defaults={"queued": queued, "oldest": oldest}
+        # In one order: another worker may sample the same models at this moment.
+        found = sorted(depths.items())
+        cls._default_manager.using(using).bulk_create(
+            [cls(model_label=label, minute=minute, queued=queued, oldest=oldest) for label, (queued, oldest) in found],
+            update_conflicts=True,
+            unique_fields=["model_label", "minute"],
+            update_fields=["queued", "oldest"],
         )
 
 

@@ -120,15 +120,22 @@ def delete_due(operations: Operations, limit: int) -> int:
 
 
 @retrying
-def sample_depth(operations: Operations, limit: int) -> None:
-    """Keep how many rows are ready or due, counted up to ``limit`` of each, and how long the oldest has waited."""
+def sample_depths(*models: Operations, limit: int) -> None:
+    """Keep how many rows of each model are ready or due, counted up to ``limit`` of each, and how long one has waited.
+
+    The models are of one database, and sampled in one transaction.
+    """
+    with models[0].transaction():
+        Depth.sample(models[0].alias, {operations.label: _depth(operations, limit) for operations in models})
+
+
+def _depth(operations: Operations, limit: int) -> tuple[int, float]:
     ready = operations.claimable(list(operations.graph.automatic_states))
     due = operations.waiting().filter(state_next_attempt__lte=Now())
     waited = ExpressionWrapper(Now() - Min(place_in_line()), output_field=DurationField())
-    with operations.transaction():
-        oldest = ready.aggregate(waited=waited)["waited"] or timedelta()
-        queued = sum(rows.order_by().values("pk")[:limit].count() for rows in (ready, due))
-        Depth.sample(operations.alias, operations.label, queued, max(0.0, oldest.total_seconds()))
+    oldest = ready.aggregate(waited=waited)["waited"] or timedelta()
+    queued = sum(rows.order_by().values("pk")[:limit].count() for rows in (ready, due))
+    return queued, max(0.0, oldest.total_seconds())
 
 
 def prune(alias: str, limit: int, *, errors: float, stats: float) -> int:

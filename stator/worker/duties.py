@@ -23,10 +23,13 @@ COUNTED = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """A chore: ``call(operations)`` does a bounded piece of it and returns whether there may be more."""
+    """A chore: ``call(*models)`` does a bounded piece of it and returns whether there may be more.
+
+    It is given the operations of one model, or of all that the process works on in one database.
+    """
 
     name: str
-    call: Callable[[Operations], bool]
+    call: Callable[..., bool]
 
 
 def mark_ready(operations: Operations) -> bool:
@@ -81,18 +84,18 @@ def delete_due(operations: Operations) -> bool:
     return chores.delete_due(operations, LIMIT) >= LIMIT
 
 
-def sample_depth(operations: Operations) -> bool:
+def sample_depths(*models: Operations) -> bool:
     """Note how much is queued."""
-    chores.sample_depth(operations, COUNTED)
+    chores.sample_depths(*models, limit=COUNTED)
     return False
 
 
-def prune(operations: Operations) -> bool:
+def prune(*models: Operations) -> bool:
     """Delete old reports and statistics of all models in the database, and thin the samples of the queue."""
-    settings = operations.settings
-    with operations.transaction():
-        deleted = chores.prune(operations.alias, LIMIT, errors=settings.ERROR_RETENTION, stats=settings.STATS_RETENTION)
-    return max(deleted, chores.thin(operations, LIMIT)) >= LIMIT
+    settings, alias = models[0].settings, models[0].alias
+    with models[0].transaction():
+        deleted = chores.prune(alias, LIMIT, errors=settings.ERROR_RETENTION, stats=settings.STATS_RETENTION)
+    return max(deleted, chores.thin(models[0], LIMIT)) >= LIMIT
 
 
 MARK_READY = Duty("mark_ready", mark_ready)
@@ -108,16 +111,16 @@ PASS = (
     Duty("time_out", time_out),
     Duty("delete_due", delete_due),
     Duty("reopen", reopen_where_any_wait),
-    Duty("sample_depth", sample_depth),
 )
 
-# Done once for each database, after that.
+# Done for each database, after that: a transaction for each model would be most of what an idle worker of many takes.
+SAMPLE = Duty("sample_depths", sample_depths)
 PRUNE = Duty("prune", prune)
 
 
-def perform(duty: Duty, operations: Operations, stopped: Callable[[], bool]) -> None:
+def perform(duty: Duty, *models: Operations, stopped: Callable[[], bool]) -> None:
     """Do a duty until nothing is left of it, or the worker stops."""
-    while duty.call(operations) and not stopped():
+    while duty.call(*models) and not stopped():
         pass
 
 

@@ -12,7 +12,7 @@ from stator.conf import Settings
 from stator.db import Operations
 from stator.db.look import Work, look
 from stator.worker.dispatcher import Lane
-from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, START, perform
+from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
 
 # After activity the first look is taken so soon; each further one after twice the time, up to POLL_INTERVAL.
 FIRST_LOOK = 0.02
@@ -37,6 +37,9 @@ class Scheduler:
         self._run = run
         self._lanes = lanes
         self._operations = operations
+        self._by_alias: dict[str, list[Operations]] = defaultdict(list)
+        for part in operations:
+            self._by_alias[part.alias].append(part)
         self._reaped: dict[Operations, float] = {}
         self._passed = float("-inf")
         self._delay = FIRST_LOOK
@@ -46,7 +49,7 @@ class Scheduler:
     @property
     def databases(self) -> list[str]:
         """The aliases in which the process works."""
-        return sorted({operations.alias for operations in self._operations})
+        return sorted(self._by_alias)
 
     def databases_of(self, model: Any) -> list[str]:
         """The aliases in which the process works on a model; for receivers of ``on_schedule``."""
@@ -98,11 +101,8 @@ class Scheduler:
 
     def look(self) -> dict[Operations, Work]:
         """What every model has to do; one statement per database."""
-        by_alias: dict[str, list[Operations]] = defaultdict(list)
-        for operations in self._operations:
-            by_alias[operations.alias].append(operations)
         found: dict[Operations, Work] = {}
-        for group in by_alias.values():
+        for group in self._by_alias.values():
             found |= look(*group)
         return found
 
@@ -112,24 +112,27 @@ class Scheduler:
         await self._run(send_scheduled, self)
         for operations in self._operations:
             for duty in PASS if self.passes else (*START, *PASS):
-                await self._run(perform, duty, operations, lambda: self.stopped)
-        if self.passes % PRUNED_EVERY == 0:
-            for operations in {operations.alias: operations for operations in self._operations}.values():
-                await self._run(perform, PRUNE, operations, lambda: self.stopped)
+                await self._perform(duty, operations)
+        for models in self._by_alias.values():
+            for duty in (SAMPLE,) if self.passes % PRUNED_EVERY else (SAMPLE, PRUNE):
+                await self._perform(duty, *models)
         # Only now: a pass that the database left in the middle is made again, with what is done at the start alone.
         self._passed = began
         self.passes += 1
 
     async def _do(self, operations: Operations, found: Work) -> None:
         if found.due:
-            await self._run(perform, MARK_READY, operations, lambda: self.stopped)
+            await self._perform(MARK_READY, operations)
         reaped = found.expired and self._may_reap(operations)
         if reaped:
-            await self._run(perform, REAP, operations, lambda: self.stopped)
+            await self._perform(REAP, operations)
         for lane in self._lanes:
             if lane.operations is operations:
                 lane.hungry = lane.hungry or found.ready or found.due
                 lane.suspect = lane.suspect or found.suspect or reaped
+
+    async def _perform(self, duty: Duty, *models: Operations) -> None:
+        await self._run(perform, duty, *models, stopped=lambda: self.stopped)
 
     def _may_reap(self, operations: Operations) -> bool:
         now = time.monotonic()

@@ -783,11 +783,19 @@ def test_queue_is_sampled_with_the_wait_of_its_oldest_row(operations):
     put(Step, state_ready=False, state_next_attempt=ago(1))
     put(Step, state_ready=False, state_next_attempt=ago(-60))
     put(Step, state="done")
-    chores.sample_depth(operations, 100)
-    chores.sample_depth(operations, 100)
+    chores.sample_depths(operations, limit=100)
+    chores.sample_depths(operations, limit=100)
     depth = Depth.objects.get()
     assert (depth.model_label, depth.queued) == ("testapp.step", 2)
     assert 99 < depth.oldest < 120
+
+
+def test_all_models_of_a_database_are_sampled_in_one_transaction(make, django_assert_num_queries):
+    put(Step), put(Rest)
+    models = make(), make(Rest)
+    with django_assert_num_queries(2 + 2 * 3 + 1):
+        chores.sample_depths(*models, limit=100)
+    assert sorted(Depth.objects.values_list("model_label", "queued")) == [("testapp.rest", 1), ("testapp.step", 1)]
 
 
 def test_old_reports_and_statistics_are_pruned(operations):

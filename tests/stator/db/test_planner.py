@@ -96,7 +96,7 @@ CASES = {
     "time out": (lambda operations: chores.time_out(operations, 1000), "st_rest_"),
     "delete": (lambda operations: chores.delete_due(operations, 1000), "st_rest_"),
     "look": (look, "st_"),
-    "sample the queue": (lambda operations: chores.sample_depth(operations, 1000), "st_ready_"),
+    "sample the queue": (lambda operations: chores.sample_depths(operations, limit=1000), "st_ready_"),
 }
 
 

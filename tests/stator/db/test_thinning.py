@@ -176,7 +176,7 @@ def test_worker_thins_where_it_prunes_until_nothing_is_left(operations, monkeypa
         samples(hour(5, back), *range(60))
     # Older than statistics are kept.
     samples(hour(500), 1, 2)
-    duties.perform(duties.PRUNE, operations, lambda: False)
+    duties.perform(duties.PRUNE, operations, stopped=lambda: False)
     assert [queued for _, queued, _ in kept()] == [59] * 4
 
 

@@ -87,7 +87,7 @@ async def test_rows_that_come_due_one_after_another_do_not_keep_it_looking(pause
 async def test_what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many(monkeypatch):
     duties = []
     monkeypatch.setattr(module, "send_scheduled", lambda scheduler: None)
-    monkeypatch.setattr(module, "perform", lambda duty, operations, stopped: duties.append((scheduler.passes, duty)))
+    monkeypatch.setattr(module, "perform", lambda duty, *models, stopped: duties.append((scheduler.passes, duty)))
     scheduler = Scheduler([FakeOperations()], [], Settings(), at_once)
     for _ in range(2 * PRUNED_EVERY):
         await scheduler.perform_pass()
