@@ -57,16 +57,20 @@ def claim(
     ``order`` is what comes before age, with a comma after it. The place is that of a claim that goes ``further``. The
     pick is materialised: a plan that runs it again would lock more rows than asked for. NO KEY UPDATE, so that a
     row is not passed over while somebody inserts a child row that refers to it. Index ``st_ready``, by age ``st_age``.
+
+    A locked row is updated where it was found: each of its versions has an entry in the index of the key. One that
+    somebody else updated in the moment between is not seen there and left to the next claim.
     """
     crashed = "state_crashes > 0 AND state_crashes < %s" if alone else "state_crashes = 0 AND 0 < %s"
     if further:
         crashed += " AND COALESCE(state_next_attempt, state_changed) >= %s"
     return f"""
 WITH picked AS MATERIALIZED (
-  SELECT {pk} AS pk FROM {table}
+  SELECT {pk} AS pk, ctid AS place FROM {table}
   WHERE state_ready AND state_claim IS NULL AND state = ANY(%s) AND {crashed}
   ORDER BY {order}COALESCE(state_next_attempt, state_changed), {pk} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)
-UPDATE {table} SET {assignments} FROM picked WHERE {table}.{pk} = picked.pk RETURNING {returning}
+UPDATE {table} SET {assignments} FROM picked WHERE {table}.ctid = picked.place AND {table}.{pk} = picked.pk
+RETURNING {returning}
 """  # noqa: S608 - quoted names
 
 
@@ -150,7 +154,7 @@ def record(
     in the state that was left: for who keeps the history.
 
     The claims are compared by IS NOT DISTINCT FROM: an equality would let the planner walk the index of leases, with
-    all its dead entries, instead of the primary key.
+    all its dead entries, instead of the primary key. The locked rows are updated where they were found, as by CLAIM.
     """
     further = "".join(f",{part}" for part, wanted in ((COUNTED, count), (KEPT, history)) if wanted)
     arrays = "".join(f", %s::{kind}[]" for kind in (["bool"] if saved else []) + [kind for _, kind in saved])
@@ -165,11 +169,13 @@ WITH v AS (
   SELECT * FROM unnest(%s::{pk_type}[], %s::uuid[], %s::float8[], %s::bool[], %s::float8[]{arrays})
     AS v(pk, claim, delay, failed, duration{names})),
 mine AS MATERIALIZED (
-  SELECT v.*, t.state_attempts AS attempts, t.state_changed AS entered FROM {table} t JOIN v ON t.{pk} = v.pk
+  SELECT v.*, t.ctid AS place, t.state_attempts AS attempts, t.state_changed AS entered
+  FROM {table} t JOIN v ON t.{pk} = v.pk
   WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s FOR NO KEY UPDATE OF t SKIP LOCKED),
 done AS (
   UPDATE {table} SET {assignments} FROM mine v
-  WHERE {table}.{pk} = v.pk AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %s
+  WHERE {table}.ctid = v.place AND {table}.{pk} = v.pk AND {table}.state_claim IS NOT DISTINCT FROM v.claim
+    AND {table}.state = %s
   RETURNING {table}.{pk} AS pk, {table}.state_version AS version, v.failed, v.duration, v.attempts,
     {table}.state_changed - v.entered AS stayed){further}
 SELECT {returning} FROM done
