@@ -1,6 +1,6 @@
 """A worker that never runs out of work: what becomes of its speed and of the table, also under an old snapshot.
 
-Objects move to and fro for ever. ``python -m benchmarks.churn [--seconds 300] [--rows 20000] [--concurrency 500]``
+Objects move to and fro for ever. ``python -m benchmarks.churn [--seconds 300] [--rows 200000] [--concurrency 500]``
 
 The time is cut into five parts, and the last is judged by the first. The old snapshot is a transaction that another
 connection leaves open throughout, as a report or a forgotten session does: dead rows cannot be removed meanwhile.
@@ -49,7 +49,7 @@ class Look:
 def main() -> None:
     """Measure and print."""
     options = arguments(
-        __doc__, quick={"seconds": 5, "rows": 5000}, repeat=1, seconds=300, rows=20_000, concurrency=500
+        __doc__, quick={"seconds": 5, "rows": 5000}, repeat=1, seconds=300, rows=200_000, concurrency=500
     )
     with database():
         from benchmarks.models import LoopItem
