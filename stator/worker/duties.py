@@ -113,7 +113,7 @@ PASS = (
     Duty("reopen", reopen_where_any_wait),
 )
 
-# Done for each database, after that: a transaction for each model would be most of what an idle worker of many takes.
+# Done for each database, after that: of all its models in one transaction.
 SAMPLE = Duty("sample_depths", sample_depths)
 PRUNE = Duty("prune", prune)
 

@@ -102,17 +102,17 @@ async def test_lane_that_gave_all_that_was_asked_for_stays_hungry():
 @on_loop
 async def test_backlog_is_taken_in_whole_batches_once_it_has_shown_itself():
     operations = FakeOperations(ready=5000)
-    dispatcher, _ = dispatcher_of(operations, room=2000)
+    dispatcher, room = dispatcher_of(operations, room=2000)
     while operations.ready:
         await dispatcher.claim()
-        dispatcher._slots.left = 500
+        room.left = 500
     assert [limit for limit, _ in operations.asked[: module.STREAK + 2]] == [module.FEW] * module.STREAK + [500, 500]
 
 
 @on_loop
 async def test_burst_leaves_another_model_its_turn_after_a_few_rows():
     busy, other = FakeOperations("app.busy"), FakeOperations("app.other")
-    dispatcher, room = dispatcher_of(busy, other, room=100_000)
+    dispatcher, _ = dispatcher_of(busy, other, room=100_000)
     for _ in range(20):
         busy.ready, other.ready = 450, 1
         dispatcher.wake()
