@@ -20,6 +20,7 @@ from stator.db.loading import loader_of
 from stator.db.retry import retrying
 from stator.db.saving import array_types, has_expressions, names_saved, saved_arrays
 from stator.db.sending import read_committed, send
+from stator.db.sessions import session_of
 from stator.db.spelling import Spelled
 from stator.db.written import RELEASED, Ended, Moves, each_once, kind_of
 from stator.graph import State
@@ -29,8 +30,6 @@ from stator.signals import Move
 from stator.waits import wake, wakes
 
 NO_TOKEN = UUID(int=0)
-
-SHOW_ISOLATION = "SHOW default_transaction_isolation"
 
 # Some of the rows that an index has in order are looked for among this many, and then among all by another index. The
 # most that the latter then has to sort is the limit's part of a queue: 100 of each 5,000.
@@ -58,26 +57,20 @@ class Operations(Spelled):
         more = more or bool(names_saved(group) and not self._saved_here(group))
         return self.transaction() if more else nullcontext()
 
-    def fetch(self, statement: str, params: list[Any], planner: str = sql.PLANNER) -> list[Any]:
-        """The rows of one statement, which outside of a transaction is one by itself and takes one round trip."""
-        connection = self.connection
-        if connection.in_atomic_block:
-            ours = getattr(connection, "stator_transaction", False)
-            return send(connection, planner + statement if ours else statement, params)
-        if self._default_isolation == "read committed":
-            return send(connection, planner + statement, params)
-        with self.transaction():
-            return send(connection, planner + statement, params)
+    def fetch(self, statement: str, params: list[Any], planner: str = sql.PLANNER, *, often: bool = False) -> list[Any]:
+        """The rows of one statement, which outside of a transaction is one by itself and takes one round trip.
 
-    @property
-    def _default_isolation(self) -> str:
-        """Asked for once in a session: programs that claim make these operations anew each time."""
-        self.connection.ensure_connection()
-        session, known = getattr(self.connection, "stator_isolation", (None, ""))
-        if session is not self.connection.connection:
-            session, [(known,)] = self.connection.connection, send(self.connection, SHOW_ISOLATION, [])
-            self.connection.stator_isolation = session, known
-        return known
+        ``often``: the same text is sent again and again.
+        """
+        connection = self.connection
+        if connection.in_atomic_block and not getattr(connection, "stator_transaction", False):
+            return send(connection, statement, params)
+        session = session_of(connection)
+        ours = connection.in_atomic_block or session.isolation == "read committed"
+        with nullcontext() if ours else self.transaction():
+            if often:
+                return session.send(connection, planner, statement, params)
+            return send(connection, planner + statement, params)
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
         in_turns_of_some = self.options.claimable and self.options.fair_by
@@ -102,7 +95,7 @@ class Operations(Spelled):
         place = turn.begin(began) if by_age else None
         params = [names, self.settings.MAX_CRASHES, *([place] if place else []), limit, *self._claim_params(token)]
         statement = self._claim_statements[by_age, place is not None]
-        found = self._instances(self.fetch(statement, params, sql.BY_KEY))
+        found = self._instances(self.fetch(statement, params, sql.BY_LINE, often=True))
         if by_age:
             last = found[-1] if len(found) == limit else None
             turn.end(last and (last.state_next_attempt or last.state_changed), began, time.monotonic())
@@ -197,7 +190,7 @@ class Operations(Spelled):
             arguments += [self.label, state.name, to, self.shard]
         if history:
             arguments += [self.label, state.name, to, "", self.worker_id]
-        found = self.fetch(statement, arguments, sql.BY_KEY)
+        found = self.fetch(statement, arguments, sql.BY_KEY, often=True)
         if tell:
             return dict(zip(self._keys(found), (stay for _, stay in found), strict=True))
         return dict.fromkeys(self._keys(found))

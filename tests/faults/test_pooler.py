@@ -6,11 +6,13 @@ import subprocess
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 
 from project.postgres.programs import as_server, give_to_server, open_place
+from stator.db.sessions import session_of
 from tests.faults.fleet import CROWDED, logged
 from tests.faults.test_wakeup import delay_of
 from tests.processes import wait_until
@@ -88,6 +90,19 @@ def sessions():
         return cursor.fetchone()[0]
 
 
+def prepares_through(url):
+    """Whether a session through the pooler would keep prepared statements, and one without would."""
+    host, _, port = urlsplit(url).netloc.rpartition("@")[2].partition(":")
+    own = connections["default"]
+    other = own.copy("pooled")
+    other.settings_dict = {**own.settings_dict, "HOST": host, "PORT": port, "PASSWORD": ""}
+    try:
+        assert session_of(own).prepares
+        return session_of(other).prepares
+    finally:
+        other.close()
+
+
 def test_work_is_done_through_a_pooler_and_polling_finds_what_no_notification_tells(pooler, watch, fleet, thorough):
     objects = 1000 if thorough else 20
     models = (Job, ThreadJob, Booking)
@@ -105,6 +120,7 @@ def test_work_is_done_through_a_pooler_and_polling_finds_what_no_notification_te
     assert all(workers.starts(worker).exists() for worker in started)
     assert Effect.objects.count() == 2 * (3 * objects + 5)
     assert sessions() <= POOL_SIZE
+    assert not prepares_through(pooler["DATABASE_URL"])
     workers.stop()
     print(f"behind the pooler objects were begun within {max(delays):.2f} s")
     assert max(delays) < 0.5 * 1.2 + 1 + CROWDED

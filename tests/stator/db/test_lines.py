@@ -240,7 +240,7 @@ def test_claim_of_a_hundred_of_a_hundred_thousand_walks_its_index(transactional_
     operations = operations_of(model)
     send, plans = operations.fetch, []
 
-    def explain(statement, params, planner):
+    def explain(statement, params, planner, often=False):
         plans.append("\n".join(line for (line,) in send(f"EXPLAIN ANALYZE {statement}", params, planner)))
         return []
 

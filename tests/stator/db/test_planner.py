@@ -12,7 +12,7 @@ from tests.stator.rows import automatic, operations_of
 from tests.testapp.basic import Step
 
 if connection.vendor == "postgresql":
-    from stator.db import postgresql
+    from stator.db import postgresql, sessions
 
 pytestmark = pytest.mark.postgresql
 
@@ -66,8 +66,9 @@ class Explained:
         return self._send(connection, statement, params)
 
     def _explain(self, statement, params):
-        parts = re.match(r"\s*((?:SET LOCAL [^;]*; )*)\s*((?:WITH|SELECT|UPDATE|DELETE)\b.*)", statement, re.DOTALL)
-        if parts is None or "testapp_step" not in statement:
+        verbs = "WITH|SELECT|UPDATE|DELETE|EXECUTE"
+        parts = re.match(rf"\s*((?:SET LOCAL [^;]*; )*)\s*((?:{verbs})\b.*)", statement, re.DOTALL)
+        if parts is None or not ("testapp_step" in statement or "EXECUTE" in statement):
             return
         explained = f"{parts[1]}EXPLAIN {parts[2]}"
         self.plans.append("\n".join(line for (line,) in self._send(connection, explained, list(params or []))))
@@ -77,7 +78,8 @@ class Explained:
 def explained(monkeypatch, operations):
     """Notes the plan of every statement on the table."""
     notes = Explained()
-    monkeypatch.setattr(postgresql, "send", notes.rows)
+    for module in (postgresql, sessions):
+        monkeypatch.setattr(module, "send", notes.rows)
     with connection.execute_wrapper(notes):
         yield notes
 
@@ -123,6 +125,19 @@ def test_claim_from_where_the_last_ended_begins_there_in_the_index(operations, e
     first, second = (plan[: plan.index("Filter")] for plan in explained.plans)
     assert "Index Cond" not in first
     assert "Index Cond: (COALESCE(state_next_attempt, state_changed) >= " in second
+
+
+def test_statement_that_is_prepared_keeps_to_its_index(operations, explained):
+    for _ in range(sessions.USES + 2):
+        claims = operations.claim(automatic(operations), 10)
+        operations.record([(claim, Waiting(60.0)) for claim in claims])
+    claim, record = explained.plans[-2:]
+    # Of parameters, which are values in a plan that is made for one time.
+    assert "Index Cond: (COALESCE(state_next_attempt, state_changed) >= $" in claim
+    assert re.findall(r"Scan using (st_[a-z]+)", claim) == ["st_ready"], claim
+    assert re.search(r"\(\(state\)::text = \$\d", record), record
+    assert re.findall(r"Scan using (\w+) on", record) == ["testapp_step_pkey"], record
+    assert "Seq Scan on testapp_step" not in claim + record
 
 
 def test_claim_takes_the_oldest_of_a_thousand_ready_rows(operations):

@@ -1,0 +1,83 @@
+"""What is known of a session with PostgreSQL for as long as it lasts, and the statements that it has prepared."""
+
+from collections import Counter
+from itertools import count
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from django.db import NotSupportedError, ProgrammingError
+
+from stator.db.sending import send
+
+# So often a statement is sent as it is before the session prepares it, as psycopg does.
+USES = 5
+
+# The most that one session prepares: its server process keeps some 100 kB for each.
+MOST_PREPARED = 100
+
+# Made once and for all parameters; otherwise the server would make most plans anew, for a guess at what they cost.
+GENERIC = "SET LOCAL plan_cache_mode = force_generic_plan; "
+
+# invalid_sql_statement_name, duplicate_prepared_statement: this is not the session that it seems to be, or somebody
+# has cleared it. feature_not_supported: a column that the statement gives is of another type now.
+GONE = frozenset({"26000", "42P05", "0A000"})
+
+WHO = "SELECT current_setting('default_transaction_isolation'), pg_backend_pid()"
+
+
+class Session:
+    """One connection's session.
+
+    ``isolation``: the default of its transactions. ``prepares``: whether it may keep prepared statements: a pooler that
+    gives each transaction another session of its own is known by a process number that is not the server's.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        [(self.isolation, pid)] = send(connection, WHO, [])
+        self.prepares = pid == connection.connection.info.backend_pid
+        self._uses: Counter[str] = Counter()
+        self._prepared: dict[str, str] = {}
+        self._names = count()
+
+    def send(self, connection: Any, planner: str, statement: str, params: list[Any]) -> list[Any]:
+        """The rows of a statement that is sent again and again, by a plan that the session keeps.
+
+        Parsing and planning is half of what a claim or a record of a few rows costs the server.
+        """
+        if not self.prepares:
+            return send(connection, planner + statement, params)
+        try:
+            return send(connection, planner + self._text(statement), params)
+        except (ProgrammingError, NotSupportedError) as error:
+            if getattr(error.__cause__, "sqlstate", None) not in GONE:
+                raise
+            self.prepares = False
+            if connection.in_atomic_block:
+                raise
+        return send(connection, planner + statement, params)
+
+    def _text(self, statement: str) -> str:
+        """What to send for it, with the same parameters: the statement itself, or the call of it prepared."""
+        if known := self._prepared.get(statement):
+            return known
+        self._uses[statement] += 1
+        if self._uses[statement] <= USES or len(self._prepared) >= MOST_PREPARED:
+            return statement
+        # Never the same twice: it is kept even where the transaction that prepared it fails.
+        name = f"stator_{next(self._names)}"
+        first, *others = statement.split("%s")
+        numbered = first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
+        self._prepared[statement] = f"{GENERIC}EXECUTE {name}({', '.join(['%s'] * len(others))})"
+        return f"PREPARE {name} AS {numbered}; {self._prepared[statement]}"
+
+
+_sessions: WeakKeyDictionary[Any, Session] = WeakKeyDictionary()
+
+
+def session_of(connection: Any) -> Session:
+    """What is known of the present session of a connection; asked for once."""
+    connection.ensure_connection()
+    session = _sessions.get(connection.connection)
+    if session is None:
+        session = _sessions[connection.connection] = Session(connection)
+    return session

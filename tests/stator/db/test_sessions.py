@@ -1,0 +1,138 @@
+"""Statements that a session with PostgreSQL keeps prepared, and sessions that are not what they seem to be."""
+
+import pytest
+from django.db import connection, transaction
+
+from stator.outcomes import Moved, Released, Waiting
+from tests.stator.rows import automatic, operations_of, put, row
+from tests.testapp.basic import Step, StepGraph
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+
+if connection.vendor == "postgresql":
+    from stator.db import sessions
+    from stator.db.sessions import USES, session_of
+
+ROUNDS = 8
+
+
+@pytest.fixture(autouse=True)
+def new_session(transactional_db):
+    """No other test has prepared anything, nor does a later one meet what these do to it."""
+    connection.close()
+    yield
+    connection.close()
+
+
+@pytest.fixture
+def operations():
+    return operations_of(Step)
+
+
+def prepared():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'stator%%'")
+        return cursor.fetchone()[0]
+
+
+def attempt(operations, outcome):
+    """Claim a row and end the claim; whether all of it came about."""
+    [claim] = operations.claim(automatic(operations), 1)
+    written = operations.record([(claim, outcome)])
+    return not written.lost and not written.deferred
+
+
+def moved():
+    return Moved(StepGraph.done)
+
+
+def test_what_is_sent_again_and_again_is_prepared_once(operations):
+    for _ in range(ROUNDS):
+        put(Step)
+    for number in range(ROUNDS):
+        assert attempt(operations, moved())
+        # The first claim of a worker is from the head of the line, the next go on from there.
+        assert prepared() == (0 if number < USES else 1 if number < USES + 1 else 2)
+    assert Step.objects.filter(state="done", state_claim=None, state_version=1).count() == ROUNDS
+
+
+@pytest.mark.parametrize("outcome", [Waiting(0.0), Released()], ids=["stays", "handed back"])
+def test_every_outcome_is_written_by_a_prepared_statement(operations, outcome):
+    step = put(Step)
+    for _ in range(ROUNDS):
+        assert attempt(operations, outcome)
+        Step.stator.retry()
+    assert prepared() >= 1
+    assert (row(step).state, row(step).state_claim) == ("new", None)
+
+
+@pytest.mark.parametrize("how", ["DEALLOCATE ALL", "DISCARD ALL"])
+def test_session_that_somebody_clears_prepares_no_more(operations, how):
+    for _ in range(2 * ROUNDS):
+        put(Step)
+    for number in range(2 * ROUNDS):
+        assert attempt(operations, moved())
+        if number == ROUNDS:
+            assert session_of(connection).prepares
+            with connection.cursor() as cursor:
+                cursor.execute(how)
+    assert not session_of(connection).prepares
+    assert prepared() == 0
+
+
+def test_session_that_was_cleared_costs_a_transaction_once(operations):
+    for _ in range(ROUNDS):
+        put(Step)
+    for _ in range(ROUNDS - 1):
+        assert attempt(operations, moved())
+    with connection.cursor() as cursor:
+        cursor.execute("DEALLOCATE ALL")
+    # There nothing can be sent again, since the transaction has failed.
+    with pytest.raises(Exception, match="does not exist"), operations.transaction():
+        attempt(operations, moved())
+    with operations.transaction():
+        assert attempt(operations, moved())
+
+
+def test_column_that_becomes_another_type_is_no_error(operations):
+    for _ in range(ROUNDS + 1):
+        put(Step)
+    for _ in range(ROUNDS):
+        assert attempt(operations, moved())
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE testapp_step ALTER COLUMN name TYPE text")
+    try:
+        assert attempt(operations, moved())
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE testapp_step ALTER COLUMN name TYPE varchar(50)")
+
+
+def test_error_in_the_statement_itself_is_raised_as_it_is(operations):
+    for _ in range(USES + 2):
+        with pytest.raises(Exception, match="division by zero"):
+            operations.fetch("SELECT 1 / %s", [0], often=True)
+    assert session_of(connection).prepares
+
+
+def test_no_more_than_so_many_are_prepared(operations, monkeypatch):
+    monkeypatch.setattr(sessions, "MOST_PREPARED", 2)
+    for number in range(4):
+        for _ in range(USES + 1):
+            assert operations.fetch(f"SELECT %s + {number}", [1], often=True) == [(1 + number,)]
+    assert prepared() == 2
+
+
+def test_application_s_own_transaction_is_left_as_it_is(operations):
+    with transaction.atomic():
+        for _ in range(USES + 2):
+            operations.fetch("SELECT %s + 1", [1], often=True)
+        assert prepared() == 0
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW enable_seqscan")
+            assert cursor.fetchone() == ("on",)
+
+
+def test_percent_sign_in_a_statement_stays_one(operations):
+    for _ in range(USES + 2):
+        assert operations.fetch("SELECT 7 %% %s::int", [4], often=True) == [(3,)]
