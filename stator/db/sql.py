@@ -146,6 +146,14 @@ def share_params(names: list[str], last: Any, limit: int, values: int) -> list[A
     return [last, names, names, values, last, names, limit, limit, limit, names, limit, limit]
 
 
+def lock_claimed(table: str, pk: str, pk_type: str) -> str:
+    """LOCK rows whose claims stand until the end of the transaction. Parameters: two arrays (pk, claim), the state."""
+    return f"""
+SELECT t.{pk} FROM unnest(%s::{pk_type}[], %s::uuid[]) AS v(pk, claim) JOIN {table} t ON t.{pk} = v.pk
+WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s ORDER BY v.pk FOR NO KEY UPDATE OF t
+"""  # noqa: S608 - quoted names
+
+
 def record(
     table: str, pk: str, pk_type: str, assignments: str, saved: list[tuple[str, str]], *,
     count: bool, history: bool, tell: bool,
