@@ -28,13 +28,13 @@ WHO = "SELECT current_setting('default_transaction_isolation'), pg_backend_pid()
 class Session:
     """One connection's session.
 
-    ``isolation``: the default of its transactions. ``prepares``: whether it may keep prepared statements: a pooler that
-    gives each transaction another session of its own is known by a process number that is not the server's.
+    ``isolation``: the default of its transactions. ``direct``: no pooler is in between, which would hand out a number
+    of its own for the session and may give each transaction another. ``prepares``: it may keep prepared statements.
     """
 
     def __init__(self, connection: Any) -> None:
         [(self.isolation, pid)] = send(connection, WHO, [])
-        self.prepares = pid == connection.connection.info.backend_pid
+        self.prepares = self.direct = pid == connection.connection.info.backend_pid
         self._uses: Counter[str] = Counter()
         self._prepared: dict[str, str] = {}
         self._names = count()

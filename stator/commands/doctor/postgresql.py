@@ -1,5 +1,6 @@
 """What slows or deafens workers on PostgreSQL: long transactions, dead rows, a pooler in between."""
 
+from importlib import import_module
 from typing import Any
 
 from django.db import connections
@@ -104,9 +105,8 @@ def _size(count: int) -> str:
 
 def pooler(alias: str, models: list[Any]) -> Finding:
     """Whether a pooler is in between, which keeps workers from hearing NOTIFY."""
-    ((actual,),) = _ask(alias, "SELECT pg_backend_pid()")
-    # A pooler hands out a number of its own for the session.
-    if connections[alias].connection.info.backend_pid == actual:
+    # Here and not above: it needs psycopg, which a project on another database may not have.
+    if import_module("stator.db.sessions").session_of(connections[alias]).direct:
         return Finding("pooler", alias, OK, "none is between here and the database")
     settings = load_settings()
     if settings.NOTIFY and not settings.LISTEN_DSN:

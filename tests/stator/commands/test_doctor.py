@@ -23,6 +23,9 @@ from tests.stator.rows import ago, change, put, raw
 from tests.testapp.explained import Errand, ErrandGraph
 from tests.testapp.power import Site
 
+if connection.vendor == "postgresql":
+    from stator.db.sessions import session_of
+
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -318,10 +321,8 @@ def test_trigger_that_is_switched_off_gone_or_outdated_is_a_warning(crew_of_all)
 
 @pytest.mark.postgresql
 def test_pooler_is_a_warning_where_workers_would_listen_through_it(monkeypatch, settings):
-    connection.ensure_connection()
     assert postgresql.pooler("default", []).level == OK
-    # It hands out a number of its own for the session.
-    monkeypatch.setattr(postgresql, "_ask", lambda *args: [(-1,)])
+    monkeypatch.setattr(session_of(connection), "direct", False)
     finding = postgresql.pooler("default", [])
     assert (finding.level, "LISTEN_DSN" in finding.remedy) == (WARN, True)
     settings.STATOR = {"LISTEN_DSN": "host=elsewhere"}
