@@ -11,17 +11,21 @@ from stator import columns
 from stator.graph import State
 from stator.options import is_seconds
 
+# What an instance has its place by from the claim statement to its claim.
+PLACE = "_stator_place"
+
 
 class Claim:
     """One row held by one worker for one attempt.
 
     Times are monotonic seconds of this process. ``deadline``: when the worker must have stopped unless the lease was
     extended; it is reckoned from before the claim was sent, so it is never later than the lease in the database.
+    ``place``: where in its table the claim has put the row, if the database told.
     """
 
     __slots__ = (
         "age", "attempt", "cancelled_for", "claimed", "deadline", "failures", "finished", "instance", "lease",
-        "max_runtime", "operations", "pk", "started", "state", "token", "version",
+        "max_runtime", "operations", "pk", "place", "started", "state", "token", "version",
     )  # fmt: skip
 
     def __init__(self, operations: Any, instance: Any, state: State, token: UUID, claimed: float) -> None:
@@ -29,6 +33,7 @@ class Claim:
         self.operations = operations
         self.instance = instance
         self.pk = row[operations.pk_name]
+        self.place: str | None = row.pop(PLACE, None)
         self.state = state
         self.token = token
         self.version: int = row["state_version"]

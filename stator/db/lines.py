@@ -32,8 +32,8 @@ class Turn:
 
     ``last``: its value, where values share. ``place``: its place in a line by age. Rows that are claimed leave the
     index, but their entries stay in it while anybody has an older snapshot open; a claim from the head of the line
-    would walk over all of them again. So one that found as many as it wanted tells the next where to begin. What comes
-    to stand before that place waits for the next claim from the head.
+    would walk over all of them again. So one that found as many as it wanted tells the next where to begin: behind the
+    time and the key of its last. What comes to stand before that place waits for the next claim from the head.
     """
 
     __slots__ = ("claims", "last", "place", "wait_until")
@@ -41,16 +41,16 @@ class Turn:
     def __init__(self) -> None:
         self.claims = 0
         self.last: Any = None
-        self.place: datetime | None = None
+        self.place: tuple[datetime, Any] | None = None
         self.wait_until = 0.0
 
-    def begin(self, now: float) -> datetime | None:
-        """The place in the line to begin at, by the monotonic time; None is its head."""
+    def begin(self, now: float) -> tuple[datetime, Any] | None:
+        """The place in the line to begin behind, by the monotonic time; None is its head."""
         if now >= self.wait_until:
             self.place = None
         return self.place
 
-    def end(self, place: datetime | None, began: float, now: float) -> None:
+    def end(self, place: tuple[datetime, Any] | None, began: float, now: float) -> None:
         """Note the place of the last row of a claim that found as many as it wanted, else None."""
         if self.place is None:
             self.wait_until = now + max(HEAD_EVERY, (now - began) / HEAD_PART)

@@ -1,8 +1,8 @@
 """PostgreSQL: rows are claimed and outcomes recorded each in one statement, which is also its transaction."""
 
 import time
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
 from functools import cached_property
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -14,7 +14,8 @@ from django.db.models.functions import Now
 
 from stator import columns, signals
 from stator.db import sql
-from stator.db.claim import Claim
+from stator.db.arrays import array_of, places_of
+from stator.db.claim import PLACE, Claim
 from stator.db.keeping import has_reports
 from stator.db.lines import SPARE_VALUES, Turn
 from stator.db.loading import loader_of
@@ -94,13 +95,17 @@ class Operations(Spelled):
         by_age = turn.by_age or not self.options.priority
         began = time.monotonic()
         place = turn.begin(began) if by_age else None
-        params = [names, self.settings.MAX_CRASHES, *([place] if place else []), limit, *self._claim_params(token)]
+        params = [names, self.settings.MAX_CRASHES, *(place or ()), limit, *self._claim_params(token)]
         statement = self._claim_statements[by_age, place is not None]
         found = self._instances(self.fetch(statement, params, sql.BY_LINE, often=True))
         if by_age:
             last = found[-1] if len(found) == limit else None
-            turn.end(last and (last.state_next_attempt or last.state_changed), began, time.monotonic())
+            turn.end(last and self._place_in_line(last), began, time.monotonic())
         return self._in_order(found, turn)
+
+    def _place_in_line(self, instance: Any) -> tuple[datetime, Any]:
+        key = self._pk_field.get_db_prep_value(instance.pk, self.connection, prepared=False)
+        return instance.state_next_attempt or instance.state_changed, key
 
     def _claim_open(self, states: list[State], limit: int, token: UUID, turn: Turn | None) -> list[Any]:
         """Claim among the rows that are open to this worker, picked by a query that is made anew each time."""
@@ -150,7 +155,8 @@ class Operations(Spelled):
     @cached_property
     def _claim_parts(self) -> tuple[str, str]:
         assignments, _ = self._claiming
-        return assignments, ", ".join(f"{self._table}.{self._quote(field.column)}" for field in self._fields)
+        columns = [*(self._quote(field.column) for field in self._fields), "ctid"]
+        return assignments, ", ".join(f"{self._table}.{column}" for column in columns)
 
     def _first(self, by_age: bool) -> str:
         if by_age or not self.options.priority:
@@ -175,8 +181,12 @@ class Operations(Spelled):
             for position, column, convert in converters:
                 for row in rows:
                     row[position] = convert(row[position], column, connection)
-        load, alias = loader_of(self.model), self.alias
-        return [load(alias, names, row) for row in sorted(rows, key=self._turn)]
+        load, alias, instances = loader_of(self.model), self.alias, []
+        for row in sorted(rows, key=self._turn):
+            instance = load(alias, names, row[:-1])
+            instance.__dict__[PLACE] = row[-1]
+            instances.append(instance)
+        return instances
 
     def _write(self, state: State, to: str, group: list[Ended]) -> dict[Any, float | None]:
         """RECORD. Outcomes of one kind and their statistics; a row is written only while its own claim stands."""
@@ -186,7 +196,7 @@ class Operations(Spelled):
         tell = moved and not history
         statement, params = self._record_statement(group[0][1], saved, history, tell)
         values = saved_arrays(self.model, self.connection, group, saved) if saved else []
-        arguments = [*self._arrays(group), *values, state.name, *params, state.name]
+        arguments = [*self._arrays(group), *values, state.name, state.name, *params, state.name]
         if to != RELEASED:
             arguments += [self.label, state.name, to, self.shard]
         if history:
@@ -291,6 +301,7 @@ class Operations(Spelled):
         waiting = isinstance(group[0][1], Waiting)
         return [
             *self._claimed([claim for claim, _ in group]),
+            places_of([claim for claim, _ in group]),
             # What is the same for all is left out: unnest fills shorter arrays up with null.
             [float(outcome.delay) for _, outcome in group if isinstance(outcome, Waiting)] if waiting else [],
             [] if self._keeps_moves(group) else [getattr(each, "failure", None) is not None for _, each in group],
@@ -303,7 +314,7 @@ class Operations(Spelled):
         if not self._pk_is_plain:
             prepare, connection = self._pk_field.get_db_prep_value, self.connection
             pks = [prepare(pk, connection, prepared=False) for pk in pks]
-        return [_array(pks), _array([claim.token for claim in claims])]
+        return [array_of(pks), array_of([claim.token for claim in claims])]
 
 
 def _changes(outcome: Any) -> columns.Changes:
@@ -314,25 +325,6 @@ def _changes(outcome: Any) -> columns.Changes:
     delay = RawSQL("v.delay * interval '1 second'", [], output_field=DurationField())
     failures = RawSQL("CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END", [])
     return columns.staying(Now() + delay, failures)
-
-
-def _array(values: list[Any]) -> Any:
-    """Values of one type as an array; psycopg takes ten times as long to write one of numbers or UUIDs."""
-    kind = type(values[0])
-    if kind is int:
-        return f"{{{','.join(map(str, values))}}}"
-    if kind is UUID:
-        return f"{{{','.join(_hexes(values))}}}"
-    return values
-
-
-def _hexes(values: list[UUID]) -> Iterator[str]:
-    # Those of one claim are one and the same object, and it takes long to write.
-    last, written = values[0], values[0].hex
-    for value in values:
-        if value is not last:
-            last, written = value, value.hex
-        yield written
 
 
 _number_of_turn = itemgetter(-1)

@@ -56,18 +56,19 @@ def claim(
     alone: bool = False,
     further: bool = False,
 ) -> str:
-    """CLAIM. Parameters: names of states, most crashes, the place to begin at, limit, then those of the SET list.
+    """CLAIM. Parameters: names of states, most crashes, the place to begin behind, limit, then those of the SET list.
 
-    ``order`` is what comes before age, with a comma after it. The place is that of a claim that goes ``further``. The
-    pick is materialised: a plan that runs it again would lock more rows than asked for. NO KEY UPDATE, so that a
-    row is not passed over while somebody inserts a child row that refers to it. Index ``st_ready``, by age ``st_age``.
+    ``order`` is what comes before age, with a comma after it. The place, a time and a key, is that of a claim that goes
+    ``further``. The pick is materialised: a plan that runs it again would lock more rows than asked for. NO KEY UPDATE,
+    so that a row is not passed over while somebody inserts a child row that refers to it. Index ``st_ready``, by age
+    ``st_age``.
 
     A locked row is updated where it was found: each of its versions has an entry in the index of the key. One that
     somebody else updated in the moment between is not seen there and left to the next claim.
     """
     crashed = "state_crashes > 0 AND state_crashes < %s" if alone else "state_crashes = 0 AND 0 < %s"
     if further:
-        crashed += " AND COALESCE(state_next_attempt, state_changed) >= %s"
+        crashed += f" AND (COALESCE(state_next_attempt, state_changed), {pk}) > (%s, %s)"
     return f"""
 WITH picked AS MATERIALIZED (
   SELECT {pk} AS pk, ctid AS place FROM {table}
@@ -158,40 +159,56 @@ def record(
     table: str, pk: str, pk_type: str, assignments: str, saved: list[tuple[str, str]], *,
     count: bool, history: bool, tell: bool,
 ) -> str:  # fmt: skip
-    """RECORD. Parameters: five arrays (pk, claim, delay, failed, duration), the state left, those of the SET list, the
-    state left; then of the statistics, of the history.
+    """RECORD. Parameters: six arrays (pk, claim, place, delay, failed, duration), the state left twice, those of the
+    SET list, the state left; then of the statistics, of the history.
 
     ``saved`` are the columns, each with its type, that some outcomes bring a value for; then there are an array that
-    tells which do, and one for each column, after the five. Gives the primary keys, with ``tell`` each with the seconds
+    tells which do, and one for each column, after the six. Gives the primary keys, with ``tell`` each with the seconds
     in the state that was left: for who keeps the history.
 
-    The claims are compared by IS NOT DISTINCT FROM: an equality would let the planner walk the index of leases, with
-    all its dead entries, instead of the primary key. The locked rows are updated where they were found, as by CLAIM.
+    Rows are looked for where their claim has put them, and by their key only if they are not there any more: that index
+    has an entry for each version of a row. The claims are compared by IS NOT DISTINCT FROM: an equality would let the
+    planner walk the index of leases, with all its dead entries. The locked rows are updated where they were found.
     """
     further = "".join(f",{part}" for part, wanted in ((COUNTED, count), (KEPT, history)) if wanted)
+    held = _held(table, pk)
+    arrays, names, assignments = _with_saved(table, assignments, saved)
+    returning = "pk, greatest(date_part('epoch', stayed), 0)" if tell else "pk"
+    return f"""
+WITH v AS (
+  SELECT * FROM unnest(%s::{pk_type}[], %s::uuid[], %s::tid[], %s::float8[], %s::bool[], %s::float8[]{arrays})
+    AS v(pk, claim, place, delay, failed, duration{names})),
+placed AS MATERIALIZED ({held} AND t.ctid = v.place FOR NO KEY UPDATE OF t SKIP LOCKED),
+others AS MATERIALIZED ({held} AND (SELECT count(*) FROM placed) < (SELECT count(*) FROM v)
+    AND v.pk NOT IN (SELECT pk FROM placed) FOR NO KEY UPDATE OF t SKIP LOCKED),
+mine AS (SELECT * FROM placed UNION ALL SELECT * FROM others),
+done AS (
+  UPDATE {table} SET {assignments} FROM mine v
+  WHERE {table}.ctid = v.found AND {table}.{pk} = v.pk AND {table}.state_claim IS NOT DISTINCT FROM v.claim
+    AND {table}.state = %s
+  RETURNING {table}.{pk} AS pk, {table}.state_version AS version, v.failed, v.duration, v.attempts,
+    {table}.state_changed - v.entered AS stayed){further}
+SELECT {returning} FROM done
+"""  # noqa: S608 - quoted names
+
+
+def _with_saved(table: str, assignments: str, saved: list[tuple[str, str]]) -> tuple[str, str, str]:
+    """The types of the arrays that are further ones, their names, and the SET list with their columns."""
     arrays = "".join(f", %s::{kind}[]" for kind in (["bool"] if saved else []) + [kind for _, kind in saved])
     names = "".join(f", {name}" for name in ["saves"] * bool(saved) + [f"value{n}" for n in range(len(saved))])
     assignments += "".join(
         f", {column} = CASE WHEN v.saves THEN v.value{n} ELSE {table}.{column} END"
         for n, (column, _) in enumerate(saved)
     )
-    returning = "pk, greatest(date_part('epoch', stayed), 0)" if tell else "pk"
+    return arrays, names, assignments
+
+
+def _held(table: str, pk: str) -> str:
+    """The rows of ``v`` whose claims stand. Parameters: the state."""
     return f"""
-WITH v AS (
-  SELECT * FROM unnest(%s::{pk_type}[], %s::uuid[], %s::float8[], %s::bool[], %s::float8[]{arrays})
-    AS v(pk, claim, delay, failed, duration{names})),
-mine AS MATERIALIZED (
-  SELECT v.*, t.ctid AS place, t.state_attempts AS attempts, t.state_changed AS entered
-  FROM {table} t JOIN v ON t.{pk} = v.pk
-  WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s FOR NO KEY UPDATE OF t SKIP LOCKED),
-done AS (
-  UPDATE {table} SET {assignments} FROM mine v
-  WHERE {table}.ctid = v.place AND {table}.{pk} = v.pk AND {table}.state_claim IS NOT DISTINCT FROM v.claim
-    AND {table}.state = %s
-  RETURNING {table}.{pk} AS pk, {table}.state_version AS version, v.failed, v.duration, v.attempts,
-    {table}.state_changed - v.entered AS stayed){further}
-SELECT {returning} FROM done
-"""  # noqa: S608 - quoted names
+  SELECT v.*, t.ctid AS found, t.state_attempts AS attempts, t.state_changed AS entered
+  FROM v JOIN {table} t ON t.{pk} = v.pk
+  WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s"""  # noqa: S608 - quoted names
 
 
 def move(table: str, pk: str, pick: str, picked: str, assignments: str, *, history: bool, tell: bool) -> str:

@@ -20,6 +20,10 @@ FIRST_LOOK = 0.02
 # While some lane has more than there is room for, so that rows of others that come without NOTIFY wait no longer.
 BUSY_LOOK = 0.25
 
+# Where looks take long, because dead entries of the indexes cannot be removed, they take no more than this part of the
+# time, as long as leases that ran out are looked for as often as promised.
+LOOK_PART = 0.2
+
 # Scheduling passes from one deletion of old reports and statistics to the next; the first pass is one.
 PRUNED_EVERY = 20
 
@@ -42,7 +46,7 @@ class Scheduler:
             self._by_alias[part.alias].append(part)
         self._reaped: dict[Operations, float] = {}
         self._passed = float("-inf")
-        self._delay = FIRST_LOOK
+        self._delay = self._least = FIRST_LOOK
         self._next_due = float("inf")
         self._cut_short = asyncio.Event()
 
@@ -69,13 +73,13 @@ class Scheduler:
         delay, self._delay = self._delay, min(self._settings.POLL_INTERVAL, 2 * self._delay)
         if any(lane.hungry for lane in self._lanes):
             delay = min(delay, BUSY_LOOK)
-        until_due = max(FIRST_LOOK, self._next_due - time.monotonic())
+        rest = min(self._next_due - time.monotonic(), delay * random.uniform(0.8, 1.2))
         try:
-            await asyncio.wait_for(self._cut_short.wait(), min(until_due, delay * random.uniform(0.8, 1.2)))
+            await asyncio.wait_for(self._cut_short.wait(), max(self._least, rest))
         except TimeoutError:
             return
         if not self.stopped:
-            await asyncio.sleep(FIRST_LOOK)
+            await asyncio.sleep(self._least)
             self._delay = 2 * FIRST_LOOK
 
     def stop(self) -> None:
@@ -87,7 +91,10 @@ class Scheduler:
         """One look, and the duties that it shows to be due; ``wake`` is called when lanes became hungry."""
         if not self.passes:
             await self.perform_pass()
+        began = time.monotonic()
         work = await self._run(self.look)
+        took = time.monotonic() - began
+        self._least = max(FIRST_LOOK, min(took * (1 / LOOK_PART - 1), self._settings.REAP_INTERVAL))
         self.found_nothing = not any(found.ready or found.suspect or found.due for found in work.values())
         times = [found.next_due for found in work.values() if found.next_due is not None]
         self._next_due = time.monotonic() + min(times, default=float("inf"))

@@ -124,7 +124,7 @@ def test_claim_from_where_the_last_ended_begins_there_in_the_index(operations, e
     assert len(operations.claim(automatic(operations), 100)) == len(operations.claim(automatic(operations), 100)) == 100
     first, second = (plan[: plan.index("Filter")] for plan in explained.plans)
     assert "Index Cond" not in first
-    assert "Index Cond: (COALESCE(state_next_attempt, state_changed) >= " in second
+    assert "Index Cond: (ROW(COALESCE(state_next_attempt, state_changed), id) > ROW(" in second
 
 
 def test_statement_that_is_prepared_keeps_to_its_index(operations, explained):
@@ -133,7 +133,7 @@ def test_statement_that_is_prepared_keeps_to_its_index(operations, explained):
         operations.record([(claim, Waiting(60.0)) for claim in claims])
     claim, record = explained.plans[-2:]
     # Of parameters, which are values in a plan that is made for one time.
-    assert "Index Cond: (COALESCE(state_next_attempt, state_changed) >= $" in claim
+    assert "Index Cond: (ROW(COALESCE(state_next_attempt, state_changed), id) > ROW($" in claim
     assert re.findall(r"Scan using (st_[a-z]+)", claim) == ["st_ready"], claim
     assert re.search(r"\(\(state\)::text = \$\d", record), record
     assert re.findall(r"Scan using (\w+) on", record) == ["testapp_step_pkey"], record

@@ -9,7 +9,7 @@ from stator.conf import Settings
 from stator.db.look import Work
 from stator.worker import scheduler as module
 from stator.worker.duties import PRUNE
-from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, PRUNED_EVERY, Scheduler
+from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, LOOK_PART, PRUNED_EVERY, Scheduler
 from tests.stator.worker.fakes import FakeOperations, at_once, on_loop
 
 POLL_INTERVAL = 20.0
@@ -81,6 +81,32 @@ async def test_rows_that_come_due_one_after_another_do_not_keep_it_looking(pause
     scheduler = Looking()
     scheduler.found = Work(next_due=0.0001)
     assert await idle(scheduler, pauses) == FIRST_LOOK
+
+
+@on_loop
+async def test_looks_that_take_long_take_a_part_of_the_time(monkeypatch, pauses):
+    clock, takes = [100.0], [0.5]
+
+    class Slow(Looking):
+        def look(self):
+            clock[0] += takes[0]
+            return super().look()
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    scheduler = Slow()
+    await scheduler.tick(lambda: None)
+    await scheduler.rest()
+    assert takes[0] / (takes[0] + pauses[-1]) == pytest.approx(LOOK_PART)
+    # Leases that ran out are looked for all the same.
+    takes[0] = 1000.0
+    await scheduler.tick(lambda: None)
+    await scheduler.rest()
+    assert pauses[-1] == Settings().REAP_INTERVAL
+    takes[0] = 0.001
+    scheduler.soon()
+    await scheduler.tick(lambda: None)
+    await scheduler.rest()
+    assert pauses[-1] <= 1.2 * FIRST_LOOK
 
 
 @on_loop
