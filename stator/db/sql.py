@@ -71,11 +71,10 @@ def claim(
         crashed += f" AND (COALESCE(state_next_attempt, state_changed), {pk}) > (%s, %s)"
     return f"""
 WITH picked AS MATERIALIZED (
-  SELECT {pk} AS pk, ctid AS place FROM {table}
+  SELECT ctid AS place FROM {table}
   WHERE state_ready AND state_claim IS NULL AND state = ANY(%s) AND {crashed}
   ORDER BY {order}COALESCE(state_next_attempt, state_changed), {pk} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)
-UPDATE {table} SET {assignments} FROM picked WHERE {table}.ctid = picked.place AND {table}.{pk} = picked.pk
-RETURNING {returning}
+UPDATE {table} SET {assignments} FROM picked WHERE {table}.ctid = picked.place RETURNING {returning}
 """  # noqa: S608 - quoted names
 
 
@@ -167,25 +166,25 @@ def record(
     in the state that was left: for who keeps the history.
 
     Rows are looked for where their claim has put them, and by their key only if they are not there any more: that index
-    has an entry for each version of a row. The claims are compared by IS NOT DISTINCT FROM: an equality would let the
-    planner walk the index of leases, with all its dead entries. The locked rows are updated where they were found.
+    has an entry for each version of a row. IS NOT DISTINCT FROM is an equality for which the planner takes no index, of
+    leases or of keys, with all its dead entries. The locked rows are updated where they were found.
     """
     further = "".join(f",{part}" for part, wanted in ((COUNTED, count), (KEPT, history)) if wanted)
-    held = _held(table, pk)
+    held = _held(table)
     arrays, names, assignments = _with_saved(table, assignments, saved)
     returning = "pk, greatest(date_part('epoch', stayed), 0)" if tell else "pk"
     return f"""
 WITH v AS (
   SELECT * FROM unnest(%s::{pk_type}[], %s::uuid[], %s::tid[], %s::float8[], %s::bool[], %s::float8[]{arrays})
     AS v(pk, claim, place, delay, failed, duration{names})),
-placed AS MATERIALIZED ({held} AND t.ctid = v.place FOR NO KEY UPDATE OF t SKIP LOCKED),
-others AS MATERIALIZED ({held} AND (SELECT count(*) FROM placed) < (SELECT count(*) FROM v)
-    AND v.pk NOT IN (SELECT pk FROM placed) FOR NO KEY UPDATE OF t SKIP LOCKED),
+placed AS MATERIALIZED ({held} AND t.ctid = v.place AND t.{pk} IS NOT DISTINCT FROM v.pk
+  FOR NO KEY UPDATE OF t SKIP LOCKED),
+others AS MATERIALIZED ({held} AND t.{pk} = v.pk AND (SELECT count(*) FROM placed) < (SELECT count(*) FROM v)
+  AND v.pk NOT IN (SELECT pk FROM placed) FOR NO KEY UPDATE OF t SKIP LOCKED),
 mine AS (SELECT * FROM placed UNION ALL SELECT * FROM others),
 done AS (
   UPDATE {table} SET {assignments} FROM mine v
-  WHERE {table}.ctid = v.found AND {table}.{pk} = v.pk AND {table}.state_claim IS NOT DISTINCT FROM v.claim
-    AND {table}.state = %s
+  WHERE {table}.ctid = v.found AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %s
   RETURNING {table}.{pk} AS pk, {table}.state_version AS version, v.failed, v.duration, v.attempts,
     {table}.state_changed - v.entered AS stayed){further}
 SELECT {returning} FROM done
@@ -203,12 +202,11 @@ def _with_saved(table: str, assignments: str, saved: list[tuple[str, str]]) -> t
     return arrays, names, assignments
 
 
-def _held(table: str, pk: str) -> str:
-    """The rows of ``v`` whose claims stand. Parameters: the state."""
+def _held(table: str) -> str:
+    """The rows ``t`` of claims ``v`` that stand, but for how they are found. Parameters: the state."""
     return f"""
   SELECT v.*, t.ctid AS found, t.state_attempts AS attempts, t.state_changed AS entered
-  FROM v JOIN {table} t ON t.{pk} = v.pk
-  WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s"""  # noqa: S608 - quoted names
+  FROM v CROSS JOIN {table} t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s"""  # noqa: S608 - quoted names
 
 
 def move(table: str, pk: str, pick: str, picked: str, assignments: str, *, history: bool, tell: bool) -> str:
