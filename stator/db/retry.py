@@ -12,6 +12,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # serialization_failure, deadlock_detected, lock_not_available: the transaction did nothing and may be repeated.
 RETRYABLE = frozenset({"40001", "40P01", "55P03"})
+
+# invalid_sql_statement_name, duplicate_prepared_statement: a session is not what it was; it prepares no more.
+GONE = frozenset({"26000", "42P05"})
+
 ATTEMPTS = 5
 
 
@@ -36,8 +40,18 @@ def retrying(method: Function) -> Function:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the statement lost to another transaction and may be repeated at once."""
-    return getattr(error.__cause__, "sqlstate", None) in RETRYABLE or "database is locked" in str(error)
+    """Whether the statement lost to another transaction, or its plan is of no use, and may be repeated at once."""
+    state = getattr(error.__cause__, "sqlstate", None)
+    return state in RETRYABLE or "database is locked" in str(error) or is_of_a_plan(error)
+
+
+def is_of_a_plan(error: BaseException) -> bool:
+    """Whether a prepared statement failed that would not have failed unprepared."""
+    cause: Any = error.__cause__
+    if getattr(cause, "sqlstate", None) == "0A000":
+        # A column that it gives is of another type now. Of what else is not supported, messages in any language tell.
+        return bool(cause.diag.source_function == "RevalidateCachedQuery")
+    return getattr(cause, "sqlstate", None) in GONE
 
 
 def is_outage(error: BaseException) -> bool:

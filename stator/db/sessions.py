@@ -5,8 +5,9 @@ from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from django.db import NotSupportedError, ProgrammingError
+from django.db import DatabaseError
 
+from stator.db.retry import is_of_a_plan
 from stator.db.sending import send
 
 # So often a statement is sent as it is before the session prepares it, as psycopg does.
@@ -17,10 +18,6 @@ MOST_PREPARED = 100
 
 # Made once and for all parameters; otherwise the server would make most plans anew, for a guess at what they cost.
 GENERIC = "SET LOCAL plan_cache_mode = force_generic_plan; "
-
-# invalid_sql_statement_name, duplicate_prepared_statement: this is not the session that it seems to be, or somebody
-# has cleared it. feature_not_supported: a column that the statement gives is of another type now.
-GONE = frozenset({"26000", "42P05", "0A000"})
 
 WHO = "SELECT current_setting('default_transaction_isolation'), pg_backend_pid()"
 
@@ -48,8 +45,8 @@ class Session:
             return send(connection, planner + statement, params)
         try:
             return send(connection, planner + self._text(statement), params)
-        except (ProgrammingError, NotSupportedError) as error:
-            if getattr(error.__cause__, "sqlstate", None) not in GONE:
+        except DatabaseError as error:
+            if not is_of_a_plan(error):
                 raise
             self.prepares = False
             if connection.in_atomic_block:

@@ -1,11 +1,13 @@
 """Statements that a session with PostgreSQL keeps prepared, and sessions that are not what they seem to be."""
 
 import pytest
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 
+from stator.db.retry import is_retryable
 from stator.outcomes import Moved, Released, Waiting
 from tests.stator.rows import automatic, operations_of, put, row
 from tests.testapp.basic import Step, StepGraph
+from tests.testapp.fairness import Ticket, TicketGraph
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
@@ -88,25 +90,52 @@ def test_session_that_was_cleared_costs_a_transaction_once(operations):
         assert attempt(operations, moved())
     with connection.cursor() as cursor:
         cursor.execute("DEALLOCATE ALL")
-    # There nothing can be sent again, since the transaction has failed.
-    with pytest.raises(Exception, match="does not exist"), operations.transaction():
+    # There nothing can be sent again, since the transaction has failed; but all of it can be repeated.
+    with pytest.raises(DatabaseError, match="does not exist") as caught, operations.transaction():
         attempt(operations, moved())
+    assert is_retryable(caught.value)
     with operations.transaction():
         assert attempt(operations, moved())
 
 
-def test_column_that_becomes_another_type_is_no_error(operations):
+def test_claim_in_a_transaction_of_its_own_is_repeated_by_itself():
+    operations, state = operations_of(Ticket), TicketGraph.narrow
+    for _ in range(ROUNDS + 1):
+        put(Ticket, state="narrow")
+    for number in range(ROUNDS + 1):
+        if number == ROUNDS:
+            assert prepared() > 0
+            with connection.cursor() as cursor:
+                cursor.execute("DEALLOCATE ALL")
+        [claim] = operations.claim([state], 1)
+        assert operations.record([(claim, Moved(TicketGraph.done))]).moves
+
+
+@pytest.fixture
+def other_type():
+    """Gives what changes the type of a column."""
+    change = "ALTER TABLE testapp_step ALTER COLUMN name TYPE {}"
+    with connection.cursor() as cursor:
+        yield lambda: cursor.execute(change.format("text"))
+        cursor.execute(change.format("varchar(50)"))
+
+
+def test_column_that_becomes_another_type_is_no_error(operations, other_type):
     for _ in range(ROUNDS + 1):
         put(Step)
     for _ in range(ROUNDS):
         assert attempt(operations, moved())
-    with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE testapp_step ALTER COLUMN name TYPE text")
-    try:
-        assert attempt(operations, moved())
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE testapp_step ALTER COLUMN name TYPE varchar(50)")
+    other_type()
+    assert attempt(operations, moved())
+    assert not session_of(connection).prepares
+
+
+def test_what_is_not_supported_at_all_is_not_repeated(operations):
+    for _ in range(USES + 2):
+        with pytest.raises(DatabaseError) as caught:
+            operations.fetch("SELECT %s UNION SELECT 1 FOR UPDATE", [1], often=True)
+    assert caught.value.__cause__.sqlstate == "0A000"
+    assert not is_retryable(caught.value)
 
 
 def test_error_in_the_statement_itself_is_raised_as_it_is(operations):
