@@ -63,18 +63,20 @@ def claim(
     so that a row is not passed over while somebody inserts a child row that refers to it. Index ``st_ready``, by age
     ``st_age``.
 
-    A locked row is updated where it was found: each of its versions has an entry in the index of the key. One that
-    somebody else updated in the moment between is not seen there and left to the next claim.
+    A locked row is updated where it was found: each of its versions has an entry in the index of the key, which IS NOT
+    DISTINCT FROM does not ask. The key is compared since each partition of a table has rows in the same places. A row
+    that somebody else updated in the moment between is not seen there and left to the next claim.
     """
     crashed = "state_crashes > 0 AND state_crashes < %s" if alone else "state_crashes = 0 AND 0 < %s"
     if further:
         crashed += f" AND (COALESCE(state_next_attempt, state_changed), {pk}) > (%s, %s)"
     return f"""
 WITH picked AS MATERIALIZED (
-  SELECT ctid AS place FROM {table}
+  SELECT {pk} AS pk, ctid AS place FROM {table}
   WHERE state_ready AND state_claim IS NULL AND state = ANY(%s) AND {crashed}
   ORDER BY {order}COALESCE(state_next_attempt, state_changed), {pk} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)
-UPDATE {table} SET {assignments} FROM picked WHERE {table}.ctid = picked.place RETURNING {returning}
+UPDATE {table} SET {assignments} FROM picked
+WHERE {table}.ctid = picked.place AND {table}.{pk} IS NOT DISTINCT FROM picked.pk RETURNING {returning}
 """  # noqa: S608 - quoted names
 
 
@@ -184,7 +186,8 @@ others AS MATERIALIZED ({held} AND t.{pk} = v.pk AND (SELECT count(*) FROM place
 mine AS (SELECT * FROM placed UNION ALL SELECT * FROM others),
 done AS (
   UPDATE {table} SET {assignments} FROM mine v
-  WHERE {table}.ctid = v.found AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %s
+  WHERE {table}.ctid = v.found AND {table}.{pk} IS NOT DISTINCT FROM v.pk
+    AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %s
   RETURNING {table}.{pk} AS pk, {table}.state_version AS version, v.failed, v.duration, v.attempts,
     {table}.state_changed - v.entered AS stayed){further}
 SELECT {returning} FROM done

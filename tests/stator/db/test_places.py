@@ -95,3 +95,37 @@ def test_place_of_a_claim_that_has_ended_lets_nothing_be_written(operations, cla
     written = operations.record(ended(claims))
     assert (len(written.moves), written.lost) == (2, [lost])
     assert row(lost.instance).state == "new"
+
+
+@pytest.fixture
+def partitioned():
+    """The table in two parts, whose rows are in the same places."""
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE SCHEMA parted")
+        cursor.execute("SET search_path TO parted, public")
+        columns = "LIKE public.testapp_step INCLUDING DEFAULTS, PRIMARY KEY (id)"
+        cursor.execute(f"CREATE TABLE testapp_step ({columns}) PARTITION BY HASH (id)")
+        for part in range(2):
+            cursor.execute(
+                f"CREATE TABLE part{part} PARTITION OF testapp_step FOR VALUES WITH (MODULUS 2, REMAINDER {part})"
+            )
+        cursor.execute("INSERT INTO testapp_step (id, state, name) SELECT n, 'new', '' FROM generate_series(1, 20) n")
+        cursor.execute("SELECT count(DISTINCT ctid) FROM testapp_step")
+        assert cursor.fetchone()[0] < 20
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("SET search_path TO public")
+        cursor.execute("DROP SCHEMA parted CASCADE")
+
+
+def test_rows_of_other_partitions_in_the_same_places_are_left_alone(operations, partitioned):
+    first = operations.claim(automatic(operations), 6)
+    assert [claim.pk for claim in first] == [1, 2, 3, 4, 5, 6]
+    assert Step.stator.leased().count() == 6
+    second = operations.claim(automatic(operations), 6)
+    assert [claim.pk for claim in second] == [7, 8, 9, 10, 11, 12]
+    assert len(operations.record(ended(first)).moves) == 6
+    assert list(Step.objects.filter(state="done").order_by("pk").values_list("pk", flat=True)) == [1, 2, 3, 4, 5, 6]
+    assert Step.stator.leased().count() == 6
+    assert len(operations.record(ended(second)).moves) == 6
+    assert Step.objects.filter(state="new", state_claim=None).count() == 8
