@@ -1,5 +1,6 @@
 """What is known of a session with PostgreSQL for as long as it lasts, and the statements that it has prepared."""
 
+import os
 from collections import Counter
 from itertools import count
 from typing import Any
@@ -7,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from django.db import DatabaseError
 
-from stator.db.retry import is_of_a_plan
+from stator.db.retry import is_of_a_plan, is_outage
 from stator.db.sending import send
 
 # So often a statement is sent as it is before the session prepares it, as psycopg does.
@@ -33,7 +34,9 @@ class Session:
         [(self.isolation, pid)] = send(connection, WHO, [])
         self.prepares = self.direct = pid == connection.connection.info.backend_pid
         self._uses: Counter[str] = Counter()
-        self._prepared: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+        # Should it be another's session after all, nothing that it has prepared must pass for ours.
+        self._prefix = f"stator_{os.urandom(6).hex()}"
         self._names = count()
 
     def send(self, connection: Any, planner: str, statement: str, params: list[Any]) -> list[Any]:
@@ -41,31 +44,34 @@ class Session:
 
         Parsing and planning is half of what a claim or a record of a few rows costs the server.
         """
-        if not self.prepares:
-            return send(connection, planner + statement, params)
+        text = self._text(statement) if self.prepares else statement
         try:
-            return send(connection, planner + self._text(statement), params)
+            return send(connection, planner + text, params)
         except DatabaseError as error:
-            if not is_of_a_plan(error):
+            if text.startswith("PREPARE"):
+                # Whatever it was: it is sent as it is from now on.
+                self._texts[statement] = statement
+            elif is_of_a_plan(error):
+                self.prepares = False
+            else:
                 raise
-            self.prepares = False
-            if connection.in_atomic_block:
+            if connection.in_atomic_block or is_outage(error):
                 raise
         return send(connection, planner + statement, params)
 
     def _text(self, statement: str) -> str:
         """What to send for it, with the same parameters: the statement itself, or the call of it prepared."""
-        if known := self._prepared.get(statement):
+        if known := self._texts.get(statement):
             return known
         self._uses[statement] += 1
-        if self._uses[statement] <= USES or len(self._prepared) >= MOST_PREPARED:
+        if self._uses[statement] <= USES or len(self._texts) >= MOST_PREPARED:
             return statement
         # Never the same twice: it is kept even where the transaction that prepared it fails.
-        name = f"stator_{next(self._names)}"
+        name = f"{self._prefix}_{next(self._names)}"
         first, *others = statement.split("%s")
         numbered = first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
-        self._prepared[statement] = f"{GENERIC}EXECUTE {name}({', '.join(['%s'] * len(others))})"
-        return f"PREPARE {name} AS {numbered}; {self._prepared[statement]}"
+        self._texts[statement] = f"{GENERIC}EXECUTE {name}({', '.join(['%s'] * len(others))})"
+        return f"PREPARE {name} AS {numbered}; {self._texts[statement]}"
 
 
 _sessions: WeakKeyDictionary[Any, Session] = WeakKeyDictionary()

@@ -130,6 +130,13 @@ def test_column_that_becomes_another_type_is_no_error(operations, other_type):
     assert not session_of(connection).prepares
 
 
+def test_statement_that_cannot_be_prepared_is_sent_as_it_is(operations):
+    for _ in range(USES + 3):
+        # Of a parameter there the type is not known; of a value it is.
+        assert operations.fetch("SELECT pg_typeof(%s)::text", [1], often=True) == [("integer",)]
+    assert (prepared(), session_of(connection).prepares) == (0, True)
+
+
 def test_what_is_not_supported_at_all_is_not_repeated(operations):
     for _ in range(USES + 2):
         with pytest.raises(DatabaseError) as caught:
