@@ -98,6 +98,10 @@ class Operations(Spelled):
         params = [names, self.settings.MAX_CRASHES, *(place or ()), limit, *self._claim_params(token)]
         statement = self._claim_statements[by_age, place is not None]
         found = self._instances(self.fetch(statement, params, sql.BY_LINE, often=True))
+        if place and not found:
+            # What is ready stands before it.
+            turn.place = None
+            return self._claim_further(names, limit, token, turn)
         if by_age:
             last = found[-1] if len(found) == limit else None
             turn.end(last and self._place_in_line(last), began, time.monotonic())

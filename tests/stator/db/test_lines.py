@@ -340,6 +340,14 @@ def test_a_claim_that_found_too_few_sends_the_next_back_to_the_head():
 
 
 @pytest.mark.postgresql
+def test_claim_that_finds_nothing_behind_its_place_looks_before_it(transactional_db):
+    operations, line = operations_of(Line), put(Line)
+    for _ in range(3):
+        assert pks(operations.claim(automatic(operations), 1)) == [line.pk]
+        Line.stator.unlock()
+
+
+@pytest.mark.postgresql
 def test_rows_before_the_place_are_claimed_from_the_head(transactional_db, monkeypatch):
     operations = operations_of(Line, "vendor")
     rows = [put(Line, state_changed=ago(1000 - number)) for number in range(6)]

@@ -59,11 +59,10 @@ def test_what_is_sent_again_and_again_is_prepared_once(operations):
 
 
 @pytest.mark.parametrize("outcome", [Waiting(0.0), Released()], ids=["stays", "handed back"])
-def test_every_outcome_is_written_by_a_prepared_statement(outcome):
+def test_every_outcome_is_written_by_a_prepared_statement(operations, outcome):
     step = put(Step)
     for _ in range(ROUNDS):
-        # Whoever has just claimed looks behind that place first.
-        assert attempt(operations_of(Step), outcome)
+        assert attempt(operations, outcome)
         Step.stator.retry()
     assert prepared() >= 1
     assert (row(step).state, row(step).state_claim) == ("new", None)

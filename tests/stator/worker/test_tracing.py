@@ -456,11 +456,11 @@ class TestWorkers:
 
     def test_atomic_attempt_has_a_span_and_one_whose_claim_has_ended_says_so(self, spans):
         transfer = Transfer.objects.create()
-        states = list(Transfer.state_graph.automatic_states)
-        (claim,) = operations_for(Transfer, ON, new_worker_id()).claim(states, 1)
+        operations, states = operations_for(Transfer, ON, new_worker_id()), list(Transfer.state_graph.automatic_states)
+        (claim,) = operations.claim(states, 1)
         Transfer.stator.unlock()
         attempt_sync([claim], calls_of(ON))
-        (again,) = operations_for(Transfer, ON, new_worker_id()).claim(states, 1)
+        (again,) = operations.claim(states, 1)
         attempt_sync([again], calls_of(ON))
         lost, moved = spans.all()
         assert (lost.attributes["stator.outcome"], moved.attributes["stator.outcome"]) == ("lost", "moved")
