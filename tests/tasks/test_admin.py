@@ -203,10 +203,11 @@ def test_page_of_a_task_tells_what_happened_to_it_the_latest_first(admin_client,
     claim_one(queue, "bot-2").resolve({"url": "there"})
     task.transition_perform("canceled", actor="ann", reason="a mistake")
     text = text_of(admin_client.get(page(task)))
-    order = ["canceled", "by ann", "succeeded", "bot-2", "failed", "ValueError: no such image", "published"]
+    # The end of a claim and the move that came of it may be of one moment, so whose they are comes before or after.
+    order = ["canceled", "by ann", "succeeded", "failed", "ValueError: no such image", "published"]
     found = [text.index(word, text.index("What happened")) for word in order]
     assert found == sorted(found)
-    assert "ann" in text
+    assert "by worker bot-2" in text
     assert "a mistake" in text
     assert re.search(r"<details[^>]*><summary>Traceback</summary><pre>\s+File .*in test_page_of", text)
 
