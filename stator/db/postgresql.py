@@ -247,7 +247,8 @@ class Operations(Spelled):
         tell = signals.transitioned.has_listeners(self.model) or wakes(self.model, to.name)
         assignments, params = self._assignments(columns.entering(to))
         with self.transaction():
-            pick, arguments = self._pick(rows, limit, entered=F("state_changed"))
+            # By names that no field of the model has.
+            pick, arguments = self._pick(rows, limit, stator_entered=F("state_changed"), stator_place=self._place)
             statement = sql.move(
                 self._table, self._pk, pick, self._quote("pk"), assignments, history=self.options.history, tell=tell
             )
@@ -276,8 +277,13 @@ class Operations(Spelled):
         mine = set(self._keys(found))
         return [claim for claim in claims if claim.pk in mine]
 
+    @property
+    def _place(self) -> RawSQL:
+        """Where a row is."""
+        return RawSQL(f"{self._table}.ctid", [])
+
     def _lock_among(self, among: QuerySet[Any], rows: QuerySet[Any], limit: int, planner: str) -> list[Any]:
-        first = among.annotate(place=RawSQL(f"{self._table}.ctid", [])).values("place", "sought")
+        first = among.annotate(place=self._place).values("place", "sought")
         statement, params = first.query.get_compiler(self.alias, elide_empty=False).as_sql()
         # Not by the key: without statistics the planner would read all rows of the queue for each.
         at_place = RawSQL(f"{self._table}.ctid = among.place", [], output_field=BooleanField())

@@ -215,16 +215,18 @@ def _held(table: str) -> str:
 def move(table: str, pk: str, pick: str, picked: str, assignments: str, *, history: bool, tell: bool) -> str:
     """MOVE rows that a query picks and locks. Parameters: those of the query, the SET list, statistics and history.
 
-    ``picked`` is the column of the query that holds the primary key, ``entered`` that of ``state_changed``. Gives the
-    primary keys with ``tell``, else one row with their number.
+    ``picked`` is the column of the query that holds the primary key, ``stator_entered`` that of ``state_changed``,
+    ``stator_place`` where the row is: it is updated there, as by CLAIM. Gives the primary keys with ``tell``, else one
+    row with their number.
     """
     further = f",{KEPT}" if history else ""
     return f"""
 WITH picked AS MATERIALIZED ({pick}),
 done AS (
-  UPDATE {table} SET {assignments} FROM picked WHERE {table}.{pk} = picked.{picked}
+  UPDATE {table} SET {assignments} FROM picked
+  WHERE {table}.ctid = picked.stator_place AND {table}.{pk} IS NOT DISTINCT FROM picked.{picked}
   RETURNING {table}.{pk} AS pk, {table}.state_version AS version, false AS failed, NULL::float8 AS duration,
-    0 AS attempts, {table}.state_changed - picked.entered AS stayed),
+    0 AS attempts, {table}.state_changed - picked.stator_entered AS stayed),
 {COUNTED}{further}
 SELECT {"pk" if tell else "count(*)"} FROM done
 """  # noqa: S608 - quoted names

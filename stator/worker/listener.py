@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from django.db import connections
 
-from stator.wakeup import CHANNEL
+from stator.wakeup import CHANNEL, NOTIFY
 
 logger = logging.getLogger("stator.worker")
 
@@ -84,7 +84,7 @@ class Listener:
         now = time.monotonic()
         if now - self._pinged > PING_INTERVAL:
             self._pinged = now
-            connection.execute("SELECT pg_notify(%s, %s)", [CHANNEL, self._ping])
+            connection.execute(NOTIFY, [CHANNEL, self._ping])
         elif self._answered < self._pinged < now - PING_TIMEOUT:
             if self.alive or not self._answered:
                 logger.warning("stator.listen_unheard", extra={"alias": self._alias})

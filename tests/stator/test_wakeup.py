@@ -59,6 +59,15 @@ class TestNotify:
             Line.objects.create()
         assert sent == []
 
+    def test_nobody_waits_until_a_notification_is_on_the_disk(self):
+        with connection.cursor() as cursor:
+            with transaction.atomic():
+                cursor.execute(wakeup.NOTIFY, [wakeup.CHANNEL, "testapp.line"])
+                cursor.execute("SHOW synchronous_commit")
+                assert cursor.fetchone() == ("off",)
+            cursor.execute("SHOW synchronous_commit")
+            assert cursor.fetchone() == ("on",)
+
     def test_failing_to_notify_does_not_undo_the_commit(self):
         wakeup._sent.clear()
 

@@ -122,6 +122,9 @@ class Order(StatorModel):
     state = StateField(OrderGraph)
     amount = models.IntegerField(default=0)
     customer = models.ForeignKey(Customer, null=True, on_delete=models.CASCADE)
+    # As a statement that moves rows might call what it asks for.
+    entered = models.DateField(null=True)
+    place = models.CharField(max_length=50, blank=True)
 
     class StatorMeta:
         history = True
