@@ -26,6 +26,10 @@ SPARE_VALUES = 10
 HEAD_EVERY = 0.25
 HEAD_PART = 0.1
 
+# Where a claim from the head of the line takes so many times as long as one behind its place, and so many seconds, dead
+# entries are in its way that cannot be removed.
+STRAINED, STRAINED_FROM = 3.0, 0.05
+
 
 class Turn:
     """What is remembered from one claim in some states to the next: their number, and what came last.
@@ -36,13 +40,13 @@ class Turn:
     time and the key of its last. What comes to stand before that place waits for the next claim from the head.
     """
 
-    __slots__ = ("claims", "last", "place", "wait_until")
+    __slots__ = ("claims", "head_took", "last", "place", "took", "wait_until")
 
     def __init__(self) -> None:
         self.claims = 0
         self.last: Any = None
         self.place: tuple[datetime, Any] | None = None
-        self.wait_until = 0.0
+        self.wait_until = self.head_took = self.took = 0.0
 
     def begin(self, now: float) -> tuple[datetime, Any] | None:
         """The place in the line to begin behind, by the monotonic time; None is its head."""
@@ -53,8 +57,16 @@ class Turn:
     def end(self, place: tuple[datetime, Any] | None, began: float, now: float) -> None:
         """Note the place of the last row of a claim that found as many as it wanted, else None."""
         if self.place is None:
-            self.wait_until = now + max(HEAD_EVERY, (now - began) / HEAD_PART)
+            self.head_took = now - began
+            self.wait_until = now + max(HEAD_EVERY, self.head_took / HEAD_PART)
+        else:
+            self.took = now - began
         self.place = place
+
+    @property
+    def strained(self) -> bool:
+        """Whether somebody holds an old snapshot open, so that indexes are full of dead entries."""
+        return self.head_took > STRAINED_FROM and self.head_took > STRAINED * self.took > 0
 
     @property
     def by_age(self) -> bool:

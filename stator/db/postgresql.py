@@ -97,7 +97,7 @@ class Operations(Spelled):
         place = turn.begin(began) if by_age else None
         params = [names, self.settings.MAX_CRASHES, *(place or ()), limit, *self._claim_params(token)]
         statement = self._claim_statements[by_age, place is not None]
-        found = self._instances(self.fetch(statement, params, sql.BY_LINE, often=True))
+        found = self._instances(self.fetch(statement, params, sql.BY_LINE, often=True), placed=turn.strained)
         if place and not found:
             # What is ready stands before it.
             turn.place = None
@@ -178,7 +178,11 @@ class Operations(Spelled):
     def _claim_params(self, token: UUID) -> list[Any]:
         return [token if param == NO_TOKEN else param for param in self._claiming[1]]
 
-    def _instances(self, rows: list[Any]) -> list[Any]:
+    def _instances(self, rows: list[Any], *, placed: bool = False) -> list[Any]:
+        """Objects of claimed rows; ``placed``: with the places, for the record to find them there.
+
+        Otherwise it looks them up in the index of the keys, and PostgreSQL clears away dead versions that it meets.
+        """
         names = [field.attname for field in self._fields]
         if converters := self._converters:
             rows, connection = [list(row) for row in rows], self.connection
@@ -188,7 +192,8 @@ class Operations(Spelled):
         load, alias, instances = loader_of(self.model), self.alias, []
         for row in sorted(rows, key=self._turn):
             instance = load(alias, names, row[:-1])
-            instance.__dict__[PLACE] = row[-1]
+            if placed:
+                instance.__dict__[PLACE] = row[-1]
             instances.append(instance)
         return instances
 

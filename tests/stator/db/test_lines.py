@@ -319,11 +319,11 @@ def test_option_that_cannot_be_is_refused_when_the_class_is_made(meta, message):
 
 
 def test_a_claim_that_found_enough_tells_the_next_where_to_begin_for_a_while():
-    turn, place = Turn(), ago(50)
+    turn, place = Turn(), (ago(50), 1)
     assert turn.begin(100.0) is None
     turn.end(place, 100.0, 100.01)
     assert turn.begin(100.02) == place
-    turn.end(ago(40), 100.02, 100.03)
+    turn.end((ago(40), 1), 100.02, 100.03)
     assert turn.begin(100.01 + HEAD_EVERY) is None
     # A claim from the head that took long is not made again at once: over a tenth of the time it would take.
     turn.end(place, 200.0, 203.0)
@@ -331,9 +331,23 @@ def test_a_claim_that_found_enough_tells_the_next_where_to_begin_for_a_while():
     assert turn.begin(203.0 + 3 / HEAD_PART) is None
 
 
+def test_line_is_strained_where_a_claim_from_its_head_takes_far_longer():
+    turn, place = Turn(), (ago(50), 1)
+    turn.end(place, 100.0, 100.2)
+    assert not turn.strained, "nothing to compare with"
+    turn.end(place, 100.25, 100.3)
+    assert turn.strained
+    turn.end(place, 100.3, 100.4)
+    assert not turn.strained, "all claims are slow"
+    turn.place = None
+    turn.end(place, 100.4, 100.41)
+    turn.end(place, 100.41, 100.411)
+    assert not turn.strained, "some milliseconds may have other reasons"
+
+
 def test_a_claim_that_found_too_few_sends_the_next_back_to_the_head():
     turn = Turn()
-    turn.end(ago(50), 100.0, 100.01)
+    turn.end((ago(50), 1), 100.0, 100.01)
     assert turn.begin(100.02) is not None
     turn.end(None, 100.02, 100.03)
     assert turn.begin(100.04) is None

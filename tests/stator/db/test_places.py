@@ -5,6 +5,7 @@ import re
 import pytest
 from django.db import connection
 
+from stator.db.lines import Turn
 from stator.outcomes import Moved
 from tests.stator.rows import automatic, change, operations_of, put, row
 from tests.testapp.basic import Step, StepGraph
@@ -18,7 +19,9 @@ SCANS = re.compile(r"(Tid Scan|Index Scan using \w+_pkey) on testapp_step t(?:_\
 
 
 @pytest.fixture
-def operations():
+def operations(monkeypatch):
+    """As where an old snapshot is held open."""
+    monkeypatch.setattr(Turn, "strained", True)
     return operations_of(Step)
 
 
@@ -52,6 +55,13 @@ def test_claim_tells_the_place_of_its_row(claims):
         cursor.execute("SELECT id, ctid::text FROM testapp_step")
         assert {claim.pk: claim.place for claim in claims} == dict(cursor.fetchall())
     assert not any(name.startswith("_stator") for name in vars(claims[0].instance))
+
+
+def test_nobody_is_told_a_place_while_dead_versions_can_be_cleared_away(operations, monkeypatch):
+    monkeypatch.setattr(Turn, "strained", False)
+    put(Step)
+    [claim] = operations.claim(automatic(operations), 1)
+    assert claim.place is None
 
 
 def test_index_of_the_key_is_not_read_for_rows_that_are_in_their_place(operations, claims, monkeypatch):
