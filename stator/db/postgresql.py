@@ -97,7 +97,9 @@ class Operations(Spelled):
         place = turn.begin(began) if by_age else None
         params = [names, self.settings.MAX_CRASHES, *(place or ()), limit, *self._claim_params(token)]
         statement = self._claim_statements[by_age, place is not None]
-        found = self._instances(self.fetch(statement, params, sql.BY_LINE, often=True), placed=turn.strained)
+        if placed := turn.strained:
+            statement += f", {self._table}.ctid"
+        found = self._instances(self.fetch(statement, params, sql.BY_LINE, often=True), placed=placed)
         if place and not found:
             # What is ready stands before it.
             turn.place = None
@@ -108,7 +110,7 @@ class Operations(Spelled):
         return self._in_order(found, turn)
 
     def _place_in_line(self, instance: Any) -> tuple[datetime, Any]:
-        key = self._pk_field.get_db_prep_value(instance.pk, self.connection, prepared=False)
+        [key] = self._sent([instance.pk])
         return instance.state_next_attempt or instance.state_changed, key
 
     def _claim_open(self, states: list[State], limit: int, token: UUID, turn: Turn | None) -> list[Any]:
@@ -159,8 +161,7 @@ class Operations(Spelled):
     @cached_property
     def _claim_parts(self) -> tuple[str, str]:
         assignments, _ = self._claiming
-        columns = [*(self._quote(field.column) for field in self._fields), "ctid"]
-        return assignments, ", ".join(f"{self._table}.{column}" for column in columns)
+        return assignments, ", ".join(f"{self._table}.{self._quote(field.column)}" for field in self._fields)
 
     def _first(self, by_age: bool) -> str:
         if by_age or not self.options.priority:
@@ -179,7 +180,7 @@ class Operations(Spelled):
         return [token if param == NO_TOKEN else param for param in self._claiming[1]]
 
     def _instances(self, rows: list[Any], *, placed: bool = False) -> list[Any]:
-        """Objects of claimed rows; ``placed``: with the places, for the record to find them there.
+        """Objects of claimed rows; ``placed``: the last column is their place, for the record to find them there.
 
         Otherwise it looks them up in the index of the keys, and PostgreSQL clears away dead versions that it meets.
         """
@@ -189,12 +190,12 @@ class Operations(Spelled):
             for position, column, convert in converters:
                 for row in rows:
                     row[position] = convert(row[position], column, connection)
-        load, alias, instances = loader_of(self.model), self.alias, []
-        for row in sorted(rows, key=self._turn):
-            instance = load(alias, names, row[:-1])
-            if placed:
-                instance.__dict__[PLACE] = row[-1]
-            instances.append(instance)
+        load, alias, rows = loader_of(self.model), self.alias, sorted(rows, key=self._turn)
+        if not placed:
+            return [load(alias, names, row) for row in rows]
+        instances = [load(alias, names, row[:-1]) for row in rows]
+        for instance, row in zip(instances, rows, strict=True):
+            instance.__dict__[PLACE] = row[-1]
         return instances
 
     def _write(self, state: State, to: str, group: list[Ended]) -> dict[Any, float | None]:
@@ -277,10 +278,14 @@ class Operations(Spelled):
 
     def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
         """As the portable one, in one statement that is always the same."""
-        statement = sql.lock_claimed(self._table, self._pk, self._pk_type)
-        found = self.fetch(statement, [*self._claimed(claims), claims[0].state.name], sql.BY_KEY, often=True)
+        arguments = [*self._claimed(claims), claims[0].state.name]
+        found = self.fetch(self._lock_statement, arguments, sql.BY_KEY, often=True)
         mine = set(self._keys(found))
         return [claim for claim in claims if claim.pk in mine]
+
+    @cached_property
+    def _lock_statement(self) -> str:
+        return sql.lock_claimed(self._table, self._pk, self._pk_type)
 
     @property
     def _place(self) -> RawSQL:
@@ -295,11 +300,6 @@ class Operations(Spelled):
         one, arguments = self._pick(rows.order_by().filter(at_place), 1)
         return self._keys(self.fetch(sql.lock_among(statement, one), [*params, *arguments, limit], planner))
 
-    def _keys(self, found: list[Any]) -> list[Any]:
-        if self._pk_is_plain:
-            return [row[0] for row in found]
-        return [self._pk_field.to_python(row[0]) for row in found]
-
     def keep(self, rows: QuerySet[Any]) -> set[Any]:
         """As the portable one, by locks that several workers may have at a time."""
         statement, params = rows.order_by().values("pk").query.get_compiler(self.alias, elide_empty=False).as_sql()
@@ -313,23 +313,19 @@ class Operations(Spelled):
         return statement, list(params)
 
     def _arrays(self, group: list[Ended]) -> list[list[Any]]:
-        waiting = isinstance(group[0][1], Waiting)
+        waiting, claims = isinstance(group[0][1], Waiting), [claim for claim, _ in group]
         return [
-            *self._claimed([claim for claim, _ in group]),
-            places_of([claim for claim, _ in group]),
+            *self._claimed(claims),
+            places_of(claims),
             # What is the same for all is left out: unnest fills shorter arrays up with null.
             [float(outcome.delay) for _, outcome in group if isinstance(outcome, Waiting)] if waiting else [],
             [] if self._keeps_moves(group) else [getattr(each, "failure", None) is not None for _, each in group],
-            [claim.duration for claim, _ in group] if self.options.history else [],
+            [claim.duration for claim in claims] if self.options.history else [],
         ]
 
     def _claimed(self, claims: list[Claim]) -> list[Any]:
         """The keys of rows and the tokens of the claims on them, as arrays."""
-        pks = [claim.pk for claim in claims]
-        if not self._pk_is_plain:
-            prepare, connection = self._pk_field.get_db_prep_value, self.connection
-            pks = [prepare(pk, connection, prepared=False) for pk in pks]
-        return [array_of(pks), array_of([claim.token for claim in claims])]
+        return [array_of(self._sent([claim.pk for claim in claims])), array_of([claim.token for claim in claims])]
 
 
 def _changes(outcome: Any) -> columns.Changes:

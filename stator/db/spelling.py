@@ -40,6 +40,19 @@ class Spelled(base.Operations):
         """Whether keys are the same in Python, in parameters and in what the server answers."""
         return type(self._pk_field) in PLAIN_KEYS
 
+    def _sent(self, pks: list[Any]) -> list[Any]:
+        """Primary keys as they are sent to the server."""
+        if self._pk_is_plain:
+            return pks
+        prepare, connection = self._pk_field.get_db_prep_value, self.connection
+        return [prepare(pk, connection, prepared=False) for pk in pks]
+
+    def _keys(self, found: list[Any]) -> list[Any]:
+        """Primary keys as objects have them, of rows that begin with them."""
+        if self._pk_is_plain:
+            return [row[0] for row in found]
+        return [self._pk_field.to_python(row[0]) for row in found]
+
     @cached_property
     def _turn(self) -> Callable[[Any], Any]:
         """What rows of all columns are sorted by."""
