@@ -66,7 +66,12 @@ class Dispatcher:
     """
 
     def __init__(
-        self, lanes: list[Lane], slots: Slots, run: Callable[..., Awaitable[Any]], empty: Callable[[], bool]
+        self,
+        lanes: list[Lane],
+        slots: Slots,
+        run: Callable[..., Awaitable[Any]],
+        empty: Callable[[], bool],
+        behind: Callable[[], bool] = lambda: False,
     ) -> None:
         self.lanes = lanes
         self.woken = asyncio.Event()
@@ -76,6 +81,7 @@ class Dispatcher:
         self._slots = slots
         self._run = run
         self._empty = empty
+        self._behind = behind
         self._line = list(lanes)
         self._claiming = False
         self._emptying_since: float | None = None
@@ -97,7 +103,7 @@ class Dispatcher:
     async def claim(self) -> int:
         """One turn: claim for each hungry lane what there is room for; return how many rows came."""
         self.woken.clear()
-        if self._waits_for_alone():
+        if self._waits_for_alone() or self._behind():
             return 0
         if self._wants_alone():
             return await self._claim_alone()

@@ -28,6 +28,9 @@ DEFERRED_FOR = 0.2
 
 LONGEST_GATHER = 0.02
 
+# Where attempts are quicker than the database writes, so many batches of outcomes wait before claims do.
+MOST_BATCHES = 4
+
 # Seconds until the next attempt of a state that does not say.
 FALLBACK = 60.0
 
@@ -48,8 +51,8 @@ class _Batch:
 class Recorder:
     """Outcomes on their way to the database.
 
-    ``held`` are the claims from the end of their attempt until their outcome is written. ``woken`` is called with
-    each operations, and the states entered by what was written in which rows are ready, or awaited by others.
+    ``held`` are the claims from the end of their attempt until their outcome is written. ``woken`` is called after each
+    batch with its operations and the states in which rows may be ready, or are awaited by others, because of it.
     """
 
     def __init__(
@@ -74,6 +77,12 @@ class Recorder:
         self._waiting.append((claim, outcome))
         self.came.set()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether so many outcomes wait, those that are being written among them, that more should not be claimed."""
+        waiting = len(self._waiting) + sum(len(batch.ended) for batch in self._unwritten)
+        return waiting >= MOST_BATCHES * self._size
+
     async def gather(self) -> None:
         """Wait for as long as the last batch took to write, unless there is a whole batch.
 
@@ -88,12 +97,11 @@ class Recorder:
         """Write what has come in so far; return how many outcomes were settled. Outages keep them for the next time."""
         self.came.clear()
         # Both: nothing else may come in that would have those flushed which came in meanwhile.
-        batches = self._unwritten + self._batches()
-        self._unwritten = []
+        self._unwritten += self._batches()
         settled = 0
         started = time.monotonic()
-        while batches:
-            settled += await self._write_first(batches)
+        while self._unwritten:
+            settled += await self._write_first(self._unwritten)
         self._wrote_until = time.monotonic()
         self._took = self._wrote_until - started
         return settled
@@ -121,7 +129,6 @@ class Recorder:
                 return 0
             # Perhaps it was committed and only the answer was lost.
             batch.again = True
-            self._unwritten = batches
             self.came.set()
             raise
         batches.pop(0)
@@ -133,9 +140,7 @@ class Recorder:
         done = len(batch.ended) - len(written.deferred)
         if not isinstance(batch.ended[0][1], Released):
             self.handled[batch.operations.label] += done
-        self._note(batch.operations, written)
-        if (state := batch.ended[0][0].state).concurrency:
-            self._woken(batch.operations, {state.name})
+        self._note(batch.operations, batch.ended, written)
         return done
 
     def _without_refused(self, batch: _Batch, error: DatabaseError) -> list[_Batch]:
@@ -157,11 +162,9 @@ class Recorder:
     def note_recorded(self, operations: Operations, recorded: Sequence[Ended], written: Written) -> None:
         """Count outcomes that were recorded in the transaction of their handler."""
         self.handled[operations.label] += len(recorded)
-        self._note(operations, written)
-        if recorded and recorded[0][0].state.concurrency:
-            self._woken(operations, {recorded[0][0].state.name})
+        self._note(operations, recorded, written)
 
-    def _note(self, operations: Operations, written: Written) -> None:
+    def _note(self, operations: Operations, ended: Sequence[Ended], written: Written) -> None:
         self.failed += len(written.failures)
         self.lost += len(written.lost)
         states = Counter(move.to for move in written.moves)
@@ -169,8 +172,9 @@ class Recorder:
             self.moved[operations.label, name] += count
         graph, model = operations.graph, operations.model
         woken = {name for name in states if ready_at_once(graph.states[name]) or wakes(model, name)}
-        if woken:
-            self._woken(operations, woken)
+        # A limited state has room again.
+        woken.update(claim.state.name for claim, _ in ended[:1] if claim.state.concurrency)
+        self._woken(operations, woken)
 
 
 def record(operations: Operations, ended: list[Ended], *, again: bool = False) -> Written:

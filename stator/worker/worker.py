@@ -132,7 +132,8 @@ class Worker:
         timed = self.measures.timed
         self.recorder = Recorder(timed("record", records.run), self.settings.BATCH_SIZE, self._moved_on)
         self.slots = Slots(self.settings, self._ended, self._recorded)
-        self.dispatcher = Dispatcher(lanes, self.slots, timed("claim", claims.run), self._is_empty)
+        claim = timed("claim", claims.run)
+        self.dispatcher = Dispatcher(lanes, self.slots, claim, self._is_empty, lambda: self.recorder.is_behind)
         self.scheduler = Scheduler(self.operations, lanes, self.settings, duties.run)
         leases = [
             operations.lease_of(state) for operations in self.operations for state in operations.graph.automatic_states
@@ -203,8 +204,8 @@ class Worker:
             await self.recorder.came.wait()
             if self.slots.running:
                 await self.recorder.gather()
-            if await self._reach(self.recorder.flush):
-                self.dispatcher.woken.set()
+            await self._reach(self.recorder.flush)
+            self.dispatcher.woken.set()
             if self.until_idle and self._is_empty():
                 self.scheduler.soon()
 

@@ -23,10 +23,10 @@ class Room:
         self.left -= len(claims)
 
 
-def dispatcher_of(*operations, room=10, empty=lambda: True, run=at_once):
+def dispatcher_of(*operations, room=10, empty=lambda: True, run=at_once, **further):
     lanes = [next(lane for lane in lanes_of(one) if one.state in lane.names) for one in operations]
     room = Room(room)
-    return Dispatcher(lanes, room, run, empty), room
+    return Dispatcher(lanes, room, run, empty, **further), room
 
 
 def test_sync_and_async_handlers_of_a_model_have_lanes_of_their_own():
@@ -42,6 +42,16 @@ async def test_no_more_is_claimed_than_there_is_room_to_start():
     assert await dispatcher.claim() == 0
     assert operations.asked == [(7, False)]
     assert len(room.begun) == 7
+
+
+@on_loop
+async def test_nothing_is_claimed_while_too_many_outcomes_wait_to_be_written():
+    operations, behind = FakeOperations(ready=100), True
+    dispatcher, _ = dispatcher_of(operations, behind=lambda: behind)
+    assert await dispatcher.claim() == 0
+    assert operations.asked == []
+    behind = False
+    assert await dispatcher.claim() == 10
 
 
 @on_loop
