@@ -1,5 +1,6 @@
 """Whether a database can be worked in is known before anything is claimed."""
 
+import gc
 from contextlib import closing
 from time import monotonic
 
@@ -11,7 +12,7 @@ from django.test.utils import isolate_apps
 from stator import startup
 from stator.fields import StateField
 from stator.models import StatorModel
-from stator.startup import Unusable, check_database
+from stator.startup import YOUNGEST, Unusable, check_database, collect_rarely
 from tests.testapp.models import Line, LineGraph
 
 pytestmark = pytest.mark.django_db
@@ -149,3 +150,22 @@ def test_mistake_that_waiting_does_not_mend_is_told_at_once(monkeypatch):
     monkeypatch.setattr(startup, "_check", look)
     assert "permission denied for table testapp_line" in refused(Line)
     assert len(looks) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param((700, 10, 10), (YOUNGEST, 10, 10), id="Python's own"),
+        pytest.param((50_000, 5, 5), (50_000, 5, 5), id="higher still"),
+        pytest.param((0, 10, 10), (0, 10, 10), id="off"),
+    ],
+)
+def test_garbage_collector_is_made_to_look_less_often_and_never_more(before, after):
+    usual = gc.get_threshold()
+    try:
+        gc.set_threshold(*before)
+        collect_rarely()
+        # The last has no meaning in some versions of Python.
+        assert gc.get_threshold()[:2] == after[:2]
+    finally:
+        gc.set_threshold(*usual)

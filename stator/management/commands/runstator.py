@@ -15,7 +15,7 @@ from django.db import connections
 from stator.logs import Progress, events_to, tell_end
 from stator.models import StatorModel
 from stator.runner import StatorRunner, managed
-from stator.startup import Unusable, check_database
+from stator.startup import Unusable, check_database, collect_rarely
 from stator.supervisor import Supervisor
 from stator.worker.endpoint import Endpoint
 
@@ -142,6 +142,7 @@ class Command(BaseCommand):
             self.stderr.write(f"runstator: --metrics-port: {where} cannot be used: {error.strerror or error}")
             return BAD
         runner.progress = Progress()
+        collect_rarely()
         summary = runner.run()
         runner.progress.close()
         tell_end(summary)
