@@ -20,6 +20,8 @@ import json, sys, time, django; django.setup()
 from benchmarks.harness import own_cpu
 from benchmarks.models import AsyncItem
 from stator.runner import StatorRunner
+from stator.startup import collect_rarely
+collect_rarely()
 runner = StatorRunner([AsyncItem], concurrency=int(sys.argv[1]), until_idle=True)
 print("ready", flush=True)
 sys.stdin.readline()

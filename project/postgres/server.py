@@ -6,10 +6,10 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import psutil
 import psycopg
@@ -51,15 +51,6 @@ class Server:
         self.port = port
         self.options = {**OPTIONS, **(options or {})}
         self.primary = primary
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def data_dir(self) -> Path:
@@ -184,6 +175,19 @@ class Server:
                 output.seek(0)
                 lines = [*output.read().splitlines(), *_last_lines(self.data_dir / "server.log")]
                 raise PostgresError(f"{program} failed with exit code {code}: {' | '.join(lines[-6:])}")
+
+
+@contextmanager
+def temporary_server(options: Mapping[str, Any] | None = None, primary: Server | None = None) -> Iterator[Server]:
+    """A server that runs for a while and leaves nothing behind."""
+    with tempfile.TemporaryDirectory(prefix="stator-postgres-") as folder:
+        server = Server(Path(folder) / "data", options=options, primary=primary)
+        try:
+            server.start()
+            yield server
+        finally:
+            # Also what is not in that folder, because the server's user could not use it.
+            server.remove()
 
 
 def _free_port() -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from project.postgres import DATABASE, Server
+from project.postgres import DATABASE, Server, temporary_server
 from tests.faults.fleet import Fleet
 from tests.faults.servers import OPTIONS, default_database_on, variables_for
 from tests.faults.watch import Watch
@@ -45,9 +45,9 @@ def thorough() -> bool:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server() -> Iterator[Server]:
     """A server that the tests of this process alone use."""
-    with Server(tmp_path_factory.mktemp("server"), options=OPTIONS) as server:
+    with temporary_server(OPTIONS) as server:
         server.create_database(DATABASE)
         environment = {**environment_for_subprocess(), **variables_for(server)}
         subprocess.run([sys.executable, "-m", "django", "migrate", "-v0"], env=environment, check=True)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from project.postgres import DATABASE, Server
+from project.postgres import DATABASE, temporary_server
 from stator.models import Worker
 from tests.faults.fleet import logged
 from tests.faults.proxy import Proxy
@@ -17,14 +17,10 @@ pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(t
 
 
 @pytest.fixture
-def standby(own, server, tmp_path_factory):
+def standby(own, server):
     """A hot standby of the server of the test."""
-    standby = Server(tmp_path_factory.mktemp("standby"), options=OPTIONS, primary=server)
-    try:
-        standby.start()
+    with temporary_server(OPTIONS, primary=server) as standby:
         yield standby
-    finally:
-        standby.remove()
 
 
 def test_worker_refuses_to_start_on_a_read_replica(own, server, standby, worker_process):
