@@ -14,8 +14,6 @@ from typing import Any
 import django
 from django.db import connection
 
-from stator.startup import collect_rarely
-
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.settings")
 
 # Durable as usual. A server that has run for a while has files for its log to use again; here they are made first, of
@@ -46,6 +44,8 @@ def database(sqlite: bool = False) -> Iterator[None]:
             raise SystemExit("this benchmark needs PostgreSQL; set DATABASE_URL to one, or unset it to have one made")
         if server:
             _make_log_files()
+        from stator.startup import collect_rarely
+
         # As runstator does.
         collect_rarely()
         yield
