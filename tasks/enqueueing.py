@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cache
+from importlib import import_module
 from json import loads
 from typing import Any
 
@@ -25,7 +26,7 @@ BATCH = 500
 STATEMENT = """
 INSERT INTO {task} (queue_id, action, data, priority, max_attempts, timeout, retention, state_ready, state_next_attempt,
  metadata, worker_ids, worker_count, state)
-SELECT queue.id, %s, given.data::jsonb, %s, %s::integer, %s::float8, %s::float8, %s, %s::timestamptz,
+SELECT queue.id, %s, given.data::jsonb, %s::bigint, %s::integer, %s::float8, %s::float8, %s::bool, %s::timestamptz,
  '{{}}'::jsonb, '[]'::jsonb, 1, 'pending'
 FROM {queue} AS queue CROSS JOIN {given} AS given (data, place)
 WHERE queue.name = %s AND queue.databases = '[]'
@@ -88,17 +89,15 @@ class _Refused(Exception):
 
 
 def _insert(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime]]:
+    # By name: it needs psycopg, which a project on another database may not have.
+    send = import_module("stator.db.sessions").send_in_passing
     one = len(data) == 1
-    with connections[using].cursor() as cursor:
-        cursor.execute(
-            _statement(using, one),
-            [
-                common.action, common.priority, common.max_attempts, common.timeout, common.retention,
-                common.run_after is None, common.run_after, data[0] if one else f"[{','.join(data)}]", queue,
-            ],
-        )  # fmt: skip
-        # Numbered in their order, and perhaps not told in it.
-        return sorted(cursor.fetchall())
+    values = [
+        common.action, common.priority, common.max_attempts, common.timeout, common.retention,
+        common.run_after is None, common.run_after, data[0] if one else f"[{','.join(data)}]", queue,
+    ]  # fmt: skip
+    # Numbered in their order, and perhaps not told in it.
+    return sorted(send(connections[using], _statement(using, one), values))
 
 
 @cache

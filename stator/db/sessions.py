@@ -75,6 +75,7 @@ class Session:
 
 
 _sessions: WeakKeyDictionary[Any, Session] = WeakKeyDictionary()
+_sent: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
 
 def session_of(connection: Any) -> Session:
@@ -84,3 +85,18 @@ def session_of(connection: Any) -> Session:
     if session is None:
         session = _sessions[connection.connection] = Session(connection)
     return session
+
+
+def send_in_passing(connection: Any, statement: str, params: list[Any]) -> list[Any]:
+    """The rows of a statement of an application, by Django's cursor or, where it is sent often, by a plan that is kept.
+
+    By the former in a transaction, which an error would break, where somebody counts or wraps queries, and on a
+    connection that is new and perhaps closed again before it is worth a question.
+    """
+    connection.ensure_connection()
+    sent = _sent[connection.connection] = _sent.get(connection.connection, 0) + 1
+    if sent <= USES or connection.in_atomic_block or connection.queries_logged or connection.execute_wrappers:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, params)
+            return list(cursor.fetchall())
+    return session_of(connection).send(connection, "", statement, params)

@@ -101,6 +101,15 @@ class TestEnqueueing:
         with transaction.atomic(), django_assert_num_queries(1 if connection.vendor == "postgresql" else 2):
             examples.add.enqueue(2)
 
+    @pytest.mark.django_db(transaction=True)
+    def test_row_is_the_same_however_often_its_statement_was_sent(self) -> None:
+        results = [examples.add.using(priority=3).enqueue("\u00fc", right=[number, None]) for number in range(15)]
+        assert [row(result).data["kwargs"]["right"] for result in results] == [[n, None] for n in range(15)]
+        own = ("id", "created", "notice_due", "state_changed", "data", "priority")
+        made = [{name: value for name, value in values.items() if name not in own} for values in Task.objects.values()]
+        assert made == made[:1] * 15
+        assert all(row(result).created == result.enqueued_at for result in results)
+
     def test_the_row_is_as_the_model_makes_it(self) -> None:
         first = timezone.now() + timedelta(hours=1)
         with backend(OPTIONS={"max_attempts": 7, "timeout": 12.5, "retention": 60}):

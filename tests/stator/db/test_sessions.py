@@ -1,7 +1,8 @@
 """Statements that a session with PostgreSQL keeps prepared, and sessions that are not what they seem to be."""
 
 import pytest
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, DataError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from stator.db.retry import is_retryable
 from stator.outcomes import Moved, Released, Waiting
@@ -13,7 +14,7 @@ pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 if connection.vendor == "postgresql":
     from stator.db import sessions
-    from stator.db.sessions import USES, session_of
+    from stator.db.sessions import USES, send_in_passing, session_of
 
 ROUNDS = 8
 
@@ -172,3 +173,44 @@ def test_application_s_own_transaction_is_left_as_it_is(operations):
 def test_percent_sign_in_a_statement_stays_one(operations):
     for _ in range(USES + 2):
         assert operations.fetch("SELECT 7 %% %s::int", [4], often=True) == [(3,)]
+
+
+def pass_by(times=1):
+    for _ in range(times):
+        assert send_in_passing(connection, "SELECT 7 %% %s::int", [4]) == [(3,)]
+
+
+def test_application_s_statement_is_prepared_once_its_connection_is_kept():
+    pass_by(2 * USES)
+    assert prepared() == 0
+    pass_by()
+    assert prepared() == 1
+    with connection.cursor() as cursor:
+        cursor.execute("DEALLOCATE ALL")
+    pass_by(2)
+    assert prepared() == 0
+
+
+def test_application_s_statement_in_its_transaction_is_sent_as_it_is():
+    pass_by(3 * USES)
+    with connection.cursor() as cursor:
+        cursor.execute("DEALLOCATE ALL")
+    with transaction.atomic():
+        pass_by()
+
+
+def test_application_s_statement_is_seen_by_who_looks_at_queries():
+    pass_by(3 * USES)
+    with CaptureQueriesContext(connection) as captured:
+        pass_by(2)
+    assert len(captured) == 2
+    seen = []
+    with connection.execute_wrapper(lambda execute, *args: seen.append(args[0]) or execute(*args)):
+        pass_by()
+    assert seen == ["SELECT 7 %% %s::int"]
+
+
+def test_error_of_an_application_s_statement_is_django_s():
+    for _ in range(3 * USES):
+        with pytest.raises(DataError, match="division by zero"):
+            send_in_passing(connection, "SELECT 1 / %s::int", [0])
