@@ -140,7 +140,8 @@ class Recorder:
         done = len(batch.ended) - len(written.deferred)
         if not isinstance(batch.ended[0][1], Released):
             self.handled[batch.operations.label] += done
-        self._note(batch.operations, batch.ended, written)
+        # Even where there is nothing to claim that was not there before: claims may have waited for this.
+        self._woken(batch.operations, self._note(batch.operations, batch.ended, written))
         return done
 
     def _without_refused(self, batch: _Batch, error: DatabaseError) -> list[_Batch]:
@@ -162,9 +163,11 @@ class Recorder:
     def note_recorded(self, operations: Operations, recorded: Sequence[Ended], written: Written) -> None:
         """Count outcomes that were recorded in the transaction of their handler."""
         self.handled[operations.label] += len(recorded)
-        self._note(operations, recorded, written)
+        if woken := self._note(operations, recorded, written):
+            self._woken(operations, woken)
 
-    def _note(self, operations: Operations, ended: Sequence[Ended], written: Written) -> None:
+    def _note(self, operations: Operations, ended: Sequence[Ended], written: Written) -> set[str]:
+        """Count what was written; return the states in which rows may be ready, or are awaited, because of it."""
         self.failed += len(written.failures)
         self.lost += len(written.lost)
         states = Counter(move.to for move in written.moves)
@@ -174,7 +177,7 @@ class Recorder:
         woken = {name for name in states if ready_at_once(graph.states[name]) or wakes(model, name)}
         # A limited state has room again.
         woken.update(claim.state.name for claim, _ in ended[:1] if claim.state.concurrency)
-        self._woken(operations, woken)
+        return woken
 
 
 def record(operations: Operations, ended: list[Ended], *, again: bool = False) -> Written:
