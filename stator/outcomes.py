@@ -1,7 +1,6 @@
 """What an attempt means: the one place that turns what a handler returned or raised into an outcome. Pure."""
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from stator.backoff import LONGEST, delay_after, jittered
@@ -46,18 +45,18 @@ def resolve(state: State, result: Any, *, failures: int = 0, age: float = 0.0) -
     ``failures``: consecutive errors before this attempt. ``age``: seconds the object has been in ``state``; past
     the state's timeout everything but a move becomes the move to the timeout state.
     """
+    # Nearly all outcomes are such a one, and it says nothing of the object.
+    if type(result) is State and (known := state.moves.get(result.name)) is not None and known.to is result:
+        return known
     if isinstance(result, BaseException):
         return _raised(state, result, failures, age)
     if result is None:
         return _waiting(state, _interval(state), age)
     to = _target(state, result)
     if to is not None:
-        return _moved(to)
+        moved = state.moves[to.name] = Moved(to)
+        return moved
     return _raised(state, _not_a_transition(state, result), failures, age)
-
-
-# Nearly all outcomes are these, and they say nothing of the object.
-_moved = lru_cache(maxsize=1024)(Moved)
 
 
 def _target(state: State, result: Any) -> State | None:

@@ -82,6 +82,8 @@ class State:
         self.timeout_value: float | None = None
         self.failure_state: State | None = None
         self.conditions: list[tuple[Any, State]] = []
+        # Outcomes that lead to another state, by its name, once the transition was found declared.
+        self.moves: dict[str, Any] = {}
         self.is_async = False
         self._declared = {name: getattr(self, name) for name in OPTIONS}
 

@@ -4,12 +4,12 @@ An attempt is one call of a handler: of one object, or in a state with ``batch``
 """
 
 import asyncio
-import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from operator import attrgetter
+from types import CoroutineType
 from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
@@ -134,7 +134,7 @@ def begin(claims: list[Claim]) -> Any:
 
 def spread(claims: list[Claim], result: Any) -> list[Any]:
     """What the handler returned for each object."""
-    if not (claims[0].state.batch and isinstance(result, dict)):
+    if not isinstance(result, dict) or not claims[0].state.batch:
         return [result] * len(claims)
     if strangers := result.keys() - {claim.instance for claim in claims}:
         raise InvalidTransition(f"the handler returned a result for {len(strangers)} objects that are not in its batch")
@@ -193,17 +193,19 @@ class _Undone(Exception):
 def outcomes_of(claims: list[Claim], results: list[Any]) -> list[Ended]:
     """What the results of an attempt that ends now mean, those that it raised included."""
     now = time.monotonic()
-    for claim in claims:
+    ended = []
+    for claim, result in zip(claims, results, strict=True):
         claim.finished = now
-    return [(claim, _outcome(claim, result)) for claim, result in zip(claims, results, strict=True)]
+        ended.append((claim, _outcome(claim, result)))
+    return ended
 
 
 def _outcome(claim: Claim, result: Any) -> Outcome:
     if isinstance(result, asyncio.CancelledError) and claim.cancelled_for is not None:
         return timed_out(claim) if claim.cancelled_for == "max_runtime" else Released()
-    if inspect.iscoroutine(result):
+    if isinstance(result, CoroutineType):
         result.close()
-    age = claim.age + time.monotonic() - claim.claimed
+    age = claim.age + (claim.finished or time.monotonic()) - claim.claimed
     try:
         outcome = resolve(claim.state, result, failures=claim.failures, age=age)
         return _with_values(claim, outcome) if claim.state.saves else outcome

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from functools import partial
@@ -94,10 +94,11 @@ class Slots:
         """Start the attempts for these claims."""
         attempts = [Attempt(group) for group in grouped(claims)]
         for attempt in attempts:
-            self._room.enter(attempt.label, 1)
             for claim in attempt.claims:
                 self.running[id(claim)] = claim
                 self._attempts[id(claim)] = attempt
+        for label, count in Counter(attempt.label for attempt in attempts).items():
+            self._room.enter(label, count)
         self._line_up(attempts)
         # That of the caller, which knows the thread where handlers reach the database; no handler has touched it.
         self._context = copy_context()
@@ -240,7 +241,8 @@ class Slots:
         self._spare = None
         self._turned = time.monotonic()
         while time.monotonic() - self._turned < SLICE and (attempt := self._next()):
-            self._have_spare_task()
+            if self._spare is None:
+                self._have_spare_task()
             attempt.task = task
             attempted = await attempt_async(attempt.claims, self._calls)
             self._note_runtime(attempt.claims[0], attempt.claims[0].finished)
@@ -292,7 +294,8 @@ class Slots:
             else:
                 self._room.threaded -= 1
                 self._room.ahead_of_threads -= not attempt.placed
-            self._have_spare_task()
+            if self._spare is None:
+                self._have_spare_task()
         # The claim and its instance refer to each other; without this only the garbage collector would free them.
         claim.instance = None
         return True
