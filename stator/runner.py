@@ -16,10 +16,10 @@ from stator.models import StatorModel, Stats
 from stator.moves import owner_of
 from stator.outcomes import Outcome
 from stator.signals import on_schedule
+from stator.worker.attempt import grouped
 from stator.worker.dispatcher import lanes_of
 from stator.worker.executor import attempt_async, attempt_sync, calls_of
-from stator.worker.recorder import record, send_moves
-from stator.worker.slots import grouped
+from stator.worker.recorder import send_moves, tell
 from stator.worker.worker import Summary, Worker
 
 __all__ = ["StatorModel", "StatorRunner", "Stats", "Summary"]
@@ -180,7 +180,8 @@ def _attempt(claims: list[Claim]) -> list[Ended]:
         attempt = async_to_sync(attempt_async) if claims[0].state.is_async else attempt_sync
         attempted = attempt(claims, calls)
     if attempted.ended:
-        record(claims[0].operations, attempted.ended)
+        operations = claims[0].operations
+        tell(operations, operations.record(attempted.ended))
     for claim in claims:
         claim.instance = None
     return [*attempted.ended, *attempted.recorded]

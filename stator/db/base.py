@@ -28,7 +28,7 @@ from stator.db.written import (
     Ended,
     Moves,
     Written,
-    accept,
+    accepted_of,
     by_kind,
     changes_of,
     is_written,
@@ -210,16 +210,11 @@ class Operations(Rows):
         return False
 
     def _sort_out(self, group: list[Ended], accepted: set[Any]) -> Written:
-        written = Written()
-        refused = [claim for claim, _ in group if claim.pk not in accepted]
-        still_mine = self._still_claimed(refused) if refused else set()
-        for claim, outcome in group:
-            if claim.pk in accepted:
-                accept(written, claim, outcome)
-            elif claim.pk in still_mine:
-                written.deferred.append((claim, outcome))
-            else:
-                written.lost.append(claim)
+        written = accepted_of([ended for ended in group if ended[0].pk in accepted])
+        refused = [ended for ended in group if ended[0].pk not in accepted]
+        still_mine = self._still_claimed([claim for claim, _ in refused]) if refused else set()
+        written.deferred = [ended for ended in refused if ended[0].pk in still_mine]
+        written.lost = [claim for claim, _ in refused if claim.pk not in still_mine]
         return written
 
     @retrying

@@ -69,12 +69,16 @@ def each_once(ended: Iterable[Ended]) -> Iterable[Outcome]:
     return {id(outcome): outcome for _, outcome in ended}.values()
 
 
-def accept(written: Written, claim: Claim, outcome: Outcome) -> None:
-    """Note an outcome that was accepted."""
-    if isinstance(outcome, Moved):
-        written.moves.append(Move(claim.pk, claim.state.name, outcome.to.name))
-    if failure := getattr(outcome, "failure", None):
-        written.failures.append((claim.pk, failure))
+def accepted_of(ended: list[Ended]) -> Written:
+    """What became of outcomes of one kind that were all accepted."""
+    written = Written()
+    if ended and isinstance(ended[0][1], Moved):
+        source, to = kind_of(ended[0])
+        written.moves = [Move(claim.pk, source, to) for claim, _ in ended]
+    if any(getattr(outcome, "failure", None) for outcome in each_once(ended)):
+        failures = [(claim.pk, getattr(outcome, "failure", None)) for claim, outcome in ended]
+        written.failures = [(pk, failure) for pk, failure in failures if failure]
+    return written
 
 
 def is_written(claim: Claim, outcome: Outcome, state: str, version: int, attempts: int, token: UUID | None) -> bool:

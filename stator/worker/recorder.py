@@ -181,8 +181,8 @@ class Recorder:
 
 
 def record(operations: Operations, ended: list[Ended], *, again: bool = False) -> Written:
-    """Write outcomes, then tell. Runs in the recording thread."""
-    written = operations.record(ended, again=again)
+    """Write outcomes of one kind, then tell. Runs in the recording thread."""
+    written = operations.record_kind(ended, again=again)
     tell(operations, written)
     return written
 

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import time
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 from stator.conf import Settings
 from stator.db import Operations
 from stator.db.claim import Claim
-from stator.graph import State
 from stator.outcomes import Outcome, Released
+from stator.worker.attempt import Attempt, grouped
 from stator.worker.executor import Attempted, attempt_async, attempt_sync, calls_of, timed_out
 from stator.worker.room import Room
 from stator.worker.threads import HandlerThreads
@@ -28,23 +28,6 @@ SLICE = 0.002
 
 # What was claimed ahead and has waited for so long is handed back: others may have room for it.
 PATIENCE = 1.0
-
-
-class Attempt:
-    """One call of a handler on its way: its claims, whether it has a place on the loop, the task it runs in when it is
-    asynchronous and has begun, since when it is cancelled.
-    """
-
-    __slots__ = ("cancelled_at", "claims", "is_async", "label", "left", "placed", "task")
-
-    def __init__(self, claims: list[Claim]) -> None:
-        self.claims = claims
-        self.left = len(claims)
-        self.label = claims[0].operations.label
-        self.is_async = claims[0].state.is_async
-        self.placed = False
-        self.task: asyncio.Task[None] | None = None
-        self.cancelled_at: float | None = None
 
 
 class Slots:
@@ -333,19 +316,6 @@ class Slots:
     def _give_up(self, claim: Claim, outcome: Outcome) -> None:
         self._calls.given_up(claim, outcome)
         self._end(claim, outcome)
-
-
-def grouped(claims: list[Claim]) -> Iterator[list[Claim]]:
-    """The claims by attempt: each by itself, or as many of one state as its ``batch`` says."""
-    batches: dict[State, list[Claim]] = defaultdict(list)
-    for claim in claims:
-        if claim.state.batch:
-            batches[claim.state].append(claim)
-        else:
-            yield [claim]
-    for state, group in batches.items():
-        size = state.batch or 1
-        yield from (group[start : start + size] for start in range(0, len(group), size))
 
 
 def _fields(claim: Claim) -> dict[str, Any]:

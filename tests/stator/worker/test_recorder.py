@@ -6,7 +6,7 @@ import logging
 import pytest
 from django.db import DatabaseError, OperationalError
 
-from stator.db.written import Written, accept
+from stator.db.written import Written, accepted_of
 from stator.outcomes import Moved, Released, Waiting
 from stator.worker import recorder as module
 from stator.worker.recorder import Recorder
@@ -30,10 +30,7 @@ class Writing:
         self.batches.append((ended, again))
         if self.answers and (answer := self.answers.pop(0)) is not None:
             return self.give(answer)
-        written = Written()
-        for claim, outcome in ended:
-            accept(written, claim, outcome)
-        return written
+        return accepted_of(ended)
 
     def give(self, answer):
         if isinstance(answer, Exception):
