@@ -8,9 +8,7 @@ from stator.db.claim import Claim
 
 
 def places_of(claims: list[Claim]) -> str:
-    """Where the claims have put their rows, as an array with null for those that do not know it; empty if none does."""
-    if not any(claim.place for claim in claims):
-        return "{}"
+    """Where the claims have put their rows, as an array with null for those that do not know it."""
     places = ",".join([f'"{claim.place}"' if claim.place else "NULL" for claim in claims])
     return f"{{{places}}}"
 

@@ -204,9 +204,11 @@ class Operations(Spelled):
         moved = bool(to and to != RELEASED and self.options.history)
         history = moved and self._keeps_moves(group)
         tell = moved and not history
-        statement, params = self._record_statement(group[0][1], saved, history, tell)
+        placed = any(claim.place for claim, _ in group)
+        statement, params = self._record_statement(group[0][1], saved, placed, history, tell)
+        places = [places_of([claim for claim, _ in group])] if placed else []
         values = saved_arrays(self.model, self.connection, group, saved) if saved else []
-        arguments = [*self._arrays(group), *values, state.name, state.name, *params, state.name]
+        arguments = [*self._arrays(group), *places, *values, *[state.name] * (1 + placed), *params, state.name]
         if to != RELEASED:
             arguments += [self.label, state.name, to, self.shard]
         if history:
@@ -230,15 +232,17 @@ class Operations(Spelled):
         if not self._saved_here(group):
             super()._save(group, kept)
 
-    def _record_statement(self, outcome: Any, names: tuple[str, ...], history: bool, tell: bool) -> tuple[str, Any]:
-        key = (type(outcome), outcome.to if isinstance(outcome, Moved) else None, names, history, tell)
+    def _record_statement(
+        self, outcome: Any, names: tuple[str, ...], placed: bool, history: bool, tell: bool
+    ) -> tuple[str, Any]:
+        key = (type(outcome), outcome.to if isinstance(outcome, Moved) else None, names, placed, history, tell)
         if key not in self._statements:
             assignments, params = self._assignments(_changes(outcome))
             types = array_types(self.model, self.connection, names) or ()
             saved = [(self._quote(self._field(name).column), kind) for name, kind in zip(names, types, strict=True)]
             statement = sql.record(
                 self._table, self._pk, self._pk_type, assignments, saved,
-                count=not isinstance(outcome, Released), history=history, tell=tell,
+                placed=placed, count=not isinstance(outcome, Released), history=history, tell=tell,
             )  # fmt: skip
             self._statements[key] = statement, params
         return self._statements[key]
@@ -316,7 +320,6 @@ class Operations(Spelled):
         waiting, claims = isinstance(group[0][1], Waiting), [claim for claim, _ in group]
         return [
             *self._claimed(claims),
-            places_of(claims),
             # What is the same for all is left out: unnest fills shorter arrays up with null.
             [float(outcome.delay) for _, outcome in group if isinstance(outcome, Waiting)] if waiting else [],
             [] if self._keeps_moves(group) else [getattr(each, "failure", None) is not None for _, each in group],

@@ -158,32 +158,31 @@ WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s ORDER BY v.pk 
 
 def record(
     table: str, pk: str, pk_type: str, assignments: str, saved: list[tuple[str, str]], *,
-    count: bool, history: bool, tell: bool,
+    placed: bool, count: bool, history: bool, tell: bool,
 ) -> str:  # fmt: skip
-    """RECORD. Parameters: six arrays (pk, claim, place, delay, failed, duration), the state left twice, those of the
-    SET list, the state left; then of the statistics, of the history.
+    """RECORD. Parameters: five arrays (pk, claim, delay, failed, duration), the state left, those of the SET list, the
+    state left; then of the statistics, of the history. With ``placed`` there is a sixth array (place) after the five,
+    and the state left comes twice before the SET list.
 
     ``saved`` are the columns, each with its type, that some outcomes bring a value for; then there are an array that
-    tells which do, and one for each column, after the six. Gives the primary keys, with ``tell`` each with the seconds
+    tells which do, and one for each column, after those. Gives the primary keys, with ``tell`` each with the seconds
     in the state that was left: for who keeps the history.
 
-    Rows are looked for where their claim has put them, and by their key only if they are not there any more: that index
+    Rows are looked for by their key, or if they are ``placed`` first where their claim has put them: the index of keys
     has an entry for each version of a row. IS NOT DISTINCT FROM is an equality for which the planner takes no index, of
     leases or of keys, with all its dead entries. The locked rows are updated where they were found.
     """
     further = "".join(f",{part}" for part, wanted in ((COUNTED, count), (KEPT, history)) if wanted)
-    held = _held(table)
     arrays, names, assignments = _with_saved(table, assignments, saved)
     returning = "pk, greatest(date_part('epoch', stayed), 0)" if tell else "pk"
+    if placed:
+        arrays, names = f", %s::tid[]{arrays}", f", place{names}"
+    found = _found_at_places(table, pk) if placed else _found_by_key(table, pk, "mine")
     return f"""
 WITH v AS (
-  SELECT * FROM unnest(%s::{pk_type}[], %s::uuid[], %s::tid[], %s::float8[], %s::bool[], %s::float8[]{arrays})
-    AS v(pk, claim, place, delay, failed, duration{names})),
-placed AS MATERIALIZED ({held} AND t.ctid = v.place AND t.{pk} IS NOT DISTINCT FROM v.pk
-  FOR NO KEY UPDATE OF t SKIP LOCKED),
-others AS MATERIALIZED ({held} AND t.{pk} = v.pk AND (SELECT count(*) FROM placed) < (SELECT count(*) FROM v)
-  AND v.pk NOT IN (SELECT pk FROM placed) FOR NO KEY UPDATE OF t SKIP LOCKED),
-mine AS (SELECT * FROM placed UNION ALL SELECT * FROM others),
+  SELECT * FROM unnest(%s::{pk_type}[], %s::uuid[], %s::float8[], %s::bool[], %s::float8[]{arrays})
+    AS v(pk, claim, delay, failed, duration{names})),
+{found},
 done AS (
   UPDATE {table} SET {assignments} FROM mine v
   WHERE {table}.ctid = v.found AND {table}.{pk} IS NOT DISTINCT FROM v.pk
@@ -192,6 +191,23 @@ done AS (
     {table}.state_changed - v.entered AS stayed){further}
 SELECT {returning} FROM done
 """  # noqa: S608 - quoted names
+
+
+def _found_at_places(table: str, pk: str) -> str:
+    """The rows that are ``mine``, at their places or else by their key. Parameters: the state, twice."""
+    left = "AND (SELECT count(*) FROM placed) < (SELECT count(*) FROM v) AND v.pk NOT IN (SELECT pk FROM placed)"
+    held, others = _held(table), _found_by_key(table, pk, "others", left)
+    return f"""
+placed AS MATERIALIZED ({held} AND t.ctid = v.place AND t.{pk} IS NOT DISTINCT FROM v.pk
+  FOR NO KEY UPDATE OF t SKIP LOCKED),
+{others},
+mine AS (SELECT * FROM placed UNION ALL SELECT * FROM others)"""  # noqa: S608 - quoted names
+
+
+def _found_by_key(table: str, pk: str, name: str, further: str = "") -> str:
+    held = _held(table)
+    return f"""
+{name} AS MATERIALIZED ({held} AND t.{pk} = v.pk {further} FOR NO KEY UPDATE OF t SKIP LOCKED)"""
 
 
 def _with_saved(table: str, assignments: str, saved: list[tuple[str, str]]) -> tuple[str, str, str]:
