@@ -14,9 +14,9 @@ from stator.worker.slots import Slots
 # How long claims may pause for the process to become empty, so that a row that lost a lease can be run alone.
 EMPTYING = 10.0
 
-# A lane is asked for so many rows until it has had them that many times in a row: so a burst in one leaves the others
-# their turn after a short statement, while a backlog is taken in whole batches.
-FEW, STREAK = 100, 8
+# A lane is asked for so many rows until it has had them that many times in a row, and then for twice as many each time:
+# so a burst in one leaves the others their turn after a short statement, while a backlog is taken in whole batches.
+FEW, STREAK = 100, 5
 
 
 class Lane:
@@ -33,7 +33,9 @@ class Lane:
 
     def most(self, room: int) -> int:
         """How many rows to ask for where there is so much room."""
-        return room if self._streak >= STREAK else min(room, max(FEW, self.batch))
+        doublings = max(0, self._streak - STREAK + 1)
+        # After so many it is more than any room.
+        return room if doublings > 20 else min(room, max(FEW, self.batch) * 2**doublings)
 
     def came(self, count: int, asked: int) -> None:
         """Note what a claim brought: the lane stays hungry if it may have more."""

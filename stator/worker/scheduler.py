@@ -49,6 +49,7 @@ class Scheduler:
         self._delay = self._least = FIRST_LOOK
         self._next_due = float("inf")
         self._cut_short = asyncio.Event()
+        self._at_once = False
 
     @property
     def databases(self) -> list[str]:
@@ -59,9 +60,13 @@ class Scheduler:
         """The aliases in which the process works on a model; for receivers of ``on_schedule``."""
         return sorted({operations.alias for operations in self._operations if operations.model is model})
 
-    def soon(self) -> None:
-        """Look again shortly: something has just been done, so more may have come in its shadow."""
+    def soon(self, *, at_once: bool = False) -> None:
+        """Look again shortly: something has just been done, so more may have come in its shadow.
+
+        ``at_once``: there is nothing else to do meanwhile.
+        """
         self._delay = FIRST_LOOK
+        self._at_once = at_once
         self._cut_short.set()
 
     async def rest(self) -> None:
@@ -79,7 +84,7 @@ class Scheduler:
         except TimeoutError:
             return
         if not self.stopped:
-            await asyncio.sleep(self._least)
+            await asyncio.sleep(0 if self._at_once else self._least)
             self._delay = 2 * FIRST_LOOK
 
     def stop(self) -> None:

@@ -207,7 +207,7 @@ class Worker:
             await self._reach(self.recorder.flush)
             self.dispatcher.woken.set()
             if self.until_idle and self._is_empty():
-                self.scheduler.soon()
+                self.scheduler.soon(at_once=not self.dispatcher.hungry)
 
     async def _schedule_loop(self) -> None:
         await self._reach(lambda: self._threads[-1].run(signals.on_start.send, self))

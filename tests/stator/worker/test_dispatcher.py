@@ -111,12 +111,14 @@ async def test_lane_that_gave_all_that_was_asked_for_stays_hungry():
 
 @on_loop
 async def test_backlog_is_taken_in_whole_batches_once_it_has_shown_itself():
-    operations = FakeOperations(ready=5000)
+    operations = FakeOperations(ready=20_000)
     dispatcher, room = dispatcher_of(operations, room=2000)
     while operations.ready:
         await dispatcher.claim()
         room.left = 500
-    assert [limit for limit, _ in operations.asked[: module.STREAK + 2]] == [module.FEW] * module.STREAK + [500, 500]
+    asked = [limit for limit, _ in operations.asked]
+    assert asked[: module.STREAK + 4] == [module.FEW] * module.STREAK + [200, 400, 500, 500]
+    assert set(asked[module.STREAK + 4 :]) == {500}
 
 
 @on_loop
