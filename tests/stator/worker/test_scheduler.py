@@ -65,8 +65,8 @@ async def test_pauses_of_an_idle_worker_double_up_to_the_poll_interval(pauses):
     assert pauses[-1] <= 1.2 * FIRST_LOOK
 
 
-@on_loop
 @pytest.mark.parametrize(("nothing_else", "pause"), [(True, 0), (False, FIRST_LOOK)])
+@on_loop
 async def test_looks_at_once_where_nothing_else_is_left_to_do(monkeypatch, nothing_else, pause):
     slept = []
 
