@@ -1,7 +1,8 @@
-"""Operations for the migrations of projects: the trigger that notices what raw SQL writes into watched fields."""
+"""Operations for the migrations of projects: the trigger that notices what raw SQL writes, and storage parameters."""
 
 import hashlib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db.migrations.operations.base import Operation
@@ -11,6 +12,9 @@ from stator.meta import options_of
 from stator.reports import REASON_LENGTH, History
 
 TRIGGER = "stator_reconcile"
+
+# Names of storage parameters, those of a TOAST table among them; PostgreSQL knows them without quotes.
+PARAMETER = re.compile(r"[a-z_]+(\.[a-z_]+)?")
 
 
 class ReconcileTrigger(Operation):
@@ -192,3 +196,62 @@ END
 def function_name(model: Any) -> str:
     """The name of the function of a model's trigger: one for each table."""
     return f"{TRIGGER}_{hashlib.sha256(model._meta.db_table.encode()).hexdigest()[:12]}"
+
+
+class StorageParameters(Operation):
+    """Set storage parameters of a model's table on PostgreSQL: how full its pages are made, when autovacuum visits it.
+
+    Names and values are those of ``ALTER TABLE ... SET``, a number or a boolean each; None puts one back to the
+    server's default, as going backwards does with all of them. Does nothing on other databases. PostgreSQL refuses
+    names that it does not know.
+    """
+
+    reversible = True
+    reduces_to_sql = True
+
+    def __init__(self, model_name: str, parameters: Mapping[str, float | None]) -> None:
+        if not parameters:
+            raise ValueError(f"StorageParameters({model_name!r}): name some, {{'fillfactor': 50}}")
+        for name, value in parameters.items():
+            if not PARAMETER.fullmatch(name) or not (value is None or isinstance(value, int | float)):
+                raise ValueError(
+                    f"StorageParameters({model_name!r}): {name!r}: {value!r} is not a name with a number, True or False"
+                )
+        self.model_name = model_name
+        self.parameters = dict(parameters)
+
+    def deconstruct(self) -> Any:
+        return type(self).__name__, [self.model_name, self.parameters], {}
+
+    def state_forwards(self, app_label: str, state: Any) -> None:
+        """Nothing: Django's models know no storage parameters."""
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        """Set and reset."""
+        self._alter(schema_editor, to_state.apps.get_model(app_label, self.model_name), self.parameters)
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        """Reset all that are named."""
+        self._alter(
+            schema_editor, from_state.apps.get_model(app_label, self.model_name), dict.fromkeys(self.parameters)
+        )
+
+    def describe(self) -> str:
+        """What it does, for people."""
+        return f"Set {', '.join(self.parameters)} of the table of {self.model_name}"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        """Part of the name of a migration."""
+        return f"{self.model_name.lower()}_storage"
+
+    def _alter(self, schema_editor: Any, model: Any, parameters: Mapping[str, float | None]) -> None:
+        connection = schema_editor.connection
+        if connection.vendor != "postgresql" or not self.allow_migrate_model(connection.alias, model):
+            return
+        table = schema_editor.quote_name(model._meta.db_table)
+        values = [f"{name} = {value}" for name, value in parameters.items() if value is not None]
+        names = [name for name, value in parameters.items() if value is None]
+        for body in (f"SET ({', '.join(values)})" if values else "", f"RESET ({', '.join(names)})" if names else ""):
+            if body:
+                schema_editor.execute(f"ALTER TABLE {table} {body}", params=None)

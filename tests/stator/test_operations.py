@@ -2,14 +2,14 @@
 
 import pytest
 from django.apps import apps
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.migrations.state import ProjectState
-from django.db.migrations.writer import MigrationWriter
+from django.db.migrations.writer import MigrationWriter, OperationWriter
 
 from stator.checks.databases import check_triggers
 from stator.meta import options_of
 from stator.models import History
-from stator.operations import TRIGGER, ReconcileTrigger, function_name
+from stator.operations import TRIGGER, ReconcileTrigger, StorageParameters, function_name
 from stator.outcomes import Moved
 from stator.testing import drain
 from tests.stator.rows import ago, change, claim_all, operations_of, put, raw, row
@@ -329,3 +329,56 @@ def test_field_that_is_not_in_the_table_is_one_line():
 def test_initial_state_has_to_be_named():
     with pytest.raises(ValueError, match=r"name the initial state, initial="):
         ReconcileTrigger("Site", ["domain"])
+
+
+def storage():
+    rows = sql("SELECT unnest(coalesce(reloptions, '{}')) FROM pg_class WHERE relname = %s", Site._meta.db_table)
+    return {text for (text,) in rows}
+
+
+@on_postgresql
+def test_storage_parameters_are_set_and_put_back():
+    both = StorageParameters("Site", {"fillfactor": 50, "autovacuum_enabled": True, "toast.autovacuum_enabled": False})
+    migrate(both)
+    assert storage() == {"fillfactor=50", "autovacuum_enabled=true"}
+    migrate(StorageParameters("Site", {"fillfactor": 70, "autovacuum_enabled": None}))
+    assert storage() == {"fillfactor=70"}
+    migrate(both, backwards=True)
+    assert storage() == set()
+
+
+@on_postgresql
+def test_storage_parameter_that_nobody_knows_is_refused_by_the_database():
+    with pytest.raises(DatabaseError, match='unrecognized parameter "fill"'), transaction.atomic():
+        migrate(StorageParameters("Site", {"fill": 50}))
+
+
+def test_storage_parameters_are_written_into_a_migration():
+    operation = StorageParameters("Site", {"fillfactor": 50, "autovacuum_enabled": None})
+    text, imports = OperationWriter(operation, indentation=0).serialize()
+    given = {}
+    exec("\n".join([*imports, f"operation = {text.rstrip(',')}"]), given)
+    assert given["operation"].deconstruct() == operation.deconstruct()
+    assert operation.describe() == "Set fillfactor, autovacuum_enabled of the table of Site"
+
+
+def test_storage_parameters_concern_no_other_database(django_assert_num_queries):
+    if connection.vendor == "postgresql":
+        pytest.skip("for the others")
+    state, operation = ProjectState.from_apps(apps), StorageParameters("Site", {"fillfactor": 50})
+    with django_assert_num_queries(0):
+        operation.database_forwards("testapp", connection.schema_editor(), state, state)
+        operation.database_backwards("testapp", connection.schema_editor(), state, state)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "name some"),
+        ({"fillfactor": "50"}, "'fillfactor': '50' is not a name with a number"),
+        ({"fillfactor = 50) --": 1}, "is not a name with a number"),
+    ],
+)
+def test_storage_parameters_without_sense_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        StorageParameters("Site", given)
