@@ -232,9 +232,8 @@ class StorageParameters(Operation):
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         """Reset all that are named."""
-        self._alter(
-            schema_editor, from_state.apps.get_model(app_label, self.model_name), dict.fromkeys(self.parameters)
-        )
+        model = from_state.apps.get_model(app_label, self.model_name)
+        self._alter(schema_editor, model, dict.fromkeys(self.parameters))
 
     def describe(self) -> str:
         """What it does, for people."""

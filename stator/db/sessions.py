@@ -95,7 +95,7 @@ def send_in_passing(connection: Any, statement: str, params: list[Any]) -> list[
     """
     connection.ensure_connection()
     sent = _sent[connection.connection] = _sent.get(connection.connection, 0) + 1
-    if sent <= USES or connection.in_atomic_block or connection.queries_logged or connection.execute_wrappers:
+    if sent <= USES or not connection.get_autocommit() or connection.queries_logged or connection.execute_wrappers:
         with connection.cursor() as cursor:
             cursor.execute(statement, params)
             return list(cursor.fetchall())

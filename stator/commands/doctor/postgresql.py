@@ -82,13 +82,8 @@ def dead_rows(alias: str, models: list[Any]) -> Finding:
     names = [model._meta.db_table.rpartition(".")[2].strip('"') for model in models]
     if found := _ask(alias, DEAD, [names, DEAD_ROWS]):
         message = ", ".join(f"{name} has {dead:,} and {live:,} live ones" for name, dead, live in found)
-        return Finding(
-            "dead rows",
-            alias,
-            WARN,
-            message,
-            "VACUUM them, and have autovacuum visit them more often, with StorageParameters in a migration",
-        )
+        remedy = "VACUUM them, and have autovacuum visit them more often, by StorageParameters in a migration"
+        return Finding("dead rows", alias, WARN, message, remedy)
     return Finding("dead rows", alias, OK, "no table has more than live ones")
 
 
