@@ -15,6 +15,8 @@ from stator.exceptions import Fail, TryAgainLater
 from stator.models import Report, StatorModel, Stats
 from stator.runner import StatorRunner, managed
 from stator.signals import failed, lease_lost, on_schedule, on_start, transitioned
+from stator.worker import recorder
+from tests.processes import wait_until
 from tests.stator.rows import ago, change, expire, operations_of, put, raw, row
 from tests.testapp.basic import Author, Deed, DeedGraph, Page, Poll, Rest, Step, StepGraph
 from tests.testapp.keys import IntKeyed
@@ -647,3 +649,28 @@ class TestSignals:
         Line.objects.bulk_create(Line() for _ in range(20))
         work(Line)
         assert Stats.get_for_model(Line).most_recent_handled() == (40, 40, 40)
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@override_settings(STATOR={"BATCH_SIZE": 10})
+def test_no_more_is_attempted_than_can_soon_be_recorded(monkeypatch):
+    Line.objects.bulk_create(Line() for _ in range(500))
+    worker = StatorRunner([Line], concurrency=20, until_idle=True).worker()
+    write, claimed = recorder.record, []
+
+    def claims_stand_still():
+        claimed.append(worker.dispatcher.claimed)
+        return worker.recorder.is_behind and len(claimed) > 10 and len(set(claimed[-10:])) == 1
+
+    def late(*args, **kwargs):
+        # The first one, while all others wait.
+        if not claimed:
+            wait_until(claims_stand_still)
+        return write(*args, **kwargs)
+
+    monkeypatch.setattr(recorder, "record", late)
+    worker.run()
+    # So many outcomes may wait; what was claimed before they did is attempted as well.
+    assert claimed[-1] <= 10 * recorder.MOST_BATCHES + 20 + 10
+    assert not Line.objects.exclude(state="last").exists()
