@@ -54,14 +54,9 @@ def main() -> None:
         __doc__, quick={"seconds": 5, "rows": 5000}, repeat=1, seconds=300, rows=200_000, concurrency=500
     )
     with database():
-        from django.db import connection
-
         from benchmarks.models import LoopItem
 
         make_tables(LoopItem)
-        with connection.cursor() as cursor:
-            # As docs/guides/operating.rst advises for tables that never rest.
-            cursor.execute(f"ALTER TABLE {LoopItem._meta.db_table} SET (fillfactor = 50)")
         lines, judged = [], []
         for _ in range(options.repeat):
             for name in (WITHOUT, WITH):

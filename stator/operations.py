@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.db.migrations.operations.base import Operation
@@ -201,56 +201,74 @@ def function_name(model: Any) -> str:
 class StorageParameters(Operation):
     """Set storage parameters of a model's table on PostgreSQL: how full its pages are made, when autovacuum visits it.
 
-    Names and values are those of ``ALTER TABLE ... SET``, a number or a boolean each; None puts one back to the
-    server's default, as going backwards does with all of them. Does nothing on other databases. PostgreSQL refuses
-    names that it does not know.
+    ``parameters`` are those of the table, ``key`` those of the index of its primary key. Names and values are as in
+    ``ALTER TABLE ... SET``, a number or a boolean each; None puts one back to the server's default, as going backwards
+    does with all of them. Does nothing on other databases. PostgreSQL refuses names that it does not know.
     """
 
     reversible = True
     reduces_to_sql = True
 
-    def __init__(self, model_name: str, parameters: Mapping[str, float | None]) -> None:
-        if not parameters:
+    def __init__(
+        self, model_name: str, parameters: Mapping[str, float | None], key: Mapping[str, float | None] | None = None
+    ) -> None:
+        self.model_name = model_name
+        self.parameters = dict(parameters)
+        self.key = dict(key or {})
+        if not (self.parameters or self.key):
             raise ValueError(f"StorageParameters({model_name!r}): name some, {{'fillfactor': 50}}")
-        for name, value in parameters.items():
+        for name, value in (*self.parameters.items(), *self.key.items()):
             if not PARAMETER.fullmatch(name) or not (value is None or isinstance(value, int | float)):
                 raise ValueError(
                     f"StorageParameters({model_name!r}): {name!r}: {value!r} is not a name with a number, True or False"
                 )
-        self.model_name = model_name
-        self.parameters = dict(parameters)
 
     def deconstruct(self) -> Any:
-        return type(self).__name__, [self.model_name, self.parameters], {}
+        return type(self).__name__, [self.model_name, self.parameters], {"key": self.key} if self.key else {}
 
     def state_forwards(self, app_label: str, state: Any) -> None:
         """Nothing: Django's models know no storage parameters."""
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         """Set and reset."""
-        self._alter(schema_editor, to_state.apps.get_model(app_label, self.model_name), self.parameters)
+        self._alter(schema_editor, to_state.apps.get_model(app_label, self.model_name), self.parameters, self.key)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         """Reset all that are named."""
         model = from_state.apps.get_model(app_label, self.model_name)
-        self._alter(schema_editor, model, dict.fromkeys(self.parameters))
+        self._alter(schema_editor, model, dict.fromkeys(self.parameters), dict.fromkeys(self.key))
 
     def describe(self) -> str:
         """What it does, for people."""
-        return f"Set {', '.join(self.parameters)} of the table of {self.model_name}"
+        names = dict.fromkeys([*self.parameters, *self.key])
+        return f"Set {', '.join(names)} of the table of {self.model_name}"
 
     @property
     def migration_name_fragment(self) -> str:
         """Part of the name of a migration."""
         return f"{self.model_name.lower()}_storage"
 
-    def _alter(self, schema_editor: Any, model: Any, parameters: Mapping[str, float | None]) -> None:
+    def _alter(
+        self, schema_editor: Any, model: Any, parameters: Mapping[str, float | None], key: Mapping[str, float | None]
+    ) -> None:
         connection = schema_editor.connection
         if connection.vendor != "postgresql" or not self.allow_migrate_model(connection.alias, model):
             return
         table = schema_editor.quote_name(model._meta.db_table)
-        values = [f"{name} = {value}" for name, value in parameters.items() if value is not None]
-        names = [name for name, value in parameters.items() if value is None]
-        for body in (f"SET ({', '.join(values)})" if values else "", f"RESET ({', '.join(names)})" if names else ""):
-            if body:
-                schema_editor.execute(f"ALTER TABLE {table} {body}", params=None)
+        for body in _set_and_reset(parameters):
+            schema_editor.execute(f"ALTER TABLE {table} {body}", params=None)
+        name = schema_editor.quote_value(table)
+        for body in _set_and_reset(key):
+            # Whatever the index is called.
+            index = f"SELECT indexrelid::regclass FROM pg_index WHERE indrelid = {name}::regclass AND indisprimary"  # noqa: S608 - quoted
+            schema_editor.execute(
+                f"DO $stator$ BEGIN EXECUTE format('ALTER INDEX %s {body}', ({index})); END $stator$", params=None
+            )
+
+
+def _set_and_reset(parameters: Mapping[str, float | None]) -> Iterator[str]:
+    """What to say after the name of a table or an index."""
+    if values := [f"{name} = {value}" for name, value in parameters.items() if value is not None]:
+        yield f"SET ({', '.join(values)})"
+    if names := [name for name, value in parameters.items() if value is None]:
+        yield f"RESET ({', '.join(names)})"

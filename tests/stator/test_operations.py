@@ -331,8 +331,8 @@ def test_initial_state_has_to_be_named():
         ReconcileTrigger("Site", ["domain"])
 
 
-def storage():
-    rows = sql("SELECT unnest(coalesce(reloptions, '{}')) FROM pg_class WHERE relname = %s", Site._meta.db_table)
+def storage(name=Site._meta.db_table):
+    rows = sql("SELECT unnest(coalesce(reloptions, '{}')) FROM pg_class WHERE relname = %s", name)
     return {text for (text,) in rows}
 
 
@@ -348,13 +348,26 @@ def test_storage_parameters_are_set_and_put_back():
 
 
 @on_postgresql
+def test_storage_parameters_of_the_index_of_the_key():
+    key = f"{Site._meta.db_table}_pkey"
+    both = StorageParameters("Site", {"fillfactor": 60}, key={"fillfactor": 50})
+    migrate(both)
+    assert (storage(), storage(key)) == ({"fillfactor=60"}, {"fillfactor=50"})
+    migrate(StorageParameters("Site", {}, key={"fillfactor": None}))
+    assert (storage(), storage(key)) == ({"fillfactor=60"}, set())
+    migrate(both)
+    migrate(both, backwards=True)
+    assert (storage(), storage(key)) == (set(), set())
+
+
+@on_postgresql
 def test_storage_parameter_that_nobody_knows_is_refused_by_the_database():
     with pytest.raises(DatabaseError, match='unrecognized parameter "fill"'), transaction.atomic():
         migrate(StorageParameters("Site", {"fill": 50}))
 
 
 def test_storage_parameters_are_written_into_a_migration():
-    operation = StorageParameters("Site", {"fillfactor": 50, "autovacuum_enabled": None})
+    operation = StorageParameters("Site", {"fillfactor": 50, "autovacuum_enabled": None}, key={"fillfactor": 60})
     text, imports = OperationWriter(operation, indentation=0).serialize()
     given = {}
     exec("\n".join([*imports, f"operation = {text.rstrip(',')}"]), given)
@@ -365,7 +378,7 @@ def test_storage_parameters_are_written_into_a_migration():
 def test_storage_parameters_concern_no_other_database(django_assert_num_queries):
     if connection.vendor == "postgresql":
         pytest.skip("for the others")
-    state, operation = ProjectState.from_apps(apps), StorageParameters("Site", {"fillfactor": 50})
+    state, operation = ProjectState.from_apps(apps), StorageParameters("Site", {"fillfactor": 50}, {"fillfactor": 50})
     with django_assert_num_queries(0):
         operation.database_forwards("testapp", connection.schema_editor(), state, state)
         operation.database_backwards("testapp", connection.schema_editor(), state, state)
