@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import django
+import psycopg
+from django.apps import apps
 from django.db import connection
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.settings")
@@ -29,7 +31,6 @@ def database(sqlite: bool = False) -> Iterator[None]:
     With ``sqlite`` a database of its own in a file, whatever the environment says.
     """
     with contextlib.ExitStack() as stack:
-        server = None
         if sqlite:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stator-bench-"))
             os.environ["DATABASE_URL"] = f"sqlite:///{folder}/bench.sqlite3"
@@ -38,12 +39,11 @@ def database(sqlite: bool = False) -> Iterator[None]:
 
             server = stack.enter_context(temporary_server(SERVER))
             server.create_database("stator")
+            _make_log_files(server.dsn)
             os.environ["DATABASE_URL"] = server.url("stator")
         django.setup()
         if connection.vendor != ("sqlite" if sqlite else "postgresql"):
             raise SystemExit("this benchmark needs PostgreSQL; set DATABASE_URL to one, or unset it to have one made")
-        if server:
-            _make_log_files()
         from stator.startup import collect_rarely
 
         # As runstator does.
@@ -52,31 +52,31 @@ def database(sqlite: bool = False) -> Iterator[None]:
         connection.close()
 
 
-def _make_log_files() -> None:
-    with connection.cursor() as cursor:
+def _make_log_files(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as server:
         for _ in range(LOG_FILES):
-            cursor.execute("SELECT pg_logical_emit_message(false, 'stator', ''), pg_switch_wal()")
+            server.execute("SELECT pg_logical_emit_message(false, 'stator', ''), pg_switch_wal()")
         # From now on they are there to be used again.
-        cursor.execute("CHECKPOINT")
+        server.execute("CHECKPOINT")
 
 
 def make_tables(*models: Any) -> None:
     """Empty tables for the models, and those of the framework."""
     from django.core.management import call_command
+    from django.db.migrations.state import ProjectState
+
+    from stator.operations import StorageParameters
 
     call_command("migrate", verbosity=0)
-    existing = set(connection.introspection.table_names())
+    existing, state = set(connection.introspection.table_names()), ProjectState.from_apps(apps)
     with connection.schema_editor() as editor:
         for model in models:
             if model._meta.db_table in existing:
                 editor.delete_model(model)
             editor.create_model(model)
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            for table in (model._meta.db_table for model in models):
-                # As docs/guides/operating.rst advises for tables that never rest.
-                cursor.execute(f"ALTER TABLE {table} SET (fillfactor = 50)")
-                cursor.execute(f"ALTER INDEX {table}_pkey SET (fillfactor = 50)")
+            # As docs/guides/operating.rst advises for tables that never rest.
+            half = StorageParameters(model._meta.model_name, {"fillfactor": 50}, key={"fillfactor": 50})
+            half.database_forwards(model._meta.app_label, editor, state, state)
 
 
 def fill(model: Any, rows: int) -> None:

@@ -33,9 +33,9 @@ class Lane:
 
     def most(self, room: int) -> int:
         """How many rows to ask for where there is so much room."""
-        doublings = max(0, self._streak - STREAK + 1)
-        # After so many it is more than any room.
-        return room if doublings > 20 else min(room, max(FEW, self.batch) * 2**doublings)
+        # After 20 doublings it is more than any room.
+        doublings = min(max(0, self._streak - STREAK + 1), 20)
+        return min(room, max(FEW, self.batch) * 2**doublings)
 
     def came(self, count: int, asked: int) -> None:
         """Note what a claim brought: the lane stays hungry if it may have more."""

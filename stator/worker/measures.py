@@ -29,8 +29,8 @@ class Measures:
         label = claim.operations.label
         how = "failed" if outcome.failure else "moved" if isinstance(outcome, Moved) else "waits"
         self.attempts[label, how] += 1
-        if claim.started and claim.finished:
-            self.run_times[label].add(claim.finished - claim.started)
+        if (seconds := claim.duration) is not None:
+            self.run_times[label].add(seconds)
 
     def timed(self, what: str, run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         """The same function, measured; what raises is not."""

@@ -101,7 +101,7 @@ class Recorder:
         settled = 0
         started = time.monotonic()
         while self._unwritten:
-            settled += await self._write_first(self._unwritten)
+            settled += await self._write_first()
         self._wrote_until = time.monotonic()
         self._took = self._wrote_until - started
         return settled
@@ -118,20 +118,20 @@ class Recorder:
             for start in range(0, len(kind), self._size)
         ]
 
-    async def _write_first(self, batches: list[_Batch]) -> int:
-        batch = batches[0]
+    async def _write_first(self) -> int:
+        batch = self._unwritten[0]
         try:
             written: Written = await self._run(record, batch.operations, batch.ended, again=batch.again)
         except Exception as error:
             if isinstance(error, DatabaseError) and not (is_outage(error) or is_retryable(error)):
                 # The database refuses this, and would again.
-                batches[:1] = self._without_refused(batch, error)
+                self._unwritten[:1] = self._without_refused(batch, error)
                 return 0
             # Perhaps it was committed and only the answer was lost.
             batch.again = True
             self.came.set()
             raise
-        batches.pop(0)
+        self._unwritten.pop(0)
         for claim, _ in batch.ended:
             self.held.pop(id(claim), None)
         for claim, outcome in written.deferred:

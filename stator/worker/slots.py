@@ -224,8 +224,7 @@ class Slots:
         self._spare = None
         self._turned = time.monotonic()
         while time.monotonic() - self._turned < SLICE and (attempt := self._next()):
-            if self._spare is None:
-                self._have_spare_task()
+            self._have_spare_task()
             attempt.task = task
             attempted = await attempt_async(attempt.claims, self._calls)
             self._note_runtime(attempt.claims[0], attempt.claims[0].finished)
@@ -277,8 +276,7 @@ class Slots:
             else:
                 self._room.threaded -= 1
                 self._room.ahead_of_threads -= not attempt.placed
-            if self._spare is None:
-                self._have_spare_task()
+            self._have_spare_task()
         # The claim and its instance refer to each other; without this only the garbage collector would free them.
         claim.instance = None
         return True
