@@ -2,8 +2,10 @@
 
 Objects move to and fro for ever. ``python -m benchmarks.churn [--seconds 300] [--rows 200000] [--concurrency 500]``
 
-The time is cut into five parts, and the last is judged by the first. The old snapshot is a transaction that another
-connection leaves open throughout, as a report or a forgotten session does: dead rows cannot be removed meanwhile.
+The time is cut into five parts, and the last is judged by the first. After each the table is looked at, while the
+worker goes on; that is part of none, since by then a claim beside the worker's own can take seconds. The old snapshot
+is a transaction that another connection leaves open throughout, as a report or a forgotten session does: dead rows
+cannot be removed meanwhile.
 """
 
 import os
@@ -14,8 +16,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
+
+from django.db.models import Sum
 
 from benchmarks.claims import milliseconds
 from benchmarks.harness import arguments, database, fill, make_tables, print_table, server_cpu
@@ -38,14 +41,21 @@ MEGABYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The table at one moment: moves so far, dead rows, megabytes with indexes, milliseconds of a claim."""
+class Part:
+    """Moves, seconds, and processor seconds of worker and server; then the table and the time of a claim of 100."""
 
-    at: float
     moves: int
+    seconds: float
+    own: float
+    server: float
     dead: int
-    size: float
+    megabytes: float
     claim: float
+
+    @property
+    def speed(self) -> float:
+        """Moves per second."""
+        return self.moves / self.seconds
 
 
 def main() -> None:
@@ -60,9 +70,9 @@ def main() -> None:
         lines, judged = [], []
         for _ in range(options.repeat):
             for name in (WITHOUT, WITH):
-                looks, own, server = churn(LoopItem, options, held=name == WITH)
-                lines.append(line(name, looks, own, server))
-                judged += judge(name, looks)
+                parts = churn(LoopItem, options, held=name == WITH)
+                lines.append(line(name, parts))
+                judged += judge(name, parts)
         head = [
             "case", "moves/s: first, last", "claim ms", "dead rows", "MB",
             "worker CPU s per 1,000", "database CPU s per 1,000",
@@ -72,69 +82,70 @@ def main() -> None:
         print_targets(judged)
 
 
-def churn(model: Any, options: Any, held: bool) -> tuple[list[Look], float, float]:
-    """A look at each boundary between parts, and the processor seconds of worker and server in between."""
+def churn(model: Any, options: Any, held: bool) -> list[Part]:
+    """The parts of a run, with looks in between."""
     # Not left over from the run before: a TRUNCATE gives the table new files.
     fill(model, options.rows)
     with worker(options.concurrency) as process, snapshot(model, held):
         wait_for_first(model)
-        own, server = cpu(process.pid), server_cpu()
-        looks = [look(model)]
-        for part in range(1, PARTS + 1):
-            threading.Event().wait(max(0, looks[0].at + part * options.seconds / PARTS - time.monotonic()))
-            looks.append(look(model))
+        parts = [part(model, process.pid, options.seconds / PARTS) for _ in range(PARTS)]
         if process.poll() is not None:
             raise SystemExit("the worker ended; see above")
-        return looks, cpu(process.pid) - own, server_cpu() - server
+        return parts
 
 
-def judge(name: str, looks: list[Look]) -> list[str]:
+def judge(name: str, parts: list[Part]) -> list[str]:
     """The last part's speed by the first's; and whether the table had stopped growing after three parts of five."""
-    rates = speeds(looks)
-    if not rates[0]:
+    first, last = parts[0], parts[-1]
+    if not first.moves:
         return [f"{name}: nothing was moved in the first part; use more --seconds"]
-    told = [verdict(f"{name}: last part's speed by the first's", rates[-1] / rates[0], SPEED_KEPT[name])]
+    told = [verdict(f"{name}: last part's speed by the first's", last.speed / first.speed, SPEED_KEPT[name])]
     if name == WITHOUT:
-        growth = looks[-1].size / looks[3].size
+        growth = last.megabytes / parts[2].megabytes
         told.append(verdict(f"{name}: size at the end by that after the third part", growth, 1.2, most=True))
     return told
 
 
-def speeds(looks: list[Look]) -> list[float]:
-    """Moves per second of each part."""
-    return [(after.moves - before.moves) / (after.at - before.at) for before, after in pairwise(looks)]
-
-
-def line(name: str, looks: list[Look], own: float, server: float) -> list[str]:
+def line(name: str, parts: list[Part]) -> list[str]:
     """A row of the table."""
-    rates, thousands = speeds(looks), (looks[-1].moves - looks[0].moves) / 1000
-    first, last = looks[1], looks[-1]
+    thousands = sum(each.moves for each in parts) / 1000
+    first, last = parts[0], parts[-1]
     return [
         name,
-        f"{rates[0]:,.0f}, {rates[-1]:,.0f}",
+        f"{first.speed:,.0f}, {last.speed:,.0f}",
         f"{first.claim:.2f}, {last.claim:.2f}",
         f"{first.dead:,}, {last.dead:,}",
-        f"{first.size:.1f}, {last.size:.1f}",
-        f"{own / thousands:.3f}" if thousands else "-",
-        f"{server / thousands:.3f}" if thousands else "-",
+        f"{first.megabytes:.1f}, {last.megabytes:.1f}",
+        f"{sum(each.own for each in parts) / thousands:.3f}" if thousands else "-",
+        f"{sum(each.server for each in parts) / thousands:.3f}" if thousands else "-",
     ]
 
 
-def look(model: Any) -> Look:
-    """The table now."""
+def part(model: Any, pid: int, seconds: float) -> Part:
+    """So many seconds of the worker's process, and the look after them."""
     from django.db import connection
 
-    at = time.monotonic()
+    began, moves, own, server = time.monotonic(), moved(model), cpu(pid), server_cpu()
+    threading.Event().wait(seconds)
+    own, server = cpu(pid) - own, server_cpu() - server
+    moves, seconds = moved(model) - moves, time.monotonic() - began
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT sum(state_version) FROM {model._meta.db_table}")
-        moves = int(cursor.fetchone()[0])
         cursor.execute("SELECT pg_stat_clear_snapshot()")
         cursor.execute(
             "SELECT n_dead_tup, pg_total_relation_size(relid) FROM pg_stat_user_tables WHERE relname = %s",
             [model._meta.db_table],
         )
         dead, size = cursor.fetchone()
-    return Look(at, moves, dead, size / MEGABYTE, milliseconds(model, 5, limit=100, exactly=False))
+    claim = milliseconds(model, 5, limit=100, exactly=False)
+    return Part(moves, seconds, own, server, dead, size / MEGABYTE, claim)
+
+
+def moved(model: Any) -> int:
+    """Moves so far, by the statistics, which are written with each; a sum over the table would read all dead rows."""
+    from stator.models import Stats
+
+    counted = Stats.objects.filter(model_label=model._meta.label_lower).exclude(to="")
+    return counted.aggregate(moves=Sum("handled", default=0))["moves"]
 
 
 @contextmanager

@@ -53,14 +53,17 @@ def test_growth_is_the_slope_of_many_looks() -> None:
 
 
 def test_churn_is_judged_by_its_first_part() -> None:
-    def looks(*moves: int) -> list[churn.Look]:
-        return [churn.Look(at=at, moves=made, dead=0, size=10 + at, claim=1) for at, made in enumerate(moves)]
+    def parts(*moves: int) -> list[churn.Part]:
+        return [churn.Part(made, 1, 0.1, 0.2, dead=0, megabytes=11 + at, claim=1) for at, made in enumerate(moves)]
 
-    assert churn.judge(churn.WITHOUT, looks(0, 100, 200, 300, 400, 480)) == [
+    assert churn.judge(churn.WITHOUT, parts(100, 100, 100, 100, 80)) == [
         "no old snapshot: last part's speed by the first's 0.8, target >= 0.9: MISSED",
         "no old snapshot: size at the end by that after the third part 1.15, target <= 1.2: met",
     ]
-    assert churn.judge(churn.WITH, looks(0, 100, 200, 300, 400, 480)) == [
+    assert churn.judge(churn.WITH, parts(100, 100, 100, 100, 80)) == [
         "an old snapshot held: last part's speed by the first's 0.8, target >= 0.5: met"
     ]
-    assert "use more --seconds" in churn.judge(churn.WITH, looks(7, 7, 8, 9, 10, 11))[0]
+    assert "use more --seconds" in churn.judge(churn.WITH, parts(0, 1, 1, 1, 1))[0]
+    assert churn.line(churn.WITH, parts(100, 100, 100, 100, 100))[1:] == [
+        "100, 100", "1.00, 1.00", "0, 0", "11.0, 15.0", "1.000", "2.000",
+    ]  # fmt: skip
