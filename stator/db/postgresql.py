@@ -47,11 +47,17 @@ class Operations(Spelled):
         A worker that stands still in one, because it was stopped or swapped out, would keep its locks and have all
         others wait for them; the server ends it instead.
         """
-        return read_committed(self.alias, super().transaction, idle=self.settings.LEASE / 2)
+        return self._read_committed(idle=self.settings.LEASE / 2)
 
     def handler_transaction(self) -> AbstractContextManager[Any]:
-        """As above, for as long as a handler takes."""
-        return read_committed(self.alias, super().transaction)
+        """As above, for as long as a handler takes, whose own statements are planned as its session wants."""
+        return self._read_committed(shared=True)
+
+    def _read_committed(self, **options: Any) -> AbstractContextManager[Any]:
+        begin = super().transaction
+        if self.connection.in_atomic_block:
+            return begin()
+        return read_committed(self.alias, begin, session_of(self.connection).isolation, **options)
 
     def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
         """A transaction only where reports are kept or others woken as well; else the statement is one by itself."""
@@ -68,11 +74,10 @@ class Operations(Spelled):
         if connection.in_atomic_block and not getattr(connection, "stator_transaction", False):
             return send(connection, statement, params)
         session = session_of(connection)
-        ours = connection.in_atomic_block or session.isolation == "read committed"
-        with nullcontext() if ours else self.transaction():
-            if often:
-                return session.send(connection, planner, statement, params)
-            return send(connection, planner + statement, params)
+        inside = connection.in_atomic_block
+        with nullcontext() if inside or session.isolation == "read committed" else self.transaction():
+            restore = inside and connection.stator_shared
+            return session.send(connection, planner, statement, params, often=often, restore=restore)
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
         in_turns_of_some = self.options.claimable and self.options.fair_by

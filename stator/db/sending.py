@@ -11,30 +11,40 @@ from psycopg.types.datetime import TimestamptzLoader
 
 
 def send(connection: Any, statement: str, params: list[Any]) -> list[Any]:
-    """The rows of the last of some statements, sent in one round trip with their parameters in the text."""
+    """The rows of some statements, of the last that gives any; one round trip, with the parameters in the text."""
     connection.ensure_connection()
     with connection.wrap_database_errors, ClientCursor(connection.connection) as cursor:
         if settings.USE_TZ:
             # Django registers a loader written in Python; psycopg's own takes a tenth of the time.
             cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
         cursor.execute(statement, params)
-        while cursor.nextset():
-            pass
-        return cursor.fetchall()
+        rows: list[Any] = []
+        more: bool | None = True
+        while more:
+            rows = cursor.fetchall() if cursor.description else rows
+            more = cursor.nextset()
+        return rows
 
 
 @contextmanager
-def read_committed(alias: str, begin: Callable[[], AbstractContextManager[Any]], idle: float | None = None) -> Any:
-    """A transaction at READ COMMITTED; with ``idle`` the server ends it when nothing comes for so many seconds."""
+def read_committed(
+    alias: str,
+    begin: Callable[[], AbstractContextManager[Any]],
+    usual: str,
+    *,
+    idle: float | None = None,
+    shared: bool = False,
+) -> Any:
+    """A transaction at READ COMMITTED on a connection that is in none; ``usual`` is what its session has by default.
+
+    ``idle``: the server ends it when nothing comes for so many seconds. ``shared``: not all that is sent is ours.
+    """
     connection: Any = connections[alias]
-    if connection.in_atomic_block:
-        with begin():
-            yield
-        return
-    connection.ensure_connection()
     before = connection.connection.isolation_level
-    connection.connection.isolation_level = IsolationLevel.READ_COMMITTED
-    connection.stator_transaction = True
+    changes = before not in (None, IsolationLevel.READ_COMMITTED) or (before is None and usual != "read committed")
+    if changes:
+        connection.connection.isolation_level = IsolationLevel.READ_COMMITTED
+    connection.stator_transaction, connection.stator_shared = True, shared
     try:
         with begin():
             if idle is not None:
@@ -42,7 +52,7 @@ def read_committed(alias: str, begin: Callable[[], AbstractContextManager[Any]],
             yield
     finally:
         connection.stator_transaction = False
-        if connection.connection is not None and not connection.connection.closed:
+        if changes and connection.connection is not None and not connection.connection.closed:
             connection.connection.isolation_level = before
 
 

@@ -17,10 +17,20 @@ USES = 5
 # The most that one session prepares: its server process keeps some 100 kB for each.
 MOST_PREPARED = 100
 
-# Made once and for all parameters; otherwise the server would make most plans anew, for a guess at what they cost.
-GENERIC = "SET LOCAL plan_cache_mode = force_generic_plan; "
+LOCAL = "SET LOCAL "
 
-WHO = "SELECT current_setting('default_transaction_isolation'), pg_backend_pid()"
+# Made once and for all parameters; otherwise the server would make most plans anew, for a guess at what they cost.
+GENERIC = f"{LOCAL}plan_cache_mode = force_generic_plan; "
+
+# What the statements of ``sql`` set for the planner, of which each sets some.
+PLANNING = (
+    "enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_sort", "enable_indexscan", "enable_bitmapscan",
+    "plan_cache_mode",
+)  # fmt: skip
+
+WHO = "SELECT pg_backend_pid(), " + ", ".join(
+    f"current_setting('{name}')" for name in ("default_transaction_isolation", *PLANNING)
+)
 
 
 class Session:
@@ -31,7 +41,8 @@ class Session:
     """
 
     def __init__(self, connection: Any) -> None:
-        [(self.isolation, pid)] = send(connection, WHO, [])
+        [(pid, self.isolation, *planning)] = send(connection, WHO, [])
+        self._planning = dict(zip(PLANNING, planning, strict=True))
         self.prepares = self.direct = pid == connection.connection.info.backend_pid
         self._uses: Counter[str] = Counter()
         self._texts: dict[str, str] = {}
@@ -39,14 +50,18 @@ class Session:
         self._prefix = f"stator_{os.urandom(6).hex()}"
         self._names = count()
 
-    def send(self, connection: Any, planner: str, statement: str, params: list[Any]) -> list[Any]:
-        """The rows of a statement that is sent again and again, by a plan that the session keeps.
+    def send(
+        self, connection: Any, planner: str, statement: str, params: list[Any], *, often: bool, restore: bool = False
+    ) -> list[Any]:
+        """The rows of a statement; of one that is sent ``often``, by a plan that the session keeps.
 
-        Parsing and planning is half of what a claim or a record of a few rows costs the server.
+        Parsing and planning is half of what a claim or a record of a few rows costs the server. ``restore``: what it
+        sets for the planner is as before for what comes after it in the transaction.
         """
-        text = self._text(statement) if self.prepares else statement
+        text = self._text(statement) if often and self.prepares else statement
+        after = self._restoring(planner + text) if restore else ""
         try:
-            return send(connection, planner + text, params)
+            return send(connection, planner + text + after, params)
         except DatabaseError as error:
             if text.startswith("PREPARE"):
                 # Whatever it was: it is sent as it is from now on.
@@ -58,6 +73,10 @@ class Session:
             if connection.in_atomic_block or is_outage(error):
                 raise
         return send(connection, planner + statement, params)
+
+    def _restoring(self, text: str) -> str:
+        """What undoes the settings that a text begins with."""
+        return "".join(f"; {LOCAL}{name} = {was}" for name, was in self._planning.items() if f"{LOCAL}{name} " in text)
 
     def _text(self, statement: str) -> str:
         """What to send for it, with the same parameters: the statement itself, or the call of it prepared."""
@@ -99,4 +118,4 @@ def send_in_passing(connection: Any, statement: str, params: list[Any]) -> list[
         with connection.cursor() as cursor:
             cursor.execute(statement, params)
             return list(cursor.fetchall())
-    return session_of(connection).send(connection, "", statement, params)
+    return session_of(connection).send(connection, "", statement, params, often=True)

@@ -98,6 +98,29 @@ def test_session_that_was_cleared_costs_a_transaction_once(operations):
         assert attempt(operations, moved())
 
 
+def planning():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, setting FROM pg_settings WHERE name LIKE 'enable%%' OR name = 'plan_cache_mode'")
+        return dict(cursor.fetchall())
+
+
+def test_what_a_handler_asks_in_its_transaction_is_planned_as_its_session_wants(operations):
+    with connection.cursor() as cursor:
+        cursor.execute("SET enable_hashjoin = off")
+        cursor.execute("SET plan_cache_mode = force_custom_plan")
+    usual = planning()
+    for _ in range(ROUNDS):
+        put(Step)
+    for _ in range(ROUNDS):
+        [claim] = operations.claim(automatic(operations), 1)
+        with operations.handler_transaction():
+            assert operations.lock_claimed([claim]) == [claim]
+            assert planning() == usual
+            assert not operations.record([(claim, moved())]).lost
+            assert planning() == usual
+    assert prepared() >= 2
+
+
 def test_claim_in_a_transaction_of_its_own_is_repeated_by_itself():
     operations, state = operations_of(Ticket), TicketGraph.narrow
     for _ in range(ROUNDS + 1):
