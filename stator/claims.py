@@ -103,7 +103,7 @@ def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> Claim
 def find_many(model: Any, tokens: Mapping[Any, UUID], *, using: str | None = None) -> list[Claim]:
     """The claims that tokens, given by the keys of their rows, stand for; those that have ended are left out."""
     operations = _operations(model, using)
-    rows = operations.rows.filter(pk__in=list(tokens), state_claim__in=set(tokens.values()))
+    rows = operations.rows.filter(pk__in=list(tokens))
     return [_claim_of(operations, row, row.state_claim) for row in rows if tokens[row.pk] == row.state_claim]
 
 

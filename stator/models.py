@@ -1,5 +1,6 @@
 """StatorModel, the base of every managed model. What rows mean is in ``graph``, how they are claimed in ``db``."""
 
+from contextlib import nullcontext
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -37,7 +38,7 @@ from stator.reconcile import look_again, signed, watched_fields, watched_values
 from stator.reports import History, Report
 from stator.signals import announce
 from stator.statistics import Depth, Stats
-from stator.waits import reopen_saved
+from stator.waits import may_reopen, reopen_saved
 from stator.workers import Overview, Worker
 
 __all__ = [
@@ -180,25 +181,30 @@ class StatorModel(models.Model):
         claim: UUID | None = getattr(self.__dict__.get("stator"), "token", None)
         rows = base_qs if claim is None else self._claimed(base_qs, claim)
         own += signed(type(self), base_qs.model, names) if claim is not None else []
-        with transaction.atomic(using=using, savepoint=False):
-            if claim is None and not ("state" in names and self._is_moving):
-                self._look_again_on_save(using, names)
+        moving = "state" in names and self._is_moving
+        changed = self._watched_changes(names) if claim is None and not moving else []
+        reopens = claim is None and may_reopen(type(self), names)
+        # Nearly always it is one statement, which needs no round trips for a beginning and an end.
+        several = moving or changed or reopens
+        with transaction.atomic(using=using, savepoint=False) if several else nullcontext():
+            if changed:
+                # Before the write, or a trigger that notices the change would do the same once more.
+                mine: QuerySet[Any] = QuerySet(owner_of(type(self)), using=using).filter(pk=self.pk)
+                look_again(mine, changed)
             written = super()._do_update(rows if own else base_qs, using, pk_val, own, *args, **kwargs)
             if claim is not None and own and not written:
                 raise LeaseLost(f"{self._meta.label} {pk_val}: the claim on it has ended; this save changed nothing")
-            moved = "state" in names and written and self._move_on_save(rows.using(using).filter(pk=pk_val))
+            moved = moving and written and self._move_on_save(rows.using(using).filter(pk=pk_val))
             if written and claim is None and not moved:
                 self._loaded_watched = self._watched_now(names)
-                reopen_saved(self, using, names)
+                if reopens:
+                    reopen_saved(self, using)
         return written
 
-    def _look_again_on_save(self, using: str, names: set[str]) -> None:
-        """Before the write, or a trigger that notices the change would do the same once more."""
+    def _watched_changes(self, names: set[str]) -> list[str]:
+        """The watched fields whose values are not those loaded, of the named ones."""
         loaded, now = self.__dict__.get("_loaded_watched", {}), self._watched_now(names)
-        watched = watched_fields(type(self), names)
-        if changed := [name for name in watched if now[name] != loaded.get(name, DEFERRED)]:
-            rows: QuerySet[Any] = QuerySet(owner_of(type(self)), using=using)
-            look_again(rows.filter(pk=self.pk), changed)
+        return [name for name in watched_fields(type(self), names) if now[name] != loaded.get(name, DEFERRED)]
 
     def _watched_now(self, names: set[str]) -> dict[str, Any]:
         """The values of watched fields as they are once the named fields are saved."""
@@ -222,8 +228,6 @@ class StatorModel(models.Model):
         return self.__dict__.get("_loaded_state") not in (None, str(self.state))
 
     def _move_on_save(self, row: QuerySet[Any]) -> bool:
-        if not self._is_moving:
-            return False
         state = str(self.state)
         claimed = self.__dict__.pop("stator", None)
         if not move_by_hand(row, state) and claimed is not None:

@@ -114,11 +114,14 @@ def update_and_reopen(queryset: QuerySet[Any], names: Iterable[str], update: Any
         return int(update())
 
 
-def reopen_saved(instance: Any, using: str, names: Iterable[str]) -> None:
+def may_reopen(model: Any, names: Iterable[str]) -> bool:
+    """Whether a save of the named fields may change what the row waits for."""
+    return _touched(_owner_of(model), names)
+
+
+def reopen_saved(instance: Any, using: str) -> None:
     """Have a row judged anew whose relations may have been saved, if it is parked."""
-    owner = _owner_of(type(instance))
-    if _touched(owner, names):
-        reopen(QuerySet(owner, using=using).filter(pk=instance.pk), 1)
+    reopen(QuerySet(_owner_of(type(instance)), using=using).filter(pk=instance.pk), 1)
 
 
 def waiting(model: Any, using: str) -> Q:

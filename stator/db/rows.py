@@ -149,7 +149,8 @@ class Rows:
     def release_token(self, token: UUID) -> int:
         """Hand back whatever a claim statement took whose answer never arrived; return how many rows."""
         with self.transaction():
-            return self.rows.filter(state_claim=token).update(**columns.releasing())
+            # Those that are held: an index has them.
+            return self.rows.filter(state_claim__isnull=False, state_claim=token).update(**columns.releasing())
 
     @retrying
     def reap(self, limit: int) -> list[tuple[Any, str]]:

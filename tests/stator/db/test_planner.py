@@ -1,15 +1,20 @@
 """The planner takes the indexes that come with the mixin. PostgreSQL alone says how it reads a table."""
 
 import re
+from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.db.models.functions import Now
 
+from stator import claims as program_claims
 from stator.db import chores
 from stator.db.look import look
 from stator.outcomes import Waiting
 from tests.stator.rows import automatic, operations_of
 from tests.testapp.basic import Step
+from tests.testapp.faults import Job
 
 if connection.vendor == "postgresql":
     from stator.db import postgresql, sessions
@@ -50,10 +55,11 @@ def filled(django_db_setup, django_db_blocker):
 
 
 class Explained:
-    """The plans of the statements on the table, as they are made by our own cursor and by Django's."""
+    """The plans of the statements on a table, as they are made by our own cursor and by Django's."""
 
-    def __init__(self):
+    def __init__(self, table):
         self.plans = []
+        self._table = table
         self._send = postgresql.send
 
     def __call__(self, execute, sql, params, many, context):
@@ -68,7 +74,7 @@ class Explained:
     def _explain(self, statement, params):
         verbs = "WITH|SELECT|UPDATE|DELETE|EXECUTE"
         parts = re.match(rf"\s*((?:SET LOCAL [^;]*; )*)\s*((?:{verbs})\b.*)", statement, re.DOTALL)
-        if parts is None or not ("testapp_step" in statement or "EXECUTE" in statement):
+        if parts is None or not (self._table in statement or "EXECUTE" in statement):
             return
         explained = f"{parts[1]}EXPLAIN {parts[2]}"
         self.plans.append("\n".join(line for (line,) in self._send(connection, explained, list(params or []))))
@@ -77,7 +83,13 @@ class Explained:
 @pytest.fixture
 def explained(monkeypatch, operations):
     """Notes the plan of every statement on the table."""
-    notes = Explained()
+    with explaining("testapp_step", monkeypatch) as notes:
+        yield notes
+
+
+@contextmanager
+def explaining(table, monkeypatch):
+    notes = Explained(table)
     for module in (postgresql, sessions):
         monkeypatch.setattr(module, "send", notes.rows)
     with connection.execute_wrapper(notes):
@@ -144,3 +156,36 @@ def test_claim_takes_the_oldest_of_a_thousand_ready_rows(operations):
     claims = operations.claim(automatic(operations), 100)
     assert len(claims) == 100
     assert [claim.pk for claim in claims] == sorted(claim.pk for claim in claims)
+
+
+def save(claim):
+    claim.instance.stator = claim
+    claim.instance.note = "b"
+    claim.instance.save(update_fields=["note"])
+
+
+OF_CLAIMED = {
+    "save": save,
+    "verify": lambda claim: claim.operations.holds(claim),
+    "extend": lambda claim: claim.operations.extend(claim, 60.0),
+    "renew": lambda claim: claim.operations.renew([claim]),
+    "find": lambda claim: program_claims.find(Job, claim.pk, claim.token),
+    "find many": lambda claim: program_claims.find_many(Job, {claim.pk: claim.token}),
+    "hold": lambda claim: program_claims.hold(claim, Now() + timedelta(seconds=60)),
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("do", OF_CLAIMED.values(), ids=OF_CLAIMED)
+def test_claimed_row_is_found_by_its_key_though_the_planner_knows_of_no_leases(do, monkeypatch):
+    with connection.cursor() as cursor:
+        Job.objects.bulk_create(Job() for _ in range(2000))
+        cursor.execute("ANALYZE testapp_job")
+    operations = operations_of(Job)
+    claim, *_ = operations.claim(automatic(operations), 500)
+    with explaining("testapp_job", monkeypatch) as explained:
+        do(claim)
+    assert explained.plans
+    for plan in explained.plans:
+        assert "st_lease_" not in plan, plan
+        assert "testapp_job_pkey" in plan, plan
