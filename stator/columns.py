@@ -56,9 +56,12 @@ def stayed() -> Expression:
     return ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
 
 
-def come_due() -> Q:
-    """Rows whose due time has passed; null is now."""
-    return Q(state_next_attempt__lte=Now()) | Q(state_next_attempt=None)
+def come_due() -> list[Q]:
+    """Rows whose due time has passed; and those without one, for null is now.
+
+    Each is a part of an index. Asked for together they would have all rows read that are due some day.
+    """
+    return [Q(state_next_attempt__lte=Now()), Q(state_next_attempt=None)]
 
 
 def parked() -> Q:

@@ -291,7 +291,8 @@ def tell_finished(sender: Any, moves: Any, using: str, **kwargs: Any) -> None:
     ended = [move.pk for move in moves if move.to in STATUSES and (all_wanted or move.to != "completed")]
     if not ended:
         return
-    rows = model.objects.using(using).filter(pk__in=ended, action__startswith=DJANGO).select_related("queue")
+    # The queues by a question of their own: joined, with old statistics, all tasks of a queue would be read.
+    rows = model.objects.using(using).filter(pk__in=ended, action__startswith=DJANGO).prefetch_related("queue")
     for result in results_of(list(rows), resolve):
         for receiver, answer in task_finished.send_robust(type(task_backends[result.backend]), task_result=result):
             if isinstance(answer, Exception):

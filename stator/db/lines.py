@@ -95,7 +95,7 @@ class Lines:
         turn = self.next(states)
         rows = rows.filter(state_crashes=0).order_by(*line_of(self._operations.model, by_age=turn.by_age))
         fair_by = self._operations.options.fair_by
-        return self._share(rows, fair_by, turn, limit) if fair_by else list(lock(rows, limit))
+        return self._share(rows, fair_by, turn, limit) if fair_by else list(lock(rows, limit, in_order=True))
 
     def _share(self, rows: QuerySet[Any], fair_by: str, turn: Turn, limit: int) -> list[Any]:
         """Equal numbers of rows of each value, and what is left over for those that have more."""
@@ -109,7 +109,8 @@ class Lines:
                 break
             for value in values:
                 share = min(ceil(left / len(values)), limit - len(picked))
-                came = self._operations.lock(others.filter(**{fair_by: value}), share) if share else []
+                mine = others.filter(**{fair_by: value})
+                came = self._operations.lock(mine, share, in_order=True) if share else []
                 picked += came
                 spent += [value] if len(came) < share else []
                 turn.last = value if share else turn.last

@@ -49,7 +49,7 @@ def look(*group: Operations) -> dict[Operations, Work]:
 def overdue(operations: Operations) -> tuple[bool, bool]:
     """Whether there are rows to mark ready, and leases that ran out: what programs that claim see to themselves."""
     _, _, *overdue = probes(operations)
-    parts, params = zip(*(_exists(operations, probe) for probe in overdue), strict=True)
+    parts, params = zip(*(_any(operations, probe) for probe in overdue), strict=True)
     [(due, expired)] = operations.fetch(f"SELECT {', '.join(parts)}", [each for some in params for each in some])
     return bool(due), bool(expired)
 
@@ -78,14 +78,14 @@ def _pauses(group: tuple[Operations, ...]) -> tuple[Pauses, ...]:
     return tuple(operations.pauses or NONE for operations in group)
 
 
-def probes(operations: Operations) -> list[QuerySet[Any]]:
-    """For each field of :class:`Work` a queryset that is not empty where there is such work."""
+def probes(operations: Operations) -> list[list[QuerySet[Any]]]:
+    """For each field of :class:`Work` querysets of which one is not empty where there is such work."""
     claimable = operations.open_rows(list(operations.graph.automatic_states))
     return [
-        claimable.filter(state_crashes=0),
-        claimable.filter(state_crashes__gt=0),
-        operations.waiting().filter(come_due()),
-        operations.rows.filter(operations.expired()),
+        [claimable.filter(state_crashes=0)],
+        [claimable.filter(state_crashes__gt=0)],
+        [operations.waiting().filter(part) for part in come_due()],
+        [operations.rows.filter(part) for part in operations.expired()],
     ]
 
 
@@ -109,7 +109,7 @@ def _statement(
     params: list[Any] = []
     for operations in group:
         for probe in probes(operations):
-            sql, arguments = _exists(operations, probe)
+            sql, arguments = _any(operations, probe)
             parts.append(sql)
             params.extend(arguments)
         for coming in _coming(operations):
@@ -123,6 +123,12 @@ def _statement(
         parts.append(f"({sql})")
         params.extend(arguments)
     return f"SELECT {', '.join(parts)}", tuple(params)
+
+
+def _any(operations: Operations, probe: list[QuerySet[Any]]) -> tuple[str, list[Any]]:
+    """Whether there is a row in any of the querysets: an expression and its parameters."""
+    parts, params = zip(*(_exists(operations, rows) for rows in probe), strict=True)
+    return f"({' OR '.join(parts)})", [each for some in params for each in some]
 
 
 def _exists(operations: Operations, probe: QuerySet[Any]) -> tuple[str, tuple[Any, ...]]:

@@ -65,7 +65,7 @@ class Operations(Spelled):
         more = more or bool(names_saved(group) and not self._saved_here(group))
         return self.transaction() if more else nullcontext()
 
-    def fetch(self, statement: str, params: list[Any], planner: str = sql.PLANNER, *, often: bool = False) -> list[Any]:
+    def fetch(self, statement: str, params: list[Any], planner: str = sql.ANY, *, often: bool = False) -> list[Any]:
         """The rows of one statement, which outside of a transaction is one by itself and takes one round trip.
 
         ``often``: the same text is sent again and again.

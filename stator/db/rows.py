@@ -1,6 +1,7 @@
 """The rows of one model in one database: how they are read and locked, and the leases that hold them."""
 
 import threading
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import groupby
@@ -24,6 +25,9 @@ from stator.meta import options_of
 from stator.pauses import Pauses
 from stator.waits import waits_of
 from stator.workers import worker_of
+
+# More rows than one claim takes.
+MOST_CLAIMED = 100_000
 
 
 class Rows:
@@ -94,6 +98,14 @@ class Rows:
         options = self._lock_options(skip_locked=self.connection.features.has_select_for_update_skip_locked)
         return list(rows.select_for_update(**options).values_list("pk", flat=True)[:limit])
 
+    def lock_parts(self, parts: Iterable[QuerySet[Any]], limit: int) -> list[Any]:
+        """As :meth:`lock`, of one queryset after the other: each has an index that an OR of them has not."""
+        locked: list[Any] = []
+        for rows in parts:
+            if len(locked) < limit:
+                locked += self.lock(rows, limit - len(locked))
+        return locked
+
     def keep(self, rows: QuerySet[Any]) -> set[Any]:
         """Primary keys of rows of any model that nobody else is changing, and nobody can until the transaction ends."""
         return set(self.lock(rows, PARKED_AT_ONCE))
@@ -149,15 +161,16 @@ class Rows:
     def release_token(self, token: UUID) -> int:
         """Hand back whatever a claim statement took whose answer never arrived; return how many rows."""
         with self.transaction():
-            # Those that are held: an index has them.
-            return self.rows.filter(state_claim__isnull=False, state_claim=token).update(**columns.releasing())
+            # Of those that are held: an index has them.
+            taken = self.lock(self.rows.filter(state_claim__isnull=False, state_claim=token), MOST_CLAIMED)
+            return self.rows.filter(pk__in=taken).update(**columns.releasing())
 
     @retrying
     def reap(self, limit: int) -> list[tuple[Any, str]]:
         """End the leases that ran out, counting a crash for each; return ``(pk, worker id)`` of the rows."""
         with self.transaction():
-            expired = self.lock(self.rows.filter(self.expired()).order_by("state_locked_until"), limit)
-            rows = self.rows.filter(self.expired(), pk__in=expired)
+            parts = [self.rows.filter(part).order_by("state_locked_until") for part in self.expired()]
+            rows = self.rows.filter(pk__in=self.lock_parts(parts, limit))
             held = [(pk, worker_of(token)) for pk, token in rows.values_list("pk", "state_claim")]
             if held:
                 rows.update(**columns.reaping(self.settings.MAX_CRASHES, self._spared))
@@ -168,10 +181,13 @@ class Rows:
     def _spared(self) -> list[str]:
         return sorted(state.name for state in self.graph.automatic_states if not state.quarantine)
 
-    def expired(self) -> Q:
-        """Leases past their end, or further away than any can be: then the clock was set back. Index ``st_lease``."""
-        beyond = columns.after(2 * self.longest_lease + 3600)
-        return Q(state_claim__isnull=False) & (Q(state_locked_until__lte=Now()) | Q(state_locked_until__gt=beyond))
+    def expired(self) -> list[Q]:
+        """Leases past their end, and those further away than any can be: then the clock was set back.
+
+        Index ``st_lease``, of which either is an end. Asked for together they would have all leases read.
+        """
+        held, beyond = Q(state_claim__isnull=False), columns.after(2 * self.longest_lease + 3600)
+        return [held & Q(state_locked_until__lte=Now()), held & Q(state_locked_until__gt=beyond)]
 
     @cached_property
     def longest_lease(self) -> float:

@@ -9,6 +9,9 @@ from typing import Any
 # index; in a small or churned table the planner would rather read all of it, dead rows included.
 PLANNER = "SET LOCAL enable_seqscan = off; "
 
+# As well where it is asked whether there are any: a bitmap is made of all that there are.
+ANY = PLANNER + "SET LOCAL enable_bitmapscan = off; "
+
 # As well where a statement has the keys of its rows: for some hundred of them the planner would rather read the whole
 # of an index and merge than look them up, which takes half as long; for 20,000 of a million two fifths.
 BY_KEY = PLANNER + "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "

@@ -511,7 +511,7 @@ class TestSignals:
         drain(Task)
         with CaptureQueriesContext(connection) as queries, Heard(framework.task_finished) as told:
             tell_finished(Task, [Move(task.pk, "pending", "completed") for task in made], "default")
-        assert (len(told), len(queries)) == (20, 3)
+        assert (len(told), len(queries)) == (20, 4)
 
     def test_a_receiver_that_raises_does_no_harm(self, caplog: pytest.LogCaptureFixture) -> None:
         def bad(**kwargs: Any) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from django.db import connection
 
-from stator.db import postgresql
+from stator.db import postgresql, sessions
 from tasks.models import Task
 from tests.stator.rows import raw
 from tests.tasks.making import make_queue
@@ -37,7 +37,8 @@ def plans(monkeypatch):
             plans.append("\n".join(line for (line,) in explained))
         return send(connection, statement, params)
 
-    monkeypatch.setattr(postgresql, "send", explain)
+    for module in (postgresql, sessions):
+        monkeypatch.setattr(module, "send", explain)
     return plans
 
 

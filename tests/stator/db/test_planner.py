@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from stator import claims as program_claims
 from stator.db import chores
-from stator.db.look import look
+from stator.db.look import look, overdue
 from stator.outcomes import Waiting
 from tests.stator.rows import automatic, operations_of
 from tests.testapp.basic import Step
@@ -120,6 +120,19 @@ def test_statement_reads_its_index_and_never_the_whole_table(operations, explain
     assert index in "\n".join(explained.plans)
     for plan in explained.plans:
         assert "Seq Scan on testapp_step" not in plan, plan
+
+
+def test_what_is_due_or_expires_some_day_is_not_read(operations, explained):
+    look(operations)
+    overdue(operations)
+    chores.mark_ready(operations, 1000)
+    operations.reap(1000)
+    assert len(explained.plans) >= 6
+    read = [line for plan in explained.plans for line in plan.splitlines() if "Filter:" in line]
+    assert read
+    for line in read:
+        assert "state_next_attempt" not in line
+        assert "state_locked_until" not in line
 
 
 def test_recorded_rows_are_reached_by_their_keys(operations, explained):
