@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-import re
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -10,14 +9,7 @@ from typing import Any
 
 from django.db import connections
 
-# libpq's PQTRANS_IDLE; written out because psycopg is optional.
-IDLE = 0
-
-SESSION_STATEMENT = re.compile(
-    r"\s*(SET\b|RESET\b|LISTEN\b|PREPARE\b|DECLARE\b|PRAGMA\b|CREATE\s+TEMP"
-    r"|SELECT\s+(pg_catalog\.)?(set_config|pg_advisory_lock))",
-    re.IGNORECASE,
-)
+from stator.cleaning import clean_connections, watch_session
 
 
 class _Call:
@@ -82,7 +74,7 @@ class Threads:
 
     def _work(self) -> None:
         for connection in connections.all():
-            _watch_session(connection)
+            watch_session(connection)
         while self._turn():
             pass
         connections.close_all()
@@ -113,53 +105,11 @@ def _was_replaced(call: _Call) -> bool:
     return call.given_up and call.begun
 
 
-def clean_connections() -> None:
-    """Leave no open transaction, no failed one and no changed session behind for the next action in this thread."""
-    for connection in connections.all(initialized_only=True):
-        connection.queries_log.clear()
-        if connection.connection is None:
-            continue
-        dirty = connection.in_atomic_block or connection.errors_occurred or not connection.get_autocommit()
-        if dirty or _in_transaction(connection) or getattr(connection, "_tasks_session_changed", False):
-            _discard(connection)
-
-
 def _result_of(call: _Call) -> tuple[Any, BaseException | None]:
     try:
         return call.context.run(call.function), None
     except BaseException as error:  # noqa: BLE001 - handed to whoever awaits the call
         return None, error
-
-
-def _discard(connection: Any) -> None:
-    """Close a connection whatever state its transaction is in; the next use opens another."""
-    connection.in_atomic_block = False
-    connection.savepoint_ids = []
-    connection.needs_rollback = False
-    connection.run_on_commit = []
-    connection._tasks_session_changed = False
-    connection.close()
-
-
-def _in_transaction(connection: Any) -> bool:
-    if connection.vendor == "postgresql":
-        return bool(connection.connection.info.transaction_status != IDLE)
-    try:
-        return bool(getattr(connection.connection, "in_transaction", False))
-    except connection.Database.Error:
-        # Closed behind Django's back: sqlite3 does not even answer. It is to be discarded, like an open transaction.
-        return True
-
-
-def _watch_session(connection: Any) -> None:
-    if _note_session_change not in connection.execute_wrappers:
-        connection.execute_wrappers.append(_note_session_change)
-
-
-def _note_session_change(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
-    if isinstance(sql, str) and SESSION_STATEMENT.match(sql):
-        context["connection"]._tasks_session_changed = True
-    return execute(sql, params, many, context)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> None:

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parent.parent
 # A module imports its own floor and lower ones. A package stands for all modules in it.
 FLOORS = {
     0: "backoff durations exceptions exposition failures graph layout logs options outcomes states",
-    1: "columns conf explain fields guard indexes inserts limits meta models moves operations pauses querysets "
-    "reconcile reports signals spreading statistics waits wakeup workers",
+    1: "cleaning columns conf explain fields guard indexes inserts limits meta models moves operations pauses "
+    "querysets reconcile reports signals spreading statistics waits wakeup workers",
     2: "db",
     3: "claims rehearsal runner startup supervisor worker",
     4: "admin apps checks commands endpoints management metrics overview permissions pytest_plugin testing "
@@ -214,8 +214,8 @@ INHERITED = {
 
 def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     public = {"graph", "fields", "models", "signals", "exceptions", "admin", "testing", "runner", "backoff", "claims"}
-    # Words for lengths of time.
-    public |= {"durations"}
+    # Words for lengths of time, and how any pool of threads leaves its connections.
+    public |= {"durations", "cleaning"}
     for path in modules("tasks"):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom) and top_of(node.module or "") == "stator" and node.module != "stator":

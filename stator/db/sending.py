@@ -13,6 +13,8 @@ from psycopg.types.datetime import TimestamptzLoader
 def send(connection: Any, statement: str, params: list[Any]) -> list[Any]:
     """The rows of some statements, of the last that gives any; one round trip, with the parameters in the text."""
     connection.ensure_connection()
+    # Else what comes behind an error that a handler caught would seem to be written, and be rolled back.
+    connection.validate_no_broken_transaction()
     with connection.wrap_database_errors, ClientCursor(connection.connection) as cursor:
         if settings.USE_TZ:
             # Django registers a loader written in Python; psycopg's own takes a tenth of the time.

@@ -1,7 +1,6 @@
 """The only module that starts threads. Threads are daemons: a handler that never returns must not keep a process."""
 
 import asyncio
-import re
 import threading
 import time
 from collections import deque
@@ -13,19 +12,12 @@ from typing import Any
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
+from stator.cleaning import clean_connections, watch_session
+
 STOP = None
 
 # Seconds for which the end of a worker waits for the database calls of asynchronous handlers.
 CLOSING_TIME = 2.0
-
-# libpq's PQTRANS_IDLE; written out because psycopg is optional.
-IDLE = 0
-
-SESSION_STATEMENT = re.compile(
-    r"\s*(SET\b|RESET\b|LISTEN\b|PREPARE\b|DECLARE\b|PRAGMA\b|CREATE\s+TEMP"
-    r"|SELECT\s+(pg_catalog\.)?(set_config|pg_advisory_lock))",
-    re.IGNORECASE,
-)
 
 
 class DatabaseThread:
@@ -49,9 +41,13 @@ class DatabaseThread:
         self._thread.join(timeout)
 
     def _work(self) -> None:
+        for connection in connections.all():
+            watch_session(connection)
         while (call := self._queue.get()) is not STOP:
             loop, future, function, args, kwargs = call
             result, error = run_in_thread(function, *args, **kwargs)
+            # Receivers of signals run here as well.
+            clean_connections()
             _resolve_soon(loop, future, result, error)
             del call, future, result, error
         connections.close_all()
@@ -164,54 +160,6 @@ class HandlerThreads:
         self._waking = False
         while self._finished:
             self._done(*self._finished.popleft())
-
-
-def clean_connections() -> None:
-    """Leave no open transaction, no failed one and no changed session behind for the next handler in this thread."""
-    for connection in connections.all(initialized_only=True):
-        connection.queries_log.clear()
-        if connection.connection is None:
-            continue
-        dirty = connection.in_atomic_block or connection.errors_occurred or not connection.get_autocommit()
-        if dirty or session_changed(connection):
-            discard(connection)
-
-
-def watch_session(connection: Any) -> None:
-    """Note when a handler changes its session, for instance ``SET search_path``; the connection is then not reused."""
-    if _note_session_change not in connection.execute_wrappers:
-        connection.execute_wrappers.append(_note_session_change)
-
-
-def session_changed(connection: Any) -> bool:
-    """Whether something was set on the session, or a transaction was begun behind Django's back."""
-    return _in_transaction(connection) or getattr(connection, "_stator_session_changed", False)
-
-
-def discard(connection: Any) -> None:
-    """Close a connection whatever state its transaction is in; the next use opens another."""
-    connection.in_atomic_block = False
-    connection.savepoint_ids = []
-    connection.needs_rollback = False
-    connection.run_on_commit = []
-    connection._stator_session_changed = False
-    connection.close()
-
-
-def _in_transaction(connection: Any) -> bool:
-    if connection.vendor == "postgresql":
-        return connection.connection.info.transaction_status != IDLE
-    try:
-        return bool(getattr(connection.connection, "in_transaction", False))
-    except connection.Database.Error:
-        # Closed behind Django's back: sqlite3 does not even answer. It is to be discarded, like an open transaction.
-        return True
-
-
-def _note_session_change(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-    if isinstance(sql, str) and SESSION_STATEMENT.match(sql):
-        context["connection"]._stator_session_changed = True
-    return execute(sql, params, many, context)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop | None, function: Callable[..., Any], *args: Any) -> None:

@@ -73,6 +73,15 @@ def test_effects_of_an_atomic_state_are_undone_by_an_error(deed, error):
     assert Report.objects.get().error == error
 
 
+def test_error_that_broke_the_transaction_and_was_caught_fails_the_attempt():
+    transfer = Transfer.objects.create(deed="swallow")
+    summary = work(Transfer)
+    transfer.refresh_from_db()
+    assert summary.moved == {}
+    assert (transfer.state, transfer.state_failures, transfer.touched, transfer.state_claim) == ("new", 1, 0, None)
+    assert Report.objects.get().error == "django.db.transaction.TransactionManagementError"
+
+
 def test_effects_of_an_atomic_state_that_waits_are_kept():
     transfer = Transfer.objects.create(deed="wait")
     work(Transfer)
