@@ -5,8 +5,10 @@ claim has ended gets :class:`~stator.exceptions.LeaseLost` and changes nothing, 
 any worker. Stricter than for workers, a program that is late is refused from the end of its lease on, reaped or not.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -97,6 +99,8 @@ def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> Claim
     instance = operations.rows.filter(pk=pk, state_claim=token).first()
     if instance is None:
         raise LeaseLost(f"{operations.label} {pk} is not held by this claim: it has ended, or its lease ran out")
+    if instance.state not in operations.graph.states:
+        raise LeaseLost(f"{operations.label} {pk} is in state {instance.state!r}, which this code does not know")
     return _claim_of(operations, instance, token)
 
 
@@ -104,7 +108,8 @@ def find_many(model: Any, tokens: Mapping[Any, UUID], *, using: str | None = Non
     """The claims that tokens, given by the keys of their rows, stand for; those that have ended are left out."""
     operations = _operations(model, using)
     rows = operations.rows.filter(pk__in=list(tokens))
-    return [_claim_of(operations, row, row.state_claim) for row in rows if tokens[row.pk] == row.state_claim]
+    known = [row for row in rows if tokens[row.pk] == row.state_claim and row.state in operations.graph.states]
+    return [_claim_of(operations, row, row.state_claim) for row in known]
 
 
 def hold(claim: Claim, until: Any, *, where: Q = Q()) -> bool:  # noqa: B008 - immutable in all that matters
@@ -175,7 +180,13 @@ def release(claim: Claim, *, values: dict[str, Any] | None = None, then: Callabl
 
 
 def _operations(model: Any, using: str | None, worker: str = "") -> Operations:
-    return operations_for(owner_of(model), load_settings(), worker or new_worker_id(), using)
+    return operations_for(owner_of(model), load_settings(), worker or _process_id(os.getpid()), using)
+
+
+@lru_cache(maxsize=1)
+def _process_id(pid: int) -> str:
+    """Of this process, not of one that it was forked from: its threads add to the statistics where they did before."""
+    return new_worker_id()
 
 
 def _in_turn(rows: QuerySet[Any]) -> QuerySet[Any]:

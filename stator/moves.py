@@ -85,7 +85,7 @@ def in_batches(queryset: QuerySet[Any], write: Callable[[str, QuerySet[Any], lis
     ``before`` are ``(pk, state, version, stayed)`` of the locked rows. Each batch is a transaction.
     """
     owner = owner_of(queryset.model)
-    using: str = getattr(queryset, "_db", None) or router.db_for_write(owner)
+    using = written_to(queryset)
     rows: QuerySet[Any] = QuerySet(owner, using=using)
     written = 0
     queryset = queryset.using(using)
@@ -96,6 +96,11 @@ def in_batches(queryset: QuerySet[Any], write: Callable[[str, QuerySet[Any], lis
             before = _lock(meant, owner, using, pks)
             written += write(using, rows.filter(pk__in=[pk for pk, *_ in before]), before) if before else 0
     return written
+
+
+def written_to(queryset: QuerySet[Any]) -> str:
+    """The alias of the database in which the rows of a queryset are written."""
+    return getattr(queryset, "_db", None) or router.db_for_write(owner_of(queryset.model))
 
 
 def _pages(queryset: QuerySet[Any], rows: QuerySet[Any], pk: str) -> Iterator[tuple[QuerySet[Any], list[Any]]]:

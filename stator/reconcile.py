@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+from django.db import transaction
 from django.db.models import DEFERRED, F, QuerySet
 
 from stator import columns
 from stator.meta import options_of
-from stator.moves import in_batches, move_by_hand, owner_of, write_by_hand
+from stator.moves import in_batches, move_by_hand, owner_of, write_by_hand, written_to
 
 
 def watched_fields(model: Any, names: Iterable[str]) -> list[str]:
@@ -47,15 +48,22 @@ def look_again(rows: QuerySet[Any], changed: Iterable[str]) -> None:
 def update_and_look_again(queryset: QuerySet[Any], values: dict[str, Any], watched: list[str]) -> int:
     """Update the rows and look again at those of which a watched field really changed; return how many were updated."""
     model, owner = queryset.model, owner_of(queryset.model)
+    annotated = bool(queryset.query.annotations) and not queryset.query.is_sliced
 
     def write(using: str, rows: QuerySet[Any], before: list[Any]) -> int:
-        plain: QuerySet[Any] = QuerySet(model, using=using).filter(pk__in=[pk for pk, *_ in before])
+        pks = [pk for pk, *_ in before]
+        # What a value says may be an annotation of the queryset.
+        meant = queryset.using(using).order_by() if annotated else QuerySet(model, using=using)
+        plain = meant.filter(pk__in=pks)
         changed = list(_changing(plain, values, watched).values_list("pk", flat=True))
         # First, for a trigger that notices the change would do the same once more.
         look_again(QuerySet(owner, using=using).filter(pk__in=changed), watched)
-        return plain.update(**values)
+        # Past the guard, which has led here.
+        return QuerySet.update(plain, **values)
 
-    return in_batches(queryset, write)
+    # All of it or nothing, as an update is.
+    with transaction.atomic(using=written_to(queryset)):
+        return in_batches(queryset, write)
 
 
 def _changing(rows: QuerySet[Any], values: dict[str, Any], watched: list[str]) -> QuerySet[Any]:

@@ -129,6 +129,11 @@ def keep_reports(using: str, label: str, reports: Iterable[Report]) -> None:
     Report.objects.using(using).bulk_create(
         latest.values(),
         update_conflicts=True,
-        unique_fields=["model_label", "object_pk"],
+        unique_fields=conflict_target(using, "model_label", "object_pk"),
         update_fields=["state", "at", "error", "message", "traceback", "fingerprint", "times", "worker"],
     )
+
+
+def conflict_target(using: str, *names: str) -> list[str] | None:
+    """The ``unique_fields`` of a ``bulk_create`` that updates what is there already: MySQL wants none."""
+    return list(names) if connections[using].features.supports_update_conflicts_with_target else None

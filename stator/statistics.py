@@ -13,6 +13,7 @@ from django.utils import timezone
 from stator import columns
 from stator.durations import seconds_of
 from stator.moves import owner_of
+from stator.reports import conflict_target
 
 DAY = 86400.0
 
@@ -128,7 +129,7 @@ class Depth(models.Model):
         cls._default_manager.using(using).bulk_create(
             [cls(model_label=label, minute=minute, queued=queued, oldest=oldest) for label, (queued, oldest) in found],
             update_conflicts=True,
-            unique_fields=["model_label", "minute"],
+            unique_fields=conflict_target(using, "model_label", "minute"),
             update_fields=["queued", "oldest"],
         )
 

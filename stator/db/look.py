@@ -15,6 +15,9 @@ from stator.pauses import Pause, Pauses, read_pauses
 
 NONE = Pauses()
 
+# PostgreSQL gives at most 1,664 columns, SQLite 2,000.
+MOST_ANSWERS = 1500
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -33,8 +36,12 @@ class Work:
 def look(*group: Operations) -> dict[Operations, Work]:
     """What each model has to do at this moment; all operations are of one database.
 
-    The same statement tells whether pauses began or ended; then they are read, and it is asked again.
+    The same statement tells whether pauses began or ended; then they are read, and it is asked again. Of very many
+    models several are asked, each about as many as one answer has room for.
     """
+    if len(group) > 1 and sum(map(_answers, group)) > MOST_ANSWERS:
+        half = len(group) // 2
+        return look(*group[:half]) | look(*group[half:])
     found, seen = _ask(group)
     if any(operations.pauses is None or operations.pauses.seen != seen for operations in group):
         before = _pauses(group)
@@ -44,6 +51,10 @@ def look(*group: Operations) -> dict[Operations, Work]:
         found, _ = (found, seen) if _pauses(group) == before else _ask(group)
     answers = iter(found)
     return {operations: _work(operations, answers) for operations in group}
+
+
+def _answers(operations: Operations) -> int:
+    return 4 + len(operations.graph.automatic_states)
 
 
 def overdue(operations: Operations) -> tuple[bool, bool]:

@@ -54,10 +54,9 @@ class Operations(Spelled):
         return self._read_committed(shared=True)
 
     def _read_committed(self, **options: Any) -> AbstractContextManager[Any]:
-        begin = super().transaction
         if self.connection.in_atomic_block:
-            return begin()
-        return read_committed(self.alias, begin, session_of(self.connection).isolation, **options)
+            return super().transaction()
+        return read_committed(self.alias, super().transaction, session_of(self.connection).isolation, **options)
 
     def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
         """A transaction only where reports are kept or others woken as well; else the statement is one by itself."""
@@ -225,7 +224,7 @@ class Operations(Spelled):
 
     def _keeps_moves(self, group: list[Ended]) -> bool:
         """But for those that an error caused: errors have texts and are rare, moves are many."""
-        return all(getattr(outcome, "failure", None) is None for outcome in each_once(group))
+        return self._keeps_keys and all(getattr(outcome, "failure", None) is None for outcome in each_once(group))
 
     def _saved_here(self, group: list[Ended]) -> tuple[str, ...]:
         """Fields that the recording statement writes as well; the others take a statement for each object."""
@@ -259,6 +258,8 @@ class Operations(Spelled):
     @retrying
     def move_rows(self, rows: QuerySet[Any], source: str, to: State, limit: int, *, reason: str = "") -> Moves:
         """MOVE. As the portable one, in one statement whatever the number of rows."""
+        if self.options.history and not self._keeps_keys:
+            return super().move_rows(rows, source, to, limit, reason=reason)
         tell = signals.transitioned.has_listeners(self.model) or wakes(self.model, to.name)
         assignments, params = self._assignments(columns.entering(to))
         with self.transaction():
@@ -270,7 +271,7 @@ class Operations(Spelled):
             kept = [self.label, source, to.name, reason, self.worker_id] if self.options.history else []
             counted = [self.label, source, to.name, self.shard]
             found = self.fetch(statement, [*arguments, *params, *counted, *kept], sql.BY_KEY)
-            pks = [self._pk_field.to_python(pk) for (pk,) in found] if tell else []
+            pks = self._keys(found) if tell else []
             wake(self.model, self.alias, to.name, pks)
         return Moves(len(pks) if tell else found[0][0], [Move(pk, source, to.name) for pk in pks])
 
@@ -295,11 +296,6 @@ class Operations(Spelled):
     @cached_property
     def _lock_statement(self) -> str:
         return sql.lock_claimed(self._table, self._pk, self._pk_type)
-
-    @property
-    def _place(self) -> RawSQL:
-        """Where a row is."""
-        return RawSQL(f"{self._table}.ctid", [])
 
     def _lock_among(self, among: QuerySet[Any], rows: QuerySet[Any], limit: int, planner: str) -> list[Any]:
         first = among.annotate(place=self._place).values("place", "sought")

@@ -50,6 +50,10 @@ class Rows:
         # As the latest look for work found them; None before the first.
         self.pauses: Pauses | None = None
 
+    def __reduce__(self) -> Any:
+        """An instance in the hands of a handler may be pickled, and with it its claim and these."""
+        return type(self), (self.model, self.alias, self.settings, self.worker_id)
+
     # Reading and transactions
 
     @property

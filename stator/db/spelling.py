@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from django.db.models import AutoField, BigAutoField, BigIntegerField, IntegerField, SmallAutoField, UUIDField
+from django.db.models.expressions import RawSQL
 from django.db.models.sql import UpdateQuery
 
 from stator import columns
@@ -51,7 +52,27 @@ class Spelled(base.Operations):
         """Primary keys as objects have them, of rows that begin with them."""
         if self._pk_is_plain:
             return [row[0] for row in found]
-        return [self._pk_field.to_python(row[0]) for row in found]
+        column, connection, to_python = self._pk_field.get_col(self._table), self.connection, self._pk_field.to_python
+        keys = [row[0] for row in found]
+        for convert in self._key_converters:
+            keys = [convert(key, column, connection) for key in keys]
+        return [to_python(key) for key in keys]
+
+    @cached_property
+    def _key_converters(self) -> list[Callable[[Any, Any, Any], Any]]:
+        """What makes a key of what the server sends; mostly nothing."""
+        at = [field.attname for field in self._fields].index(self.pk_name)
+        return [convert for position, _, convert in self._converters if position == at]
+
+    @property
+    def _keeps_keys(self) -> bool:
+        """Whether the server can write keys into the history as Python does."""
+        return not self._key_converters
+
+    @property
+    def _place(self) -> RawSQL:
+        """Where a row is."""
+        return RawSQL(f"{self._table}.ctid", [])
 
     @cached_property
     def _turn(self) -> Callable[[Any], Any]:

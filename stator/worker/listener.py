@@ -2,7 +2,7 @@
 
 import logging
 import random
-import select
+import selectors
 import socket
 import threading
 import time
@@ -57,7 +57,7 @@ class Listener:
                 with self._connect() as connection:
                     pause = 0.1
                     self._listen(connection)
-            except psycopg.Error as error:
+            except (psycopg.Error, OSError) as error:
                 logger.warning("stator.listen_failed", extra={"alias": self._alias, "error": type(error).__name__})
             self.alive = False
             self._stopped.wait(pause * random.uniform(0.8, 1.2))
@@ -74,11 +74,14 @@ class Listener:
     def _listen(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute(f"LISTEN {CHANNEL}")
         self._pinged = 0.0
-        while not self._stopped.is_set():
-            self._check(connection)
-            select.select([connection.fileno(), self._ear.fileno()], [], [], PING_TIMEOUT)
-            for notification in connection.notifies(timeout=0):
-                self._take(notification.payload)
+        with selectors.DefaultSelector() as selector:
+            for readable in (connection, self._ear):
+                selector.register(readable, selectors.EVENT_READ)
+            while not self._stopped.is_set():
+                self._check(connection)
+                selector.select(PING_TIMEOUT)
+                for notification in connection.notifies(timeout=0):
+                    self._take(notification.payload)
 
     def _check(self, connection: psycopg.Connection[Any]) -> None:
         now = time.monotonic()

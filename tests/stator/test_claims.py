@@ -1,12 +1,14 @@
 """Claims for programs that are no workers: fenced as those are, and refused from the end of their lease on."""
 
+import pickle
+
 import pytest
 from django.db.models import Q
 
 from stator import claims
 from stator.columns import after
 from stator.exceptions import LeaseLost
-from stator.models import History
+from stator.models import History, Stats
 from tests.stator.rows import ago, change, expire, put, raw, row
 from tests.testapp.explained import Errand
 from tests.testapp.faults import Job
@@ -172,3 +174,30 @@ def test_claim_is_found_by_its_token():
     with pytest.raises(LeaseLost):
         claims.find(Errand, claim.pk, claim.token)
     assert claims.longest_lease(Errand) >= 60
+
+
+def test_claims_of_one_process_add_to_the_same_statistics():
+    for _ in range(5):
+        put(Errand)
+        claim = claim_one()
+        claims.move(claims.find(Errand, claim.pk, claim.token), "done")
+    assert Stats.objects.count() == 1
+    assert Stats.objects.get().handled == 5
+
+
+def test_claim_in_a_state_that_this_code_does_not_know_cannot_be_found():
+    put(Errand)
+    claim = claim_one()
+    raw(Errand).update(state="of tomorrow")
+    with pytest.raises(LeaseLost, match="is in state 'of tomorrow', which this code does not know"):
+        claims.find(Errand, claim.pk, claim.token)
+    assert claims.find_many(Errand, {claim.pk: claim.token}) == []
+
+
+def test_claimed_object_can_be_pickled():
+    put(Errand)
+    claim = claim_one()
+    claim.instance.stator = claim
+    twin = pickle.loads(pickle.dumps(claim.instance))
+    assert (twin, twin.stator.token) == (claim.instance, claim.token)
+    assert twin.stator.still_mine

@@ -16,6 +16,7 @@ from stator.runner import StatorRunner
 from stator.startup import check_database
 from tests.stator.rows import ago, at_once, automatic, claim_all, expire, operations_of, put, raw, row
 from tests.testapp.keys import (
+    AliasKeyed,
     BigKeyed,
     BigProxy,
     Branch,
@@ -267,3 +268,11 @@ def test_table_in_a_schema_of_its_own(transactional_db):
     finally:
         with connection.cursor() as cursor:
             cursor.execute("DROP SCHEMA elsewhere CASCADE")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_keys_that_are_kept_as_others_are_told_as_python_has_them():
+    AliasKeyed.objects.create(alias="ord_1")
+    summary = StatorRunner([AliasKeyed], until_idle=True).run()
+    assert (summary.lost, sum(summary.moved.values())) == (0, 2)
+    assert set(History.objects.values_list("object_pk", "to")) == {("ord_1", "second"), ("ord_1", "last")}

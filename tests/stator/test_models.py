@@ -451,7 +451,17 @@ def test_state_graph_is_known_to_class_and_object():
 
 def test_subclasses_are_in_the_order_of_their_definition_without_abstract_proxy_and_child_models():
     ours = [model for model in StatorModel.subclasses if model.__module__ == IntKeyed.__module__]
-    names = ["IntKeyed", "BigKeyed", "UuidKeyed", "TextKeyed", "CodeKeyed", "OneToOneKeyed", "Heir", "OddTable"]
+    names = [
+        "IntKeyed",
+        "BigKeyed",
+        "UuidKeyed",
+        "TextKeyed",
+        "CodeKeyed",
+        "AliasKeyed",
+        "OneToOneKeyed",
+        "Heir",
+        "OddTable",
+    ]
     assert [model.__name__ for model in ours] == [*names, "QuotedTable", "OddColumns"]
     assert Heir in StatorModel.subclasses
     assert {Branch, BigProxy}.isdisjoint(StatorModel.subclasses)

@@ -2,9 +2,11 @@
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.db import transaction
-from django.db.models import F, QuerySet, Value
+from django.db import DatabaseError, transaction
+from django.db.models import Case, F, QuerySet, Value, When
+from django.db.models.functions import Concat
 
+from stator import moves
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.claim import new_worker_id
@@ -93,6 +95,24 @@ def test_update_by_an_expression_and_bulk_update_count_as_a_change():
     second.domain = "y"
     Site.objects.bulk_update([second], ["domain"])
     assert [state_of(site)[0] for site in (first, second)] == ["checking", "checking"]
+
+
+def test_update_may_say_what_the_queryset_is_annotated_with():
+    site = settled()
+    other = Site.objects.annotate(other=Concat("domain", Value("-b"))).update(domain=F("other"))
+    assert other == 1
+    assert (state_of(site)[0], Site.objects.get().domain) == ("checking", "a-b")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_update_is_of_all_rows_or_of_none(monkeypatch):
+    monkeypatch.setattr(moves, "BATCH", 1)
+    first, second = settled(), settled(visits=1)
+    by_visits = Case(When(visits=1, then=None), default=Value("b"))
+    with pytest.raises((DatabaseError, OverflowError)):
+        Site.objects.update(domain=by_visits, visits=Case(When(visits=1, then=2**80), default=Value(5)))
+    assert [state_of(site)[0] for site in (first, second)] == ["serving", "serving"]
+    assert set(Site.objects.values_list("domain", "visits")) == {("a", 0), ("a", 1)}
 
 
 def test_waiting_object_is_attempted_now():

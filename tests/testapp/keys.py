@@ -83,6 +83,23 @@ class CodeKeyed(Keyed):
     code = CodeField(primary_key=True, max_length=40)
 
 
+class AliasField(models.CharField):
+    """Keeps ``ord_7`` as ``7``; ``to_python`` is none of its own."""
+
+    def from_db_value(self, value, expression, connection):
+        return value if value is None else f"ord_{value}"
+
+    def get_prep_value(self, value):
+        return None if value is None else str(value).removeprefix("ord_")
+
+
+class AliasKeyed(Keyed):
+    alias = AliasField(primary_key=True, max_length=40)
+
+    class StatorMeta:
+        history = True
+
+
 class Plain(models.Model):
     title = models.CharField(max_length=50, blank=True)
 

@@ -780,6 +780,14 @@ def test_look_tells_of_several_models_in_one_statement(make, monkeypatch):
     assert len(asked) == 1
 
 
+def test_look_at_very_many_models_takes_several_statements(make):
+    put(Step)
+    # Of one answer each, four and one for each automatic state: more than a statement of PostgreSQL may give.
+    many = [make(model) for _ in range(150) for model in (Step, Rest)]
+    found = look(*many)
+    assert [found[operations].ready for operations in many] == [True, False] * 150
+
+
 def test_queue_is_sampled_with_the_wait_of_its_oldest_row(operations):
     put(Step, state_changed=ago(100))
     put(Step, state_ready=False, state_next_attempt=ago(1))
