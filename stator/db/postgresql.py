@@ -170,7 +170,7 @@ class Operations(Spelled):
     def _first(self, by_age: bool) -> str:
         if by_age or not self.options.priority:
             return ""
-        return f"{self._quote(self._field(self.options.priority).column)}, "
+        return f"{self._table}.{self._quote(self._field(self.options.priority).column)}, "
 
     def _field(self, name: str | None) -> Any:
         return self.model._meta.get_field(name)

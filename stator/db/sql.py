@@ -61,10 +61,10 @@ def claim(
 ) -> str:
     """CLAIM. Parameters: names of states, most crashes, the place to begin behind, limit, then those of the SET list.
 
-    ``order`` is what comes before age, with a comma after it. The place, a time and a key, is that of a claim that goes
-    ``further``. The pick is materialised: a plan that runs it again would lock more rows than asked for. NO KEY UPDATE,
-    so that a row is not passed over while somebody inserts a child row that refers to it. Index ``st_ready``, by age
-    ``st_age``.
+    ``order`` is what comes before age, with a comma after it; ORDER BY would take a column without its table for one of
+    the SELECT list. The place, a time and a key, is that of a claim that goes ``further``. The pick is materialised: a
+    plan that runs it again would lock more rows than asked for. NO KEY UPDATE, so that a row is not passed over while
+    somebody inserts a child row that refers to it. Index ``st_ready``, by age ``st_age``.
 
     A locked row is updated where it was found: each of its versions has an entry in the index of the key, which IS NOT
     DISTINCT FROM does not ask. The key is compared since each partition of a table has rows in the same places. A row
@@ -77,7 +77,7 @@ def claim(
 WITH picked AS MATERIALIZED (
   SELECT {pk} AS pk, ctid AS place FROM {table}
   WHERE state_ready AND state_claim IS NULL AND state = ANY(%s) AND {crashed}
-  ORDER BY {order}COALESCE(state_next_attempt, state_changed), {pk} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)
+  ORDER BY {order}COALESCE(state_next_attempt, state_changed), {table}.{pk} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {table} SET {assignments} FROM picked
 WHERE {table}.ctid = picked.place AND {table}.{pk} IS NOT DISTINCT FROM picked.pk RETURNING {returning}
 """  # noqa: S608 - quoted names
@@ -117,16 +117,16 @@ def claim_shares(
     column is the number of a row's turn. Index ``st_ready``, by age ``st_age``.
     """
     claimable = "state_ready AND state_claim IS NULL AND state = ANY(%s) AND state_crashes = 0"
-    order = f"{order}COALESCE(state_next_attempt, state_changed), {pk}"
+    order = f"{order}COALESCE(state_next_attempt, state_changed), {table}.{pk}"
     return f"""
 WITH RECURSIVE turns(key, n, lap) AS (
   SELECT %s::{key_type}, 0, 0
   UNION ALL
   SELECT next.key, turns.n + 1, next.lap FROM turns CROSS JOIN LATERAL (
     (SELECT {key} AS key, turns.lap AS lap FROM {table} WHERE {claimable} AND {key} > turns.key
-     ORDER BY {key}, {order} LIMIT 1)
+     ORDER BY {table}.{key}, {order} LIMIT 1)
     UNION ALL
-    (SELECT {key}, 1 FROM {table} WHERE {claimable} AND turns.lap = 0 ORDER BY {key}, {order} LIMIT 1)
+    (SELECT {key}, 1 FROM {table} WHERE {claimable} AND turns.lap = 0 ORDER BY {table}.{key}, {order} LIMIT 1)
     LIMIT 1) next
   WHERE turns.n < %s AND (next.lap = 1 AND next.key > %s) IS NOT TRUE),
 picked AS MATERIALIZED (

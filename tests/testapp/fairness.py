@@ -33,10 +33,10 @@ class TicketGraph(StateGraph):
 
 
 class Ticket(StatorModel):
-    """The smaller its urgency, the sooner."""
+    """The smaller its urgency, the sooner. The column is called as something in the statement that claims."""
 
     state = StateField(TicketGraph)
-    urgency = models.SmallIntegerField(default=5)
+    urgency = models.SmallIntegerField(default=5, db_column="place")
 
     class StatorMeta:
         priority = "urgency"
@@ -60,11 +60,11 @@ class Sender(models.Model):
 
 
 class Consignment(StatorModel):
-    """Senders take turns, and the urgent consignments of each come first."""
+    """Senders take turns, and the urgent consignments of each come first. As above."""
 
     state = StateField(TicketGraph)
     sender = models.ForeignKey(Sender, on_delete=models.CASCADE)
-    urgency = models.IntegerField("urgency: smaller is sooner", default=5)
+    urgency = models.IntegerField("urgency: smaller is sooner", default=5, db_column="pk")
 
     class StatorMeta:
         priority = "urgency"

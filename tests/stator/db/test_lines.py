@@ -134,7 +134,7 @@ def test_claim_is_full_while_there_are_rows_whoever_has_them(make):
 def test_rows_of_a_value_are_claimed_by_priority_and_now_and_then_by_age(make):
     one, two = Sender.objects.create(name="one"), Sender.objects.create(name="two")
     for sender in (one, two):
-        for urgency in range(2 * AGEING):
+        for urgency in reversed(range(2 * AGEING)):
             put(Consignment, sender=sender, urgency=urgency, state_changed=ago(urgency))
     operations = make(Consignment)
     claims = [operations.claim(NEW, 2) for _ in range(AGEING)]
@@ -219,9 +219,9 @@ def test_several_claimants_never_claim_a_row_twice_and_leave_none(make, model):
 # The planner
 
 FILL = {
-    Ticket: "INSERT INTO testapp_ticket (urgency, {0}) SELECT n % 10, {1}",
+    Ticket: "INSERT INTO testapp_ticket (place, {0}) SELECT n % 10, {1}",
     Enquiry: "INSERT INTO testapp_enquiry (tenant, {0}) SELECT CASE WHEN n % 10 = 0 THEN n % 500 ELSE -1 END, {1}",
-    Consignment: "INSERT INTO testapp_consignment (urgency, sender_id, {0}) SELECT n % 10, n % 50 + 1, {1}",
+    Consignment: "INSERT INTO testapp_consignment (pk, sender_id, {0}) SELECT n % 10, n % 50 + 1, {1}",
 }
 COLUMNS = (
     "state, state_ready, state_changed, state_attempts, state_failures, state_crashes, state_version",
@@ -263,7 +263,7 @@ def test_other_models_have_the_claim_and_the_indexes_that_they_had():
     assert [index.name.split("_")[1] for index in Line._meta.indexes] == ["ready", "rest", "lease", "crash", "fail"]
     if connection.vendor == "postgresql":
         statement = operations_of(Line)._claim_statements[False, False]
-        assert 'ORDER BY COALESCE(state_next_attempt, state_changed), "id" LIMIT' in statement
+        assert 'ORDER BY COALESCE(state_next_attempt, state_changed), "testapp_line"."id" LIMIT' in statement
         assert len(set(operations_of(Line)._claim_statements.values())) == 2
 
 

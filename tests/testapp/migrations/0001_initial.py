@@ -162,7 +162,7 @@ class Migration(migrations.Migration):
                 ("state_version", models.BigIntegerField(db_default=0, default=0, editable=False)),
                 ("state_claim", models.UUIDField(blank=True, editable=False, null=True)),
                 ("state", models.CharField(default="new", editable=False, max_length=100)),
-                ("urgency", models.IntegerField(default=5, verbose_name="urgency: smaller is sooner")),
+                ("urgency", models.IntegerField(db_column="pk", default=5, verbose_name="urgency: smaller is sooner")),
             ],
             options={
                 "abstract": False,
@@ -1211,7 +1211,7 @@ class Migration(migrations.Migration):
                 ("state_version", models.BigIntegerField(db_default=0, default=0, editable=False)),
                 ("state_claim", models.UUIDField(blank=True, editable=False, null=True)),
                 ("state", models.CharField(default="new", editable=False, max_length=100)),
-                ("urgency", models.SmallIntegerField(default=5)),
+                ("urgency", models.SmallIntegerField(db_column="place", default=5)),
             ],
             options={
                 "abstract": False,
