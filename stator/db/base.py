@@ -19,6 +19,7 @@ from django.db.models import Case, DateTimeField, Q, QuerySet, When
 from stator import columns
 from stator.db.claim import Claim, new_token
 from stator.db.keeping import keep, keep_history, keep_moves
+from stator.db.loading import load_rows
 from stator.db.parking import pick
 from stator.db.retry import retrying
 from stator.db.rows import Rows
@@ -91,7 +92,7 @@ class Operations(Rows):
             if not picked:
                 return []
             self.rows.filter(pk__in=picked).update(**columns.claiming(token, self._lease_end()))
-            found = {instance.pk: instance for instance in self.rows.filter(pk__in=picked, state_claim=token)}
+            found = {row.pk: row for row in load_rows(self.rows.filter(pk__in=picked, state_claim=token))}
         return [found[pk] for pk in picked if pk in found]
 
     def claimable(self, states: list[State]) -> QuerySet[Any]:

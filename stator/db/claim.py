@@ -8,6 +8,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 
 from stator import columns
+from stator.db.loading import UNREADABLE, load_rows
 from stator.graph import State
 from stator.options import is_seconds
 
@@ -20,12 +21,13 @@ class Claim:
 
     Times are monotonic seconds of this process. ``deadline``: when the worker must have stopped unless the lease was
     extended; it is reckoned from before the claim was sent, so it is never later than the lease in the database.
-    ``place``: where in its table the claim has put the row, if the database told.
+    ``place``: where in its table the claim has put the row, if the database told. ``unreadable``: what the project's
+    own code raised when the instance was made; the attempt fails with it.
     """
 
     __slots__ = (
         "age", "attempt", "cancelled_for", "claimed", "deadline", "failures", "finished", "instance", "lease",
-        "max_runtime", "operations", "pk", "place", "started", "state", "token", "version",
+        "max_runtime", "operations", "pk", "place", "started", "state", "token", "unreadable", "version",
     )  # fmt: skip
 
     def __init__(self, operations: Any, instance: Any, state: State, token: UUID, claimed: float) -> None:
@@ -34,6 +36,7 @@ class Claim:
         self.instance = instance
         self.pk = row[operations.pk_name]
         self.place: str | None = row.pop(PLACE, None)
+        self.unreadable: Exception | None = row.pop(UNREADABLE, None)
         self.state = state
         self.token = token
         self.version: int = row["state_version"]
@@ -94,7 +97,7 @@ def claim_one(operations: Any, pk: Any) -> Claim | None:
     with operations.transaction():
         if not rows.update(**columns.claiming(token, columns.after(operations.settings.LEASE))):
             return None
-        instance = rows.get()
+        [instance] = load_rows(rows)
     return Claim(operations, instance, operations.graph.states[instance.state], token, claimed)
 
 

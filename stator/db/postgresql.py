@@ -4,7 +4,7 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import cached_property
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from stator.db.arrays import array_of, places_of
 from stator.db.claim import PLACE, Claim
 from stator.db.keeping import has_reports
 from stator.db.lines import SPARE_VALUES, Turn
-from stator.db.loading import loader_of
+from stator.db.loading import load_all
 from stator.db.retry import retrying
 from stator.db.saving import array_types, has_expressions, names_saved, saved_arrays
 from stator.db.sending import read_committed, send
@@ -103,7 +103,7 @@ class Operations(Spelled):
         statement = self._claim_statements[by_age, place is not None]
         if placed := turn.strained:
             statement += f", {self._table}.ctid"
-        found = self._instances(self.fetch(statement, params, sql.BY_LINE, often=True), placed=placed)
+        found = self._instances(self.fetch(statement, params, sql.BY_LINE, often=True), turn, placed=placed)
         if place and not found:
             # What is ready stands before it.
             turn.place = None
@@ -111,7 +111,7 @@ class Operations(Spelled):
         if by_age:
             last = found[-1] if len(found) == limit else None
             turn.end(last and self._place_in_line(last), began, time.monotonic())
-        return self._in_order(found, turn)
+        return found
 
     def _place_in_line(self, instance: Any) -> tuple[datetime, Any]:
         [key] = self._sent([instance.pk])
@@ -126,9 +126,7 @@ class Operations(Spelled):
         pick, params = ordered.query.get_compiler(using=self.alias, elide_empty=False).as_sql()
         of = "" if "." in self.model._meta.db_table else f"OF {self._table}"
         statement = sql.claim_picked(self._table, self._pk, pick, self._quote("pk"), of, *self._claim_parts)
-        return self._in_order(
-            self._instances(self.fetch(statement, [*params, *self._claim_params(token)], sql.IN_ORDER)), turn
-        )
+        return self._instances(self.fetch(statement, [*params, *self._claim_params(token)], sql.IN_ORDER), turn)
 
     def _claim_shares(self, names: list[str], limit: int, token: UUID, turn: Turn) -> list[Any]:
         """Claim in turns: of each value of ``fair_by`` an equal share."""
@@ -136,12 +134,7 @@ class Operations(Spelled):
         found = self.fetch(self._share_statements[turn.by_age], [*params, *self._claim_params(token)], sql.BY_KEY)
         if found:
             turn.last = max(found, key=_number_of_turn)[self._fields.index(self._field(self.options.fair_by))]
-        return self._in_order(self._instances([row[:-1] for row in found]), turn)
-
-    def _in_order(self, instances: list[Any], turn: Turn | None) -> list[Any]:
-        if turn is None or turn.by_age or not self.options.priority:
-            return instances
-        return sorted(instances, key=attrgetter(self._field(self.options.priority).attname))
+        return self._instances([row[:-1] for row in found], turn)
 
     @cached_property
     def _claim_statements(self) -> dict[tuple[bool, bool], str]:
@@ -183,23 +176,17 @@ class Operations(Spelled):
     def _claim_params(self, token: UUID) -> list[Any]:
         return [token if param == NO_TOKEN else param for param in self._claiming[1]]
 
-    def _instances(self, rows: list[Any], *, placed: bool = False) -> list[Any]:
+    def _instances(self, rows: list[Any], turn: Turn | None = None, *, placed: bool = False) -> list[Any]:
         """Objects of claimed rows; ``placed``: the last column is their place, for the record to find them there.
 
         Otherwise it looks them up in the index of the keys, and PostgreSQL clears away dead versions that it meets.
         """
-        names = [field.attname for field in self._fields]
-        if converters := self._converters:
-            rows, connection = [list(row) for row in rows], self.connection
-            for position, column, convert in converters:
-                for row in rows:
-                    row[position] = convert(row[position], column, connection)
-        load, alias, rows = loader_of(self.model), self.alias, sorted(rows, key=self._turn)
-        if not placed:
-            return [load(alias, names, row) for row in rows]
-        instances = [load(alias, names, row[:-1]) for row in rows]
-        for instance, row in zip(instances, rows, strict=True):
-            instance.__dict__[PLACE] = row[-1]
+        rows = self._in_turn(rows, by_age=turn is None or turn.by_age)
+        cells = [row[:-1] for row in rows] if placed else rows
+        instances = load_all(self.model, self.connection, self._names, cells, self._converters)
+        if placed:
+            for instance, row in zip(instances, rows, strict=True):
+                instance.__dict__[PLACE] = row[-1]
         return instances
 
     def _write(self, state: State, to: str, group: list[Ended]) -> dict[Any, float | None]:

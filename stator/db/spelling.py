@@ -10,8 +10,11 @@ from django.db.models.sql import UpdateQuery
 
 from stator import columns
 from stator.db import base
+from stator.db.loading import Converter
 
 PLAIN_KEYS = {AutoField, BigAutoField, SmallAutoField, IntegerField, BigIntegerField, UUIDField}
+
+Turn = Callable[[Any], Any]
 
 
 class Spelled(base.Operations):
@@ -22,9 +25,13 @@ class Spelled(base.Operations):
         return list(self.model._meta.concrete_fields)
 
     @cached_property
-    def _converters(self) -> list[tuple[int, Any, Callable[[Any, Any, Any], Any]]]:
+    def _names(self) -> list[str]:
+        return [field.attname for field in self._fields]
+
+    @cached_property
+    def _converters(self) -> list[Converter]:
         """Where a column is, the column, and what makes a value of what the server sends."""
-        found: list[tuple[int, Any, Callable[[Any, Any, Any], Any]]] = []
+        found: list[Converter] = []
         for position, field in enumerate(self._fields):
             column = field.get_col(self.model._meta.db_table)
             backend = self.connection.ops.get_db_converters(column)
@@ -74,12 +81,24 @@ class Spelled(base.Operations):
         """Where a row is."""
         return RawSQL(f"{self._table}.ctid", [])
 
+    def _in_turn(self, rows: list[Any], *, by_age: bool) -> list[Any]:
+        """Rows of all columns in the order of their turn, by what the server sent: what is made of it may have none."""
+        key, turn = self._names.index(self.pk_name), self._age if by_age or not self.options.priority else self._urgency
+        try:
+            return sorted(rows, key=lambda row: (turn(row), row[key]))
+        except TypeError:
+            # Keys of a type without an order; of rows whose turn is the same any may come first.
+            return sorted(rows, key=turn)
+
     @cached_property
-    def _turn(self) -> Callable[[Any], Any]:
-        """What rows of all columns are sorted by."""
-        names = [field.attname for field in self._fields]
-        due, changed, pk = (names.index(name) for name in ("state_next_attempt", "state_changed", self.pk_name))
-        return lambda row: (row[due] or row[changed], row[pk])
+    def _age(self) -> Turn:
+        due, changed = (self._names.index(name) for name in ("state_next_attempt", "state_changed"))
+        return lambda row: row[due] or row[changed]
+
+    @cached_property
+    def _urgency(self) -> Turn:
+        age, place = self._age, self._fields.index(self.model._meta.get_field(self.options.priority))
+        return lambda row: (row[place], age(row))
 
     @property
     def _pk(self) -> str:

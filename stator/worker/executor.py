@@ -128,6 +128,8 @@ def begin(claims: list[Claim]) -> Any:
     for claim in claims:
         claim.started = claim.started or now
         claim.instance.__dict__["stator"] = claim
+        if claim.unreadable is not None:
+            raise claim.unreadable
     state = claims[0].state
     return state.handler([claim.instance for claim in claims] if state.batch else claims[0].instance)
 

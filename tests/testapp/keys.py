@@ -30,9 +30,9 @@ class KeyGraph(StateGraph):
         return cls.last
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Code:
-    """A value with a text of its own."""
+    """A value with a text of its own, and without an order."""
 
     text: str
 

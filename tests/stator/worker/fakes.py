@@ -39,7 +39,8 @@ class FakeClaim:
         self.instance = SimpleNamespace(act=act or (lambda: "done"))
         self.lease, self.max_runtime, self.version, self.attempt, self.failures = 60.0, 3600.0, 0, 1, 0
         self.claimed = time.monotonic()
-        self.age, self.started, self.finished, self.cancelled_for = 0.0, 0.0, 0.0, None
+        self.age, self.started, self.finished = 0.0, 0.0, 0.0
+        self.cancelled_for = self.unreadable = None
         self.deadline = self.claimed + 48.0
         vars(self).update(attributes)
 
