@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError
+from django.db.models import Model
 
 from stator.conf import Settings
 from stator.db import Operations
@@ -138,9 +139,20 @@ def spread(claims: list[Claim], result: Any) -> list[Any]:
     """What the handler returned for each object."""
     if not isinstance(result, dict) or not claims[0].state.batch:
         return [result] * len(claims)
-    if strangers := result.keys() - {claim.instance for claim in claims}:
-        raise InvalidTransition(f"the handler returned a result for {len(strangers)} objects that are not in its batch")
-    return [result.get(claim.instance) for claim in claims]
+    # By the claim's key: an object that the handler deleted has none any more, and without one it cannot be looked up.
+    own = {id(claim.instance): claim.pk for claim in claims}
+    model = claims[0].operations.model._meta.concrete_model
+    results = [(own.get(id(each), _key_of(model, each)), answer) for each, answer in result.items()]
+    pks = set(own.values())
+    if strangers := sum(pk not in pks for pk, _ in results):
+        raise InvalidTransition(f"the handler returned a result for {strangers} objects that are not in its batch")
+    answers = dict(results)
+    return [answers.get(claim.pk) for claim in claims]
+
+
+def _key_of(model: Any, each: Any) -> Any:
+    """The key of another instance of an object of a batch; None of anything else."""
+    return each.pk if isinstance(each, Model) and each._meta.concrete_model is model else None
 
 
 def call_atomic(claims: list[Claim]) -> Attempted:

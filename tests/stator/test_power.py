@@ -154,6 +154,22 @@ def test_one_bad_object_does_not_spoil_its_batch():
     assert Crate.objects.filter(pk__in=[parcel.pk for parcel in good], state="sent").count() == 3
 
 
+def test_batch_handler_may_delete_objects_and_answer_for_the_others():
+    CrateGraph.seen.clear()
+    Crate.objects.bulk_create(Crate(deed=deed) for deed in ("delete", "", ""))
+    summary = work(Crate)
+    assert Crate.stator.counts() == {"sorting": 0, "sent": 2, "lost": 0}
+    assert len(CrateGraph.seen) == 1
+    assert (summary.failed, summary.lost) == (0, 1)
+
+
+def test_batch_handler_may_answer_with_other_instances_of_its_objects(monkeypatch):
+    monkeypatch.setattr(CrateGraph, "handle_sorting", lambda crates: dict.fromkeys(Crate.objects.all(), "sent"))
+    Crate.objects.bulk_create(Crate() for _ in range(3))
+    work(Crate)
+    assert Crate.stator.counts() == {"sorting": 0, "sent": 3, "lost": 0}
+
+
 def test_result_for_an_object_outside_the_batch_is_an_error():
     Crate.objects.create(deed="stranger")
     work(Crate)

@@ -64,6 +64,10 @@ class CrateGraph(StateGraph):
             raise ValueError("one of them is bad")
         if any(parcel.deed == "stranger" for parcel in parcels):
             return {Crate(pk=-1): cls.sent}
+        if any(parcel.deed == "delete" for parcel in parcels):
+            answers = dict.fromkeys(parcels, cls.sent)
+            parcels[0].delete()
+            return answers
         if any(parcel.deed for parcel in parcels):
             answers = {"lose": cls.lost, "send": cls.sent, "error": OSError("torn")}
             return {parcel: answers[parcel.deed] for parcel in parcels if parcel.deed in answers}
