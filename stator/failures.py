@@ -40,7 +40,7 @@ def describe(error: BaseException) -> Failure:
     frames = _frames(error.__traceback__)
     return Failure(
         kind=bounded(kind, 200),
-        message=bounded(_text(error), MESSAGE_LENGTH),
+        message=bounded(text_of(error), MESSAGE_LENGTH),
         traceback=bounded(_chain(error, kind), TRACEBACK_LENGTH),
         fingerprint=hashlib.sha256("\n".join([kind, *frames]).encode(errors="replace")).hexdigest()[:16],
         deliberate=isinstance(error, Fail),
@@ -61,6 +61,14 @@ def bounded(text: str, length: int) -> str:
     return _UNSTORABLE.sub("\ufffd", _cut(text, length))
 
 
+def text_of(told: object) -> str:
+    """The text of what a handler raised or gave as a reason; never raises, whatever its ``__str__`` does."""
+    try:
+        return str(told)
+    except BaseException as broken:  # noqa: BLE001 - a user's __str__ may raise anything; the outcome must still be recorded
+        return f"<{type(told).__name__}.__str__ raised {type(broken).__name__}>"
+
+
 def _cut(text: str, length: int) -> str:
     if len(text) <= length:
         return text
@@ -70,13 +78,6 @@ def _cut(text: str, length: int) -> str:
 
 def _mask(match: re.Match[str]) -> str:
     return f"{match[1]}***@" if match[1] else f"{match[2]}***"
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException as broken:  # noqa: BLE001 - a user's __str__ may raise anything; the failure must still be recorded
-        return f"<{type(error).__name__}.__str__ raised {type(broken).__name__}>"
 
 
 def _frames(trace: TracebackType | None) -> list[str]:
@@ -92,6 +93,6 @@ def _chain(error: BaseException, kind: str) -> str:
         seen.add(id(current))
         lines = "".join(traceback.format_tb(current.__traceback__, limit=-20))
         name = kind if current is error else type(current).__qualname__
-        parts.append(f"{lines}{name}: {bounded(_text(current), MESSAGE_LENGTH)}\n")
+        parts.append(f"{lines}{name}: {bounded(text_of(current), MESSAGE_LENGTH)}\n")
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return "\n".join(reversed(parts))

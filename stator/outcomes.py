@@ -5,7 +5,7 @@ from typing import Any
 
 from stator.backoff import LONGEST, delay_after, jittered
 from stator.exceptions import Fail, InvalidTransition, TryAgainLater
-from stator.failures import Failure, describe
+from stator.failures import Failure, describe, text_of
 from stator.graph import State
 
 
@@ -76,7 +76,7 @@ def _target(state: State, result: Any) -> State | None:
 def _raised(state: State, error: BaseException, failures: int, age: float) -> Moved | Waiting:
     if isinstance(error, TryAgainLater):
         delay = _interval(state) if error.after is None else max(0.0, error.after)
-        return _waiting(state, delay, age, reason=error.reason)
+        return _waiting(state, delay, age, reason=text_of(error.reason) if error.reason else "")
     # ``raise Fail from error`` says only that trying again is of no use; what happened is the error.
     told = error.__cause__ if type(error) is Fail and not error.args and error.__cause__ else error
     failure = describe(told)

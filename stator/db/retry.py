@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from django.db import DatabaseError, InterfaceError, InternalError, OperationalError, connections
 
+from stator.failures import text_of
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # serialization_failure, deadlock_detected, lock_not_available: the transaction did nothing and may be repeated.
@@ -42,7 +44,7 @@ def retrying(method: Function) -> Function:
 def is_retryable(error: BaseException) -> bool:
     """Whether the statement lost to another transaction, or its plan is of no use, and may be repeated at once."""
     state = getattr(error.__cause__, "sqlstate", None)
-    return state in RETRYABLE or "database is locked" in str(error) or is_of_a_plan(error)
+    return state in RETRYABLE or "database is locked" in text_of(error) or is_of_a_plan(error)
 
 
 def is_of_a_plan(error: BaseException) -> bool:

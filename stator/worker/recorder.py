@@ -8,15 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import DatabaseError
-
 from stator import signals
 from stator.columns import ready_at_once
 from stator.db.base import Operations
 from stator.db.claim import Claim
 from stator.db.retry import is_outage, is_retryable
 from stator.db.written import Ended, Written, by_kind
-from stator.failures import MESSAGE_LENGTH, bounded, describe
+from stator.failures import describe
 from stator.outcomes import Outcome, Released, Waiting
 from stator.signals import Move
 from stator.waits import wakes
@@ -123,12 +121,12 @@ class Recorder:
         try:
             written: Written = await self._run(record, batch.operations, batch.ended, again=batch.again)
         except Exception as error:
-            if isinstance(error, DatabaseError) and not (is_outage(error) or is_retryable(error)):
-                # The database refuses this, and would again.
-                self._unwritten[:1] = self._without_refused(batch, error)
-                return 0
             # Perhaps it was committed and only the answer was lost.
             batch.again = True
+            if not (is_outage(error) or is_retryable(error)):
+                # The database refuses this, or it cannot even be sent there, and so it would be again.
+                self._unwritten[:1] = self._without_refused(batch, error)
+                return 0
             self.came.set()
             raise
         self._unwritten.pop(0)
@@ -144,18 +142,19 @@ class Recorder:
         self._woken(batch.operations, self._note(batch.operations, batch.ended, written))
         return done
 
-    def _without_refused(self, batch: _Batch, error: DatabaseError) -> list[_Batch]:
+    def _without_refused(self, batch: _Batch, error: Exception) -> list[_Batch]:
         """What to write instead of outcomes that were refused: each by itself, then the refusal as an error."""
         if len(batch.ended) > 1:
             return [_Batch(batch.operations, [ended], batch.again) for ended in batch.ended]
         claim, _ = batch.ended[0]
+        failure = describe(error)
         logger.error(
             "stator.record_refused",
-            extra={"model": batch.operations.label, "pk": str(claim.pk), "error": bounded(str(error), MESSAGE_LENGTH)},
+            extra={"model": batch.operations.label, "pk": str(claim.pk), "error": failure.message},
         )
         if not batch.refused:
             delay = claim.state.try_interval or FALLBACK
-            return [_Batch(batch.operations, [(claim, Waiting(delay, describe(error)))], refused=True)]
+            return [_Batch(batch.operations, [(claim, Waiting(delay, failure))], refused=True)]
         # Nothing can be written about it: its lease will run out, and it is quarantined should this go on.
         self.held.pop(id(claim), None)
         return []

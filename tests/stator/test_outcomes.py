@@ -156,6 +156,16 @@ def test_reason_to_wait_is_kept():
     assert resolve(idle, LATER) == Waiting(5.0, None, "not yet")
 
 
+def test_reason_is_kept_whatever_it_is():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("not even a text")
+
+    assert resolve(idle, TryAgainLater(after=5, reason=Mute())).reason == "<Mute.__str__ raised RuntimeError>"
+    assert resolve(idle, TryAgainLater(after=5, reason=404)).reason == "404"
+    assert resolve(idle, TryAgainLater(after=5, reason=None)).reason == ""
+
+
 def test_reason_is_not_an_error_and_has_no_failure():
     assert resolve(idle, LATER).failure is None
 

@@ -199,6 +199,10 @@ class MeasureGraph(StateGraph):
         measure.not_saved = "lost"
         if measure.deed == "long":
             measure.label = "x" * 51
+        if measure.deed == "text":
+            measure.size = "n/a"
+        if measure.deed == "json":
+            measure.found = {"at": object()}
         if measure.deed == "expression":
             measure.size = models.F("size") + 5
         if measure.deed == "raise":

@@ -74,18 +74,33 @@ async def test_outage_keeps_outcomes_and_the_next_time_repeats_in_doubt(writing)
     assert [again for _, again in writing.batches] == [False, True]
 
 
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("not even a text")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (DatabaseError("value too long"), "value too long"),
+        (ValueError("Field 'size' expected a number but got 'n/a'."), "expected a number"),
+        (TypeError("Object of type datetime is not JSON serializable"), "not JSON serializable"),
+        (Mute(), "<Mute.__str__ raised RuntimeError>"),
+    ],
+    ids=["database", "value", "type", "without text"],
+)
 @on_loop
-async def test_refused_outcome_does_not_spoil_its_batch_and_becomes_an_error(writing, caplog):
+async def test_refused_outcome_does_not_spoil_its_batch_and_becomes_an_error(writing, caplog, error, message):
     writing = writing()
     bad, good = writing.add(DONE, DONE, operations=FakeOperations())
-    writing.answers = [DatabaseError("value too long")] * 2
+    writing.answers = [error] * 2
     with caplog.at_level(logging.ERROR, "stator"):
         await writing.recorder.flush()
     assert [len(ended) for ended, _ in writing.batches] == [2, 1, 1, 1]
     (claim, outcome) = writing.batches[2][0][0]
     assert claim is bad
     assert isinstance(outcome, Waiting)
-    assert "value too long" in outcome.failure.message
+    assert message in outcome.failure.message
     assert writing.batches[3][0] == [(good, DONE)]
     assert writing.recorder.held == {}
     assert "stator.record_refused" in caplog.messages
