@@ -18,6 +18,9 @@ RETRYABLE = frozenset({"40001", "40P01", "55P03"})
 # invalid_sql_statement_name, duplicate_prepared_statement: a session is not what it was; it prepares no more.
 GONE = frozenset({"26000", "42P05"})
 
+# program_limit_exceeded, such as a value that is too long for its index: operational by name, but it stays so.
+LIMITS = "54"
+
 ATTEMPTS = 5
 
 
@@ -58,6 +61,8 @@ def is_of_a_plan(error: BaseException) -> bool:
 
 def is_outage(error: BaseException) -> bool:
     """Whether the database cannot be used at this moment, so that waiting is the answer."""
+    if str(getattr(error.__cause__ or error, "sqlstate", "")).startswith(LIMITS):
+        return False
     # A server that turned into a read replica answers with an InternalError.
     if isinstance(error, OperationalError | InterfaceError | InternalError):
         return True
