@@ -120,10 +120,12 @@ class Worker:
             try:
                 async with database_thread_for_handlers():
                     loops = [asyncio.create_task(loop) for loop in self._loops()]
-                    await self._wait(loops)
+                    error = await self._wait(loops)
                     await self._shut_down(loops)
             finally:
                 self._stop_threads()
+        if error is not None:
+            raise error
         return self.summary()
 
     def _build(self) -> None:
@@ -233,12 +235,17 @@ class Worker:
     async def _reach(self, step: Callable[[], Awaitable[Any]]) -> Any:
         return await reach(step, self.measures.unreachable, lambda: self._is_stopping and self._forced)
 
-    async def _wait(self, loops: list[asyncio.Task[None]]) -> None:
-        """Until the worker is told to stop; an error in a loop is a fault of ours and ends the worker."""
+    async def _wait(self, loops: list[asyncio.Task[None]]) -> BaseException | None:
+        """Until the worker is told to stop, or for an error in a loop, which is a fault of ours and ends the worker.
+
+        It ends like any other: what it leaves claimed would be charged as crashes to rows that have no part in it.
+        """
         stopping = asyncio.create_task(self._stopping.wait())  # type: ignore[union-attr]
         done, _ = await asyncio.wait([*loops, stopping], return_when=asyncio.FIRST_COMPLETED)
-        for task in done - {stopping}:
-            task.result()
+        error = next((task.exception() for task in done - {stopping} if task.exception()), None)
+        if error is not None and not self._is_stopping:
+            self.stop("failed")
+        return error
 
     # Stopping, step by step
 
@@ -252,8 +259,9 @@ class Worker:
         self._unfinished = len(self.slots.running)
         self.slots.release_all()
         least = time.monotonic() + 1
+        records = loops[1]
         # Even when forced: a row that is not released stays locked until its lease ends.
-        await self._until(lambda: not self.recorder.held, max(deadline, least), even_forced=least)
+        await self._until(lambda: not self.recorder.held or records.done(), max(deadline, least), even_forced=least)
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)

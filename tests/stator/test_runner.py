@@ -257,6 +257,30 @@ class TestWorker:
             signal.disconnect(hear)
         assert len(calls) >= 2
 
+    def test_error_in_what_a_project_does_at_a_pass_ends_it_and_hands_back_what_it_holds(self, deeds, monkeypatch):
+        begun = threading.Event()
+
+        async def wait(instance):
+            begun.set()
+            await asyncio.Event().wait()
+
+        def hear(sender, **kwargs):
+            if begun.is_set():
+                raise ValueError("a row of the configuration is missing")
+
+        monkeypatch.setattr(DeedGraph, "handle_awaited", wait)
+        held = [put(Deed, deed="", state="awaited") for _ in range(3)]
+        on_schedule.connect(hear)
+        try:
+            with pytest.raises(ValueError, match="a row of the configuration is missing"):
+                StatorRunner([Deed], concurrency=2, schedule_interval=0.1, shutdown_timeout=3, run_for=20).run()
+        finally:
+            on_schedule.disconnect(hear)
+        assert begun.is_set()
+        for deed in map(row, held):
+            assert (deed.state_claim, deed.state_ready) == (None, True)
+            assert (deed.state_attempts, deed.state_failures, deed.state_crashes) == (0, 0, 0)
+
     @pytest.mark.parametrize(("times", "ended"), [(1, "stopped"), (2, "forced")])
     def test_it_says_how_it_was_stopped(self, times, ended):
         def stop(worker):
