@@ -9,6 +9,7 @@ from typing import Any
 from stator.db import Operations
 from stator.db.claim import Claim, new_token
 from stator.graph import State
+from stator.worker.outage import Outages
 from stator.worker.slots import Slots
 
 # How long claims may pause for the process to become empty, so that a row that lost a lease can be run alone.
@@ -73,9 +74,10 @@ class Dispatcher:
         slots: Slots,
         run: Callable[..., Awaitable[Any]],
         empty: Callable[[], bool],
-        behind: Callable[[], bool] = lambda: False,
+        behind: Callable[[str], bool] = lambda alias: False,
     ) -> None:
         self.lanes = lanes
+        self.stopped = False
         self.woken = asyncio.Event()
         self.claimed = 0
         self.last_claim = time.monotonic()
@@ -102,17 +104,33 @@ class Dispatcher:
         """Whether any lane may have ready rows, or a claim is on its way: its rows are taken but not here yet."""
         return self._claiming or any(lane.hungry or lane.suspect for lane in self.lanes)
 
+    def stop(self) -> None:
+        """Claim no more; what is in doubt is still handed back."""
+        self.stopped = True
+        self.woken.set()
+
     async def claim(self) -> int:
-        """One turn: claim for each hungry lane what there is room for; return how many rows came."""
+        """One turn: claim for each hungry lane what there is room for; return how many rows came.
+
+        Where a database is away, that is raised once lanes of others had their turn.
+        """
         self.woken.clear()
-        if self._waits_for_alone() or self._behind():
-            return 0
-        if self._wants_alone():
-            return await self._claim_alone()
+        outages = Outages()
+        await self.settle_doubts(outages)
+        came = 0
+        if not self.stopped and not self._waits_for_alone():
+            claim = self._claim_alone if self._wants_alone() else self._claim_in_turn
+            came = await claim(outages)
+        outages.tell()
+        return came
+
+    async def _claim_in_turn(self, outages: Outages) -> int:
         came = 0
         for lane in list(self._line):
-            if lane.hungry:
-                came += await self._claim_for(lane)
+            alias = lane.operations.alias
+            if lane.hungry and alias not in outages and not self._behind(alias):
+                with outages.noted(alias):
+                    came += await self._claim_for(lane)
         return came
 
     async def _claim_for(self, lane: Lane) -> int:
@@ -146,12 +164,14 @@ class Dispatcher:
         self.claimed += len(claims)
         return claims
 
-    async def settle_doubts(self) -> None:
+    async def settle_doubts(self, outages: Outages) -> None:
         """Hand back rows of claim statements whose answer never came."""
-        while self.doubtful:
-            operations, token = self.doubtful[-1]
-            await self._run(operations.release_token, token)
-            self.doubtful.pop()
+        for doubt in list(self.doubtful):
+            operations, token = doubt
+            if operations.alias not in outages:
+                with outages.noted(operations.alias):
+                    await self._run(operations.release_token, token)
+                    self.doubtful.remove(doubt)
 
     # A row that lost a lease may be what killed its worker: it runs in an otherwise empty process.
 
@@ -170,19 +190,24 @@ class Dispatcher:
         self._crowded_until = time.monotonic() + EMPTYING
         return False
 
-    async def _claim_alone(self) -> int:
+    async def _claim_alone(self, outages: Outages) -> int:
         if not self._empty():
             return 0
         self._emptying_since = None
         # A look tells of the model and not of the lane: one that has none must not stand before one that has.
         for lane in [lane for lane in self._line if lane.suspect]:
             self._send_to_end(lane)
-            claims = await self._take(lane, 1, alone=True)
-            lane.suspect = bool(claims)
-            if claims:
-                self._alone = claims[0]
-                self._slots.begin(claims)
-                return 1
+            # Should its database be away, others need not stand still for it: the next look there will tell again.
+            lane.suspect = False
+            if lane.operations.alias in outages:
+                continue
+            with outages.noted(lane.operations.alias):
+                claims = await self._take(lane, 1, alone=True)
+                if claims:
+                    lane.suspect = True
+                    self._alone = claims[0]
+                    self._slots.begin(claims)
+                    return 1
         return 0
 
     def _send_to_end(self, lane: Lane) -> None:

@@ -11,6 +11,7 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from stator.db import Operations
 from stator.db.claim import Claim
+from stator.worker.outage import Outages
 from stator.worker.presence import Presence
 from stator.worker.threads import tidy_connections
 
@@ -49,14 +50,18 @@ class Heartbeat:
         self._thread.join(timeout)
 
     def beat(self) -> None:
-        """Renew what is old enough, one statement per model and batch."""
+        """Renew what is old enough, one statement per model and batch; a database that is away holds up no other."""
         now = time.monotonic()
         groups: dict[Operations, list[Claim]] = defaultdict(list)
         for claim in self._held():
             if _wants_renewal(claim, now):
                 groups[claim.operations].append(claim)
+        outages = Outages()
         for operations, claims in groups.items():
-            self._renew(operations, claims)
+            if operations.alias not in outages:
+                with outages.noted(operations.alias):
+                    self._renew(operations, claims)
+        outages.tell()
 
     def _renew(self, operations: Operations, claims: list[Claim]) -> None:
         sent = time.monotonic()

@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 
 from stator import __version__
 from stator.db import Operations
+from stator.worker.outage import Outages
 from stator.workers import WORKER_BEAT, Worker
 
 HOST_LENGTH = 255
@@ -40,12 +41,14 @@ class Presence:
         self._refresh(heartbeat=Now(), stopped=Now())
 
     def _refresh(self, **moments: Any) -> None:
+        outages = Outages()
         for alias, labels in self._labels.items():
-            rows = Worker.objects.using(alias)
-            if rows.filter(pk=self._id).update(**moments, **self._figures()):
-                continue
-            # The first time, or it was pruned while the process was cut off.
-            rows.bulk_create([self._row(alias, labels)], ignore_conflicts=True)
+            with outages.noted(alias):
+                rows = Worker.objects.using(alias)
+                if not rows.filter(pk=self._id).update(**moments, **self._figures()):
+                    # The first time, or it was pruned while the process was cut off.
+                    rows.bulk_create([self._row(alias, labels)], ignore_conflicts=True)
+        outages.tell()
 
     def _row(self, alias: str, labels: list[str]) -> Worker:
         return Worker(

@@ -18,6 +18,7 @@ from stator.failures import describe
 from stator.outcomes import Outcome, Released, Waiting
 from stator.signals import Move
 from stator.waits import wakes
+from stator.worker.outage import Outages
 
 logger = logging.getLogger("stator.worker")
 
@@ -33,7 +34,7 @@ MOST_BATCHES = 4
 FALLBACK = 60.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Batch:
     """Outcomes of one kind, written together.
 
@@ -75,11 +76,13 @@ class Recorder:
         self._waiting.append((claim, outcome))
         self.came.set()
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether so many outcomes wait, those that are being written among them, that more should not be claimed."""
-        waiting = len(self._waiting) + sum(len(batch.ended) for batch in self._unwritten)
-        return waiting >= MOST_BATCHES * self._size
+    def is_behind(self, alias: str) -> bool:
+        """Whether so many outcomes of a database wait, or are being written, that no more of it should be claimed."""
+        most = MOST_BATCHES * self._size
+        if len(self._waiting) + sum(len(batch.ended) for batch in self._unwritten) < most:
+            return False
+        unwritten = sum(len(batch.ended) for batch in self._unwritten if batch.operations.alias == alias)
+        return unwritten + sum(claim.operations.alias == alias for claim, _ in self._waiting) >= most
 
     async def gather(self) -> None:
         """Wait for as long as the last batch took to write, unless there is a whole batch.
@@ -92,16 +95,22 @@ class Recorder:
             await asyncio.sleep(rest)
 
     async def flush(self) -> int:
-        """Write what has come in so far; return how many outcomes were settled. Outages keep them for the next time."""
+        """Write what has come in so far; return how many outcomes were settled.
+
+        Outages keep those of their database for the next time.
+        """
         self.came.clear()
         # Both: nothing else may come in that would have those flushed which came in meanwhile.
         self._unwritten += self._batches()
         settled = 0
         started = time.monotonic()
-        while self._unwritten:
-            settled += await self._write_first()
+        outages = Outages()
+        while batch := next((batch for batch in self._unwritten if batch.operations.alias not in outages), None):
+            with outages.noted(batch.operations.alias):
+                settled += await self._write(batch)
         self._wrote_until = time.monotonic()
         self._took = self._wrote_until - started
+        outages.tell()
         return settled
 
     def _batches(self) -> list[_Batch]:
@@ -116,8 +125,7 @@ class Recorder:
             for start in range(0, len(kind), self._size)
         ]
 
-    async def _write_first(self) -> int:
-        batch = self._unwritten[0]
+    async def _write(self, batch: _Batch) -> int:
         try:
             written: Written = await self._run(record, batch.operations, batch.ended, again=batch.again)
         except Exception as error:
@@ -125,11 +133,12 @@ class Recorder:
             batch.again = True
             if not (is_outage(error) or is_retryable(error)):
                 # The database refuses this, or it cannot even be sent there, and so it would be again.
-                self._unwritten[:1] = self._without_refused(batch, error)
+                place = self._unwritten.index(batch)
+                self._unwritten[place : place + 1] = self._without_refused(batch, error)
                 return 0
             self.came.set()
             raise
-        self._unwritten.pop(0)
+        self._unwritten.remove(batch)
         for claim, _ in batch.ended:
             self.held.pop(id(claim), None)
         for claim, outcome in written.deferred:

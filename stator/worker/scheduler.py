@@ -13,6 +13,7 @@ from stator.db import Operations
 from stator.db.look import Work, look
 from stator.worker.dispatcher import Lane
 from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
+from stator.worker.outage import Outages
 
 # After activity the first look is taken so soon; each further one after twice the time, up to POLL_INTERVAL.
 FIRST_LOOK = 0.02
@@ -45,7 +46,8 @@ class Scheduler:
         for part in operations:
             self._by_alias[part.alias].append(part)
         self._reaped: dict[Operations, float] = {}
-        self._passed = float("-inf")
+        # When the latest pass over a database began that was made to its end.
+        self._passed: dict[str, float] = {}
         self._delay = self._least = FIRST_LOOK
         self._next_due = float("inf")
         self._cut_short = asyncio.Event()
@@ -93,44 +95,62 @@ class Scheduler:
         self._cut_short.set()
 
     async def tick(self, wake: Callable[[], None]) -> None:
-        """One look, and the duties that it shows to be due; ``wake`` is called when lanes became hungry."""
+        """One look, and the duties that it shows to be due; ``wake`` is called when lanes became hungry.
+
+        Where a database is away, that is raised once the others have had all of it.
+        """
+        outages = Outages()
         if not self.passes:
-            await self.perform_pass()
+            await self.perform_pass(list(self._by_alias), outages)
         began = time.monotonic()
-        work = await self._run(self.look)
+        work = await self._run(self.look, outages)
         took = time.monotonic() - began
         self._least = max(FIRST_LOOK, min(took * (1 / LOOK_PART - 1), self._settings.REAP_INTERVAL))
         self.found_nothing = not any(found.ready or found.suspect or found.due for found in work.values())
         times = [found.next_due for found in work.values() if found.next_due is not None]
         self._next_due = time.monotonic() + min(times, default=float("inf"))
         for operations, found in work.items():
-            await self._do(operations, found)
+            if operations.alias not in outages:
+                with outages.noted(operations.alias):
+                    await self._do(operations, found)
         if any(lane.hungry or lane.suspect for lane in self._lanes):
             wake()
         # After the look: however long a pass takes, leases that ran out do not wait for it.
-        if time.monotonic() - self._passed >= self._settings.SCHEDULE_INTERVAL:
-            await self.perform_pass()
+        if aliases := [alias for alias in self._by_alias if alias not in outages and self._wants_pass(alias)]:
+            await self.perform_pass(aliases, outages)
+        outages.tell()
 
-    def look(self) -> dict[Operations, Work]:
+    def look(self, outages: Outages) -> dict[Operations, Work]:
         """What every model has to do; one statement per database."""
         found: dict[Operations, Work] = {}
-        for group in self._by_alias.values():
-            found |= look(*group)
+        for alias, group in self._by_alias.items():
+            if alias not in outages:
+                with outages.noted(alias):
+                    found |= look(*group)
         return found
 
-    async def perform_pass(self) -> None:
-        """The duties of a scheduling pass, for every model and now and then for every database."""
+    async def perform_pass(self, aliases: list[str], outages: Outages) -> None:
+        """The duties of a scheduling pass over some databases, for every model and now and then for all together."""
         began = time.monotonic()
         await self._run(send_scheduled, self)
-        for operations in self._operations:
-            for duty in PASS if self.passes else (*START, *PASS):
+        for alias in aliases:
+            with outages.noted(alias):
+                await self._pass_over(alias)
+                # Only now: a pass that the database left in the middle is made again, with what is done at the start.
+                self._passed[alias] = began
+        self.passes += any(alias not in outages for alias in aliases)
+
+    async def _pass_over(self, alias: str) -> None:
+        models, first = self._by_alias[alias], alias not in self._passed
+        for operations in models:
+            for duty in (*START, *PASS) if first else PASS:
                 await self._perform(duty, operations)
-        for models in self._by_alias.values():
-            for duty in (SAMPLE,) if self.passes % PRUNED_EVERY else (SAMPLE, PRUNE):
-                await self._perform(duty, *models)
-        # Only now: a pass that the database left in the middle is made again, with what is done at the start alone.
-        self._passed = began
-        self.passes += 1
+        for duty in (SAMPLE, PRUNE) if first or self.passes % PRUNED_EVERY == 0 else (SAMPLE,):
+            await self._perform(duty, *models)
+
+    def _wants_pass(self, alias: str) -> bool:
+        passed = self._passed.get(alias, float("-inf"))
+        return time.monotonic() - passed >= self._settings.SCHEDULE_INTERVAL
 
     async def _do(self, operations: Operations, found: Work) -> None:
         if found.due:

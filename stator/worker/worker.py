@@ -109,7 +109,7 @@ class Worker:
         if self._stopping is not None:
             self._stopping.set()
             self.scheduler.stop()
-            self.dispatcher.woken.set()
+            self.dispatcher.stop()
 
     async def _main(self) -> Summary:
         self._loop = asyncio.get_running_loop()
@@ -135,7 +135,7 @@ class Worker:
         self.recorder = Recorder(timed("record", records.run), self.settings.BATCH_SIZE, self._moved_on)
         self.slots = Slots(self.settings, self._ended, self._recorded)
         claim = timed("claim", claims.run)
-        self.dispatcher = Dispatcher(lanes, self.slots, claim, self._is_empty, lambda: self.recorder.is_behind)
+        self.dispatcher = Dispatcher(lanes, self.slots, claim, self._is_empty, self.recorder.is_behind)
         self.scheduler = Scheduler(self.operations, lanes, self.settings, duties.run)
         leases = [
             operations.lease_of(state) for operations in self.operations for state in operations.graph.automatic_states
@@ -195,7 +195,6 @@ class Worker:
                 await self.dispatcher.woken.wait()
 
     async def _claim_once(self) -> bool:
-        await self.dispatcher.settle_doubts()
         came = await self.dispatcher.claim()
         if came and not self.dispatcher.hungry:
             self.scheduler.soon()

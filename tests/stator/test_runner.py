@@ -685,7 +685,7 @@ def test_no_more_is_attempted_than_can_soon_be_recorded(monkeypatch):
 
     def claims_stand_still():
         claimed.append(worker.dispatcher.claimed)
-        return worker.recorder.is_behind and len(claimed) > 10 and len(set(claimed[-10:])) == 1
+        return worker.recorder.is_behind("default") and len(claimed) > 10 and len(set(claimed[-10:])) == 1
 
     def late(*args, **kwargs):
         # The first one, while all others wait.

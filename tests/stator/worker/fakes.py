@@ -74,6 +74,12 @@ class FakeOperations:
         return {id(claim) for claim in claims if claim in self.ended}
 
 
+def elsewhere(operations, alias="other"):
+    """The same operations on another database."""
+    operations.alias = alias
+    return operations
+
+
 async def at_once(function, *args, **kwargs):
     """In place of a database thread."""
     return function(*args, **kwargs)

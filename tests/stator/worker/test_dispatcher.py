@@ -3,10 +3,12 @@
 import time
 
 import pytest
+from django.db import OperationalError
 
 from stator.worker import dispatcher as module
 from stator.worker.dispatcher import Dispatcher, Lane, lanes_of
-from tests.stator.worker.fakes import FakeOperations, at_once, on_loop
+from stator.worker.outage import Outages
+from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, on_loop
 
 
 class Room:
@@ -47,7 +49,7 @@ async def test_no_more_is_claimed_than_there_is_room_to_start():
 @on_loop
 async def test_nothing_is_claimed_while_too_many_outcomes_wait_to_be_written():
     operations, behind = FakeOperations(ready=100), True
-    dispatcher, _ = dispatcher_of(operations, behind=lambda: behind)
+    dispatcher, _ = dispatcher_of(operations, behind=lambda alias: behind)
     assert await dispatcher.claim() == 0
     assert operations.asked == []
     behind = False
@@ -173,12 +175,66 @@ async def test_claim_whose_answer_was_lost_is_handed_back_later():
     ((doubtful, token),) = dispatcher.doubtful
     assert doubtful is operations
     with pytest.raises(ConnectionError):
-        await dispatcher.settle_doubts()
+        await dispatcher.settle_doubts(Outages())
     broken = False
-    await dispatcher.settle_doubts()
+    await dispatcher.settle_doubts(Outages())
     assert set(operations.released) == {token}
     assert dispatcher.doubtful == []
     assert room.begun == []
+
+
+def down(*args, **kwargs):
+    raise OperationalError("down")
+
+
+@on_loop
+async def test_database_that_is_away_keeps_no_rows_of_another_from_being_claimed(monkeypatch):
+    away, other = elsewhere(FakeOperations("app.away")), FakeOperations("app.other", ready=20)
+    dispatcher, room = dispatcher_of(away, other)
+    for name in ("claim", "release_token"):
+        monkeypatch.setattr(away, name, down)
+    for came in (10, 20):
+        with pytest.raises(OperationalError, match="down"):
+            await dispatcher.claim()
+        assert len(room.begun) == came
+        room.left = 10
+    # What is in doubt is settled first.
+    assert len(dispatcher.doubtful) == 1
+    monkeypatch.undo()
+    away.ready = 3
+    assert await dispatcher.claim() == 3
+    assert (len(away.released), dispatcher.doubtful) == (1, [])
+
+
+@on_loop
+async def test_suspect_of_a_database_that_is_away_keeps_nothing_of_another_waiting(monkeypatch):
+    away, other = elsewhere(FakeOperations("app.away")), FakeOperations("app.other", ready=5)
+    dispatcher, room = dispatcher_of(away, other)
+    dispatcher.lanes[0].suspect = True
+    for name in ("claim", "release_token"):
+        monkeypatch.setattr(away, name, down)
+    for _ in range(2):
+        with pytest.raises(OperationalError, match="down"):
+            await dispatcher.claim()
+    assert len(room.begun) == 5
+
+
+@on_loop
+async def test_outcomes_that_wait_keep_only_their_own_database_from_being_claimed():
+    behind, other = elsewhere(FakeOperations("app.behind", ready=5)), FakeOperations("app.other", ready=5)
+    dispatcher, _ = dispatcher_of(behind, other, behind=lambda alias: alias == "other")
+    assert await dispatcher.claim() == 5
+    assert (behind.ready, other.ready) == (5, 0)
+
+
+@on_loop
+async def test_nothing_is_claimed_once_it_is_stopped_but_doubts_are_settled():
+    operations = FakeOperations(ready=5)
+    dispatcher, _ = dispatcher_of(operations)
+    dispatcher.doubtful.append((operations, 1))
+    dispatcher.stop()
+    assert await dispatcher.claim() == 0
+    assert (operations.asked, operations.released) == ([], [1])
 
 
 @on_loop

@@ -8,7 +8,7 @@ from django.db import OperationalError
 
 from stator.worker.heartbeat import Heartbeat, interval_for
 from tests.processes import wait_until
-from tests.stator.worker.fakes import FakeClaim, FakeOperations
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, elsewhere
 
 
 def beat(*claims):
@@ -72,6 +72,26 @@ def test_ended_claims_are_told_of_and_their_deadline_stays():
 )
 def test_beats_come_several_times_before_a_third_of_the_shortest_lease(leases, interval):
     assert interval_for(leases) == interval
+
+
+def test_database_that_is_away_does_not_keep_leases_of_another_from_being_renewed(monkeypatch):
+    away, other = elsewhere(FakeOperations()), FakeOperations()
+    asked = []
+
+    def down(claims):
+        asked.append(claims)
+        raise OperationalError("down")
+
+    monkeypatch.setattr(away, "renew", down)
+    claims = [claim_of_age(30, operations) for operations in (away, elsewhere(FakeOperations()), other)]
+    before = claims[0].deadline
+    with pytest.raises(OperationalError, match="down"):
+        beat(*claims)
+    # Of the one that is away no more is asked; the worker stops what is past its own deadline.
+    assert asked == [[claims[0]]]
+    assert claims[1].operations.renewed == []
+    assert other.renewed == [[claims[2]]]
+    assert claims[0].deadline == before < claims[2].deadline
 
 
 def test_outage_does_not_end_the_thread():

@@ -10,7 +10,7 @@ from stator.db.written import Written, accepted_of
 from stator.outcomes import Moved, Released, Waiting
 from stator.worker import recorder as module
 from stator.worker.recorder import Recorder
-from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, elsewhere, on_loop, until
 
 DONE = Moved(WorkGraph.done)
 
@@ -181,21 +181,47 @@ async def test_what_came_in_during_an_outage_is_written_with_what_could_not_be(w
 
 
 @on_loop
+async def test_database_that_is_away_keeps_no_outcome_of_another_from_being_written(writing):
+    writing = writing(size=2)
+    away = writing.add(DONE, DONE, DONE, operations=elsewhere(FakeOperations()))
+    writing.add(DONE, DONE, operations=FakeOperations())
+    writing.answers = [OperationalError("gone")]
+    with pytest.raises(OperationalError):
+        await writing.recorder.flush()
+    # Of the one that is away no second batch is tried.
+    assert [ended[0][0].operations.alias for ended, _ in writing.batches] == ["other", "default"]
+    assert list(writing.recorder.held.values()) == away
+    assert writing.recorder.came.is_set()
+
+    assert await writing.recorder.flush() == 3
+    assert not writing.recorder.held
+    assert [again for _, again in writing.batches] == [False, False, True, False]
+
+
+@on_loop
+async def test_outcomes_of_a_database_that_is_away_do_not_keep_another_from_being_claimed(writing):
+    writing = writing(size=1)
+    writing.add(*[DONE] * module.MOST_BATCHES, operations=elsewhere(FakeOperations()))
+    assert writing.recorder.is_behind("other")
+    assert not writing.recorder.is_behind("default")
+
+
+@on_loop
 async def test_is_behind_while_several_batches_wait_or_are_being_written(writing):
     writing = writing(size=2)
     writing.add(*[DONE] * (2 * module.MOST_BATCHES - 1))
-    assert not writing.recorder.is_behind
+    assert not writing.recorder.is_behind("default")
     writing.add(DONE)
-    assert writing.recorder.is_behind
+    assert writing.recorder.is_behind("default")
 
     writing.answers = [None, OperationalError("gone")]
     with pytest.raises(OperationalError):
         await writing.recorder.flush()
-    assert not writing.recorder.is_behind
+    assert not writing.recorder.is_behind("default")
     writing.add(DONE, DONE)
-    assert writing.recorder.is_behind
+    assert writing.recorder.is_behind("default")
     await writing.recorder.flush()
-    assert not writing.recorder.is_behind
+    assert not writing.recorder.is_behind("default")
 
 
 @on_loop
@@ -213,4 +239,4 @@ async def test_outcomes_whose_rows_are_locked_do_not_keep_others_from_being_clai
     writing.answers = [Written(deferred=[(claim, DONE)]) for claim in claims]
     await writing.recorder.flush()
     assert len(writing.recorder.held) == len(claims)
-    assert not writing.recorder.is_behind
+    assert not writing.recorder.is_behind("default")

@@ -4,13 +4,16 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from django.db import OperationalError
 
 from stator.conf import Settings
 from stator.db.look import Work
 from stator.worker import scheduler as module
-from stator.worker.duties import PRUNE
+from stator.worker.dispatcher import Lane
+from stator.worker.duties import PASS, PRUNE, START
+from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, LOOK_PART, PRUNED_EVERY, Scheduler
-from tests.stator.worker.fakes import FakeOperations, at_once, on_loop
+from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, on_loop
 
 POLL_INTERVAL = 20.0
 
@@ -22,10 +25,10 @@ class Looking(Scheduler):
         super().__init__([], [], Settings(POLL_INTERVAL=POLL_INTERVAL), at_once)
         self.found = Work()
 
-    def look(self):
+    def look(self, outages):
         return {FakeOperations(): self.found}
 
-    async def perform_pass(self):
+    async def perform_pass(self, aliases, outages):
         self.passes += 1
 
 
@@ -105,9 +108,9 @@ async def test_looks_that_take_long_take_a_part_of_the_time(monkeypatch, pauses)
     clock, takes = [100.0], [0.5]
 
     class Slow(Looking):
-        def look(self):
+        def look(self, outages):
             clock[0] += takes[0]
-            return super().look()
+            return super().look(outages)
 
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     scheduler = Slow()
@@ -133,6 +136,77 @@ async def test_what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many(
     monkeypatch.setattr(module, "perform", lambda duty, *models, stopped: duties.append((scheduler.passes, duty)))
     scheduler = Scheduler([FakeOperations()], [], Settings(), at_once)
     for _ in range(2 * PRUNED_EVERY):
-        await scheduler.perform_pass()
+        await scheduler.perform_pass(["default"], Outages())
     assert [number for number, duty in duties if duty is PRUNE] == [0, PRUNED_EVERY]
     assert {number for number, _ in duties} == set(range(2 * PRUNED_EVERY))
+
+
+class Databases:
+    """Two of them, of which one may be away, and what is done in them."""
+
+    def __init__(self, monkeypatch):
+        self.away = None
+        self.operations = [elsewhere(FakeOperations("app.a")), FakeOperations("app.b")]
+        self.lanes = [Lane(operations, [], False, 1) for operations in self.operations]
+        self.scheduler = Scheduler(self.operations, self.lanes, Settings(), at_once)
+        self.done, self.scheduled = [], 0
+        monkeypatch.setattr(module, "look", self.look)
+        monkeypatch.setattr(module, "perform", self.perform)
+        monkeypatch.setattr(module, "send_scheduled", self.schedule)
+
+    def look(self, *group):
+        self.reach(group)
+        return {operations: Work(ready=True) for operations in group}
+
+    def perform(self, duty, *models, stopped):
+        self.reach(models)
+        self.done.append((models[0].alias, duty))
+
+    def schedule(self, scheduler):
+        self.scheduled += 1
+
+    def reach(self, models):
+        if models[0].alias == self.away:
+            raise OperationalError("away")
+
+    async def tick(self):
+        """The labels of models that became hungry, and what was done in each database."""
+        self.done.clear()
+        for lane in self.lanes:
+            lane.hungry = False
+        woken = []
+        try:
+            await self.scheduler.tick(lambda: woken.append(True))
+        except OperationalError:
+            assert self.away
+        hungry = [lane.operations.label for lane in self.lanes if lane.hungry]
+        assert woken == [True] * bool(hungry)
+        return hungry, {alias: [duty for at, duty in self.done if at == alias] for alias in ("other", "default")}
+
+
+@on_loop
+async def test_database_that_is_away_keeps_no_look_and_no_duty_from_another(monkeypatch):
+    databases = Databases(monkeypatch)
+    databases.away = "other"
+    hungry, done = await databases.tick()
+    assert hungry == ["app.b"]
+    assert done["other"] == []
+    assert {*START, *PASS, PRUNE} <= set(done["default"])
+    # A pass is made again where it was not made to its end, and only there.
+    assert await databases.tick() == (["app.b"], {"other": [], "default": []})
+    assert databases.scheduled == 1
+    databases.away = None
+    hungry, done = await databases.tick()
+    assert hungry == ["app.a", "app.b"]
+    assert {*START, *PASS, PRUNE} <= set(done["other"])
+    assert done["default"] == []
+
+
+@on_loop
+async def test_only_database_that_is_away_is_waited_for(monkeypatch):
+    databases = Databases(monkeypatch)
+    databases.away = "default"
+    only = Scheduler(databases.operations[1:], databases.lanes[1:], Settings(), at_once)
+    with pytest.raises(OperationalError, match="away"):
+        await only.tick(lambda: None)
+    assert only.passes == 0
