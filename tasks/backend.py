@@ -38,6 +38,7 @@ from tasks.framework import (
     task_started,
 )
 from tasks.messages import json_text
+from tasks.moments import moment_problem
 from tasks.numbering import database_of
 from tasks.registry import BACKOFF, DJANGO, Action, Context
 from tasks.results import STATUSES, STEP, has_past, new_result, results_of
@@ -112,6 +113,8 @@ class StatorBackend(BaseTaskBackend):
         action = DJANGO + task.module_path
         if len(action) > ACTION_LENGTH:
             raise PublishRefused(f"{task.module_path} is longer than {ACTION_LENGTH - len(DJANGO)} characters")
+        if found := moment_problem(task.run_after):
+            raise PublishRefused(f"run_after={task.run_after} {found}")
         options = self.own_options
         common = Enqueued(
             action=action,

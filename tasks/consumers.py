@@ -5,10 +5,13 @@ import secrets
 from hashlib import sha256
 from typing import Any, ClassVar
 
+from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+
+from tasks.moments import moment_problem
 
 PREFIX_BYTES, SECRET_BYTES = 6, 32
 TOKEN = re.compile(r"tk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
@@ -74,6 +77,11 @@ class Consumer(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """Refuse an end that could not be told."""
+        if found := moment_problem(self.expires):
+            raise ValidationError({"expires": found})
 
     @property
     def verbs(self) -> list[str]:

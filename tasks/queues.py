@@ -18,6 +18,7 @@ from tasks import claiming, copies, publishing, shards
 from tasks.conf import LONGEST
 from tasks.exceptions import TaskError
 from tasks.expressions import Later
+from tasks.moments import moment_problem
 from tasks.numbering import home
 from tasks.publishing import Manner, Published
 
@@ -231,6 +232,8 @@ class Queue(models.Model):
         """
         if seconds is not None and not 0 < seconds <= LONGEST:
             raise TaskError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
+        if found := moment_problem(until):
+            raise TaskError(f"until={until} {found}")
         self._write(
             publish_paused=publish,
             claim_paused=claim,

@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from stator.backoff import Backoff
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
+from tasks.moments import moment_problem
 from tasks.ticking import KEPT, call, tick
 from tasks.timetable import ALL, ONE, SKIP, Timetable
 
@@ -178,6 +179,8 @@ class Schedule(StatorModel):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 found[name] = f"{name}={value!r} must be above 0"
+        if wrong := moment_problem(self.until):
+            found["until"] = f"until {wrong}"
         if (self.rate_limit is None) != (not self.rate_key):
             found["rate_limit"] = "rate_limit and rate_key go together"
         if self.missed not in self.Missed.values:

@@ -489,9 +489,11 @@ class TestQueues:
         assert (found["claim_paused"], found["pause_reason"], found["pause_until"]) == (False, "", None)
         assert len(call("POST", "queues/encode/claims", claims, given)[1]["claims"]) == 1
 
-    @pytest.mark.parametrize("until", ["2130-01-31T12:00:00", "soon", 10**30])
+    @pytest.mark.parametrize("until", ["2130-01-31T12:00:00", "soon", 10**30, "9999-12-31T23:59:59-05:00"])
     def test_pauses_end_at_a_moment(self, call, queue, until):
-        assert call("PUT", "queues/encode/pause", {"claim": True, "until": until}, token())[0] == 422
+        given = token()
+        assert call("PUT", "queues/encode/pause", {"claim": True, "until": until}, given)[0] == 422
+        assert call("GET", "queues", None, given)[1]["queues"][0]["pause_until"] is None
 
     def test_page_by_page(self, call):
         for name in "cab":

@@ -79,6 +79,7 @@ def test_expiry_is_a_moment(moment):
         (["b", "--verb", "claim", "--all-queues", "--expires", "soon"], "--expires 'soon' is no moment"),
         (["b", "--verb", "claim", "--all-queues", "--expires", "2130-02-31"], "--expires '2130-02-31' is no moment"),
         (["b", "--verb", "claim", "--all-queues", "--expires", "2020-01-31"], "is in the past"),
+        (["b", "--verb", "claim", "--all-queues", "--expires", "9999-12-31T23:59:59-05:00"], "1970 and 9000"),
         (["b", "--verb", "claim", "--all-queues", "--requests-per-minute", "0"], "requests_per_minute: "),
         (["b\x1b[31m", "--verb", "claim", "--all-queues"], "name: "),
         (["", "--verb", "claim", "--all-queues"], "name: "),

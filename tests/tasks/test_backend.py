@@ -5,6 +5,7 @@ import sys
 import threading
 from dataclasses import fields
 from datetime import datetime, timedelta
+from datetime import timezone as dt_timezone
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,12 @@ class TestEnqueueing:
     def test_run_after_must_be_aware(self) -> None:
         with pytest.raises(TaskException, match="aware"):
             examples.add.using(run_after=datetime(2030, 1, 1))  # noqa: DTZ001
+
+    def test_run_after_must_be_a_moment_that_can_be_read(self) -> None:
+        far = datetime.max.replace(tzinfo=dt_timezone(timedelta(hours=-5)))
+        with pytest.raises(PublishRefused, match=r"run_after=9999.* between the years 1970 and 9000"):
+            examples.add.using(run_after=far).enqueue(1)
+        assert not Task.objects.exists()
 
 
 def enqueue_many(calls: Any, task: Any = examples.add) -> Any:

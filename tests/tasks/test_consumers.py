@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.core.exceptions import ValidationError
@@ -121,3 +121,10 @@ def test_names_are_fit_to_be_printed(name):
     with pytest.raises(ValidationError) as refused:
         made.full_clean()
     assert list(refused.value.message_dict) == ["name"]
+
+
+def test_end_that_nobody_can_read_is_refused():
+    made, _ = consumer()
+    made.expires = datetime.max.replace(tzinfo=UTC)
+    with pytest.raises(ValidationError, match="must be a moment"):
+        made.full_clean()

@@ -1,5 +1,7 @@
 """Queues: what they are made as stays, their settings are checked, and their pauses end."""
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
@@ -75,6 +77,13 @@ def test_pause_whose_end_has_come_is_over():
 def test_pause_of_no_length_is_refused(seconds):
     with pytest.raises(TaskError, match="seconds"):
         make_queue().pause(publish=True, seconds=seconds)
+
+
+def test_pause_until_a_moment_that_nobody_can_read_is_refused():
+    queue = make_queue()
+    with pytest.raises(TaskError, match=r"until=9999.* between the years 1970 and 9000"):
+        queue.pause(publish=True, until=datetime.max.replace(tzinfo=timezone(timedelta(hours=-5))))
+    assert Queue.objects.get().pause_until is None
 
 
 def test_workers_that_ask_for_work_are_known():

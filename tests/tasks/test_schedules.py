@@ -277,6 +277,7 @@ class TestWhatCannotWork:
             ({"rate_limit": -1.0, "rate_key": "a"}, "above 0"),
             ({"missed": "some"}, "must be one of skip, one, all"),
             ({"action": ""}, "needs the action"),
+            ({"until": datetime.max.replace(tzinfo=UTC)}, "until must be a moment"),
         ],
     )
     def test_is_refused_when_it_is_saved(self, queue, options, words):

@@ -17,6 +17,7 @@ from tasks.consumers import Consumer, Verb
 from tasks.copies import difference, mirror_all, problem, spread
 from tasks.figures import figures_by_database
 from tasks.models import Queue
+from tasks.moments import moment_problem
 from tasks.operating import WRONG, wrong
 
 UNUSABLE = 75
@@ -200,6 +201,8 @@ def _expires(text: str | None) -> datetime | None:
         moment = timezone.make_aware(moment)
     if moment <= datetime.now(UTC):
         raise wrong(f"--expires {text!r} is in the past")
+    if found := moment_problem(moment):
+        raise wrong(f"--expires {text!r} {found}")
     return moment
 
 
