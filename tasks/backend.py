@@ -6,7 +6,6 @@ A function of that framework is an action named ``django:`` and its path; enqueu
 import logging
 import re
 import sys
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -41,7 +40,7 @@ from tasks.messages import json_text
 from tasks.moments import moment_problem
 from tasks.numbering import database_of
 from tasks.registry import BACKOFF, DJANGO, Action, Context
-from tasks.results import STATUSES, STEP, has_past, new_result, results_of
+from tasks.results import STATUSES, has_past, new_result, priority_of, results_of
 
 ACTION_LENGTH = 200
 PK = re.compile(r"[1-9]\d{0,17}")
@@ -197,6 +196,7 @@ class DjangoAction(Action):
     """
 
     task: Any
+    queues: frozenset[str] = frozenset()
 
     def arguments(self, context: Context) -> tuple[list[Any], dict[str, Any]]:
         """Those with which it was enqueued, after the context where it takes one."""
@@ -235,8 +235,11 @@ class DjangoAction(Action):
 _actions: dict[tuple[str, str], tuple[Any, Any, DjangoAction]] = {}
 
 
-def action_of(path: str, data: Any) -> DjangoAction:
-    """The action for the path of a task and what it was enqueued with; ``NoHandler`` unless a real task is there."""
+def action_of(path: str, queue: str, data: Any) -> DjangoAction:
+    """The action for the path of a task, its queue and what it was enqueued with.
+
+    ``NoHandler`` unless a real task is there, and the backend has that queue.
+    """
     task = resolve(path)
     alias = data.get("backend") if isinstance(data, dict) else None
     if alias not in task_backends.settings:
@@ -248,9 +251,12 @@ def action_of(path: str, data: Any) -> DjangoAction:
         backend = task_backends[alias]
         if not isinstance(backend, StatorBackend):
             raise NoHandler(f"no handler: {alias!r} is no backend of this kind in TASKS")
-        known = task, config, _action(DJANGO + path, task.func, backend.own_options, task)
+        known = task, config, _action(DJANGO + path, task.func, backend.own_options, task, backend.queues)
         _actions[alias, path] = known
-    return known[2]
+    found = known[2]
+    if found.queues and queue not in found.queues:
+        raise NoHandler(f"no handler: TASKS[{alias!r}] has no queue {queue!r}")
+    return found
 
 
 def resolve(path: str) -> Any:
@@ -279,11 +285,6 @@ def _parts_of(path: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def priority_of(priority: int) -> int:
-    """Our priority, now, for one of Django's."""
-    return time.time_ns() // 1_000_000 - priority * STEP
-
-
 def tell_finished(sender: Any, moves: Any, using: str, **kwargs: Any) -> None:
     """Send ``task_finished`` for the tasks of Django's framework among those that have ended."""
     model = _model()
@@ -306,11 +307,12 @@ def tell_finished(sender: Any, moves: Any, using: str, **kwargs: Any) -> None:
 transitioned.connect(tell_finished, dispatch_uid="tasks.backend")
 
 
-def _action(name: str, function: Any, options: Options, task: Any = None) -> DjangoAction:
+def _action(name: str, function: Any, options: Options, task: Any = None, queues: Any = ()) -> DjangoAction:
     return DjangoAction(
         name=name,
         function=function,
         task=task,
+        queues=frozenset(queues),
         takes_context=bool(task and task.takes_context),
         errors_are_final=options.max_attempts is None,
         **{name: getattr(options, name) for name in SHARED},

@@ -10,6 +10,7 @@ from typing import Any
 
 from tasks.conf import LONGEST, Settings
 from tasks.exceptions import PublishRefused, TaskError
+from tasks.registry import DJANGO
 
 NAME_LENGTH = 200
 MOST_WORKERS = 1000
@@ -132,6 +133,8 @@ def _check_names(message: Message) -> None:
             continue
         if not isinstance(value, str) or not 0 < len(value) <= NAME_LENGTH or _UNPRINTABLE.search(value):
             raise PublishRefused(f"{name}={_short(value)} must be a text of 1 to {NAME_LENGTH} printable characters")
+    if message.action.startswith(DJANGO):
+        raise PublishRefused(f"action={_short(message.action)} is for Django's Tasks framework; enqueue it there")
     workers: Any = message.worker_ids
     if isinstance(workers, str) or not isinstance(workers, list | tuple) or len(workers) > MOST_WORKERS:
         raise PublishRefused(f"worker_ids={_short(workers)} must be a list of at most {MOST_WORKERS} names")

@@ -185,7 +185,7 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
 def find(name: str, queue: str, data: Any = None) -> Action:
     """The action of that name for a task of a queue; ``NoHandler`` where there is none in this process."""
     if name.startswith(DJANGO):
-        return _of_django(name.removeprefix(DJANGO), data)
+        return _of_django(name.removeprefix(DJANGO), queue, data)
     if (found := declared(name, queue)) is None:
         raise NoHandler(f"no handler: this worker knows no action {name!r} for queue {queue!r}")
     return found
@@ -197,12 +197,12 @@ def declared(name: str, queue: str) -> Action | None:
     return named.get(queue) or named.get("")
 
 
-def _of_django(path: str, data: Any) -> Action:
+def _of_django(path: str, queue: str, data: Any) -> Action:
     try:
         backend = import_module("tasks.backend")
     except ImportError as error:
         raise NoHandler(f"no handler: Django's Tasks framework cannot be loaded: {error}") from error
-    found: Action = backend.action_of(path, data)
+    found: Action = backend.action_of(path, queue, data)
     return found
 
 

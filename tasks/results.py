@@ -1,5 +1,6 @@
 """Results as Django's Tasks framework has them, made of rows and of what is kept beside them."""
 
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -64,6 +65,11 @@ def results_of(rows: list[Any], resolve: Callable[[str], Any]) -> list[Any]:
 def has_past(row: Any) -> bool:
     """Whether the task has been attempted before, or has ended."""
     return row.state in STATUSES or row.state_attempts > bool(row.state_claim)
+
+
+def priority_of(priority: int) -> int:
+    """Our priority, now, for one of Django's."""
+    return time.time_ns() // 1_000_000 - priority * STEP
 
 
 def django_priority(priority: int) -> int:

@@ -11,6 +11,7 @@ from stator.backoff import Backoff
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 from tasks.moments import moment_problem
+from tasks.registry import DJANGO
 from tasks.ticking import KEPT, call, tick
 from tasks.timetable import ALL, ONE, SKIP, Timetable
 
@@ -187,6 +188,8 @@ class Schedule(StatorModel):
             found["missed"] = f"missed={self.missed!r} must be one of {', '.join(self.Missed.values)}"
         if self.queue_id is not None and not self.action:
             found["action"] = "a schedule with a queue needs the action of its tasks"
+        if self.action.startswith(DJANGO):
+            found["action"] = "tasks of Django's Tasks framework are only enqueued by itself; call a function that does"
         return found
 
     def clean(self) -> None:

@@ -284,6 +284,12 @@ class TestPublishing:
         status, found = call("POST", "queues/inside/tasks", {"action": "nothing"}, token())
         assert (status, found["error"]) == (422, "unknown_action")
 
+    def test_tasks_of_djangos_framework_are_refused(self, call, queue):
+        body = {"action": "django:tests.testapp.tasks.add", "data": {"args": [1], "kwargs": {}, "backend": "default"}}
+        status, found = call("POST", "queues/encode/tasks", body, token())
+        assert (status, found["error"], Task.objects.exists()) == (422, "invalid", False)
+        assert "enqueue it there" in found["detail"]
+
     def test_exclusive_queue_wants_its_key(self, call):
         Queue.objects.create(name="alone", kind="exclusive", exclusive_key="title", actions_elsewhere=True)
         assert call("POST", "queues/alone/tasks", {"action": "a"}, token())[0] == 422

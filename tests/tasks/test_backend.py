@@ -1,6 +1,7 @@
 """The backend for Django's Tasks framework: its public contract, on Django 6 and with ``django-tasks`` before."""
 
 import doctest
+import logging
 import sys
 import threading
 from dataclasses import fields
@@ -24,12 +25,12 @@ from stator.models import Report
 from stator.signals import became_ready
 from stator.testing import advance, drain
 from tasks import enqueueing, framework
-from tasks.backend import Options, StatorBackend, priority_of, resolve
+from tasks.backend import Options, StatorBackend, resolve
 from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.failures import NoHandler
 from tasks.framework import TaskException, TaskResultDoesNotExist, TaskResultStatus, task_backends
 from tasks.models import Queue, Task
-from tasks.results import django_priority
+from tasks.results import django_priority, priority_of
 from tests.processes import environment_for_subprocess
 from tests.stator.test_testing import run_examples
 from tests.testapp import tasks as examples
@@ -563,6 +564,29 @@ class TestPaths:
         assert Report.objects.get(object_pk=str(made.pk)).error == "tasks.failures.NoHandler"
         with pytest.raises(TaskResultDoesNotExist):
             task_backends["default"].get_result(str(made.pk))
+
+    @pytest.mark.parametrize("level", [logging.DEBUG, logging.CRITICAL])
+    def test_a_task_in_a_queue_that_its_backend_has_not_is_an_error_of_the_row(self, level: int) -> None:
+        queue = Queue.objects.create(name="bots")
+        data = {"args": [1], "kwargs": {}, "backend": "default"}
+        made = Task.objects.create(queue=queue, action="django:tests.testapp.tasks.add", data=data, priority=1)
+        before = framework.signals.logger.level
+        framework.signals.logger.setLevel(level)
+        try:
+            drain(Task)
+        finally:
+            framework.signals.logger.setLevel(before)
+        made.refresh_from_db()
+        assert (made.state, examples.calls) == ("pending", [])
+        assert "has no queue 'bots'" in Report.objects.get(object_pk=str(made.pk)).message
+
+    @pytest.mark.parametrize("queue_name", ["default", "bots"])
+    def test_no_publisher_names_one(self, queue_name: str) -> None:
+        queue = Queue.objects.create(name=queue_name)
+        data = {"args": [1], "kwargs": {}, "backend": "default"}
+        with pytest.raises(PublishRefused, match="enqueue it there"):
+            queue.publish("django:tests.testapp.tasks.add", data)
+        assert not Task.objects.exists()
 
     def test_modules_of_installed_apps_are_loaded_for_it(self) -> None:
         loaded = sys.modules.pop("tests.testapp.tasks")
