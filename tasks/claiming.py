@@ -54,22 +54,28 @@ class TaskClaim:
             raise self._lost()
 
     def heartbeat(self, lease: float | None = None) -> None:
-        """Hold the task for ``lease`` seconds from now, by default as long as its queue has it, never past its timeout.
+        """Hold the task for ``lease`` seconds from now, never past its timeout.
 
-        A worker that the task's ``worker_ids`` have come to leave out loses it.
+        By default as long as was asked for last, when it was claimed or here; else as the task, or its queue, has it. A
+        worker that the task's ``worker_ids`` have come to leave out loses it.
         """
         settings, longest = load_settings(), claims.longest_lease(type(self.task), using=self._using)
         check_lease(lease, longest)
         queues: QuerySet[Any] = QuerySet(type(self.task).queue.field.related_model, using=self._using)
-        until = renewed_end(lease, longest, settings, queues)
+        until = renewed_end(lease, longest, settings, queues, self._run)
         if not claims.hold(self._claim, until, where=allowed(self.worker)):
             if self._claim.still_mine():
                 self._end("released", "no longer allowed", lambda then: claims.release(self._claim, then=then))
                 raise LeaseLost(f"task {self.task.pk} is for other workers now than {self.worker}")
             raise self._lost()
-        found, now = self._rows.filter(pk=self.task.pk).values_list("state_locked_until", Now()).get()
-        self.lease = (found - now).total_seconds()
-        self._run.update(lease_until=found)
+        held = self._rows.filter(pk=self.task.pk, state_claim=self.token)
+        for found, now in held.values_list("state_locked_until", Now()):
+            self._run.update(lease_until=found, **({} if lease is None else {"lease": lease}))
+            self.lease = (found - now).total_seconds()
+            if self.lease > 0:
+                return
+        # The timeout has been made shorter than what the attempt has taken already.
+        raise self._lost()
 
     def resolve(self, result: Any = None) -> None:
         """The task is completed, with a result that JSON has."""
@@ -287,7 +293,7 @@ def _claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: d
 
     def note(found: list[Any]) -> list[Any]:
         kept = _without_second_parts(model, using, worker, found)
-        runs.note(model.runs.rel.related_model, kept, worker, using)
+        runs.note(model.runs.rel.related_model, kept, worker, lease, using)
         return kept
 
     def lock() -> bool:

@@ -123,9 +123,15 @@ def lease_end(lease: float | None, longest: float, settings: Settings, queue: An
     return Later(Least(wanted, timeout, Value(longest)))
 
 
-def renewed_end(lease: float | None, longest: float, settings: Settings, queues: QuerySet[Any]) -> Any:
-    """The moment until which a task is held whose holder says now that it goes on."""
-    wanted = Value(lease) if lease is not None else _of_queue("lease", settings.LEASE, queues)
+def renewed_end(
+    lease: float | None, longest: float, settings: Settings, queues: QuerySet[Any], run: QuerySet[Any]
+) -> Any:
+    """The moment until which a task is held whose holder says now that it goes on: as long as it asks, or asked before.
+
+    ``run``: its claim, as it is kept.
+    """
+    usual = _of_queue("lease", settings.LEASE, queues)
+    wanted = Coalesce(Subquery(run.values("lease")[:1]), usual) if lease is None else Value(lease)
     timeout = _of_queue("timeout", LONGEST if settings.TIMEOUT is None else settings.TIMEOUT, queues)
     return Least(Later(Least(wanted, Value(longest))), Later(timeout, since=F("state_attempted")))
 

@@ -232,6 +232,8 @@ class Run(models.Model):
     token = models.UUIDField()
     claimed = models.DateTimeField(db_default=Now())
     lease_until = models.DateTimeField()
+    # The lease that the worker asked for last, which its heartbeats keep; null: it asked for none of its own.
+    lease = models.FloatField(null=True)
     ended = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
     reason = models.TextField(blank=True)

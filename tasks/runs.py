@@ -12,20 +12,20 @@ COPIED = {
 }  # fmt: skip
 
 
-def note(model: Any, claims: list[Any], worker: str, using: str) -> None:
-    """Keep claims that one statement has just made, as their rows have them."""
+def note(model: Any, claims: list[Any], worker: str, lease: float | None, using: str) -> None:
+    """Keep claims that one statement has just made, as their rows have them, and the lease that was asked for."""
     if not claims:
         return
     connection, task = connections[using], claims[0].instance._meta
     quote = connection.ops.quote_name
-    given = {"worker": worker, "token": claims[0].token, "outcome": "", "reason": ""}
+    given = {"worker": worker, "token": claims[0].token, "lease": lease, "outcome": "", "reason": ""}
     names = ", ".join(quote(model._meta.get_field(name).column) for name in (*COPIED, *given))
     columns = ", ".join(quote(task.get_field(name).column) for name in COPIED.values())
     values = [model._meta.get_field(name).get_db_prep_save(value, connection) for name, value in given.items()]
     places = ", ".join(["%s"] * len(claims))
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO {quote(model._meta.db_table)} ({names}) SELECT {columns}, %s, %s, %s, %s"  # noqa: S608 - names
+            f"INSERT INTO {quote(model._meta.db_table)} ({names}) SELECT {columns}, %s, %s, %s, %s, %s"  # noqa: S608 - names
             f" FROM {quote(task.db_table)} WHERE {quote(task.pk.column)} IN ({places})",
             [*values, *(claim.pk for claim in claims)],
         )

@@ -204,7 +204,9 @@ class HeldIn(Body):
 class HeartbeatIn(HeldIn):
     """To hold it for longer."""
 
-    lease: Seconds | None = Field(None, description="From now; by default as long as it was.", examples=[30])
+    lease: Seconds | None = Field(
+        None, description="From now; by default as long as was asked for last, or as the queue has it.", examples=[30]
+    )
 
 
 class ReasonIn(HeldIn):

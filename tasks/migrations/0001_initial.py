@@ -206,6 +206,7 @@ class Migration(migrations.Migration):
                 ("token", models.UUIDField()),
                 ("claimed", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("lease_until", models.DateTimeField()),
+                ("lease", models.FloatField(null=True)),
                 ("ended", models.DateTimeField(null=True)),
                 (
                     "outcome",

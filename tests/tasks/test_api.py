@@ -331,6 +331,7 @@ class TestClaims:
         base, body = f"tasks/{claim['task']['id']}/claim/", {"token": claim["token"]}
         assert 15 < call("POST", f"{base}verify", body, given)[1]["lease"] <= 20
         assert call("POST", f"{base}heartbeat", {**body, "lease": 90}, given)[1]["lease"] == pytest.approx(90, abs=0.2)
+        assert call("POST", f"{base}heartbeat", body, given)[1]["lease"] == pytest.approx(90, abs=0.2)
         assert 80 < call("POST", f"{base}verify", body, given)[1]["lease"] <= 90
         status, found = call("POST", f"{base}resolve", {**body, "result": {"ok": True}}, given)
         assert (status, found["task"]["status"], found["task"]["result"]) == (200, "completed", {"ok": True})

@@ -346,6 +346,30 @@ def test_heartbeat_follows_the_configuration(queue):
     assert claim.lease == pytest.approx(25, abs=1)
 
 
+def test_heartbeat_keeps_the_lease_that_was_asked_for(queue):
+    queue.publish("a", lease=5)
+    claim = claim_one(queue, lease=600)
+    again = Task.find_claim(claim.task.pk, claim.token)
+    again.heartbeat()
+    assert again.lease == pytest.approx(600, abs=1)
+    again.heartbeat(20)
+    pass_time(15)
+    claim.heartbeat()
+    assert claim.lease == pytest.approx(20, abs=1)
+
+
+def test_heartbeat_beyond_a_timeout_that_was_made_shorter_is_too_late(queue):
+    task = queue.publish("a").task
+    claim = claim_one(queue)
+    pass_time(30)
+    Queue.objects.update(timeout=20)
+    with pytest.raises(LeaseLost, match="its lease ran out"):
+        claim.heartbeat()
+    with pytest.raises(LeaseLost):
+        claim.verify()
+    assert claim_one(queue, "bot-2").task == task
+
+
 def test_worker_that_is_no_longer_allowed_loses_its_task_at_the_next_heartbeat(queue):
     task = queue.publish("a").task
     claim = claim_one(queue)
