@@ -18,6 +18,7 @@ from tasks.conf import load_settings
 from tasks.consumers import Consumer, Verb
 from tasks.models import Queue, Run, Task
 from tasks.numbering import database_of, home
+from tasks.querysets import TERMINAL
 
 
 class Token(HttpBearer):
@@ -44,9 +45,12 @@ class Token(HttpBearer):
 
 # What the status of a shared task follows from.
 PARTS = ("whole", "state", "state_claim", "state_ready", "state_next_attempt")
-# How often a task that has ended was claimed; while it waits, it counts by itself.
+# How often a task that has ended was claimed since it was published or requeued; while it waits, it counts by itself.
 CLAIMS = Subquery(
-    Run.objects.filter(task=OuterRef("pk"), version__isnull=False).order_by().values("task").values(n=Count("pk")),
+    Run.objects.filter(task=OuterRef("pk"), version=OuterRef("state_version") - 1)
+    .order_by()
+    .values("task")
+    .values(n=Count("pk")),
     output_field=IntegerField(),
 )
 
@@ -80,6 +84,14 @@ def tasks_of(consumer: Consumer, using: str) -> Any:
         spread = consumer.reach().exclude(databases=[]).values_list("name", "databases")
         return rows.filter(queue__name__in=[name for name, databases in spread if using in databases])
     return rows if consumer.all_queues else rows.filter(queue__in=consumer.reach())
+
+
+def count_claims(tasks: list[Task], using: str) -> None:
+    """Give tasks of one database, of which some may have ended, their ``claims`` as :func:`tasks_of` does."""
+    ended: dict[int, Any] = {task.pk: task for task in tasks if task.state in TERMINAL}
+    if ended:
+        for pk, claims in Task.objects.using(using).filter(pk__in=ended).values_list("pk", CLAIMS):
+            ended[pk].claims = claims
 
 
 def parts() -> Prefetch:

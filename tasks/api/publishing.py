@@ -7,7 +7,7 @@ from django.db.models import prefetch_related_objects
 from ninja import Router
 from ninja.responses import Status
 
-from tasks.api.access import PUBLISH, parts, queue_of, task_of
+from tasks.api.access import PUBLISH, count_claims, parts, queue_of, task_of
 from tasks.api.documents import refusals
 from tasks.api.schemas import Manner, PublishedManyOut, PublishedOut, PublishIn, PublishManyIn, TaskOut
 from tasks.exceptions import MoveRefused
@@ -73,9 +73,10 @@ def _publish(queue: Queue, tasks: list[Any], manner: Manner) -> list[Any]:
     messages = [task.dict(exclude_unset=True, exclude=MANNER) for task in tasks]
     results = queue.publish_many(messages, **{name: getattr(manner, name) for name in MANNER})
     # What is told of each is read once for all of them.
-    shared = defaultdict(list)
-    for task in (each.task for each in results if each.task.worker_count > 1):
-        shared[task._state.db].append(task)
-    for tasks_there in shared.values():
-        prefetch_related_objects(tasks_there, parts())
+    found = defaultdict(list)
+    for each in results:
+        found[each.task._state.db].append(each.task)
+    for using, tasks_there in found.items():
+        prefetch_related_objects([task for task in tasks_there if task.worker_count > 1], parts())
+        count_claims(tasks_there, using)
     return results

@@ -11,9 +11,7 @@ from tasks.models import Queue
 
 BIGINT = 2**63 - 1
 LONGEST = 100 * 365 * 86400.0
-MOST_IN_BULK = 10_000
-MOST_ON_PAGE = 500
-MOST_CLAIMED = 1000
+MOST_IN_BULK, MOST_ON_PAGE, MOST_CLAIMED = 10_000, 500, 1000
 
 Seconds = Annotated[float, Field(ge=0.05, le=LONGEST, allow_inf_nan=False)]
 SecondsOrNone = Annotated[float, Field(ge=0, le=LONGEST, allow_inf_nan=False)]
@@ -89,7 +87,7 @@ class TaskOut(Schema):
     )
     priority: int = Field(examples=[1661990400000])
     metadata: dict[str, Any] = Field(examples=[{"title": "abc"}])
-    attempts: int = Field(description="Claims so far.", examples=[0])
+    attempts: int = Field(description="Claims since it was published or requeued.", examples=[0])
     max_attempts: int | None = Field(examples=[3])
     worker_ids: list[str] = Field(examples=[[]])
     worker_count: int = Field(examples=[1])
@@ -105,8 +103,8 @@ class TaskOut(Schema):
 
     @staticmethod
     def resolve_attempts(task: Any) -> int:
-        """Those that count: what a task that waits or runs has; of one that has ended, those of named workers."""
-        return int(task.state_attempts or getattr(task, "claims", None) or 0)
+        """As the task has them; those of one that has ended are counted for all that are told of together."""
+        return int((task.state_attempts if task.state == "pending" else getattr(task, "claims", None)) or 0)
 
     @staticmethod
     def resolve_whole(task: Any) -> int | None:
@@ -205,7 +203,7 @@ class HeartbeatIn(HeldIn):
     """To hold it for longer."""
 
     lease: Seconds | None = Field(
-        None, description="From now; by default as long as was asked for last, or as the queue has it.", examples=[30]
+        None, description="From now; by default as last asked for, or as usual.", examples=[30]
     )
 
 

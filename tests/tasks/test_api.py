@@ -305,6 +305,29 @@ class TestPublishing:
         assert call("POST", f"tasks/{scene.held.pk}/requeue", None, given)[0] == 409
         scene.claim.verify()
 
+    def test_attempts_are_those_of_the_task(self, call, queue):
+        Queue.objects.update(same_worker_again=True)
+        task, given = queue.publish("resize", key="k", max_attempts=2).task, token()
+
+        def attempts():
+            told = {
+                call("GET", f"tasks/{task.pk}", None, given)[1]["attempts"],
+                call("GET", "tasks", None, given)[1]["tasks"][0]["attempts"],
+                call("POST", "queues/encode/tasks", {"action": "resize", "key": "k"}, given)[1]["task"]["attempts"],
+            }
+            assert told == {Task.objects.get().attempts}
+            return told.pop()
+
+        assert attempts() == 0
+        for _ in range(2):
+            queue.claim(worker="bot-1")[0].fail("no")
+        assert attempts() == 2
+        assert call("POST", f"tasks/{task.pk}/requeue", None, given)[1]["attempts"] == attempts() == 0
+        [claim] = queue.claim(worker="bot-1")
+        assert attempts() == 1
+        claim.resolve()
+        assert attempts() == 1
+
 
 class TestClaims:
     def claim(self, call, given, **body):
