@@ -14,7 +14,7 @@ from stator.exceptions import TryAgainLater
 from tasks.exceptions import QueuePaused
 from tasks.periodic import Tick, registry
 from tasks.rates import Rate, lock_rates
-from tasks.timetable import Due, Planned, judge
+from tasks.timetable import Due, Planned, judge, judge_last
 
 # Until a worker that has the function claims the schedule; a worker without it leaves it alone for so long.
 ELSEWHERE = 60.0
@@ -86,6 +86,7 @@ def _advance(row: Any, now: datetime, rates: dict[str, Rate]) -> Step:
         _forget(row)
         return Step(to="paused")
     due = _due(row, now)
+    # One that is due comes first; what somebody asked for is a tick more.
     fires = due.fires or (Planned(now, now) if row.asked else None)
     row.dropped += due.dropped
     if fires and row.rate_limit and (held := rates[row.rate_key].admit(now, row.rate_limit, row.held_until)):
@@ -94,10 +95,13 @@ def _advance(row: Any, now: datetime, rates: dict[str, Rate]) -> Step:
         return Step(until=held, reason=f"waits for its turn: {row.rate_key} has {row.rate_limit:g} ticks a second")
     _plan(row, due.following)
     if fires:
-        row.tick_index, row.asked, row.fired, row.fired_for = row.tick_index + 1, False, now, fires.at
+        row.tick_index, row.fired, row.fired_for = row.tick_index + 1, now, fires.at
+        row.asked = row.asked and due.fires is not None
     index = row.tick_index - 1 if fires else None
     if fires and row.calls_function:
         return Step(to="calling", index=index)
+    if row.asked:
+        return Step(until=now, index=index)
     if row.planned is None:
         _forget(row)
         return Step(to="ended", index=index)
@@ -109,15 +113,26 @@ def _due(row: Any, now: datetime) -> Due:
     timetable, planned = row.timetable, row.planned and Planned(row.nominal, row.planned)
     if row.until and planned and row.until < planned.at:
         return Due(None, None)
-    if row.planned_for == row.plan_key:
-        if planned is None:
-            return Due(None, None)
-        return judge(timetable, planned, now, missed=row.missed, deadline=row.deadline, chance=chance)
-    if problem := next(iter(row.problems().values()), None):
-        raise ValueError(problem)
-    # What was due before the change came still fires.
-    fires = planned if planned and planned.at <= now else None
-    return Due(fires, timetable.first(now, chance))
+    if row.planned_for != row.plan_key:
+        if problem := next(iter(row.problems().values()), None):
+            raise ValueError(problem)
+        if not planned or _places(row.planned_for) != _places(row.plan_key):
+            return _begin(row, planned, now)
+        planned = planned if planned.at <= now else timetable.redrawn(planned, now, chance)
+    if planned is None:
+        return Due(None, None)
+    return judge(timetable, planned, now, missed=row.missed, deadline=row.deadline, chance=chance)
+
+
+def _places(plan_key: str) -> str:
+    """What of a timetable decides where its ticks are: all but the jitter."""
+    return plan_key.rpartition(" ")[0]
+
+
+def _begin(row: Any, planned: Planned | None, now: datetime) -> Due:
+    """What is to be done where the timetable is new; what was due before the change came still fires."""
+    first = row.timetable.first(now, chance)
+    return judge_last(planned, first, now, missed=row.missed, deadline=row.deadline) if planned else Due(None, first)
 
 
 def _plan(row: Any, planned: Planned | None) -> None:

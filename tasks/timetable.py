@@ -94,6 +94,12 @@ class Timetable:
         nominal = self._after(now + timedelta(seconds=self.jitter))
         return self._moved(nominal, 0.0, chance) if nominal else None
 
+    def redrawn(self, tick: Planned, now: datetime, chance: random.Random) -> Planned:
+        """A tick to come of a timetable that differs in its jitter alone: in its place, and no sooner than now."""
+        offset = (tick.at - tick.nominal).total_seconds() if self.period is not None else 0.0
+        drawn = self._moved(tick.nominal, offset, chance)
+        return Planned(tick.nominal, max(drawn.at, now))
+
     def following(self, tick: Planned, chance: random.Random) -> Planned | None:
         """The tick after one; None when there is none."""
         if self.period is not None:
@@ -140,22 +146,40 @@ def judge(
     """
     if now < tick.at:
         return Due(None, tick)
-    dropped = 0
-    if missed != ALL:
-        tick, dropped = timetable.latest(tick, now)
-        limit = min(MISSED_AFTER, MISSED_AFTER if deadline is None else deadline) if missed == SKIP else deadline
-    else:
-        limit = deadline
+    limit = _most_late(missed, deadline)
+    if missed == ALL:
         tick, dropped = _drop_until(timetable, tick, now, limit)
+    else:
+        tick, dropped = timetable.latest(tick, now)
     following = timetable.following(tick, chance)
-    if limit is not None and (now - tick.at).total_seconds() > limit:
+    if _too_late(tick, now, limit):
         return Due(None, following, dropped + 1)
     return Due(tick, following, dropped)
 
 
+def judge_last(tick: Planned, following: Planned | None, now: datetime, *, missed: str, deadline: float | None) -> Due:
+    """As :func:`judge`, about the next tick of a timetable that is there no more; ``following`` is of the new one."""
+    if now < tick.at:
+        return Due(None, following)
+    if _too_late(tick, now, _most_late(missed, deadline)):
+        return Due(None, following, 1)
+    return Due(tick, following)
+
+
+def _most_late(missed: str, deadline: float | None) -> float | None:
+    """By how many seconds a tick that fires may be late; None where that does not matter."""
+    if missed != SKIP:
+        return deadline
+    return MISSED_AFTER if deadline is None else min(MISSED_AFTER, deadline)
+
+
+def _too_late(tick: Planned, now: datetime, limit: float | None) -> bool:
+    return limit is not None and (now - tick.at).total_seconds() > limit
+
+
 def _drop_until(timetable: Timetable, tick: Planned, now: datetime, limit: float | None) -> tuple[Planned, int]:
     """The latest tick that is too late, from one that is: the one after it is the first to fire."""
-    if limit is None or (now - tick.at).total_seconds() <= limit:
+    if limit is None or not _too_late(tick, now, limit):
         return tick, 0
     return timetable.latest(tick, now - timedelta(seconds=limit, microseconds=1))
 

@@ -44,6 +44,25 @@ def planned_times(tasks):
     return [datetime.fromisoformat(task.metadata["planned"]) for task in tasks]
 
 
+def daily_in(seconds):
+    """A full minute about so far away: the place of a daily tick."""
+    return (now() + timedelta(seconds=seconds)).replace(second=0, microsecond=0)
+
+
+@pytest.fixture
+def draws(monkeypatch):
+    """Has chance draw what the test says."""
+
+    class Chance:
+        drawn = 0.0
+
+        def uniform(self, least, most):
+            return self.drawn
+
+    monkeypatch.setattr(ticking, "chance", chance := Chance())
+    return lambda drawn: setattr(chance, "drawn", drawn)
+
+
 def go(seconds=0.0):
     """Let time pass, and do what is due then."""
     advance(seconds)
@@ -127,6 +146,24 @@ class TestTicks:
         assert row(schedule).planned == planned
         go(86400)
         assert ticks_of(schedule) == [0, 1]
+
+    def test_run_now_is_a_tick_more_than_one_that_is_due(self, queue):
+        schedule = schedule_of(queue, period=86400.0)
+        go()
+        advance(86401)
+        assert schedule.run_now()
+        drain(Schedule)
+        found = row(schedule)
+        assert (ticks_of(schedule), found.asked) == ([0, 1], False)
+        assert 86395 < seconds_until(found.planned) <= 86400
+
+    def test_run_now_is_a_tick_more_than_the_last_one(self, queue):
+        schedule = schedule_of(queue, until=now() + timedelta(seconds=90))
+        go()
+        advance(61)
+        assert schedule.run_now()
+        drain(Schedule)
+        assert (ticks_of(schedule), row(schedule).state) == ([0, 1], "ended")
 
     def test_queue_that_takes_nothing_holds_the_tick(self, queue):
         schedule = schedule_of(queue)
@@ -214,6 +251,41 @@ class TestChanges:
         drain(Schedule)
         assert ticks_of(schedule) == [0]
         assert 3598 < seconds_until(row(schedule).planned) <= 3600
+
+    @pytest.mark.parametrize("changed", [{"period": 3600.0}, {"jitter": 5.0}], ids=["period", "jitter"])
+    @pytest.mark.parametrize("rules", [{"deadline": 5.0}, {"missed": "skip"}], ids=["deadline", "skip"])
+    def test_tick_that_was_due_too_long_before_the_change_is_dropped(self, queue, rules, changed):
+        schedule = schedule_of(queue, **rules, period=7200.0)
+        go()
+        advance(7200 + 3600)
+        Schedule.objects.update(**changed)
+        drain(Schedule)
+        found = row(schedule)
+        assert (ticks_of(schedule), found.dropped) == ([], 1)
+        assert 3590 < seconds_until(found.planned) <= 3605
+
+    def test_change_of_the_jitter_does_not_repeat_a_tick_that_came_early(self, queue, draws):
+        place = daily_in(1200)
+        schedule = schedule_of(queue, period=None, cron=f"{place:%M %H} * * *", jitter=1800.0)
+        draws(-1500)
+        change(schedule, planned_for=schedule.plan_key, nominal=place, planned=place - timedelta(seconds=1500))
+        go()
+        assert ticks_of(schedule) == [0]
+        draws(0)
+        Schedule.objects.update(jitter=300.0)
+        go()
+        assert (ticks_of(schedule), row(schedule).nominal) == ([0], place + timedelta(days=1))
+
+    def test_change_of_the_jitter_does_not_leave_out_the_tick_to_come(self, queue, draws):
+        place = daily_in(1200)
+        schedule = schedule_of(queue, period=None, cron=f"{place:%M %H} * * *", jitter=300.0)
+        draws(0)
+        change(schedule, planned_for=schedule.plan_key, nominal=place, planned=place)
+        draws(600)
+        Schedule.objects.update(jitter=1800.0)
+        go()
+        found = row(schedule)
+        assert (ticks_of(schedule), found.nominal, found.planned) == ([], place, place + timedelta(seconds=600))
 
     def test_change_of_what_is_published_does_not_move_the_ticks(self, queue):
         schedule = schedule_of(queue)

@@ -85,6 +85,21 @@ def test_cron_that_is_planned_anew_does_not_repeat_a_tick_that_came_early():
     assert ticks(Timetable(None, "0 * * * *", jitter=600), after(-601), 1)[0].nominal == NOON
 
 
+def test_jitter_that_changed_is_drawn_anew_about_the_same_place_and_never_in_the_past():
+    hourly, tick = Timetable(None, "0 * * * *", jitter=600), Planned(NOON, after(100))
+    moments = [hourly.redrawn(tick, after(-300), random.Random(seed)) for seed in range(300)]
+    assert {each.nominal for each in moments} == {NOON}
+    assert min(each.at for each in moments) == after(-300)
+    assert after(500) < max(each.at for each in moments) <= after(600)
+
+
+def test_jitter_of_a_period_that_changed_goes_on_from_where_the_tick_is():
+    timetable, tick = Timetable(60.0, jitter=5), Planned(NOON, after(20))
+    offsets = [(timetable.redrawn(tick, NOON, random.Random(seed)).at - NOON).total_seconds() for seed in range(300)]
+    assert 15 <= min(offsets) < 16
+    assert 24 < max(offsets) <= 25
+
+
 # Cron and zones
 
 
