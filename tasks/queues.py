@@ -18,7 +18,7 @@ from tasks import claiming, copies, publishing, shards
 from tasks.conf import LONGEST
 from tasks.exceptions import TaskError
 from tasks.expressions import Later
-from tasks.moments import moment_problem
+from tasks.moments import moment_problem, stored
 from tasks.numbering import home
 from tasks.publishing import Manner, Published
 
@@ -239,7 +239,7 @@ class Queue(models.Model):
             claim_paused=claim,
             pause_reason=" ".join(reason.split())[:200],
             pause_author=author[:150],
-            pause_until=Later(seconds) if seconds is not None else until,
+            pause_until=Later(seconds) if seconds is not None else until and stored(until, self._state.db or home()),
         )
         told = {"queue": self.name, "publish": publish, "claim": claim, "author": author}
         logger.info("tasks.paused" if publish or claim else "tasks.resumed", extra=told)
@@ -275,7 +275,7 @@ class Queue(models.Model):
 
     @property
     def _pause_over(self) -> bool:
-        now = self.__dict__.get("read_at") or timezone.now()
+        now = self.__dict__.get("read_at") or stored(timezone.now(), self._state.db or home())
         return self.pause_until is not None and self.pause_until <= now
 
     # What publishing, claiming and explaining need

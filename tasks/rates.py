@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from django.db import models
 from django.db.models.functions import Now
 
+from tasks.moments import aware, stored
+
 # A row that nobody asked for so long says nothing any more.
 IDLE = timedelta(days=1)
 PRUNED_AT_ONCE = 1000
@@ -50,7 +52,16 @@ def lock_rates(using: str, keys: set[str]) -> tuple[dict[str, Rate], datetime]:
         new = [Rate(key=key, free_at=Now() - IDLE, line_until=Now() - IDLE) for key in missing]
         rates.bulk_create(new, ignore_conflicts=True)
     found = list(wanted.annotate(now=Now()))
-    return {rate.key: rate for rate in found}, found[0].now
+    for rate in found:
+        rate.free_at, rate.line_until = aware(rate.free_at, using), aware(rate.line_until, using)
+    return {rate.key: rate for rate in found}, aware(found[0].now, using)
+
+
+def keep_rates(using: str, rates: dict[str, Rate]) -> None:
+    """Write what became of rates that are locked."""
+    for rate in rates.values():
+        rate.free_at, rate.line_until = stored(rate.free_at, using), stored(rate.line_until, using)
+        rate.save(update_fields=["free_at", "line_until"])
 
 
 def prune_rates(using: str) -> int:

@@ -9,11 +9,13 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.db.models.functions import Now
+from django.utils.timezone import is_naive, make_aware
 
 from stator.exceptions import TryAgainLater
 from tasks.exceptions import QueuePaused
+from tasks.moments import aware, stored
 from tasks.periodic import Tick, registry
-from tasks.rates import Rate, lock_rates
+from tasks.rates import Rate, keep_rates, lock_rates
 from tasks.timetable import Due, Planned, judge, judge_last
 
 # Until a worker that has the function claims the schedule; a worker without it leaves it alone for so long.
@@ -22,6 +24,8 @@ ELSEWHERE = 60.0
 # Between looks whether a queue takes tasks again.
 PAUSED = 10.0
 
+# Of these the moments.
+MOMENTS = ("nominal", "planned", "held_until", "fired", "fired_for")
 KEPT = ("tick_index", "nominal", "planned", "planned_for", "held_until", "asked", "fired", "fired_for", "dropped")
 
 chance = random.SystemRandom()
@@ -55,7 +59,7 @@ def tick(schedules: list[Any]) -> dict[Any, Any]:
     rows: QuerySet[Any] = QuerySet(type(schedules[0]), using=using)
     # What was claimed may have been edited since; from here on it is locked.
     locked = rows.filter(pk__in=[schedule.pk for schedule in schedules]).select_related("queue")
-    current = list(locked.annotate(now=Now()))
+    current = [_with_zones(row, using) for row in locked.annotate(now=Now())]
     clock = Clock(current[0].now, time.monotonic())
     rates: dict[str, Rate] = {}
     if keys := {row.rate_key for row in current if row.rate_limit}:
@@ -65,10 +69,24 @@ def tick(schedules: list[Any]) -> dict[Any, Any]:
     _publish([(row, step.index) for row, step in steps if step.index is not None and row.queue])
     for row in current:
         # Each by itself: in one statement, as a choice for each column and row, it takes Django ten times as long.
-        rows.filter(pk=row.pk).update(**{name: getattr(row, name) for name in KEPT})
-    for rate in rates.values():
-        rate.save(update_fields=["free_at", "line_until"])
+        rows.filter(pk=row.pk).update(**_kept(row, using))
+    keep_rates(using, rates)
     return {row: _result(step, clock) for row, step in steps}
+
+
+def _with_zones(row: Any, using: str) -> Any:
+    for name in ("now", *MOMENTS):
+        if (moment := getattr(row, name)) is not None:
+            setattr(row, name, aware(moment, using))
+    # By people, who mean the zone of the site.
+    if row.until is not None and is_naive(row.until):
+        row.until = make_aware(row.until)
+    return row
+
+
+def _kept(row: Any, using: str) -> dict[str, Any]:
+    values = {name: getattr(row, name) for name in KEPT}
+    return values | {name: stored(values[name], using) for name in MOMENTS if values[name] is not None}
 
 
 def call(schedule: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError, IntegrityError, InterfaceError, transaction
+from django.db import DatabaseError, IntegrityError, InterfaceError, router, transaction
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
@@ -17,7 +17,7 @@ from tasks.consumers import Consumer, Verb
 from tasks.copies import difference, mirror_all, problem, spread
 from tasks.figures import figures_by_database
 from tasks.models import Queue
-from tasks.moments import moment_problem
+from tasks.moments import aware, moment_problem, stored
 from tasks.operating import WRONG, wrong
 
 UNUSABLE = 75
@@ -91,7 +91,7 @@ def _create(options: dict[str, Any]) -> tuple[Any, list[str]]:
     consumer = Consumer(
         name=options["name"],
         all_queues=options["all_queues"],
-        expires=_expires(options["expires"]),
+        expires=_expires(options["expires"], router.db_for_write(Consumer)),
         requests_per_minute=options["requests_per_minute"],
         **{f"may_{verb}": True for verb in options["verb"]},
     )
@@ -172,7 +172,7 @@ def _told(consumer: Consumer) -> dict[str, Any]:
 
 
 def _moment(moment: datetime | None) -> str | None:
-    return moment.astimezone(UTC).isoformat() if moment else None
+    return aware(moment, router.db_for_write(Consumer)).astimezone(UTC).isoformat() if moment else None
 
 
 def _line(told: dict[str, Any]) -> str:
@@ -186,7 +186,7 @@ def _line(told: dict[str, Any]) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _expires(text: str | None) -> datetime | None:
+def _expires(text: str | None, using: str) -> datetime | None:
     if text is None:
         return None
     try:
@@ -203,7 +203,7 @@ def _expires(text: str | None) -> datetime | None:
         raise wrong(f"--expires {text!r} is in the past")
     if found := moment_problem(moment):
         raise wrong(f"--expires {text!r} {found}")
-    return moment
+    return stored(moment, using)
 
 
 def _argument_error(message: str) -> NoReturn:
