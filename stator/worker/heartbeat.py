@@ -11,6 +11,7 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from stator.db import Operations
 from stator.db.claim import Claim
+from stator.failures import bounded
 from stator.worker.outage import Outages
 from stator.worker.presence import Presence
 from stator.worker.threads import tidy_connections
@@ -86,7 +87,8 @@ class Heartbeat:
             step()
         except (DatabaseError, InterfaceError) as error:
             # The leases run on; the worker stops what is past its own deadline.
-            logger.warning("stator.heartbeat_failed", extra={"error": type(error).__name__})
+            told = bounded(" ".join(str(error).split()), 300)
+            logger.warning("stator.heartbeat_failed", extra={"error": type(error).__name__, "message_text": told})
         tidy_connections()
 
 

@@ -10,9 +10,11 @@ from django.db import InterfaceError, OperationalError, ProgrammingError, connec
 from django.test.utils import isolate_apps
 
 from stator import startup
+from stator.commands.doctor.finding import FAIL
+from stator.commands.doctor.tables import usable
 from stator.fields import StateField
 from stator.models import StatorModel
-from stator.startup import YOUNGEST, Unusable, check_database, collect_rarely
+from stator.startup import OWN, YOUNGEST, Unusable, check_database, collect_rarely
 from tests.testapp.models import Line, LineGraph
 
 pytestmark = pytest.mark.django_db
@@ -66,6 +68,37 @@ def test_missing_columns_are_named_with_the_remedy():
 def test_missing_table_of_the_framework_is_named(table):
     drop(f"DROP TABLE {table}")
     assert refused(Line) == f"database 'default' has no table {table}; run manage.py migrate"
+
+
+@pytest.fixture
+def reader():
+    drop("CREATE ROLE reader")
+    drop("GRANT USAGE ON SCHEMA public TO reader")
+    drop("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+
+
+@pytest.mark.postgresql
+def test_missing_privileges_are_named_with_the_grant(reader):
+    drop("SET ROLE reader")
+    assert refused(Line) == (
+        'role "reader" lacks UPDATE on table "testapp_line" in database \'default\'; '
+        'GRANT UPDATE ON "testapp_line" TO "reader"'
+    )
+    finding = usable("default", [Line])
+    assert (finding.level, finding.remedy) == (FAIL, 'GRANT UPDATE ON "testapp_line" TO "reader"')
+    drop("RESET ROLE")
+    drop("GRANT UPDATE (state, state_claim) ON testapp_line TO reader")
+    drop("SET ROLE reader")
+    assert refused(Line).endswith('; GRANT INSERT, UPDATE, DELETE ON "stator_stats" TO "reader"')
+
+
+@pytest.mark.postgresql
+def test_privileges_that_workers_need_are_enough(reader):
+    drop("GRANT UPDATE ON testapp_line TO reader")
+    for model, needed in OWN.items():
+        drop(f"GRANT {', '.join(needed)} ON {model._meta.db_table} TO reader")
+    drop("SET ROLE reader")
+    check_database([Line])
 
 
 def test_database_that_cannot_be_reached_is_named_without_secrets(monkeypatch):

@@ -81,14 +81,15 @@ def test_silent_worker_is_taken_for_dead(presence):
 
 def test_heartbeat_survives_a_database_that_is_away(presence, monkeypatch, caplog):
     def fail():
-        raise OperationalError("gone")
+        raise OperationalError("the disk\nis full")
 
     monkeypatch.setattr(presence, "show", fail)
     heartbeat = Heartbeat(list, lambda keys: None, 0.01, presence)
     heartbeat.start()
     wait_until(lambda: heartbeat.beats > 2)
     heartbeat.stop(5)
-    assert "stator.heartbeat_failed" in caplog.text
+    event = next(record for record in caplog.records if record.msg == "stator.heartbeat_failed")
+    assert (event.error, event.message_text) == ("OperationalError", "the disk is full")
 
 
 def test_worker_that_ran_has_left_its_figures():
