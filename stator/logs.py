@@ -13,6 +13,9 @@ from typing import Any, TextIO
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
+# What speaks in a worker: the framework, and the queue that comes with it.
+LOGGERS = ("stator", "tasks")
+
 
 class LineFormatter(logging.Formatter):
     """``2026-01-31 12:00:00 WARNING stator.lease_lost model=shop.invoice pk=7``."""
@@ -44,19 +47,21 @@ def escape(text: str) -> str:
 
 @contextmanager
 def events_to(stream: TextIO, as_json: bool) -> Iterator[None]:
-    """Meanwhile the events of ``stator`` go to ``stream``, and nowhere else."""
+    """Meanwhile the events of ``LOGGERS`` go to ``stream``, and nowhere else."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
-    logger = logging.getLogger("stator")
-    before = logger.propagate, logger.level
-    logger.addHandler(handler)
-    logger.propagate = False
-    logger.setLevel(logger.level or logging.INFO)
+    before = [(logger, logger.propagate, logger.level) for logger in map(logging.getLogger, LOGGERS)]
+    for logger, _, level in before:
+        logger.addHandler(handler)
+        logger.propagate = False
+        logger.setLevel(level or logging.INFO)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.propagate, logger.level = before
+        for logger, propagate, level in before:
+            logger.removeHandler(handler)
+            logger.propagate = propagate
+            logger.setLevel(level)
 
 
 class Progress:

@@ -61,14 +61,18 @@ def test_escape_leaves_other_text_alone():
     assert escape("a\nb") == "a\\nb"
 
 
-def test_events_of_stator_alone_go_to_the_stream_and_only_meanwhile():
-    stream, logger = io.StringIO(), logging.getLogger("stator")
-    before = logger.handlers[:], logger.level, logger.propagate
+def test_events_of_workers_alone_go_to_the_stream_and_only_meanwhile():
+    stream, loggers = io.StringIO(), [logging.getLogger(name) for name in ("stator", "tasks")]
+    before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     with events_to(stream, as_json=True):
         logging.getLogger("stator.worker").info("stator.progress", extra={"handled": 3})
+        logging.getLogger("tasks.notices").info("tasks.dead_letter", extra={"task": 7})
         logging.getLogger("other").warning("not ours")
-    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["stator.progress"]
-    assert (logger.handlers, logger.level, logger.propagate) == before
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(event["level"], event["event"]) for event in events] == [
+        ("info", "stator.progress"), ("info", "tasks.dead_letter"),
+    ]  # fmt: skip
+    assert [(logger.handlers, logger.level, logger.propagate) for logger in loggers] == before
 
 
 def worker_with(handled, moved):
