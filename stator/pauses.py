@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django.core.exceptions import EmptyResultSet, FieldError, ValidationError
-from django.db import DataError, models, transaction
+from django.db import DataError, NotSupportedError, ProgrammingError, models, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
@@ -28,6 +28,11 @@ NAMED, MOST_OBJECTS = "pk__in", 40
 
 # The database, and not Django, finds out that a pattern is none: at every claim, in every worker.
 REFUSED_LOOKUPS = ("regex", "iregex")
+
+# What Django raises for lookups of which it can make no SQL, such as a range of one number.
+UNCOMPILED = (
+    FieldError, ValidationError, ValueError, TypeError, OverflowError, LookupError, AttributeError, NotSupportedError,
+)  # fmt: skip
 
 
 class PauseQuerySet(QuerySet["Pause"]):
@@ -215,7 +220,7 @@ def _kept(pk: Any) -> Any:
 def check_where(model: Any, where: Any) -> dict[str, Any]:
     """The lookups of a pause, as JSON has them; ``ValueError`` with one line when workers could not ask for them."""
     try:
-        text = json.dumps(where or {}, ensure_ascii=False, allow_nan=False)
+        text = json.dumps({} if where is None else where, ensure_ascii=False, allow_nan=False)
         text.encode()
     except (TypeError, ValueError) as error:
         raise ValueError(f"where={where!r} cannot be kept as JSON: {error}") from error
@@ -237,12 +242,14 @@ def try_where(model: Any, using: str, where: dict[str, Any]) -> None:
     Otherwise that would end every worker at its next claim.
     """
     rows: QuerySet[Any] = QuerySet(model, using=using)
+    # A table that is missing is no fault of the lookups.
+    rows.explain()
     try:
         with transaction.atomic(using=using):
             rows.filter(**where).explain()
     except EmptyResultSet:
         return
-    except (DataError, OverflowError, ValueError, TypeError) as error:
+    except (DataError, ProgrammingError, OverflowError, ValueError, TypeError) as error:
         text = " ".join(str(error).split())
         raise ValueError(f"where={where!r} does not fit {model._meta.label}: {text}") from error
 
@@ -253,6 +260,6 @@ def _compile(model: Any, where: dict[str, Any]) -> None:
         rows.filter(**where).query.sql_with_params()
     except EmptyResultSet:
         return
-    except (FieldError, ValidationError, ValueError, TypeError, OverflowError) as error:
+    except UNCOMPILED as error:
         text = " ".join(getattr(error, "messages", None) or [str(error)])
         raise ValueError(f"where={where!r} does not fit {model._meta.label}: {text}") from error

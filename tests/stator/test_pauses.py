@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from django.db import DatabaseError, connection
 
 from stator.db import chores
 from stator.db.look import look
@@ -11,6 +12,7 @@ from stator.outcomes import Moved
 from stator.pauses import MOST_OBJECTS, is_paused_by_name, pause_objects, resume_objects
 from stator.runner import StatorRunner
 from stator.worker.dispatcher import lanes_of
+from tasks.models import Task
 from tests.stator.rows import ago, change, operations_of, put, raw
 from tests.testapp.explained import Errand
 from tests.testapp.keys import UuidKeyed
@@ -162,7 +164,13 @@ def test_resume_ends_what_was_named():
         ({"where": {"name": "a\0b"}}, "has a NUL"),
         ({"where": {"name": "\ud800"}}, "cannot be kept as JSON"),
         ({"where": {"name": object()}}, "cannot be kept as JSON"),
+        ({"where": {"tenant__range": [1]}}, "does not fit testapp.Errand: tuple index out of range"),
+        ({"where": {"tenant__range": [1, 2, 3]}}, "does not fit testapp.Errand"),
         ({"where": [3]}, "must be a dictionary of lookups"),
+        ({"where": []}, "must be a dictionary of lookups"),
+        ({"where": 0}, "must be a dictionary of lookups"),
+        ({"where": False}, "must be a dictionary of lookups"),
+        ({"where": ""}, "must be a dictionary of lookups"),
         ({"where": {"name": "a" * 3000}}, "more than 2000 characters"),
         ({"seconds": 0}, "seconds=0 must be a number above 0"),
         ({"seconds": float("nan")}, "must be a number above 0"),
@@ -174,6 +182,29 @@ def test_pause_that_cannot_be_meant_is_refused_in_one_line(what, message):
         Errand.stator.pause(**what)
     assert "\n" not in str(refused.value)
     assert not Pause.objects.exists()
+
+
+@pytest.mark.postgresql
+def test_lookup_that_only_the_database_can_tell_is_refused():
+    with pytest.raises(ValueError, match=r"does not fit tasks.Task: operator does not exist") as refused:
+        Task.stator.pause(where={"metadata__has_key": 3})
+    assert "\n" not in str(refused.value)
+
+
+def test_missing_table_is_not_blamed_on_the_lookup():
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE testapp_errand RENAME TO testapp_gone")
+    try:
+        with pytest.raises(DatabaseError):
+            Errand.stator.pause(where={"tenant": 3})
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE testapp_gone RENAME TO testapp_errand")
+
+
+def test_resume_refuses_what_no_pause_can_have():
+    with pytest.raises(ValueError, match=r"does not fit testapp.Errand"):
+        Errand.stator.resume(where={"tenant__range": [1]})
 
 
 def test_pause_of_filtered_rows_is_refused():
