@@ -101,8 +101,8 @@ def _check_table(connection: Any, cursor: Any, model: Any, tables: set[str]) -> 
 def _check_privileges(connection: Any, cursor: Any, model: Any) -> None:
     table, needed = connection.ops.quote_name(model._meta.db_table), _needed(model)
     # Workers may have been granted only some columns, such as those of the framework; a row is deleted as a whole.
-    asked = [f"has_{'table' if each == 'DELETE' else 'any_column'}_privilege(%s, %s)" for each in needed]
-    cursor.execute(f"SELECT current_user, {', '.join(asked)}", [name for each in needed for name in (table, each)])
+    parts = [f"has_{'table' if each == 'DELETE' else 'any_column'}_privilege(%s, %s)" for each in needed]
+    cursor.execute(f"SELECT current_user, {', '.join(parts)}", [name for each in needed for name in (table, each)])
     role, *granted = cursor.fetchone()
     if missing := ", ".join(each for each, is_granted in zip(needed, granted, strict=True) if not is_granted):
         role = connection.ops.quote_name(role)

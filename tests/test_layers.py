@@ -17,7 +17,7 @@ FLOORS = {
     2: "db",
     3: "claims rehearsal runner startup supervisor worker",
     4: "admin apps checks commands endpoints management metrics overview permissions pytest_plugin testing "
-    "testing_graph urls views",
+    "testing_graph terminal urls views",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 
@@ -214,8 +214,8 @@ INHERITED = {
 
 def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     public = {"graph", "fields", "models", "signals", "exceptions", "admin", "testing", "runner", "backoff", "claims"}
-    # Words for lengths of time, and how any pool of threads leaves its connections.
-    public |= {"durations", "cleaning"}
+    # Words for lengths of time, how any pool of threads leaves its connections, and how commands end.
+    public |= {"durations", "cleaning", "terminal"}
     for path in modules("tasks"):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom) and top_of(node.module or "") == "stator" and node.module != "stator":

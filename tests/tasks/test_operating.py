@@ -192,6 +192,6 @@ def test_database_that_is_away_is_one_line_and_exit_code_75(monkeypatch):
         raise OperationalError("connection\nrefused")
 
     monkeypatch.setattr(operating, "home", fail)
-    with pytest.raises(CommandError, match="the database cannot be used: connection refused; has") as refusal:
+    with pytest.raises(CommandError, match="the database cannot be used: connection refused; try") as refusal:
         run("queues")
     assert refusal.value.returncode == 75

@@ -1,46 +1,45 @@
 """``manage.py tasks``: queues and their dead letters, tokens of programs, and queues in several databases."""
 
 import json
-import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandParser
 from django.db import DatabaseError, IntegrityError, InterfaceError, router, transaction
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
+from stator.terminal import TerminalCommand
 from tasks import operating
 from tasks.consumers import Consumer, Verb
 from tasks.copies import difference, mirror_all, problem, spread
 from tasks.figures import figures_by_database
 from tasks.models import Queue
 from tasks.moments import aware, moment_problem, stored
-from tasks.operating import WRONG, wrong
+from tasks.operating import wrong
 
-UNUSABLE = 75
 MOST_LISTED = 10_000
 COUNTS = {"waiting": "waiting", "later": "due later", "running": "running", "dead": "dead letters"}
 
 
-class Command(BaseCommand):
+class Command(TerminalCommand):
     """``manage.py tasks``."""
 
+    name = "tasks"
     help = (
         "Queues, what is in them and dead letters; tokens of programs that use the HTTP API; queues that are spread "
         "over several databases."
     )
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         """The subcommands; all take ``--json``."""
-        self._one_line_errors(parser)
+        self.one_line_errors(parser)
         groups = parser.add_subparsers(dest="act", metavar="SUBCOMMAND", required=True)
         operating.add_subcommands(lambda name, told: self._add(groups, name, told))
         token = groups.add_parser("token", help="Tokens of the HTTP API.")
-        self._one_line_errors(token)
+        self.one_line_errors(token)
         acts = token.add_subparsers(dest="token", metavar="create|list|revoke", required=True)
         create = self._add(acts, "create", "Make a consumer and show its token, this once.")
         create.add_argument("name", help="Of the program.")
@@ -57,28 +56,17 @@ class Command(BaseCommand):
         shards = self._add(groups, "shards", told)
         shards.add_argument("--repair", action="store_true", help="Make copies that are missing, mend the others.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def act(self, options: dict[str, Any]) -> None:
         """Act, and answer in lines or in one JSON document."""
         act = TOKEN_ACTS[options["token"]] if options["act"] == "token" else ACTS[options["act"]]
-        try:
-            data, lines = act(options)
-        except (DatabaseError, InterfaceError) as error:
-            text = operating.printable(" ".join(str(error).split())[:300])
-            message = f"the database cannot be used: {text}; has manage.py migrate been run?"
-            raise CommandError(message, returncode=UNUSABLE) from error
-        for line in [json.dumps(data, default=str)] if options["json"] else map(operating.printable, lines):
-            self.stdout.write(line)
+        data, lines = act(options)
+        self.tell([json.dumps(data, default=str)] if options["json"] else map(operating.printable, lines))
 
     def _add(self, acts: Any, name: str, help_text: str) -> CommandParser:
         part: CommandParser = acts.add_parser(name, help=help_text, description=help_text)
         part.add_argument("--json", action="store_true", help="One JSON document on standard output.")
-        self._one_line_errors(part)
+        self.one_line_errors(part)
         return part
-
-    def _one_line_errors(self, parser: CommandParser) -> None:
-        if getattr(self, "_called_from_command_line", False):
-            # One line instead of the usage, which is longer than the message.
-            setattr(parser, "error", _argument_error)  # noqa: B010 - a method is replaced on the instance
 
 
 def _create(options: dict[str, Any]) -> tuple[Any, list[str]]:
@@ -204,11 +192,6 @@ def _expires(text: str | None, using: str) -> datetime | None:
     if found := moment_problem(moment):
         raise wrong(f"--expires {text!r} {found}")
     return stored(moment, using)
-
-
-def _argument_error(message: str) -> NoReturn:
-    sys.stderr.write(f"tasks: {message}; see tasks --help\n")
-    sys.exit(WRONG)
 
 
 TOKEN_ACTS = {"create": _create, "list": _list, "revoke": _revoke}

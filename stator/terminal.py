@@ -1,0 +1,86 @@
+"""What management commands have in common at a terminal: every refusal is one line, and no reader can break them."""
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any, ClassVar, NoReturn
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError, InterfaceError
+
+from stator.commands.answer import BadInput
+from stator.commands.watching import unusable
+from stator.logs import escape
+
+BAD, UNWRITTEN, UNUSABLE, INTERRUPTED = 2, 74, 75, 130
+
+
+class TerminalCommand(BaseCommand):
+    """A command that does what is asked in ``act``, and ends with an exit code of its own whatever comes of it."""
+
+    requires_system_checks: list[str] = []
+
+    # What its own line about wrong arguments begins with.
+    name: ClassVar[str]
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Act; one line and an exit code for what cannot be."""
+        if self.is_on_its_own and sys.stdout is None:
+            raise CommandError("standard output is closed", returncode=UNWRITTEN)
+        try:
+            _check_texts(options)
+            self.act(options)
+        except (BadInput, ImproperlyConfigured) as error:
+            raise CommandError(escape(str(error)), returncode=BAD) from error
+        except (DatabaseError, InterfaceError) as error:
+            raise CommandError(f"{unusable(error)}; try manage.py stator doctor", returncode=UNUSABLE) from error
+        except BrokenPipeError:
+            # Whoever read it has seen enough.
+            _drop_output()
+        except OSError as error:
+            _drop_output()
+            text = f"standard output cannot be written: {error.strerror or error}"
+            raise CommandError(text, returncode=UNWRITTEN) from error
+        except KeyboardInterrupt:
+            if not self.is_on_its_own:
+                raise
+            sys.exit(INTERRUPTED)
+
+    def act(self, options: dict[str, Any]) -> None:
+        """Do what the command is for."""
+        raise NotImplementedError
+
+    def tell(self, lines: Iterable[str]) -> None:
+        """Write lines that can be shown as they are."""
+        for line in lines:
+            self.stdout.write(line)
+        # Here and not at the end of the process, where nobody could say that it failed.
+        self.stdout.flush()
+
+    @property
+    def is_on_its_own(self) -> bool:
+        """Whether the process runs nothing but this command."""
+        return bool(getattr(self, "_called_from_command_line", False))
+
+    def one_line_errors(self, parser: CommandParser) -> None:
+        """Have the parser refuse arguments in one line instead of the usage, which is longer than the message."""
+        if self.is_on_its_own:
+            setattr(parser, "error", self._refuse)  # noqa: B010 - a method is replaced on the instance
+
+    def _refuse(self, message: str) -> NoReturn:
+        sys.stderr.write(f"{self.name}: {message}; see {self.name} --help\n")
+        sys.exit(BAD)
+
+
+def _check_texts(options: dict[str, Any]) -> None:
+    """Refuse bytes that are no text: Python has them as lone surrogates, which no database and no pipe takes."""
+    for value in options.values():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and any("\ud800" <= each <= "\udfff" for each in text):
+                raise BadInput(f"{text!r} is not UTF-8")
+
+
+def _drop_output() -> None:
+    """Have what is still in the buffer go nowhere when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

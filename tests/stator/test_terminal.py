@@ -1,0 +1,130 @@
+"""Commands end in one line with an exit code of their own, whatever becomes of their arguments and their reader."""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from stator.commands import status
+from tasks import operating
+from tests.commanding import refused, run
+from tests.processes import environment_for_subprocess
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BYTE = os.fsdecode(b"a\xff")
+each_command = pytest.mark.parametrize("arguments", [("stator", "status"), ("tasks", "queues")], ids=" ".join)
+
+
+def ended(*arguments, redirected="", environment=None):
+    """Exit code and lines of standard error of a command as a shell runs it."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" "$@" {redirected}', sys.executable, "-m", "django", *map(os.fsencode, arguments)],
+        env=environment or environment_for_subprocess(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        timeout=60, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stderr.decode().splitlines()
+
+
+@each_command
+def test_closed_output_is_told_in_one_line(arguments):
+    assert ended(*arguments, redirected=">&-") == (74, ["CommandError: standard output is closed"])
+
+
+@each_command
+def test_full_disk_behind_the_output_is_told_in_one_line(arguments):
+    line = "CommandError: standard output cannot be written: No space left on device"
+    assert ended(*arguments, redirected="> /dev/full") == (74, [line])
+
+
+@each_command
+def test_reader_that_has_gone_ends_it_quietly(arguments):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "django", *arguments]
+    with tempfile.TemporaryFile() as errors:
+        done = subprocess.run(
+            command, env=environment_for_subprocess(), stdout=writing, stderr=errors, timeout=60, check=False
+        )
+        os.close(writing)
+        errors.seek(0)
+        assert (done.returncode, errors.read()) == (0, b"")
+
+
+INTERRUPTED = """
+import os, signal, sys
+from django.core.management import execute_from_command_line
+import django; django.setup()
+from {module} import {name} as where
+def interrupt(*args, **kwargs):
+    os.kill(os.getpid(), signal.SIGINT)
+where.{function} = interrupt
+execute_from_command_line(["manage.py", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        (("stator", "status"), {"module": "stator.commands", "name": "status", "function": "models_of"}),
+        (("tasks", "dead"), {"module": "tasks", "name": "operating", "function": "home"}),
+    ],
+)
+def test_interrupted_command_ends_silently_with_130(arguments, place):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.format(**place), *arguments], env=environment_for_subprocess(),
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "function"), [("stator status", status, "models_of"), ("tasks queues", operating, "home")]
+)
+def test_program_that_calls_it_gets_the_interrupt_itself(command, module, function, monkeypatch):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, function, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(*command.split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("tasks", "cancel", "1", "--reason", BYTE),
+        ("tasks", "pause", "encode", "--claim", "--reason", BYTE),
+        ("tasks", "queues", BYTE),
+        ("tasks", "dead", "--queue", BYTE),
+        ("tasks", "requeue", "--queue", BYTE),
+        ("tasks", "token", "revoke", BYTE),
+        ("tasks", "token", "create", "name", "--queue", BYTE, "--verb", "claim"),
+        ("stator", "move", "testapp.Line", "last", "1", "--reason", BYTE),
+        ("stator", "move", "testapp.Keyed", "last", BYTE, "--reason", "r"),
+        ("stator", "explain", "testapp.Line", BYTE),
+        ("stator", "retry", "testapp.Line", BYTE),
+        ("stator", "unlock", "testapp.Line", BYTE),
+    ],
+    ids=lambda arguments: " ".join(arguments[:3]).encode("ascii", "replace").decode(),
+)
+def test_bytes_that_are_no_text_are_refused(arguments):
+    assert refused(*arguments) == r"'a\udcff' is not UTF-8"
+
+
+def test_bytes_that_are_no_text_are_refused_at_a_shell():
+    assert ended("tasks", "queues", BYTE) == (2, [r"CommandError: 'a\udcff' is not UTF-8"])
+
+
+@each_command
+def test_database_that_refuses_connections_is_not_said_to_lack_tables(arguments):
+    away = environment_for_subprocess(
+        DATABASE_URL="postgresql://nobody:hunter2@127.0.0.1:1/nowhere", TEST_DATABASE_DEFAULT="x"
+    )
+    code, lines = ended(*arguments, environment=away)
+    assert (code, len(lines)) == (75, 1)
+    assert lines[0].startswith("CommandError: the database cannot be used: connection failed")
+    assert lines[0].endswith("; try manage.py stator doctor")
+    assert "hunter2" not in lines[0]
