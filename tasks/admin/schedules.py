@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from django.contrib import admin, messages
-from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib import admin
 from django.db.models import Q
 from django.http import HttpRequest
 
@@ -11,10 +10,8 @@ from stator.admin import StatorAdmin
 from stator.admin.conditions import found_once
 from stator.admin.kept import SEARCHED, newest
 from stator.admin.listing import is_large
+from tasks.admin.asking import log, tell
 from tasks.schedules import Schedule
-
-# Acts on so many rows at most are in the log of each of them.
-LOGGED = 1000
 
 
 class ScheduleAdmin(StatorAdmin):
@@ -58,19 +55,17 @@ class ScheduleAdmin(StatorAdmin):
     @admin.action(description="Run now", permissions=["change"])
     def run_now(self, request: HttpRequest, queryset: Any) -> None:
         """Have each fire one tick more."""
-        self._tell(request, queryset, "Run now.", queryset.run_now(), "will fire now")
+        log(request, queryset, "Run now.")
+        tell(self, request, queryset.run_now(), "will fire now")
 
     @admin.action(description="Pause", permissions=["change"])
     def pause(self, request: HttpRequest, queryset: Any) -> None:
         """Let no tick fire until they are resumed."""
-        self._tell(request, queryset, "Paused.", queryset.update(enabled=False), "paused")
+        log(request, queryset, "Paused.")
+        tell(self, request, queryset.update(enabled=False), "paused")
 
     @admin.action(description="Resume", permissions=["change"])
     def resume(self, request: HttpRequest, queryset: Any) -> None:
         """Let them go on from now; what was missed meanwhile is forgotten."""
-        self._tell(request, queryset, "Resumed.", queryset.update(enabled=True), "resumed")
-
-    def _tell(self, request: HttpRequest, queryset: Any, act: str, count: int, done: str) -> None:
-        LogEntry.objects.log_actions(request.user.pk, list(queryset[:LOGGED]), CHANGE, act)  # type: ignore[arg-type]
-        noun = self.opts.verbose_name if count == 1 else self.opts.verbose_name_plural
-        self.message_user(request, f"{count:,} {noun} {done}.", messages.SUCCESS if count else messages.WARNING)
+        log(request, queryset, "Resumed.")
+        tell(self, request, queryset.update(enabled=True), "resumed")

@@ -94,6 +94,16 @@ def test_run_now_pause_and_resume(admin_client, schedule):
     assert told == ["Paused.", "Run now.", "Resumed.", "Run now."]
 
 
+@pytest.mark.parametrize(("name", "enabled"), [("pause", True), ("resume", False), ("run_now", True)])
+def test_acts_are_logged_although_the_rows_leave_the_filter(admin_client, schedule, name, enabled):
+    Schedule.objects.update(enabled=enabled)
+    url = f"{LIST}?enabled__exact={int(enabled)}"
+    admin_client.post(url, {"action": name, "index": "0", "select_across": "1", "_selected_action": [schedule.pk]})
+    found = row(schedule)
+    assert (found.enabled is not enabled) or found.asked
+    assert LogEntry.objects.get().object_id == str(schedule.pk)
+
+
 def test_acts_need_the_permission_to_change(client, schedule):
     user = User.objects.create_user("viewer", is_staff=True)
     user.user_permissions.add(Permission.objects.get(codename="view_schedule"))
