@@ -13,6 +13,7 @@ from django.db.models import BooleanField, Case, QuerySet, Value, When
 from django.http import HttpRequest, HttpResponse
 
 from stator.admin.acts import refuse_forbidden
+from stator.admin.fields import JSONField
 from stator.admin.kept import KeptAdmin
 from stator.logs import escape
 from stator.models import Pause, StatorModel
@@ -25,7 +26,7 @@ class PauseForm(forms.ModelForm):
     """What is to be left alone, why and for how long; refused is what ``manage.py stator pause`` refuses."""
 
     model_label = forms.ChoiceField(label="Model")
-    where = forms.JSONField(
+    where = JSONField(
         required=False, help_text='Lookups that an object must match, such as {"tenant": 3}; empty: all objects.'
     )
     seconds = forms.FloatField(required=False, label="For seconds", help_text="Empty: until somebody ends it.")

@@ -3,8 +3,8 @@
 from typing import Any
 
 from django import forms
-from django.forms.fields import InvalidJSONInput
 
+from stator.admin.fields import JSONField
 from tasks.exceptions import PublishRefused
 from tasks.messages import NAME_LENGTH
 from tasks.models import Queue
@@ -22,23 +22,6 @@ TOLD = {
 }
 
 
-class JSONField(forms.JSONField):
-    """As Django's, for what people paste: whatever that is, it is shown again as it was typed."""
-
-    widget = AREA
-
-    def to_python(self, value: Any) -> Any:
-        """The value; an error of one line also for what is too deep, or a number too long, to be read."""
-        try:
-            return super().to_python(value)
-        except (RecursionError, ValueError) as error:
-            raise forms.ValidationError(self.error_messages["invalid"], "invalid", {"value": "this"}) from error
-
-    def bound_data(self, data: Any, initial: Any) -> Any:
-        """What was typed."""
-        return initial if data is None else InvalidJSONInput(data)
-
-
 class PublishForm(forms.Form):
     """One task, as its publisher describes it; what is left empty is as the queue, or the setting, has it."""
 
@@ -47,7 +30,7 @@ class PublishForm(forms.Form):
         max_length=NAME_LENGTH, help_text="The name of what is to be done.", widget=forms.TextInput(attrs={"size": 60})
     )
     data = JSONField(  # type: ignore[assignment]
-        required=False, help_text="JSON, what the action gets. Empty: null."
+        required=False, widget=AREA, help_text="JSON, what the action gets. Empty: null."
     )
     key = forms.CharField(
         required=False,
@@ -61,7 +44,9 @@ class PublishForm(forms.Form):
         help_text="If a task of this key waits already, give it what is written here.",
     )
     metadata = JSONField(
-        required=False, help_text='JSON, an object of names and values to claim and to search by: {"title": "abc"}.'
+        required=False,
+        widget=AREA,
+        help_text='JSON, an object of names and values to claim and to search by: {"title": "abc"}.',
     )
     priority = forms.IntegerField(
         required=False, help_text="Smaller is sooner. Empty: now as Unix time in milliseconds."

@@ -1,18 +1,20 @@
 """Queues in the admin: how deep they are, how they are configured, and their pauses."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.views.main import ChangeList
 from django.core.validators import MaxValueValidator, RegexValidator
+from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 
 from stator.admin.acts import refuse_forbidden
+from stator.admin.fields import JSONField
 from stator.admin.listing import BoundedPaginator
 from stator.durations import span
 from tasks.admin.asking import ask, back, buttons, given, tell
@@ -182,6 +184,7 @@ class QueueAdmin(admin.ModelAdmin):
     """Queues: their rules, their pauses and what is in them. Their name, kind and key stay as they are made."""
 
     form = QueueForm
+    formfield_overrides: ClassVar[Any] = {models.JSONField: {"form_class": JSONField}}
     paginator = BoundedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER

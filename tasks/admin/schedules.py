@@ -1,13 +1,15 @@
 """Schedules in the admin."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.db import models
 from django.db.models import Q
 from django.http import HttpRequest
 
 from stator.admin import StatorAdmin
 from stator.admin.conditions import found_once
+from stator.admin.fields import JSONField
 from stator.admin.kept import SEARCHED, newest
 from stator.admin.listing import is_large
 from tasks.admin.asking import log, tell
@@ -25,6 +27,7 @@ class ScheduleAdmin(StatorAdmin):
         f"A whole name, or in the newest {SEARCHED:,} schedules a part of a name, an entity or an action."
     )
     raw_id_fields = ("queue",)
+    formfield_overrides: ClassVar[Any] = {models.JSONField: {"form_class": JSONField}}
     readonly_fields = ("tick_index", "planned", "held_until", "fired", "fired_for", "dropped", "removed", "created")
     actions = ("run_now", "pause", "resume")
 

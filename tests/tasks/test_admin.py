@@ -576,7 +576,12 @@ def test_queue_is_made_and_configured(admin_client):
         ({"name": "a\x1bb"}, "name"),
         ({"name": ""}, "name"),
         ({"kind": "odd"}, "kind"),
+        ({"databases": '["\\ud800"]'}, "databases"),
+        ({"databases": "9" * 5000}, "databases"),
+        ({"databases": "[[1]]"}, "databases"),
+        ({"databases": '{"a": 1}'}, "databases"),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_settings_that_cannot_work_are_errors_of_the_form(admin_client, given, field):
     make_queue("there")

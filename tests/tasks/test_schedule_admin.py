@@ -94,6 +94,16 @@ def test_run_now_pause_and_resume(admin_client, schedule):
     assert told == ["Paused.", "Run now.", "Resumed.", "Run now."]
 
 
+@pytest.mark.parametrize("text", ["9" * 5000, "[" * 99_999, '"\\ud800"', '{"a": NaN}'], ids=range(4))
+@pytest.mark.parametrize("field", ["data", "metadata"])
+def test_json_that_cannot_be_kept_is_an_error_of_the_form(admin_client, schedule, field, text):
+    posted = {"name": "new", "action": "act", "queue": schedule.queue_id, "zone": "UTC", "jitter": "0", "missed": "one"}
+    posted |= {"cron": "0 * * * *", "metadata": "{}", field: text}
+    response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
+    assert list(response.context["adminform"].form.errors) == [field]
+    assert Schedule.objects.count() == 1
+
+
 @pytest.mark.parametrize(("name", "enabled"), [("pause", True), ("resume", False), ("run_now", True)])
 def test_acts_are_logged_although_the_rows_leave_the_filter(admin_client, schedule, name, enabled):
     Schedule.objects.update(enabled=enabled)

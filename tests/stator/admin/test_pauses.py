@@ -82,13 +82,16 @@ class TestPause:
             ({"where": '{"pk": "one"}'}, "does not fit testapp.Parcel"),
             ({"where": '{"address__regex": "("}'}, "patterns are not taken"),
             ({"where": '{"pk": NaN}'}, "cannot be kept as JSON"),
+            ({"where": '{"pk": "\\ud800"}'}, "cannot be kept as JSON"),
+            ({"where": "9" * 5000}, "Enter a valid JSON."),
+            ({"where": "[" * 99_999}, "Enter a valid JSON."),
             ({"where": '{"pk": "\\u202e\\n"}'}, "does not fit testapp.Parcel"),
             ({"seconds": "0"}, "seconds=0.0 must be a number above 0"),
             ({"seconds": "-1"}, "must be a number above 0"),
             ({"seconds": "nan"}, "Enter a number."),
             ({"reason": "x" * 501}, "at most 500 characters"),
         ],
-        ids=str,
+        ids=lambda value: str(value)[:80],
     )
     def test_that_cannot_be_meant_is_an_error_of_one_line(
         self, admin_client: Client, data: dict[str, str], message: str

@@ -1,0 +1,52 @@
+"""JSON that people paste: read, or refused in words; never an error of the page."""
+
+from typing import Any
+
+import pytest
+from django import forms
+from django.core.exceptions import ValidationError
+
+from stator.admin.fields import DEEPEST, JSONField
+
+
+def nested(levels: int) -> str:
+    return "[" * levels + "]" * levels
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "1.5", '"a"', '["\\u00e9\\ud83d\\ude00"]', '{"a": [null, true]}', nested(DEEPEST)]
+)
+def test_json_is_read_as_django_reads_it(text: str) -> None:
+    assert JSONField(required=False).clean(text) == forms.JSONField(required=False).clean(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "Enter a valid JSON"),
+        ("9" * 5000, "Enter a valid JSON"),
+        ("[" * 99_999, "Enter a valid JSON"),
+        (nested(DEEPEST + 1), "nested deeper"),
+        ("NaN", "NaN or Infinity"),
+        ('{"a": -Infinity}', "NaN or Infinity"),
+        ("[1e999]", "NaN or Infinity"),
+        ('"\\ud800"', "surrogate"),
+        ('{"a": {"\\udfff": 1}}', "surrogate"),
+        ('["\\u0000"]', "NUL"),
+    ],
+    ids=range(10),
+)
+def test_what_cannot_be_kept_is_an_error_and_is_shown_as_it_was_typed(text: str, words: str) -> None:
+    class Form(forms.Form):
+        data = JSONField()
+
+    form = Form({"data": text})
+    assert words in str(form.errors["data"])
+    assert form["data"].value() == text
+
+
+def test_half_a_surrogate_pair_that_was_kept_can_be_shown() -> None:
+    shown: Any = JSONField().prepare_value({"a": "\ud800"})
+    assert shown == '{"a": "\\ud800"}'
+    with pytest.raises(ValidationError):
+        JSONField().clean(shown)
