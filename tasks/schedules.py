@@ -10,6 +10,9 @@ from django.db.models.functions import Now
 from stator.backoff import Backoff
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
+from tasks.conf import LONGEST, load_settings
+from tasks.exceptions import PublishRefused
+from tasks.messages import BIGINT, message_of
 from tasks.moments import moment_problem
 from tasks.registry import DJANGO
 from tasks.ticking import KEPT, call, tick
@@ -23,6 +26,9 @@ BACKOFF = Backoff(base=1.0, cap=60.0)
 
 # What decides about the next tick: where one of these changes, schedules are looked at at once.
 PLANNED_BY = ("period", "cron", "zone", "jitter", "until", "enabled", "removed", "asked", "planned_for")
+
+# Ticks that wait for a rate much lower would have their turns after the last year that a calendar has.
+SLOWEST_RATE = 1e-6
 
 ROWS_AT_ONCE = 1000
 
@@ -182,6 +188,8 @@ class Schedule(StatorModel):
                 found[name] = f"{name}={value!r} must be above 0"
         if wrong := moment_problem(self.until):
             found["until"] = f"until {wrong}"
+        if self.rate_limit is not None and 0 < self.rate_limit < SLOWEST_RATE:
+            found["rate_limit"] = f"rate_limit={self.rate_limit!r} must be at least {SLOWEST_RATE!r}"
         if (self.rate_limit is None) != (not self.rate_key):
             found["rate_limit"] = "rate_limit and rate_key go together"
         if self.missed not in self.Missed.values:
@@ -190,6 +198,21 @@ class Schedule(StatorModel):
             found["action"] = "a schedule with a queue needs the action of its tasks"
         if self.action.startswith(DJANGO):
             found["action"] = "tasks of Django's Tasks framework are only enqueued by itself; call a function that does"
+        return found if self.calls_function else {**self._refused(), **found}
+
+    def _refused(self) -> dict[str, str]:
+        """What no queue would take of the tasks of its ticks, for each field."""
+        metadata = self.metadata
+        if isinstance(metadata, dict):
+            # As the longest that a tick can tell of itself.
+            told = {"schedule": BIGINT, "tick": BIGINT, "planned": "9999-12-31T23:59:59.999999+00:00"}
+            metadata = {**metadata, **told, "entity": self.entity}
+        found, settings = {}, load_settings()
+        for name, value in {"action": self.action, "data": self.data, "metadata": metadata}.items():
+            try:
+                message_of({"action": "any", name: value}, settings, LONGEST)
+            except PublishRefused as refused:
+                found[name] = str(refused)
         return found
 
     def clean(self) -> None:

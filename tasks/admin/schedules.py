@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import admin
 from django.db import models
 from django.db.models import Q
@@ -16,6 +17,15 @@ from tasks.admin.asking import log, tell
 from tasks.schedules import Schedule
 
 
+class ScheduleForm(forms.ModelForm):
+    """A schedule as people write it."""
+
+    def clean_metadata(self) -> Any:
+        """No text is an empty object."""
+        metadata = self.cleaned_data["metadata"]
+        return {} if metadata is None else metadata
+
+
 class ScheduleAdmin(StatorAdmin):
     """Schedules: their ticks, and what an operator may do about them. What is edited takes effect at once."""
 
@@ -26,6 +36,7 @@ class ScheduleAdmin(StatorAdmin):
     search_help_text = (
         f"A whole name, or in the newest {SEARCHED:,} schedules a part of a name, an entity or an action."
     )
+    form = ScheduleForm
     raw_id_fields = ("queue",)
     formfield_overrides: ClassVar[Any] = {models.JSONField: {"form_class": JSONField}}
     readonly_fields = ("tick_index", "planned", "held_until", "fired", "fired_for", "dropped", "removed", "created")

@@ -69,7 +69,10 @@ def test_edit_takes_effect_and_leaves_the_index_alone(admin_client, schedule):
     assert (found.planned - found.nominal).total_seconds() == 0
 
 
-@pytest.mark.parametrize(("field", "value"), [("period", "5"), ("cron", "nonsense"), ("zone", "Nowhere")])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("period", "5"), ("cron", "nonsense"), ("zone", "Nowhere"), ("metadata", '{"a": {}}'), ("action", "\u202e")],
+)
 def test_form_refuses_what_cannot_work(admin_client, schedule, field, value):
     posted = {"name": "new", "action": "act", "queue": schedule.queue_id, "zone": "UTC", "jitter": "0", "missed": "one"}
     posted |= {"period": "", "cron": "0 * * * *", "metadata": "{}"}
@@ -102,6 +105,13 @@ def test_json_that_cannot_be_kept_is_an_error_of_the_form(admin_client, schedule
     response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
     assert list(response.context["adminform"].form.errors) == [field]
     assert Schedule.objects.count() == 1
+
+
+def test_no_metadata_is_an_empty_object(admin_client, schedule):
+    posted = {"name": "new", "action": "act", "queue": schedule.queue_id, "zone": "UTC", "jitter": "0", "missed": "one"}
+    response = admin_client.post(reverse("admin:tasks_schedule_add"), posted | {"cron": "0 * * * *", "metadata": ""})
+    assert response.status_code == 302
+    assert Schedule.objects.get(name="new").metadata == {}
 
 
 @pytest.mark.parametrize(("name", "enabled"), [("pause", True), ("resume", False), ("run_now", True)])

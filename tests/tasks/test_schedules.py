@@ -351,9 +351,19 @@ class TestWhatCannotWork:
             ({"action": ""}, "needs the action"),
             ({"action": "django:tests.testapp.tasks.add"}, "only enqueued by itself"),
             ({"until": datetime.max.replace(tzinfo=UTC)}, "until must be a moment"),
+            ({"action": "a\nb"}, "printable characters"),
+            ({"metadata": [1]}, "must be a dictionary"),
+            ({"metadata": "x"}, "must be a dictionary"),
+            ({"metadata": {"a": {}}}, "must be a text, a number"),
+            ({"metadata": {"a": "x" * 16_370}}, "bytes as JSON; the most is 16,384"),
+            ({"data": "x" * 262_144}, "bytes as JSON; the most is 262,144"),
+            ({"data": [[[[1]]]]}, "nested deeper than 3 levels"),
+            ({"rate_limit": 1e-300, "rate_key": "a"}, "must be at least 1e-06"),
         ],
+        ids=lambda value: str(value)[:60],
     )
-    def test_is_refused_when_it_is_saved(self, queue, options, words):
+    def test_is_refused_when_it_is_saved(self, queue, settings, options, words):
+        settings.STATOR_TASKS = {"PAYLOAD_DEPTH": 3}
         with pytest.raises(ValidationError, match=words):
             schedule_of(queue, **options)
         assert not Schedule.objects.exists()
