@@ -76,6 +76,7 @@ def publish(
     settings = load_settings()
     lease = longest_lease(queue.tasks.model, using=queue._state.db)
     messages = [message_of(_dictionary(each), settings, lease) for each in _bounded(given, settings.PUBLISH_LIMIT)]
+    _bound_parts(messages, settings.PUBLISH_LIMIT)
     queue = queue.current()
     _refuse(queue, messages, known_only)
     if not queue.databases:
@@ -106,6 +107,15 @@ def _bounded(given: Iterable[Any], most: int) -> list[Any]:
     if len(found) > most:
         raise PublishRefused(f"{len(found):,} tasks are more than are published at once; the most is {most:,}")
     return found
+
+
+def _bound_parts(messages: list[Message], most: int) -> None:
+    parts = sum(message.worker_count for message in messages)
+    if parts > most:
+        raise PublishRefused(
+            f"{parts:,} tasks, with one for each worker of those that several share, are more than are published at "
+            f"once; the most is {most:,}"
+        )
 
 
 def _dictionary(given: Any) -> dict[str, Any]:

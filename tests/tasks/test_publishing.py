@@ -246,6 +246,17 @@ def test_unknown_action_is_refused_where_only_known_ones_are_taken(queue, monkey
     assert queue.publish("nowhere", known_only=True).outcome == "inserted"
 
 
+@override_settings(STATOR_TASKS={"PUBLISH_LIMIT": 10})
+def test_parts_of_shared_tasks_count_among_those_that_are_published_at_once(queue):
+    with pytest.raises(PublishRefused, match="11 tasks, with one for each worker"):
+        queue.publish("a", worker_count=11)
+    with pytest.raises(PublishRefused, match="the most is 10"):
+        queue.publish_many([{"action": "a", "worker_count": 5}, {"action": "b", "worker_count": 6}])
+    assert not Task.objects.exists()
+    queue.publish_many([{"action": "a", "worker_count": 5}] * 2)
+    assert Task.objects.count() == 12
+
+
 def test_async_code_publishes_and_claims(queue):
     async_to_sync(_publish_and_claim)(queue)
     task = Task.objects.get()
