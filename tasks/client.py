@@ -11,7 +11,7 @@
 
 Whatever the server refuses is an :class:`ApiError`. Where a connection breaks or the server is not there, calls that
 may be made twice are made again, with pauses; the others raise :class:`Unreachable` at once, for nobody knows whether
-they were carried out: to publish without a key, to claim, to end a claim.
+they were carried out: to publish without a key, or what has ended once more, to claim, to end a claim.
 """
 
 import http.client
@@ -70,9 +70,14 @@ class Client:
         return self._call("GET", "health")
 
     def publish(self, queue: str, action: str, data: Any = None, **options: Any) -> Any:
-        """Publish a task: ``{"task": ..., "outcome": ...}``. Only with a ``key`` is it tried again."""
+        """Publish a task: ``{"task": ..., "outcome": ...}``.
+
+        Only with a ``key`` is it tried again, and not with ``clear_failed`` or ``clear_succeeded``: the first try may
+        have had the task run, and end, meanwhile.
+        """
         body = {"action": action, "data": data, **options}
-        return self._call("POST", f"queues/{_quote(queue)}/tasks", body, again=options.get("key") is not None)
+        again = options.get("key") is not None and not (options.get("clear_failed") or options.get("clear_succeeded"))
+        return self._call("POST", f"queues/{_quote(queue)}/tasks", body, again=again)
 
     def publish_many(self, queue: str, tasks: list[dict[str, Any]]) -> list[Any]:
         """Publish tasks, each a dictionary of what :meth:`publish` takes; one result for each, in order."""

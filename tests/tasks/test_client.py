@@ -133,6 +133,8 @@ def test_calls_that_may_be_made_twice_are_made_again(client, server, pauses, cal
     "call",
     [
         lambda client: client.publish("q", "a"),
+        lambda client: client.publish("q", "a", key="k", clear_succeeded=True),
+        lambda client: client.publish("q", "a", key="k", clear_failed=True),
         lambda client: client.publish_many("q", [{"action": "a", "key": "k"}, {"action": "b"}]),
         lambda client: client.claim("q", worker="bot-1"),
         lambda client: client.requeue(7),
