@@ -38,8 +38,7 @@ class Token(HttpBearer):
         if consumer is None:
             raise Unauthorized
         rates.take(consumer, consumer.requests_per_minute or load_settings().API_REQUESTS_PER_MINUTE)
-        if not consumer.may(self.verb):
-            raise Forbidden(f"this token may not {self.verb}; it may {', '.join(consumer.verbs) or 'do nothing'}")
+        check_verb(consumer, self.verb)
         return consumer
 
 
@@ -55,6 +54,12 @@ CLAIMS = Subquery(
 )
 
 PUBLISH, CLAIM, QUERY, CONFIGURE = (Token(verb) for verb in Verb)
+
+
+def check_verb(consumer: Consumer, verb: Verb) -> None:
+    """Refuse what the consumer may not do."""
+    if not consumer.may(verb):
+        raise Forbidden(f"this token may not {verb}; it may {', '.join(consumer.verbs) or 'do nothing'}")
 
 
 def queue_of(consumer: Consumer, name: str) -> Queue:
@@ -99,9 +104,10 @@ def parts() -> Prefetch:
     return Prefetch("parts", Task.objects.only(*PARTS).order_by("pk"))
 
 
-def still_usable(consumer: Consumer) -> Consumer:
-    """The consumer as it is now, for a request that takes long; ``Unauthorized`` once it is disabled or has expired."""
+def still_usable(consumer: Consumer, verb: Verb) -> Consumer:
+    """The consumer as it is now, for a request that takes long: refused as a new request would be."""
     now = Consumer.objects.usable().filter(pk=consumer.pk, digest=consumer.digest).first()
     if now is None:
         raise Unauthorized
+    check_verb(now, verb)
     return now

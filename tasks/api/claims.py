@@ -53,9 +53,12 @@ def claim(request: Any, queue: str, payload: ClaimIn) -> Any:
     if not claims and payload.wait:
         settings = load_settings()
         seconds = min(payload.wait, settings.API_WAIT)
-        # A token that is revoked, or a queue that is deleted, while the request waits gets nothing more.
         claims = until_some(
-            lambda: queue_of(still_usable(request.auth), queue).claim(**wanted), found.pk, seconds, settings.API_WAITING
+            # A token that is revoked, or a queue that is deleted, while the request waits gets nothing more.
+            lambda: queue_of(still_usable(request.auth, CLAIM.verb), queue).claim(**wanted),
+            found.pk,
+            seconds,
+            settings.API_WAITING,
         )
     return {"claims": claims}
 

@@ -226,6 +226,15 @@ def test_token_that_is_revoked_meanwhile_gets_nothing(queue):
     assert Task.objects.get().status == "pending"
 
 
+def test_token_that_may_claim_no_more_meanwhile_gets_nothing(queue):
+    request = Waiting(token())
+    with waiting(request):
+        Consumer.objects.update(may_claim=False)
+        queue.publish("resize", 7)
+    assert request.answer.status_code == 403
+    assert Task.objects.get().status == "pending"
+
+
 def test_queue_that_is_deleted_meanwhile(queue):
     request = Waiting(token(), wait=1)
     with waiting(request):
