@@ -153,7 +153,7 @@ def _check_numbers(message: Message, longest_lease: float) -> None:
     _check_number("max_attempts", message.max_attempts, 1, 1_000_000, whole=True)
     _check_number("worker_count", message.worker_count, 1, MOST_WORKERS, whole=True)
     _check_number("priority", message.priority, -BIGINT, BIGINT - 1, whole=True)
-    if 0 < len(message.worker_ids) < message.worker_count:
+    if 0 < len(set(message.worker_ids)) < message.worker_count:
         raise PublishRefused(
             f"worker_count={message.worker_count} workers cannot run it each once: worker_ids names fewer"
         )
