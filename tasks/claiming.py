@@ -19,7 +19,7 @@ from tasks import runs, shards
 from tasks.conf import load_settings
 from tasks.eligibility import allowed, attempts_left, in_line, lease_end, picker, renewed_end
 from tasks.exceptions import TaskError
-from tasks.messages import check_json, check_lease, check_metadata, check_worker
+from tasks.messages import check_json, check_lease, check_metadata, check_worker, is_same_json
 
 # Each further try means that another worker has just claimed a task of the same value.
 TRIES = 10
@@ -243,7 +243,7 @@ def were_resolved(queue: Any, ends: Mapping[int, tuple[UUID, Any]]) -> set[int]:
         runs: QuerySet[Any] = QuerySet(copy.tasks.model.runs.rel.related_model, using=copy._state.db)
         mine = runs.filter(task__queue=copy, task__in=list(ends), token__in={token for token, _ in ends.values()})
         done = mine.filter(outcome="succeeded").values_list("task", "token", "result")
-        found |= {pk for pk, token, result in done if ends[pk] == (token, result)}
+        found |= {pk for pk, token, result in done if ends[pk][0] == token and is_same_json(ends[pk][1], result)}
     return found
 
 

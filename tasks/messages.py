@@ -5,6 +5,7 @@ import math
 import re
 import time
 from dataclasses import dataclass, field, fields
+from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
 
@@ -98,6 +99,12 @@ def json_text(what: str, value: Any, limit: int, depth: int) -> str:
     if size > limit:
         raise PublishRefused(f"{what} has {size:,} bytes as JSON; the most is {limit:,}")
     return text
+
+
+def is_same_json(one: Any, other: Any) -> bool:
+    """Whether two values are the same as JSON, where 1e2 is 100, and which databases may give back as either."""
+    first, second = (json.loads(json.dumps(each), parse_int=Decimal, parse_float=Decimal) for each in (one, other))
+    return bool(first == second)
 
 
 def check_metadata(metadata: Any, limit: int) -> None:

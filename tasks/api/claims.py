@@ -29,6 +29,7 @@ from tasks.api.waiting import until_some
 from tasks.claiming import TaskClaim, find_many, was_ended, were_resolved
 from tasks.conf import load_settings
 from tasks.exceptions import LeaseLost
+from tasks.messages import is_same_json
 from tasks.models import Task
 
 router = Router(tags=["claims"])
@@ -148,7 +149,7 @@ def _end(request: Any, pk: int, payload: HeldIn, outcome: str, end: Callable[[Ta
         end(_held(request, pk, payload))
     except LeaseLost:
         task = task_of(request.auth, pk)
-        as_asked = all(getattr(task, name) == value for name, value in kept.items())
+        as_asked = all(is_same_json(getattr(task, name), value) for name, value in kept.items())
         if not (as_asked and was_ended(Task, pk, payload.token, outcome, using=task._state.db)):
             raise
     return {"task": task_of(request.auth, pk)}

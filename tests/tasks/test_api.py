@@ -375,6 +375,15 @@ class TestClaims:
         task.refresh_from_db()
         assert task.state_version == (verb in ("resolve", "cancel"))
 
+    def test_result_that_is_read_otherwise_than_it_was_written_is_the_same(self, call, queue):
+        task, given = queue.publish("resize").task, token()
+        [claim] = self.claim(call, given)
+        path, body = f"tasks/{task.pk}/claim/resolve", {"token": claim["token"], "result": [1e23, {"n": 1.0}]}
+        first = call("POST", path, body, given)
+        assert first[0] == 200
+        assert call("POST", path, body, given) == first
+        assert call("POST", path, {**body, "result": [1e23, {"n": 2}]}, given)[0] == 409
+
     def test_released_failed_and_canceled(self, call, queue):
         given = token()
         for verb, extra, status in (

@@ -92,6 +92,13 @@ def test_who_lost_the_answer_is_answered_as_at_first(call, queue, given):
     assert sorted(task.result["n"] for task in every()) == [0, 1, 2]
 
 
+def test_result_that_is_read_otherwise_than_it_was_written_is_the_same(call, queue, given):
+    body = ends(held(queue, 1), result={"size": 1e23})
+    first = outcomes(call("POST", PATH, body, given))
+    assert outcomes(call("POST", PATH, body, given)) == first
+    assert [told for _, told in first] == ["completed"]
+
+
 def test_token_is_that_of_the_very_task(call, queue, given):
     mine, theirs = held(queue, 1, "bot-1"), held(queue, 1, "bot-2")
     for wrong in (NOBODYS, str(theirs[0].token)):

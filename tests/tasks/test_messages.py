@@ -4,7 +4,7 @@ import pytest
 
 from tasks.conf import Settings
 from tasks.exceptions import PublishRefused
-from tasks.messages import exclusive_value, message_of
+from tasks.messages import exclusive_value, is_same_json, message_of
 
 SETTINGS = Settings(PAYLOAD_LIMIT=1000, PAYLOAD_DEPTH=5, METADATA_LIMIT=100)
 
@@ -83,3 +83,16 @@ def test_exclusive_value_is_no_longer_than_its_column(value):
 def test_as_many_workers_as_are_to_run_it_must_be_named_each_once():
     assert "names fewer" in refusal(worker_ids=["a", "a"], worker_count=2)
     message_of({"action": "a", "worker_ids": ["a", "b"], "worker_count": 2}, SETTINGS, 3600)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(1e23, 10**23), ({"a": [1.0]}, {"a": [1]}), (-0.0, 0), (0.1, 0.1), ((1, 2), [1, 2]), (None, None)],
+)
+def test_numbers_are_compared_as_json_has_them(one, other):
+    assert is_same_json(one, other)
+
+
+@pytest.mark.parametrize(("one", "other"), [(1e23, 10**23 + 1), ("1", 1), (None, 0), ({"a": 1}, {"b": 1})])
+def test_other_values_differ(one, other):
+    assert not is_same_json(one, other)
