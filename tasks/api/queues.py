@@ -16,9 +16,11 @@ from tasks.models import Queue
 router = Router(tags=["queues"])
 
 
+# Load balancers may ask so.
+@router.api_operation(["HEAD"], "health", response={200: HealthOut, **refusals(503)}, include_in_schema=False)
 @router.get("health", response={200: HealthOut, **refusals(503)}, summary="Whether the server and its database answer")
 def health(request: HttpRequest) -> Any:
-    """Needs no token, and says nothing about what is there."""
+    """Needs no token, and says nothing about what is there. ``HEAD`` does as well."""
     connection.ensure_connection()
     Queue.objects.order_by().exists()
     return {"status": "ok"}

@@ -644,14 +644,15 @@ class TestErrors:
         assert (status, found["error"]) == (503, "unavailable")
         assert "password" not in found["detail"]
 
-    def test_health_needs_no_token(self, call, monkeypatch):
+    def test_health_needs_no_token(self, call, client, monkeypatch):
         assert call("GET", "health") == (200, {"status": "ok"})
+        assert client.head("/api/health").status_code == 200
 
         def broken():
             raise OperationalError("gone")
 
         monkeypatch.setattr(queues_module.connection, "ensure_connection", broken)
-        assert call("GET", "health")[0] == 503
+        assert call("GET", "health")[0] == client.head("/api/health").status_code == 503
 
 
 class TestRates:
