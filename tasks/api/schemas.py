@@ -202,9 +202,7 @@ class HeldIn(Body):
 class HeartbeatIn(HeldIn):
     """To hold it for longer."""
 
-    lease: Seconds | None = Field(
-        None, description="From now; by default as last asked for, or as usual.", examples=[30]
-    )
+    lease: Seconds | None = Field(None, description="From now; by default as asked before, or as usual.", examples=[30])
 
 
 class ReasonIn(HeldIn):
