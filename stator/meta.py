@@ -21,8 +21,9 @@ class ModelOptions:
     changes, the object is looked at again, from the initial state if it was settled. ``priority``: name of an integer
     field; ready rows with smaller numbers are claimed sooner. ``fair_by``: name of a field whose values take turns.
     ``waits_for``: names of relations, each with the names of the states in which waiting for the object there ends.
-    ``claimable``: a function (a ``staticmethod``) from the id of a worker to a ``Q``: of the ready rows that worker may
-    claim those that match. It is called at each look for work and each claim, so it has to be quick.
+    ``claimable``: a function (a ``staticmethod``) from the id of a worker, and a ``Q`` of the rows that pauses hold, to
+    a ``Q``: of the ready rows that are not held that worker may claim those that match. It is called at each look for
+    work and each claim, so it has to be quick.
     """
 
     history: bool = False
@@ -30,7 +31,7 @@ class ModelOptions:
     priority: str | None = None
     fair_by: str | None = None
     waits_for: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    claimable: Callable[[str], Q] | None = None
+    claimable: Callable[[str, Q], Q] | None = None
 
 
 @lru_cache(maxsize=1024)
@@ -59,7 +60,7 @@ def _remedy(name: str) -> str:
 
 
 def _wrong_function(model: Any, value: Any) -> str:
-    return "" if callable(value) else "must be a function from the id of a worker to a Q"
+    return "" if callable(value) else "must be a function from the id of a worker and a Q to a Q"
 
 
 def _wrong_flag(model: Any, value: Any) -> str:

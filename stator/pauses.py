@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -103,12 +103,20 @@ class Pauses:
 
     def without_held(self, rows: QuerySet[Any], states: Iterable[State]) -> QuerySet[Any]:
         """The rows, without those that are paused although their state is not."""
+        for condition in self._conditions(rows.model, states):
+            rows = rows.exclude(condition)
+        return rows
+
+    def held(self, model: Any, states: Iterable[State]) -> Q:
+        """The rows that are paused although their state is not; an empty condition where none are."""
+        return Q(*self._conditions(model, states), _connector=Q.OR)
+
+    def _conditions(self, model: Any, states: Iterable[State]) -> Iterator[Q]:
         names = sorted(state.name for state in states)
         for pause in self.partial:
             if pause.state in ("", *names):
                 within = [pause.state] if pause.state else names
-                rows = rows.exclude(Q(state__in=within) & pause.condition(rows.model))
-        return rows
+                yield Q(state__in=within) & pause.condition(model)
 
 
 def read_pauses(using: str) -> list[Pause]:

@@ -21,7 +21,7 @@ from django.db.models import (
 )
 from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Cast, Coalesce, Least, Now, StrIndex
-from django.db.models.lookups import GreaterThan
+from django.db.models.lookups import Exact, GreaterThan
 
 from tasks.conf import LONGEST, Settings, load_settings
 from tasks.expressions import Later, is_any
@@ -141,26 +141,33 @@ def _of_queue(name: str, setting: Any, queues: QuerySet[Any]) -> Any:
     return Coalesce(F(name), Subquery(queues.filter(pk=OuterRef("queue")).values(name)[:1]), Value(setting))
 
 
-def open_to_process(worker_id: str) -> Q:
+def open_to_process(worker_id: str, held: Q) -> Q:
     """Tasks that a worker process may claim now, whatever their queues: those whose actions the code here has.
 
     What the code of a queue's own programs runs is theirs; a queue without such programs is served here whole, so
-    that a task whose action is gone says so.
+    that a task whose action is gone says so. ``held``: those that pauses hold, and which then hold up nothing.
     """
-    return _open_to_process(worker_id, load_settings(), frozenset(registry))
+    return _open_to_process(worker_id, load_settings(), frozenset(registry), held)
 
 
 @lru_cache(maxsize=32)
-def _open_to_process(worker_id: str, settings: Settings, actions: frozenset[str]) -> Q:
+def _open_to_process(worker_id: str, settings: Settings, actions: frozenset[str], held: Q) -> Q:
     rows: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"))
-    known = Q(queue__actions_elsewhere=False) | Q(action__startswith=DJANGO) | Q(action__in=sorted(actions))
-    return served_by_workers(worker_id, settings, rows) & known
+    here = Q(action__startswith=DJANGO) | Q(action__in=sorted(actions))
+    # Of the queue of the task that they are before, which so is joined once.
+    before = rows.filter(~held, here | Q(Exact(OuterRef("queue__actions_elsewhere"), Value(False))))
+    return served_by_workers(worker_id, settings, rows, before) & (Q(queue__actions_elsewhere=False) | here)
 
 
-def served_by_workers(worker_id: str, settings: Settings, rows: QuerySet[Any]) -> Q:
-    """Tasks that could be attempted now by a worker process that had their actions."""
+def served_by_workers(worker_id: str, settings: Settings, rows: QuerySet[Any], before: QuerySet[Any]) -> Q:
+    """Tasks that could be attempted now by a worker process that had their actions.
+
+    ``before``: only these, as far as that worker could claim them, come before others of the same value.
+    """
     paused = Q(queue__claim_paused=True) & (Q(queue__pause_until=None) | Q(queue__pause_until__gt=Now()))
-    free = Q(exclusive_value=None) | (~Q(value_is_held(rows)) & ~Q(is_any(_before_in_queue(rows))))
+    limit = Coalesce(F("max_attempts"), OuterRef("queue__max_attempts"), Value(settings.MAX_ATTEMPTS))
+    first = _before_in_queue(before.filter(allowed(worker_id), state_attempts__lt=limit))
+    free = Q(exclusive_value=None) | (~Q(value_is_held(rows)) & ~Q(is_any(first)))
     return attempts_left(settings) & allowed(worker_id) & ~paused & free
 
 
@@ -170,7 +177,7 @@ def _names(worker: str) -> GreaterThan:
 
 
 def _before_in_queue(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Tasks of the same value of a queue that come first, whoever may claim them."""
+    """Those of the tasks that are of the same value of a queue and come first."""
     earlier = Q(priority__lt=OuterRef("priority")) | Q(priority=OuterRef("priority"), pk__lt=OuterRef("pk"))
     same = {"queue": OuterRef("queue"), "exclusive_value": OuterRef("exclusive_value")}
     return rows.filter(earlier, state_ready=True, state="pending", **same)

@@ -113,7 +113,10 @@ class Operations(Rows):
 
     def open_to_me(self) -> Q:
         """The rows that this worker may claim, as the model says."""
-        return self.options.claimable(self.worker_id) if self.options.claimable else Q()
+        if not self.options.claimable:
+            return Q()
+        held = (self.pauses or Pauses()).held(self.model, self.graph.automatic_states)
+        return self.options.claimable(self.worker_id, held)
 
     def waiting(self, *states: str) -> QuerySet[Any]:
         """Rows, of some states or of any, that workers will attempt once they are due; index ``st_rest``."""

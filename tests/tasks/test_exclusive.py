@@ -4,15 +4,17 @@ import threading
 from collections import Counter
 
 import pytest
-from django.db import IntegrityError
+from django.db import IntegrityError, connection, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from stator.testing import drain
 from tasks.conf import load_settings
 from tasks.eligibility import served_by_workers
 from tasks.models import Task
-from tests.stator.rows import expire, raw
-from tests.tasks.making import claim_one, make_queue, pass_time, race, size
+from tasks.registry import Action, registry
+from tests.stator.rows import expire, operations_of, raw
+from tests.tasks.making import claim_one, fresh, make_queue, pass_time, race, size
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -82,6 +84,76 @@ def test_task_for_another_worker_or_without_attempts_does_not_block_its_value(qu
     assert claim_one(queue).task.action == "mine"
 
 
+def ignore(**data):
+    """An action that does nothing."""
+
+
+class TestWorkerProcesses:
+    """What they may not run holds up nothing either."""
+
+    @pytest.fixture(autouse=True)
+    def actions(self, monkeypatch):
+        for name in ("known", "other"):
+            monkeypatch.setitem(registry, name, {"": Action(name=name, function=ignore)})
+
+    @pytest.fixture
+    def second(self, queue):
+        """Publishes a task, another of the same value behind it, and returns the latter."""
+
+        def publish(action="known", **options):
+            for number in range(3):
+                queue.publish(action, priority=number, metadata={"title": "a"}, **options)
+            return queue.publish("known", priority=9, metadata={"title": "a"}).task
+
+        return publish
+
+    @pytest.mark.parametrize("where", [{"action": "other"}, {"metadata__contains": {"title": "a"}, "priority__lt": 9}])
+    def test_paused_task_does_not_block_its_value(self, second, where):
+        if "metadata__contains" in where and connection.vendor != "postgresql":
+            pytest.skip("no lookup of SQLite")
+        task = second("other")
+        Task.stator.pause(where=where)
+        drain(Task)
+        assert fresh(task).status == "completed"
+        assert Task.objects.filter(state="pending").count() == 3
+        Task.stator.resume()
+        drain(Task)
+        assert Task.objects.filter(state="completed").count() == 4
+
+    def test_task_for_another_worker_does_not_block_its_value(self, second):
+        task = second(worker_ids=["other"])
+        drain(Task)
+        assert fresh(task).status == "completed"
+
+    def test_task_whose_action_is_elsewhere_does_not_block_its_value(self, second):
+        task = second("elsewhere")
+        drain(Task)
+        assert fresh(task).status == "completed"
+
+    @pytest.mark.parametrize("of_the_queue", [True, False])
+    def test_task_without_attempts_does_not_block_its_value(self, queue, second, of_the_queue):
+        if of_the_queue:
+            queue.max_attempts = 99
+            queue.save()
+        task = second(**({} if of_the_queue else {"max_attempts": 99}))
+        raw(Task).filter(priority__lt=9).update(state_attempts=99)
+        claimed = operations_of(Task).claim([Task.state_graph.pending], 9)
+        assert [claim.pk for claim in claimed] == [task.pk]
+
+    @pytest.mark.postgresql
+    def test_what_comes_first_is_looked_for_in_the_index_of_values(self, second):
+        second()
+        operations = operations_of(Task)
+        rows = operations.open_rows([Task.state_graph.pending])
+        with connection.cursor() as cursor, transaction.atomic():
+            cursor.execute("SET LOCAL enable_seqscan = off")
+            plan = rows.order_by("priority", "pk").explain()
+        *_, first = plan.rpartition("SubPlan 2\n")
+        assert "Index Scan using tasks_task_ready_of_value" in first, plan
+        assert "Join" not in first, plan
+        assert "on tasks_queue" not in first, plan
+
+
 def test_database_itself_refuses_a_second_running_task_of_a_value(queue):
     _, second = publish(queue, "a", "a")
     claim = claim_one(queue)
@@ -146,7 +218,9 @@ def test_condition_for_worker_processes_leaves_out_what_no_program_could_claim(q
     paused.pause(claim=True, seconds=60)
 
     def found():
-        return set(raw(Task).filter(served_by_workers("0" * 12, load_settings(), raw(Task)), state_claim=None))
+        return set(
+            raw(Task).filter(served_by_workers("0" * 12, load_settings(), raw(Task), raw(Task)), state_claim=None)
+        )
 
     assert found() == {other, free}
     paused.resume()

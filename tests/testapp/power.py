@@ -241,4 +241,4 @@ class Ride(StatorModel):
     places: list[str] = ["near"]
 
     class StatorMeta:
-        claimable = staticmethod(lambda worker: Q(place__in=Ride.places))
+        claimable = staticmethod(lambda worker, held: Q(place__in=Ride.places))
