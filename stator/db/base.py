@@ -6,14 +6,14 @@ lost lease. Every statement passes over rows that somebody else has locked, so n
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
-from functools import cached_property
-from itertools import groupby
+from functools import cached_property, partial
+from itertools import chain, groupby
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError
+from django.db import DatabaseError
 from django.db.models import Case, DateTimeField, Q, QuerySet, When
 
 from stator import columns
@@ -21,6 +21,7 @@ from stator.db.claim import Claim, new_token
 from stator.db.keeping import keep, keep_history, keep_moves
 from stator.db.loading import load_rows
 from stator.db.parking import pick
+from stator.db.refusals import CLAIM, in_pieces, is_refusal
 from stator.db.retry import retrying
 from stator.db.rows import Rows
 from stator.db.saving import names_saved
@@ -65,34 +66,54 @@ class Operations(Rows):
             return []
         token = token or new_token(self.worker_id)
         claimed = time.monotonic()
-        claim_rows = self._claim_limited if states[0].concurrency else self._claim_rows
-        try:
-            instances = claim_rows(states, 1 if alone else limit, token, alone)
-        except IntegrityError as error:
-            if self.connection.in_atomic_block:
-                raise
-            # A constraint of the model forbids what another claim has just made impossible; the next look tells more.
-            logger.info("stator.claim_refused", extra={"model": self.label, "error": bounded(str(error), 200)})
-            return []
+        instances = self._claim(states, 1 if alone else limit, token, alone)
         states_by_name = self.graph.states
         return [Claim(self, instance, states_by_name[instance.state], token, claimed) for instance in instances]
 
-    def _claim_limited(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
+    def _claim(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
+        """Claim rows together or, where the database refuses that, those that it does not refuse.
+
+        A constraint of the model may forbid what another claim has just made impossible; the second look tells more.
+        """
+        for claim_rows in (self._claim_rows, self._claim_pieces):
+            try:
+                if states[0].concurrency:
+                    return self._claim_limited(states, limit, token, alone, claim_rows)
+                return claim_rows(states, limit, token, alone)
+            except DatabaseError as error:
+                if self.connection.in_atomic_block or not is_refusal(error):
+                    raise
+                logger.info("stator.claim_refused", extra={"model": self.label, "error": bounded(str(error), 200)})
+        return []
+
+    def _claim_limited(
+        self, states: list[State], limit: int, token: UUID, alone: bool, claim_rows: Callable[..., list[Any]]
+    ) -> list[Any]:
         """Claim in one state whose concurrency is limited, one worker at a time."""
         (state,) = states
         with self.transaction():
             Limit.lock(self.alias, self.label, state.name)
             running = self.rows.filter(state_claim__isnull=False, state=state.name).count()
             room = min(limit, (state.concurrency or 0) - running)
-            return self._claim_rows(states, room, token, alone) if room > 0 else []
+            return claim_rows(states, room, token, alone) if room > 0 else []
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
         with self.transaction():
             picked = pick(self, states, limit, alone=alone)
-            if not picked:
-                return []
-            self.rows.filter(pk__in=picked).update(**columns.claiming(token, self._lease_end()))
-            found = {row.pk: row for row in load_rows(self.rows.filter(pk__in=picked, state_claim=token))}
+            return self._take(token, picked) if picked else []
+
+    def _claim_pieces(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
+        with self.transaction():
+            picked = pick(self, states, limit, alone=alone)
+            return list(chain.from_iterable(in_pieces(self, CLAIM, picked, partial(self._take_piece, token))))
+
+    def _take_piece(self, token: UUID, picked: list[Any]) -> list[Any]:
+        with self.transaction():
+            return self._take(token, picked)
+
+    def _take(self, token: UUID, picked: list[Any]) -> list[Any]:
+        self.rows.filter(pk__in=picked).update(**columns.claiming(token, self._lease_end()))
+        found = {row.pk: row for row in load_rows(self.rows.filter(pk__in=picked, state_claim=token))}
         return [found[pk] for pk in picked if pk in found]
 
     def claimable(self, states: list[State]) -> QuerySet[Any]:
@@ -112,11 +133,12 @@ class Operations(Rows):
         return self.claimable(states).filter(self.open_to_me())
 
     def open_to_me(self) -> Q:
-        """The rows that this worker may claim, as the model says."""
+        """The rows that this worker may claim, as the model says, but for those that it was refused a while ago."""
+        others = self.refusals.others(CLAIM)
         if not self.options.claimable:
-            return Q()
+            return others
         held = (self.pauses or Pauses()).held(self.model, self.graph.automatic_states)
-        return self.options.claimable(self.worker_id, held)
+        return self.options.claimable(self.worker_id, held) & others
 
     def waiting(self, *states: str) -> QuerySet[Any]:
         """Rows, of some states or of any, that workers will attempt once they are due; index ``st_rest``."""

@@ -4,18 +4,20 @@ Each takes the operations of one model and a limit, works in one short transacti
 anywhere, at once.
 """
 
-import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
-from django.db.models import DurationField, ExpressionWrapper, QuerySet
+from django.db.models import DurationField, ExpressionWrapper, QuerySet, signals
+from django.db.models.deletion import get_candidate_relations_to_delete
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from stator import columns
 from stator.db.base import Operations
-from stator.db.retry import is_outage, is_retryable, retrying
+from stator.db.refusals import DELETE, MARK_READY, unless_refused
+from stator.db.retry import retrying
 from stator.db.written import Moves
 from stator.graph import State
 from stator.indexes import place_in_line
@@ -25,37 +27,33 @@ from stator.statistics import Depth, Stats
 from stator.waits import waiting
 from stator.workers import WORKER_RETENTION, Worker
 
-logger = logging.getLogger("stator.worker")
-
 # Seconds for which each minute's sample of the queue is kept; the charts by hour are of the last day.
 BY_MINUTE = 2 * 86400.0
 HOUR = timedelta(hours=1)
+
+# Rows that one transaction deletes where receivers are called for each, which may take a while.
+HEARD_AT_ONCE = 10
 
 # Of one hour so many are read at once: more than its minutes.
 SAMPLES = 100
 
 
-@retrying
 def mark_ready(operations: Operations, limit: int) -> int:
     """Mark rows ready whose time has come; return how many. Index ``st_rest``."""
-    with operations.transaction():
-        picked = operations.lock_parts([operations.waiting().filter(part) for part in columns.come_due()], limit)
-        return operations.rows.filter(pk__in=picked).update(state_ready=True) if picked else 0
+    parts = [operations.waiting().filter(part) for part in columns.come_due()]
+    return _change(operations, MARK_READY, parts, limit, {"state_ready": True})
 
 
-@retrying
 def settle(operations: Operations, limit: int) -> int:
     """Take the mark of readiness from rows that nothing attempts; return how many.
 
     They have it where the mixin was added to a table with rows, or a state became external or terminal.
     """
     settled = [state.name for state in operations.graph.states.values() if not state.automatic]
-    with operations.transaction():
-        picked = operations.lock(operations.rows.filter(state_ready=True, state_claim=None, state__in=settled), limit)
-        return operations.rows.filter(pk__in=picked).update(state_ready=False) if picked else 0
+    rows = operations.rows.filter(state_ready=True, state_claim=None, state__in=settled)
+    return _change(operations, "settle", [rows], limit, {"state_ready": False})
 
 
-@retrying
 def reopen(operations: Operations, limit: int) -> int:
     """Make parked rows ready that wait for nothing any more; return how many. Index ``st_rest``.
 
@@ -63,32 +61,39 @@ def reopen(operations: Operations, limit: int) -> int:
     locked by somebody when it should have been woken, a model waits for less than it did.
     """
     parked = operations.waiting().filter(columns.parked())
+    rows = parked.exclude(waiting(operations.model, operations.alias)) if operations.waits else parked
+    return _change(operations, "reopen", [rows], limit, columns.reopening())
+
+
+def _change(operations: Operations, deed: str, parts: list[QuerySet[Any]], limit: int, changes: columns.Changes) -> int:
+    return sum(unless_refused(operations, deed, parts, limit, partial(_change_some, operations, changes)))
+
+
+@retrying
+def _change_some(operations: Operations, changes: columns.Changes, parts: list[QuerySet[Any]], limit: int) -> int:
     with operations.transaction():
-        rows = parked.exclude(waiting(operations.model, operations.alias)) if operations.waits else parked
-        picked = operations.lock(rows, limit)
-        return operations.rows.filter(pk__in=picked).update(**columns.reopening()) if picked else 0
+        picked = operations.lock_parts(parts, limit)
+        return operations.rows.filter(pk__in=picked).update(**changes) if picked else 0
 
 
 def time_out(operations: Operations, limit: int, move: Callable[..., Moves] | None = None) -> Moves:
     """Take the timeouts of resting rows. Index ``st_rest``. ``move``: in place of the operations' own ``move_rows``."""
-    move = move or operations.move_rows
     parts = []
     for state in operations.graph.states.values():
         if state.timeout_state and state.timeout_value:
             past = _resting(operations, state).filter(state_changed__lte=columns.after(-state.timeout_value))
-            parts.append(move(past, state.name, state.timeout_state, limit, reason="timed out"))
+            parts += _move(operations, move, past, limit, (state.name, state.timeout_state, "timed out"))
     return _total(parts)
 
 
 def rename(operations: Operations, limit: int, move: Callable[..., Moves] | None = None) -> Moves:
     """Move rows that bear the former name of a state to the state. ``move``: as above."""
-    move = move or operations.move_rows
     parts = []
     for former, state in operations.graph.renames.items():
         # Apart, because ready and resting rows are in different indexes.
         for ready in (True, False):
             rows = operations.rows.filter(state=former, state_claim=None, state_ready=ready)
-            parts.append(move(rows, former, state, limit, reason="renamed"))
+            parts += _move(operations, move, rows, limit, (former, state, "renamed"))
     return _total(parts)
 
 
@@ -97,26 +102,59 @@ def move_matching(operations: Operations, limit: int, move: Callable[..., Moves]
 
     ``move``: as above.
     """
-    move = move or operations.move_rows
     parts = []
     for state in operations.graph.states.values():
         for condition, to in state.conditions:
             for ready in (False, True) if state.automatic else (False,):
                 rows = operations.rows.filter(condition, state=state.name, state_claim=None, state_ready=ready)
-                parts.append(move(rows, state.name, to, limit, reason="condition met"))
+                parts += _move(operations, move, rows, limit, (state.name, to, "condition met"))
     return _total(parts)
 
 
-@retrying
+def _move(
+    operations: Operations,
+    move: Callable[..., Moves] | None,
+    rows: QuerySet[Any],
+    limit: int,
+    edge: tuple[str, State, str],
+) -> list[Moves]:
+    """Move rows along an edge: the state they leave, the one they go to, and why."""
+    source, to, reason = edge
+    move = move or operations.move_rows
+
+    def write(parts: list[QuerySet[Any]], most: int) -> Moves:
+        return move(parts[0], source, to, most, reason=reason)
+
+    return unless_refused(operations, f"{source} to {to.name}: {reason}", [rows], limit, write)
+
+
 def delete_due(operations: Operations, limit: int) -> int:
-    """Delete rows that stayed in their state for ``delete_after``, never one that is claimed; return how many."""
+    """Delete rows that stayed in their state for ``delete_after``, never one that is claimed; return how many.
+
+    Up to ``limit`` of each state, in one transaction. One that others refer to, or of which a receiver of the project
+    raises, is passed over.
+    """
     deleted = 0
     for state in operations.graph.states.values():
-        if not state.delete_after:
-            continue
-        old = _resting(operations, state).filter(state_changed__lte=columns.after(-state.delete_after))
-        deleted += _delete_some(operations, old, limit)
+        if state.delete_after:
+            old = _resting(operations, state).filter(state_changed__lte=columns.after(-state.delete_after))
+            delete = partial(_delete_some, operations)
+            deleted += sum(unless_refused(operations, DELETE, [old], limit, delete, errors=Exception))
     return deleted
+
+
+def deleted_at_once(model: Any, limit: int) -> int:
+    """How many rows of a model to delete in one transaction: few where receivers of signals are called for each."""
+    return min(limit, HEARD_AT_ONCE) if _is_heard(model, set()) else limit
+
+
+def _is_heard(model: Any, seen: set[Any]) -> bool:
+    """Whether anybody listens for deletions of a model, or of what is deleted with it."""
+    seen.add(model)
+    if signals.pre_delete.has_listeners(model) or signals.post_delete.has_listeners(model):
+        return True
+    related = {relation.related_model for relation in get_candidate_relations_to_delete(model._meta)}
+    return any(_is_heard(each, seen) for each in related - seen)
 
 
 @retrying
@@ -205,25 +243,14 @@ def _total(parts: list[Moves]) -> Moves:
     return Moves(sum(part.count for part in parts), [move for part in parts for move in part.listed])
 
 
-def _delete_some(operations: Operations, rows: QuerySet[Any], limit: int) -> int:
-    try:
-        with operations.transaction():
-            return _delete(operations, operations.lock(rows, limit))
-    except Exception as error:  # a row that others refer to, or whatever the project's receivers of signals raise
-        if is_outage(error) or is_retryable(error):
-            raise
-        if limit == 1:
-            logger.warning("stator.delete_failed", extra={"model": operations.label, "error": type(error).__name__})
+@retrying
+def _delete_some(operations: Operations, parts: list[QuerySet[Any]], limit: int) -> int:
+    # As that of a handler: receivers of the project's are called in it, for as long as they take.
+    with operations.handler_transaction():
+        pks = operations.lock_parts(parts, limit)
+        if not pks:
             return 0
-    # One that cannot be deleted must not keep the others.
-    pks = list(rows.values_list("pk", flat=True)[:limit])
-    return sum(_delete_some(operations, rows.filter(pk=pk), 1) for pk in pks)
-
-
-def _delete(operations: Operations, pks: list[Any]) -> int:
-    if not pks:
-        return 0
-    operations.rows.filter(pk__in=pks).delete()
-    reports = Report.objects.using(operations.alias).filter(model_label=operations.label)
-    reports.filter(object_pk__in=[str(pk) for pk in pks]).delete()
+        operations.rows.filter(pk__in=pks).delete()
+        reports = Report.objects.using(operations.alias).filter(model_label=operations.label)
+        reports.filter(object_pk__in=[str(pk) for pk in pks]).delete()
     return len(pks)

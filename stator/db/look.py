@@ -11,12 +11,16 @@ from django.db.models.functions import Now
 
 from stator.columns import after, come_due
 from stator.db.base import Operations
+from stator.db.refusals import MARK_READY, REAP
 from stator.pauses import Pause, Pauses, read_pauses
 
 NONE = Pauses()
 
 # PostgreSQL gives at most 1,664 columns, SQLite 2,000.
 MOST_ANSWERS = 1500
+
+# The rows that this worker may claim, mark ready and reap.
+Open = tuple[Q, Q, Q]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ def _seconds(time: timedelta | int) -> float:
 def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], tuple[int, int]]:
     """The answers for all models, and the number and the sum of ids of the active pauses."""
     # A filter with values that cannot be hashed, or with subqueries, is a new one each time.
-    statement, params = _statement(group, _pauses(group), tuple(operations.open_to_me() for operations in group))
+    statement, params = _statement(group, _pauses(group), tuple(map(_open, group)))
     *found, count, total = group[0].fetch(statement, list(params))[0]
     return found, (int(count or 0), int(total or 0))
 
@@ -89,15 +93,21 @@ def _pauses(group: tuple[Operations, ...]) -> tuple[Pauses, ...]:
     return tuple(operations.pauses or NONE for operations in group)
 
 
-def probes(operations: Operations) -> list[list[QuerySet[Any]]]:
+def probes(operations: Operations, open_rows: Open | None = None) -> list[list[QuerySet[Any]]]:
     """For each field of :class:`Work` querysets of which one is not empty where there is such work."""
-    claimable = operations.open_rows(list(operations.graph.automatic_states))
+    claim, mark_ready, reap = open_rows or _open(operations)
+    claimable = operations.claimable(list(operations.graph.automatic_states)).filter(claim)
     return [
         [claimable.filter(state_crashes=0)],
         [claimable.filter(state_crashes__gt=0)],
-        [operations.waiting().filter(part) for part in come_due()],
-        [operations.rows.filter(part) for part in operations.expired()],
+        [operations.waiting().filter(part & mark_ready) for part in come_due()],
+        [operations.rows.filter(part & reap) for part in operations.expired()],
     ]
+
+
+def _open(operations: Operations) -> Open:
+    refusals = operations.refusals
+    return operations.open_to_me(), refusals.others(MARK_READY), refusals.others(REAP)
 
 
 def _coming(operations: Operations) -> list[QuerySet[Any]]:
@@ -113,13 +123,13 @@ def _coming(operations: Operations) -> list[QuerySet[Any]]:
 
 @lru_cache(maxsize=16)
 def _statement(
-    group: tuple[Operations, ...], pauses: tuple[Pauses, ...], open_rows: tuple[Q, ...]
+    group: tuple[Operations, ...], pauses: tuple[Pauses, ...], open_rows: tuple[Open, ...]
 ) -> tuple[str, tuple[Any, ...]]:
     """The statement and its parameters; the only moment it asks for is the database's own, so it stays the same."""
     parts: list[str] = []
     params: list[Any] = []
-    for operations in group:
-        for probe in probes(operations):
+    for operations, open_to_me in zip(group, open_rows, strict=True):
+        for probe in probes(operations, open_to_me):
             sql, arguments = _any(operations, probe)
             parts.append(sql)
             params.extend(arguments)

@@ -79,13 +79,14 @@ class Operations(Spelled):
             return session.send(connection, planner, statement, params, often=often, restore=restore)
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
-        in_turns_of_some = self.options.claimable and self.options.fair_by
+        open_to_me = self.open_to_me()
+        in_turns_of_some = open_to_me and self.options.fair_by
         if self.waits or self.model._meta.parents or (self.pauses and self.pauses.partial) or in_turns_of_some:
             # The columns of a row are in several tables, or those of other tables count: claim first, then load.
             return super()._claim_rows(states, limit, token, alone)
         names = [state.name for state in states]
         turn = None if alone else self.lines.next(states)
-        if self.options.claimable:
+        if open_to_me:
             return self._claim_open(states, limit, token, turn)
         if turn and self.options.fair_by:
             return self._claim_shares(names, limit, token, turn)

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from stator.db.claim import Claim
 from stator.db.keeping import keep_quarantine
 from stator.db.lines import Lines
 from stator.db.parking import PARKED_AT_ONCE
+from stator.db.refusals import REAP, Refusals, unless_refused
 from stator.db.retry import retrying
 from stator.db.written import lease_key
 from stator.graph import State, StateGraph
@@ -47,6 +48,7 @@ class Rows:
         self.options = options_of(model)
         self.waits = waits_of(model)
         self.lines = Lines(self)
+        self.refusals = Refusals(self.label)
         # As the latest look for work found them; None before the first.
         self.pauses: Pauses | None = None
 
@@ -169,11 +171,14 @@ class Rows:
             taken = self.lock(self.rows.filter(state_claim__isnull=False, state_claim=token), MOST_CLAIMED)
             return self.rows.filter(pk__in=taken).update(**columns.releasing())
 
-    @retrying
     def reap(self, limit: int) -> list[tuple[Any, str]]:
         """End the leases that ran out, counting a crash for each; return ``(pk, worker id)`` of the rows."""
+        parts = [self.rows.filter(part).order_by("state_locked_until") for part in self.expired()]
+        return list(chain.from_iterable(unless_refused(self, REAP, parts, limit, self._reap_some)))
+
+    @retrying
+    def _reap_some(self, parts: list[QuerySet[Any]], limit: int) -> list[tuple[Any, str]]:
         with self.transaction():
-            parts = [self.rows.filter(part).order_by("state_locked_until") for part in self.expired()]
             rows = self.rows.filter(pk__in=self.lock_parts(parts, limit))
             held = [(pk, worker_of(token)) for pk, token in rows.values_list("pk", "state_claim")]
             if held:

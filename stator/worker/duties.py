@@ -81,7 +81,8 @@ def move_matching(operations: Operations) -> bool:
 
 def delete_due(operations: Operations) -> bool:
     """Delete rows past their ``delete_after``."""
-    return chores.delete_due(operations, LIMIT) >= LIMIT
+    limit = chores.deleted_at_once(operations.model, LIMIT)
+    return chores.delete_due(operations, limit) >= limit
 
 
 def sample_depths(*models: Operations) -> bool:

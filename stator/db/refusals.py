@@ -1,0 +1,141 @@
+"""Rows that the database refuses to change, by a constraint or a trigger: those beside and behind them go on."""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from django.db import DatabaseError, ProgrammingError
+from django.db.models import Q, QuerySet
+
+from stator.db.retry import is_outage, is_retryable
+from stator.failures import MESSAGE_LENGTH, bounded
+
+logger = logging.getLogger("stator.worker")
+
+Result = TypeVar("Result")
+
+# What else may be refused has the name of its move.
+CLAIM, MARK_READY, REAP, DELETE = "claim", "mark_ready", "reap", "delete"
+
+# A row that is refused is left alone for so many seconds, then for twice as long each time, up to the most.
+LEFT_ALONE, LONGEST = 60.0, 600.0
+
+# From claims for so many at first, and nobody is warned of so many: a constraint may forbid what another claim has just
+# made impossible, and allow it again once that has ended.
+SHORTLY, QUIETLY = 1.0, 2
+
+# One piece of a chore meets so many of them, at some statements each, before it leaves the others to the next.
+AT_ONCE = 100
+
+# So many of one model are remembered for each deed; where more are refused it is no matter of single rows.
+MOST = 1000
+
+# SQLSTATE class of syntax errors, of names that are not there and of rights: no row is at fault.
+OF_THE_STATEMENT = "42"
+
+
+class Refusal(NamedTuple):
+    """How often a row was refused something, and the monotonic time until which it is left alone."""
+
+    times: int
+    until: float
+
+
+class Refusals:
+    """What the database refused to do to rows of one model, as this process has seen it."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._refused: dict[str, dict[Any, Refusal]] = defaultdict(dict)
+
+    def others(self, deed: str) -> Q:
+        """All rows but those that are left alone."""
+        now = time.monotonic()
+        # A copy: another thread may add to it.
+        left = [pk for pk, refusal in list(self._refused[deed].items()) if refusal.until > now]
+        return ~Q(pk__in=left) if left else Q()
+
+    def note(self, deed: str, pk: Any, error: Exception) -> None:
+        """Leave a row alone for a while."""
+        refused, now = self._refused[deed], time.monotonic()
+        last = refused.pop(pk, None)
+        times = last.times + 1 if last and now < last.until + LONGEST else 1
+        while len(refused) >= MOST:
+            refused.pop(next(iter(refused)))
+        first = SHORTLY if deed == CLAIM else LEFT_ALONE
+        refused[pk] = Refusal(times, now + min(LONGEST, first * 2 ** min(times - 1, 20)))
+        logger.log(
+            logging.INFO if deed == CLAIM and times <= QUIETLY else logging.WARNING,
+            "stator.row_refused",
+            extra={
+                "model": self._label, "pk": str(pk), "deed": deed, "error": type(error).__name__,
+                "message_text": bounded(str(error), MESSAGE_LENGTH),
+            },
+        )  # fmt: skip
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether a row may be at fault, rather than the connection or the statement."""
+    if isinstance(error, ProgrammingError):
+        # What a trigger raises is one as well.
+        state: str = getattr(error.__cause__, "sqlstate", None) or OF_THE_STATEMENT
+        return not state.startswith(OF_THE_STATEMENT)
+    return not (is_outage(error) or is_retryable(error))
+
+
+def unless_refused(
+    operations: Any,
+    deed: str,
+    parts: list[QuerySet[Any]],
+    limit: int,
+    write: Callable[[list[QuerySet[Any]], int], Result],
+    errors: type[Exception] = DatabaseError,
+) -> list[Result]:
+    """What ``write`` gives for up to ``limit`` rows of the parts: for all at once or, where refused, piece by piece.
+
+    ``write`` takes querysets and a limit, and is a transaction by itself.
+    """
+    others = operations.refusals.others(deed)
+    parts = [rows.filter(others) for rows in parts]
+    try:
+        return [write(parts, limit)]
+    except errors as error:
+        if not is_refusal(error):
+            raise
+    pks = [pk for rows in parts for pk in rows.values_list("pk", flat=True)[:limit]]
+
+    def write_piece(piece: list[Any]) -> Result:
+        return write([rows.filter(pk__in=piece) for rows in parts], len(piece))
+
+    return in_pieces(operations, deed, pks[:limit], write_piece, errors)
+
+
+def in_pieces(
+    operations: Any,
+    deed: str,
+    pks: list[Any],
+    write: Callable[[list[Any]], Result],
+    errors: type[Exception] = DatabaseError,
+) -> list[Result]:
+    """What ``write`` gives for these rows: for all at once or, where that is refused, for each half, and so on.
+
+    A row that is refused by itself is left out.
+    """
+    done: list[Result] = []
+    left, refused = [pks] if pks else [], 0
+    while left and refused < AT_ONCE:
+        piece = left.pop()
+        try:
+            done.append(write(piece))
+        except errors as error:
+            if not is_refusal(error):
+                raise
+            if len(piece) == 1:
+                operations.refusals.note(deed, piece[0], error)
+                refused += 1
+            else:
+                middle = len(piece) // 2
+                left += [piece[middle:], piece[:middle]]
+    return done
