@@ -4,6 +4,7 @@ An attempt is one call of a handler: of one object, or in a state with ``batch``
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -13,18 +14,21 @@ from types import CoroutineType
 from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, transaction
 from django.db.models import Model
 
 from stator.conf import Settings
 from stator.db import Operations
 from stator.db.claim import Claim
+from stator.db.retry import is_outage, is_retryable
 from stator.db.written import Ended, Moves, Written
 from stator.exceptions import AttemptTimedOut, InvalidTransition
 from stator.failures import describe
 from stator.outcomes import Moved, Outcome, Released, Waiting, resolve
 from stator.worker.recorder import tell
 from stator.worker.threads import close_broken_connections
+
+logger = logging.getLogger("stator.worker")
 
 # Seconds until the next attempt when the state's own answer cannot be had.
 FALLBACK = 60.0
@@ -156,15 +160,21 @@ def _key_of(model: Any, each: Any) -> Any:
 
 
 def call_atomic(claims: list[Claim]) -> Attempted:
-    """Call the handler and write its outcome in one transaction; an outcome that is an error undoes what it wrote."""
-    try:
-        recorded, written = _in_one_transaction(claims)
-        tell(claims[0].operations, written)
-        return Attempted([], recorded, written)
-    except _Undone as undone:
-        return Attempted(undone.ended)
-    except BaseException as error:  # noqa: BLE001 - as above
-        return Attempted(outcomes_of(claims, [error] * len(claims)))
+    """Call the handler and write its outcome in one transaction; an outcome that is an error undoes what it wrote.
+
+    Trouble with the connection before the handler was called is no error of the handler.
+    """
+    for _ in range(2):
+        atomic = _Atomic(claims)
+        try:
+            return atomic.attempt()
+        except _Undone as undone:
+            return Attempted(undone.ended)
+        except BaseException as error:  # noqa: BLE001 - as above
+            if atomic.begun or not (is_outage(error) or is_retryable(error)):
+                return Attempted(outcomes_of(claims, [error] * len(claims)))
+            close_broken_connections()
+    return Attempted([(claim, Released()) for claim in claims])
 
 
 PLAIN = Calls(call, call_async, call_atomic, lambda claim, outcome: None, attrgetter("move_rows"))
@@ -172,7 +182,7 @@ PLAIN = Calls(call, call_async, call_atomic, lambda claim, outcome: None, attrge
 
 def _attempt_atomic(claims: list[Claim], calls: Calls) -> Attempted:
     attempted = calls.atomic(claims)
-    if len(claims) == 1 or not attempted.ended:
+    if len(claims) == 1 or not attempted.ended or isinstance(attempted.ended[0][1], Released):
         return attempted
     # One bad object must not undo the others.
     parts = [calls.atomic([claim]) for claim in claims]
@@ -183,17 +193,49 @@ def _attempt_atomic(claims: list[Claim], calls: Calls) -> Attempted:
     )
 
 
-def _in_one_transaction(claims: list[Claim]) -> tuple[list[Ended], Written]:
-    operations = claims[0].operations
-    with operations.handler_transaction():
-        # Locked from here to the commit: the claims that stand now stand then.
-        mine = operations.lock_claimed(claims)
-        ended = outcomes_of(mine, spread(mine, begin(mine))) if mine else []
-        if any(getattr(outcome, "failure", None) for _, outcome in ended):
-            raise _Undone(ended)
-        written: Written = operations.record(ended)
-    written.lost.extend(claim for claim in claims if claim not in mine)
-    return ended, written
+class _Atomic:
+    """One transaction with a call of a handler in it, and how far it came."""
+
+    def __init__(self, claims: list[Claim]) -> None:
+        self.begun = False
+        self._claims = claims
+        self._operations = claims[0].operations
+        self._committed = False
+        self._recorded: list[Ended] = []
+        self._written = Written()
+
+    def attempt(self) -> Attempted:
+        """What came of it, once it is committed and told; raises what undid it."""
+        try:
+            self._transact()
+        except BaseException as error:
+            if not self._committed:
+                raise
+            # The handler had something called after the commit, and that raised.
+            fields = {"model": self._operations.label, "state": self._claims[0].state.name}
+            logger.error("stator.on_commit_failed", extra=fields, exc_info=error)
+        tell(self._operations, self._written)
+        return Attempted([], self._recorded, self._written)
+
+    def _transact(self) -> None:
+        operations, outermost = self._operations, not self._operations.connection.in_atomic_block
+        # In the transaction of a caller there is no second try, and nothing is committed yet.
+        self.begun = not outermost
+        with operations.handler_transaction():
+            if outermost:
+                # The first of all that are called then, so it is known whether an error comes after the commit.
+                transaction.on_commit(self._note_commit, using=operations.alias)
+            # Locked from here to the commit: the claims that stand now stand then.
+            mine = operations.lock_claimed(self._claims)
+            self.begun = True
+            ended = outcomes_of(mine, spread(mine, begin(mine))) if mine else []
+            if any(getattr(outcome, "failure", None) for _, outcome in ended):
+                raise _Undone(ended)
+            self._recorded, self._written = ended, operations.record(ended)
+            self._written.lost.extend(claim for claim in self._claims if claim not in mine)
+
+    def _note_commit(self) -> None:
+        self._committed = True
 
 
 class _Undone(Exception):

@@ -87,7 +87,9 @@ class Tracer:
         with _Spanned(self, claims) as ended:
             attempted = call_atomic(claims)
             # Of a batch that was undone, those at fault; the others are attempted again.
-            ended += attempted.recorded or [pair for pair in attempted.ended if getattr(pair[1], "failure", None)]
+            ended += attempted.recorded or [
+                pair for pair in attempted.ended if _word(pair[1]) in ("failed", "released")
+            ]
         return attempted
 
     def given_up(self, claim: Claim, outcome: Outcome) -> None:

@@ -1,7 +1,7 @@
 """Atomic states, batch handlers, SQL transitions, limits over all workers, and history."""
 
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -17,6 +17,7 @@ from stator.models import History, Report, Stats
 from stator.outcomes import Moved, Waiting
 from stator.runner import StatorRunner
 from stator.signals import transitioned
+from stator.worker.executor import attempt_sync
 from tests.stator.rows import ago
 from tests.testapp.power import (
     Crate,
@@ -90,13 +91,83 @@ def test_effects_of_an_atomic_state_that_waits_are_kept():
     assert Written.objects.count() == 1
 
 
+def claimed(operations):
+    [claim] = operations.claim(list(operations.graph.automatic_states), 1)
+    return claim
+
+
+def attempted(claim):
+    """The state of a transfer, its errors and its effects after an attempt whose outcome was recorded, or was to be."""
+    operations, made = claim.operations, attempt_sync([claim])
+    operations.record(made.ended)
+    transfer = Transfer.objects.get(pk=claim.pk)
+    return transfer.state, transfer.state_failures, Written.objects.filter(about=claim.pk).count()
+
+
+@pytest.mark.postgresql
+def test_connection_that_is_lost_before_an_atomic_handler_is_called_is_no_error_of_it():
+    Transfer.objects.create()
+    claim = claimed(operations_for(Transfer, Settings(), new_worker_id()))
+    other = connection.copy()
+    with other.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s)", [connection.connection.info.backend_pid])
+    other.close()
+    assert attempted(claim) == ("done", 0, 1)
+
+
+@pytest.mark.postgresql
+def test_session_that_somebody_cleared_before_an_atomic_handler_is_called_is_no_error_of_it():
+    made = operations_for(Transfer, Settings(), new_worker_id())
+    Transfer.objects.bulk_create(Transfer() for _ in range(10))
+    for _ in range(9):
+        assert attempted(claimed(made)) == ("done", 0, 1)
+    last = claimed(made)
+    with connection.cursor() as cursor:
+        cursor.execute("DEALLOCATE ALL")
+    assert attempted(last) == ("done", 0, 1)
+
+
+def test_atomic_attempt_that_cannot_begin_did_not_take_place(monkeypatch):
+    made, asked = operations_for(Transfer, Settings(), new_worker_id()), []
+    transfer = Transfer.objects.create()
+
+    def away(claims):
+        asked.append(claims)
+        raise OperationalError("the connection is closed")
+
+    monkeypatch.setattr(made, "lock_claimed", away)
+    assert attempted(claimed(made)) == ("new", 0, 0)
+    assert len(asked) == 2
+    transfer.refresh_from_db()
+    assert (transfer.state_ready, transfer.state_attempts, transfer.state_claim) == (True, 0, None)
+
+
+def test_error_in_what_an_atomic_handler_has_called_after_the_commit_undoes_nothing_and_is_logged(caplog):
+    Transfer.objects.create(deed="hook")
+    heard = []
+
+    def hear(sender, moves, **kwargs):
+        heard.extend(move.to for move in moves)
+
+    transitioned.connect(hear)
+    try:
+        summary = work(Transfer)
+    finally:
+        transitioned.disconnect(hear)
+    assert Transfer.objects.get().state == "done"
+    assert summary.moved == {("testapp.transfer", "done"): 1}
+    assert (summary.failed, summary.lost, heard) == (0, 0, ["done"])
+    assert not Report.objects.exists()
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert record.message == "stator.on_commit_failed"
+    assert "the mail server is away" in str(record.exc_info[1])
+
+
 def test_atomic_state_does_not_run_once_its_claim_has_ended():
     transfer = Transfer.objects.create()
     made = operations_for(Transfer, Settings(), new_worker_id())
     (claim,) = made.claim(list(Transfer.state_graph.automatic_states), 1)
     Transfer.stator.unlock()
-    from stator.worker.executor import attempt_sync
-
     attempted = attempt_sync([claim])
     assert (attempted.ended, attempted.recorded, attempted.written.lost) == ([], [], [claim])
     assert not Written.objects.exists()

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Q
 
 from stator.graph import State, StateGraph
@@ -36,9 +36,15 @@ class TransferGraph(StateGraph):
         if transfer.deed == "swallow":
             with suppress(ValueError):
                 Written.objects.create(about="no number")
+        if transfer.deed == "hook":
+            transaction.on_commit(cls.notify)
         if transfer.deed == "stray":
             return "nowhere"
         return None if transfer.deed == "wait" else cls.done
+
+    @staticmethod
+    def notify():
+        raise ConnectionError("the mail server is away")
 
 
 class Transfer(StatorModel):
