@@ -72,5 +72,22 @@ def is_outage(error: BaseException) -> bool:
     return "Error" in names and bool(names & {"OperationalError", "InterfaceError"})
 
 
+def is_of_database(error: BaseException | None) -> bool:
+    """Whether it is an error of a database, or one is among those that it has in it or was raised because of."""
+    seen: set[int] = set()
+    found = [error]
+    while found:
+        each = found.pop()
+        if each is None or id(each) in seen:
+            continue
+        if isinstance(each, DatabaseError | InterfaceError):
+            return True
+        seen.add(id(each))
+        found += [each.__cause__, each.__context__]
+        if isinstance(each, BaseExceptionGroup):
+            found += each.exceptions
+    return False
+
+
 def _pause(attempt: int) -> None:
     threading.Event().wait(random.uniform(0, 0.01 * 2**attempt))

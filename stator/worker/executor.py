@@ -13,20 +13,19 @@ from operator import attrgetter
 from types import CoroutineType
 from typing import Any, NamedTuple
 
-from asgiref.sync import sync_to_async
-from django.db import DatabaseError, InterfaceError, transaction
+from django.db import transaction
 from django.db.models import Model
 
 from stator.conf import Settings
 from stator.db import Operations
 from stator.db.claim import Claim
-from stator.db.retry import is_outage, is_retryable
+from stator.db.retry import is_of_database, is_outage, is_retryable
 from stator.db.written import Ended, Moves, Written
 from stator.exceptions import AttemptTimedOut, InvalidTransition
 from stator.failures import describe
 from stator.outcomes import Moved, Outcome, Released, Waiting, resolve
 from stator.worker.recorder import tell
-from stator.worker.threads import close_broken_connections
+from stator.worker.threads import close_broken_connections, close_broken_connections_of_loop
 
 logger = logging.getLogger("stator.worker")
 
@@ -118,9 +117,8 @@ async def call_async(claims: list[Claim]) -> list[Ended]:
     try:
         results = spread(claims, await begin(claims))
     except BaseException as error:
-        if isinstance(error, DatabaseError | InterfaceError):
-            # In the thread where Django runs the queries of asynchronous code; nobody else would mend it.
-            await sync_to_async(close_broken_connections)()
+        if is_of_database(error):
+            await close_broken_connections_of_loop()
         if len(claims) > 1 and claims[0].cancelled_for is None:
             raise
         results = [error] * len(claims)

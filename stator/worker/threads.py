@@ -77,6 +77,11 @@ def close_broken_connections() -> None:
             connection.close_if_unusable_or_obsolete()
 
 
+async def close_broken_connections_of_loop() -> None:
+    """The same in the thread where Django runs the queries of asynchronous code, which nobody else would mend."""
+    await sync_to_async(close_broken_connections)()
+
+
 @asynccontextmanager
 async def database_thread_for_handlers() -> AsyncIterator[None]:
     """Let asynchronous handlers reach the database through a thread that ends, with its connections, with the context.

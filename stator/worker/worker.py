@@ -28,8 +28,11 @@ from stator.worker.presence import Presence
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler
 from stator.worker.slots import GRACE, Slots
-from stator.worker.threads import DatabaseThread, database_thread_for_handlers
+from stator.worker.threads import DatabaseThread, close_broken_connections_of_loop, database_thread_for_handlers
 from stator.worker.watchdog import Watchdog
+
+# Seconds after which a lost connection is noticed of which asynchronous handlers tell nobody.
+MENDED_EVERY = 5.0
 
 
 @dataclass
@@ -187,7 +190,7 @@ class Worker:
     # The loops
 
     def _loops(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._fast_loop(), self._record_loop(), self._schedule_loop(), self._tick_loop()]
+        return [self._fast_loop(), self._record_loop(), self._schedule_loop(), self._tick_loop(), self._mend_loop()]
 
     async def _fast_loop(self) -> None:
         while not self._is_stopping:
@@ -230,6 +233,11 @@ class Worker:
             if self.run_for and time.monotonic() - self.started > self.run_for and not self._is_stopping:
                 self.stop("time over")
             await asyncio.sleep(0.1 if self.slots.running else 0.5)
+
+    async def _mend_loop(self) -> None:
+        while True:
+            await asyncio.sleep(MENDED_EVERY)
+            await close_broken_connections_of_loop()
 
     async def _reach(self, step: Callable[[], Awaitable[Any]]) -> Any:
         return await reach(step, self.measures.unreachable, lambda: self._is_stopping and self._forced)

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
-from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
 from django.test import override_settings
 
 from stator.db import chores
@@ -16,6 +17,7 @@ from stator.models import Report, StatorModel, Stats
 from stator.runner import StatorRunner, managed
 from stator.signals import failed, lease_lost, on_schedule, on_start, transitioned
 from stator.worker import recorder
+from stator.worker import worker as worker_module
 from tests.processes import wait_until
 from tests.stator.rows import ago, change, expire, operations_of, put, raw, row
 from tests.testapp.basic import Author, Deed, DeedGraph, Page, Poll, Rest, Step, StepGraph
@@ -409,6 +411,66 @@ def test_recursion_without_end_is_an_error_like_any_other(deeds):
     Deed.objects.create(deed="recurse")
     assert work(Deed).failed == 1
     assert Report.objects.get().error == "RecursionError"
+
+
+async def lose():
+    """Have the connection of asynchronous handlers ended by the server."""
+    await sync_to_async(lambda: connection.cursor().execute("SELECT pg_terminate_backend(pg_backend_pid())"))()
+
+
+async def lose_in_a_group():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(lose())
+
+
+async def lose_and_wrap():
+    try:
+        await lose()
+    except OperationalError as error:
+        raise RuntimeError("wrapped") from error
+
+
+async def lose_and_wait():
+    try:
+        await lose()
+    except OperationalError:
+        raise TryAgainLater(reason="not now") from None
+
+
+@pytest.mark.postgresql
+@pytest.mark.usefixtures("transactional_db")
+@pytest.mark.parametrize("how", [lose, lose_in_a_group, lose_and_wrap, lose_and_wait])
+def test_connection_that_an_asynchronous_handler_loses_is_closed_whatever_it_makes_of_the_error(monkeypatch, how):
+    async def handle(instance):
+        if instance.deed == "lose":
+            await how()
+        await Author.objects.acount()
+        return "done"
+
+    monkeypatch.setattr(DeedGraph, "handle_awaited", handle)
+    monkeypatch.setattr(worker_module, "MENDED_EVERY", 600.0)
+    lost, *others = [put(Deed, deed=deed, state="awaited", state_changed=ago(10)) for deed in ("lose", "", "", "")]
+    work(Deed, concurrency=1)
+    assert row(lost).state == "awaited"
+    assert {row(deed).state for deed in others} == {"done"}
+
+
+@pytest.mark.postgresql
+@pytest.mark.usefixtures("transactional_db")
+def test_connection_is_closed_that_an_asynchronous_handler_loses_and_tells_nobody_of(monkeypatch):
+    async def handle(instance):
+        with suppress(OperationalError):
+            await lose()
+        while True:
+            with suppress(OperationalError, InterfaceError):
+                await Author.objects.acount()
+                return "done"
+
+    monkeypatch.setattr(DeedGraph, "handle_awaited", handle)
+    monkeypatch.setattr(worker_module, "MENDED_EVERY", 0.1)
+    deed = put(Deed, deed="", state="awaited")
+    work(Deed, run_for=20, shutdown_timeout=3)
+    assert row(deed).state == "done"
 
 
 ASTRAY = {

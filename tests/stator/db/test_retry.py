@@ -5,7 +5,8 @@ import sqlite3
 import pytest
 from django.db import IntegrityError, InterfaceError, InternalError, OperationalError
 
-from stator.db.retry import is_outage
+from stator.db.retry import is_of_database, is_outage
+from stator.exceptions import TryAgainLater
 
 
 class DriversError(Exception):
@@ -30,3 +31,34 @@ def test_value_that_exceeds_a_limit_of_the_database_is_no_outage_whatever_its_na
     assert not is_outage(error)
     cause.sqlstate = "53100"
     assert is_outage(error)
+
+
+def raised(error, *, cause=None, context=None):
+    """An error as it would be raised ``from`` another, or while another is handled."""
+    error.__cause__, error.__context__ = cause, context
+    return error
+
+
+LOST = OperationalError("the connection is closed")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LOST,
+        InterfaceError("connection already closed"),
+        raised(RuntimeError("wrapped"), cause=LOST),
+        raised(TryAgainLater(reason="later"), context=LOST),
+        ExceptionGroup("tasks", [ValueError("no"), ExceptionGroup("more", [LOST])]),
+        raised(ValueError("no"), cause=ExceptionGroup("tasks", [raised(KeyError("a"), context=LOST)])),
+    ],
+)
+def test_error_of_a_database_is_found_in_whatever_it_comes(error):
+    assert is_of_database(error)
+
+
+def test_error_that_has_none_of_a_database_in_it_is_none():
+    circle = raised(ValueError("no"), cause=KeyError("a"))
+    circle.__cause__.__context__ = circle
+    assert not is_of_database(circle)
+    assert not is_of_database(None)
