@@ -21,6 +21,9 @@ BIGINT = 2**63
 WORKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:@/+-]{0,99}")
 # What SQLite finds in JSON: it takes numbers for places in a list, and knows no escapes in names.
 _METADATA_NAME = re.compile('(?!-?[0-9]+$)[^"\\\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}')
+METADATA_NAME_TOLD = (
+    f"must be a text of 1 to {NAME_LENGTH} printable characters, without quotes and backslashes, and not a number"
+)
 # Made once: a union of types that is written where it is asked for is made each time.
 _NESTING = (dict, list, tuple)
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -107,16 +110,18 @@ def is_same_json(one: Any, other: Any) -> bool:
     return bool(first == second)
 
 
+def is_metadata_name(name: Any) -> bool:
+    """Whether metadata may have a value of this name."""
+    return isinstance(name, str) and _METADATA_NAME.fullmatch(name) is not None
+
+
 def check_metadata(metadata: Any, limit: int) -> None:
     """Refuse metadata that could not be searched: it is names, each with a text, a number or a truth value."""
     if not isinstance(metadata, dict):
         raise PublishRefused(f"metadata={_short(metadata)} must be a dictionary of names and values")
     for name, value in metadata.items():
-        if not isinstance(name, str) or not _METADATA_NAME.fullmatch(name):
-            raise PublishRefused(
-                f"metadata has the name {_short(name)}; it must be a text of 1 to {NAME_LENGTH} printable characters, "
-                "without quotes and backslashes, and not a number"
-            )
+        if not is_metadata_name(name):
+            raise PublishRefused(f"metadata has the name {_short(name)}; it {METADATA_NAME_TOLD}")
         if not isinstance(value, str | int | float | bool):
             raise PublishRefused(f"metadata[{name!r}] must be a text, a number, True or False, not {_short(value)}")
     check_json("metadata", metadata, limit, 1)

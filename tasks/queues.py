@@ -1,7 +1,6 @@
 """Queues: where tasks wait, the rules for them, and the two pauses."""
 
 import logging
-import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import partial
@@ -14,7 +13,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from tasks import claiming, copies, publishing, shards
+from tasks import claiming, copies, publishing, rules, shards
 from tasks.conf import LONGEST
 from tasks.exceptions import TaskError
 from tasks.expressions import Later
@@ -27,9 +26,6 @@ logger = logging.getLogger("tasks.queues")
 # A worker with a name that has not asked for work for so long is taken for gone.
 CLAIMANT_ALIVE = 60.0
 MOST_CLAIMANTS = 1000
-
-# Lengths of time, with the least that each may be.
-SECONDS = {"lease": 0.05, "timeout": 0.05, "invisible_for": 0.0, "retention": 0.0}
 
 
 class Queue(models.Model):
@@ -94,6 +90,7 @@ class Queue(models.Model):
             raise ValidationError("kind and exclusive_key of a queue stay as it was made; make another queue")
         if self.exclusive != bool(self.exclusive_key):
             raise ValidationError({"exclusive_key": "an exclusive queue has a key, and no other queue has"})
+        self._check_rules()
         using = kwargs.get("using") or self._state.db or home()
         if (self.databases or databases) and using != home():
             raise ValidationError(f"this is the copy of queue {self.name} in {using!r}; change the one in {home()!r}")
@@ -132,13 +129,12 @@ class Queue(models.Model):
 
     def clean(self) -> None:
         """Refuse settings that no task could have."""
-        for name, least in SECONDS.items():
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and least <= value <= LONGEST):
-                raise ValidationError({name: f"must be a number of seconds of at least {least:g}, or empty"})
-        if self.max_attempts == 0:
-            raise ValidationError({"max_attempts": "at least one attempt, or empty"})
+        self._check_rules()
         copies.check_change(self, self._was[-1])
+
+    def _check_rules(self) -> None:
+        if problems := rules.problems(self):
+            raise ValidationError(problems)
 
     # Publishing
 

@@ -4,9 +4,10 @@ from typing import Any
 
 from django.db import connections, transaction
 from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Least
 
 from stator.models import History, Report
-from tasks.conf import load_settings
+from tasks.conf import LONGEST, load_settings
 from tasks.expressions import Later
 from tasks.models import Claimant, Queue, Task
 from tasks.querysets import TERMINAL
@@ -29,14 +30,15 @@ def prune(using: str) -> int:
     ended: QuerySet[Any] = QuerySet(Task, using=using).filter(state__in=TERMINAL, state_claim=None, whole=None)
     deleted = _prune(using, ended.filter(retention__isnull=False, state_changed__lte=_ago(F("retention"))))
     for queue, retention in Queue.objects.using(using).values_list("pk", "retention"):
-        seconds = default if retention is None else retention
+        # What was written unchecked, and no database can count back, must not keep others from being pruned.
+        seconds = default if retention is None else max(0.0, min(LONGEST, retention))
         deleted += _prune(using, ended.filter(queue=queue, retention=None, state_changed__lte=Later(-seconds)))
     Claimant.objects.using(using).filter(seen__lt=Later(-CLAIMANT_RETENTION)).delete()
     return deleted
 
 
 def _ago(seconds: Any) -> Any:
-    return Later(-1 * seconds)
+    return Later(-1 * Least(seconds, LONGEST))
 
 
 def _prune(using: str, rows: QuerySet[Any]) -> int:

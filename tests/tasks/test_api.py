@@ -493,6 +493,7 @@ class TestQueues:
             {}, {"name": ""}, {"name": "a/b"}, {"name": "a\n"}, {"name": "x" * 101}, {"name": "a", "kind": "odd"},
             {"name": "a", "kind": "exclusive"}, {"name": "a", "exclusive_key": "title"}, {"name": "a", "lease": 0},
             {"name": "a", "lease": "x"}, {"name": "a", "max_attempts": 0}, {"name": "a", "more": 1}, {"name": None},
+            {"name": "a", "kind": "exclusive", "exclusive_key": "7"},
             {"name": "a", "one_per_worker": None}, {"name": "a", "lease": 1e300}, [], "x", None,
         ],
     )  # fmt: skip

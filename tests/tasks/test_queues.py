@@ -37,11 +37,29 @@ def test_exclusive_queue_has_a_key_and_no_other_has(kind, key):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"lease": 0}, {"timeout": -1}, {"retention": -1}, {"invisible_for": float("inf")}, {"max_attempts": 0}]
-)
+    "settings",
+    [
+        {"lease": 0}, {"lease": -5}, {"lease": float("nan")}, {"timeout": -1}, {"retention": -1}, {"retention": 1e12},
+        {"invisible_for": float("inf")}, {"max_attempts": 0}, {"kind": "exclusive", "exclusive_key": "7"},
+        {"kind": "exclusive", "exclusive_key": 'a"b'},
+    ],
+)  # fmt: skip
 def test_settings_that_no_task_could_have_are_refused(settings):
-    with pytest.raises(ValidationError):
-        Queue(name="q", **settings).full_clean()
+    [*_, name] = settings
+    queue = Queue(name="q", **settings)
+    for check in (queue.full_clean, queue.save):
+        with pytest.raises(ValidationError) as refused:
+            check()
+        assert list(refused.value.message_dict) == [name]
+    assert not Queue.objects.exists()
+
+
+def test_saved_queue_is_not_given_what_no_task_could_have():
+    queue = make_queue(lease=7)
+    queue.lease = -5
+    with pytest.raises(ValidationError, match="must be a number of seconds"):
+        queue.save(update_fields=["lease"])
+    assert Queue.objects.get().lease == 7
 
 
 def test_two_pauses_are_apart():

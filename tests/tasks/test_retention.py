@@ -1,11 +1,12 @@
 """Ended tasks are deleted when their retention is over, and nothing else is."""
 
 import pytest
+from django.db.models import QuerySet
 
 from stator import signals
 from stator.models import History, Report
 from tasks import retention
-from tasks.models import Run, Task
+from tasks.models import Queue, Run, Task
 from tasks.retention import prune
 from tests.stator.rows import ago, change
 from tests.tasks.making import STATUSES, claim_one, make_queue, make_task
@@ -69,3 +70,14 @@ def test_many_are_deleted_in_batches(monkeypatch):
         change(published.task, state="completed", state_ready=False, state_changed=ago(60))
     assert prune("default") == 10
     assert not Task.objects.exists()
+
+
+def test_retention_that_was_written_unchecked_keeps_no_other_queue_from_being_pruned():
+    forever, queue = make_queue("forever"), make_queue(retention=100)
+    kept = [make_task(forever, "canceled"), make_task(queue, "canceled")]
+    QuerySet(Queue).filter(pk=forever.pk).update(retention=1e12)
+    change(kept[1], retention=1e12)
+    for task in (*kept, make_task(queue, "canceled")):
+        aged(task, 1000)
+    assert prune("default") == 1
+    assert set(Task.objects.all()) == set(kept)
