@@ -114,6 +114,10 @@ class Task(StatorModel):
                 condition=Q(state="pending", state_claim=None, state_attempts__gt=0),
                 name="tasks_task_attempted",
             ),
+            # SETTLE: parts that wait, for their shared task may have ended.
+            models.Index(
+                fields=["whole"], condition=Q(state="pending", whole__isnull=False), name="tasks_task_open_part"
+            ),
             # NOTIFY: dead letters that nobody was told of.
             models.Index(
                 fields=["notice_due"],

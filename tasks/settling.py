@@ -44,10 +44,14 @@ def settle(using: str, parts: list[Any]) -> None:
     Task.transition_perform_queryset(wholes.filter(~Exists(open_or_ended_early)), "completed", reason="all parts did")
 
 
-def end_parts(using: str, wholes: list[Any]) -> None:
-    """Cancel what is left of shared tasks that ended early; whoever runs a part of them loses it."""
+def end_parts(using: str, wholes: list[Any] | None = None) -> None:
+    """Cancel what is left of these shared tasks, or of any, that ended early; whoever runs a part of them loses it.
+
+    Index ``tasks_task_open_part``.
+    """
     rows: QuerySet[Any] = QuerySet(Task, using=using)
-    left = rows.filter(whole__in=wholes, whole__state__in=ENDED_EARLY, state="pending")
+    which = {"whole__isnull": False} if wholes is None else {"whole__in": wholes}
+    left = rows.filter(**which, whole__state__in=ENDED_EARLY, state="pending")
     Task.transition_perform_queryset(left, "canceled", reason="the shared task has ended")
 
 
@@ -69,6 +73,7 @@ def _on_schedule(sender: Any, **kwargs: Any) -> None:
     # Workers of other models alone do the chores of tasks too.
     for using in worked_in(sender, Task) or [home()]:
         Task.objects.using(using).bury()
+        end_parts(using)
         send_notices(using)
         prune(using)
         throttles.prune(using)

@@ -405,6 +405,14 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="task",
             index=models.Index(
+                condition=models.Q(("state", "pending"), ("whole__isnull", False)),
+                fields=["whole"],
+                name="tasks_task_open_part",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="task",
+            index=models.Index(
                 condition=models.Q(("notice_due__isnull", False), ("state", "errored"), ("whole", None)),
                 fields=["notice_due"],
                 name="tasks_task_unnoticed",

@@ -4,11 +4,12 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from stator.exceptions import LeaseLost
 from stator.runner import StatorRunner
 from tasks.exceptions import MoveRefused, PublishRefused
 from tasks.models import Run, Task
-from tasks.settling import settle
-from tests.stator.rows import change
+from tasks.settling import end_parts, settle
+from tests.stator.rows import change, raw
 from tests.tasks.making import claim_one, fresh, make_queue, race
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -151,6 +152,30 @@ def test_workers_end_a_whole_whose_parts_ended_while_a_process_died(queue, whole
     runner.run_single_cycle()
     assert fresh(whole).status == status
     assert {part.status for part in whole.parts.all()} <= {"completed", "errored", "canceled", status}
+
+
+@pytest.mark.parametrize("state", ["errored", "canceled"])
+def test_workers_end_the_parts_of_a_whole_that_ended_while_a_process_died(queue, whole, state):
+    running = claim_one(queue)
+    change(whole, state=state)
+    StatorRunner([Task]).run_single_cycle()
+    assert {part.status for part in whole.parts.all()} == {"canceled"}
+    with pytest.raises(LeaseLost):
+        running.resolve()
+
+
+@pytest.mark.postgresql
+def test_parts_that_wait_are_looked_for_in_their_index(queue, whole):
+    ended = queue.publish("resize", worker_count=1000).task
+    raw(Task).filter(whole=ended).update(state="completed", state_ready=False)
+    queue.publish_many({"action": "resize"} for _ in range(1000))
+    with connection.cursor() as cursor, CaptureQueriesContext(connection) as queries:
+        cursor.execute("ANALYZE tasks_task")
+        end_parts("default")
+        [asked] = {query["sql"] for query in queries if "'errored'" in query["sql"]}
+        cursor.execute(f"EXPLAIN {asked}")
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "tasks_task_open_part" in plan, plan
 
 
 @pytest.mark.postgresql
