@@ -48,6 +48,17 @@ def sync(using: str | None = None) -> None:
         logger.warning("tasks.functions_removed", extra={"names": sorted(names)})
 
 
+def bring_back(using: str) -> None:
+    """Have schedules go on that a worker with other code has paused, and whose functions are here.
+
+    While old and new code run side by side, each function goes on for as long as any worker has it.
+    """
+    rows = Schedule.objects.using(using).filter(queue=None, declared__isnull=False, removed=True, name__in=registry)
+    if names := list(rows.values_list("name", flat=True)):
+        rows.filter(name__in=names).update(removed=False)
+        logger.info("tasks.functions_back", extra={"names": sorted(names)})
+
+
 def check_functions(app_configs: Any = None, **kwargs: Any) -> Iterator[checks.CheckMessage]:
     """E101: a function whose timetable cannot work. E102: one that is called more often than leases allow."""
     for known in registry.values():
@@ -126,3 +137,5 @@ def _on_start(sender: Any, **kwargs: Any) -> None:
 def _on_schedule(sender: Any, **kwargs: Any) -> None:
     for using in worked_in(sender, Schedule):
         prune_rates(using)
+        if registry:
+            bring_back(using)

@@ -194,6 +194,25 @@ class TestSync:
         drain(Schedule)
         assert row(schedule).state == "waiting"
 
+    def test_worker_that_has_the_function_has_its_schedule_go_on(self, calls, registry, caplog):
+        declare(calls)
+        sync()
+        go()
+        flush = registry.pop("flush")
+        # A worker with older code starts.
+        sync()
+        drain(Schedule)
+        assert Schedule.objects.get().state == "paused"
+        drain(Schedule)
+        assert Schedule.objects.get().removed
+        registry["flush"] = flush
+        caplog.set_level("INFO", "tasks.schedules")
+        for _ in range(2):
+            go(60)
+        schedule = Schedule.objects.get()
+        assert (schedule.removed, schedule.state, [index for index, _ in calls]) == (False, "waiting", [0])
+        assert [record.names for record in caplog.records if record.msg == "tasks.functions_back"] == [["flush"]]
+
     def test_schedule_that_waits_to_call_a_function_that_is_gone_pauses_too(self, calls, registry):
         declare(calls)
         sync()
