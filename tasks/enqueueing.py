@@ -15,21 +15,27 @@ from django.apps import apps
 from django.db import connections, router, transaction
 
 from stator.signals import announce
-from tasks.exceptions import QueuePaused
+from tasks.conf import load_settings
+from tasks.exceptions import PublishRefused, QueuePaused
+from tasks.expressions import Later
+from tasks.moments import stored
 from tasks.shards import any_copy
 
 # Rows of one statement.
 BATCH = 500
 
-# Nothing is inserted where the queue is not there, is paused or is in several databases. Values of which nothing is
-# said here are the defaults of the columns; the queue is found by the unique index on the names.
+# Nothing is inserted where the queue is not there, is exclusive, is paused or is in several databases. Values of which
+# nothing is said here are the defaults of the columns; the queue is found by the unique index on the names.
 STATEMENT = """
 INSERT INTO {task} (queue_id, action, data, priority, max_attempts, timeout, retention, state_ready, state_next_attempt,
  metadata, worker_ids, worker_count, state)
-SELECT queue.id, %s, given.data::jsonb, %s::bigint, %s::integer, %s::float8, %s::float8, %s::bool, %s::timestamptz,
+SELECT queue.id, %s, given.data::jsonb, %s::bigint, %s::integer, %s::float8, %s::float8,
+ %s::bool AND COALESCE(queue.invisible_for, %s::float8) = 0,
+ COALESCE(%s::timestamptz,
+  statement_timestamp() + NULLIF(COALESCE(queue.invisible_for, %s::float8), 0) * interval '1 second'),
  '{{}}'::jsonb, '[]'::jsonb, 1, 'pending'
 FROM {queue} AS queue CROSS JOIN {given} AS given (data, place)
-WHERE queue.name = %s AND queue.databases = '[]'
+WHERE queue.name = %s AND queue.kind = 'simple' AND queue.databases = '[]'
  AND (NOT queue.publish_paused OR queue.pause_until <= statement_timestamp())
 ORDER BY given.place
 RETURNING id, created
@@ -53,7 +59,8 @@ class Enqueued:
 def insert(queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime]]:
     """Insert a task for each data, a text of JSON: all or none. Their numbers and when they were created, in order.
 
-    The queue is made when it is not there yet; ``QueuePaused`` where it takes no tasks at present.
+    The queue is made when it is not there yet; ``QueuePaused`` where it takes no tasks at present, ``PublishRefused``
+    where it is exclusive. Without ``run_after`` they are invisible for as long as the queue has it.
     """
     using = router.db_for_write(_model())
     at_once = connections[using].vendor == "postgresql"
@@ -91,10 +98,11 @@ class _Refused(Exception):
 def _insert(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime]]:
     # By name: it needs psycopg, which a project on another database may not have.
     send = import_module("stator.db.sessions").send_in_passing
-    one = len(data) == 1
+    one, invisible_for = len(data) == 1, load_settings().INVISIBLE_FOR
     values = [
         common.action, common.priority, common.max_attempts, common.timeout, common.retention,
-        common.run_after is None, common.run_after, data[0] if one else f"[{','.join(data)}]", queue,
+        common.run_after is None, invisible_for, common.run_after, invisible_for,
+        data[0] if one else f"[{','.join(data)}]", queue,
     ]  # fmt: skip
     # Numbered in their order, and perhaps not told in it.
     return sorted(send(connections[using], _statement(using, one), values))
@@ -112,9 +120,9 @@ def _statement(using: str, one: bool) -> str:
 
 def _by_rows(queue: Any, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime]]:
     using, values = queue._state.db, asdict(common)
-    run_after = values.pop("run_after")
-    if run_after is not None:
-        values |= {"state_ready": False, "state_next_attempt": run_after}
+    due = _due(queue, values.pop("run_after"))
+    if due is not None:
+        values |= {"state_ready": False, "state_next_attempt": due}
     rows = [_model()(queue=queue, data=loads(text), **values) for text in data]
     if connections[using].features.can_return_rows_from_bulk_insert:
         _model().objects.using(using).bulk_create(rows, batch_size=BATCH)
@@ -125,11 +133,24 @@ def _by_rows(queue: Any, common: Enqueued, data: Sequence[str]) -> list[tuple[in
     return [(row.pk, row.created) for row in rows]
 
 
+def _due(queue: Any, run_after: datetime | None) -> Any:
+    """When they are due; None for at once."""
+    if run_after is not None:
+        return stored(run_after, queue._state.db)
+    delay = load_settings().INVISIBLE_FOR if queue.invisible_for is None else queue.invisible_for
+    return Later(delay) if delay else None
+
+
 def _queue(using: str, name: str) -> Any:
     """The queue of that name, made when it is not there yet, in one of its databases."""
     queue, _ = apps.get_model("tasks", "Queue").objects.using(using).get_or_create(name=name)
     if queue.publishing_paused:
         raise QueuePaused(f"queue {queue.name} takes no tasks at present: {queue.pause_told}")
+    if queue.exclusive:
+        raise PublishRefused(
+            f"queue {queue.name} is exclusive by {queue.exclusive_key!r}, and tasks of Django's framework have no"
+            " metadata that could have a value of it; give them a queue that is simple"
+        )
     return any_copy(queue) if queue.databases else queue
 
 

@@ -204,6 +204,34 @@ class TestEnqueueing:
         examples.add.enqueue(4)
         assert Task.objects.count() == 4
 
+    @pytest.mark.parametrize("own", [60.0, None])
+    def test_they_are_invisible_for_as_long_as_the_queue_has_it(self, settings: Any, own: float | None) -> None:
+        settings.STATOR_TASKS = {"INVISIBLE_FOR": 3600.0 if own else 60.0}
+        Queue.objects.create(name="default", invisible_for=own)
+        first, second = examples.add.enqueue(1), *enqueue_many([((2,), {})])
+        soon = examples.add.using(run_after=timezone.now() + timedelta(seconds=10)).enqueue(3)
+        assert {row(each).status for each in (first, second, soon)} == {"invisible"}
+        advance(11, Task)
+        assert drain(Task) == 1
+        advance(40, Task)
+        assert drain(Task) == 0
+        advance(11, Task)
+        assert drain(Task) == 2
+
+    def test_a_queue_may_have_them_visible_at_once_whatever_the_setting(self, settings: Any) -> None:
+        settings.STATOR_TASKS = {"INVISIBLE_FOR": 60.0}
+        Queue.objects.create(name="default", invisible_for=0.0)
+        examples.add.enqueue(1)
+        assert drain(Task) == 1
+
+    def test_an_exclusive_queue_takes_none(self) -> None:
+        Queue.objects.create(name="default", kind=Queue.Kind.EXCLUSIVE, exclusive_key="title")
+        with pytest.raises(PublishRefused, match="default is exclusive by 'title'"):
+            examples.add.enqueue(1)
+        with pytest.raises(PublishRefused):
+            enqueue_many([((1,), {}), ((2,), {})])
+        assert not Task.objects.exists()
+
     def test_a_queue_that_was_deleted_is_made_anew(self) -> None:
         examples.add.enqueue(1)
         Queue.objects.all().delete()

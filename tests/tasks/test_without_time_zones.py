@@ -15,6 +15,7 @@ from tasks.moments import aware, stored
 from tasks.testing import advance
 from tests.stator.rows import row
 from tests.tasks.making import make_queue
+from tests.testapp.tasks import add
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -88,6 +89,16 @@ def test_token_expires_at_a_moment(given, expires):
     assert aware(Consumer.objects.get().expires, "default") == datetime.fromisoformat(expires)
     call_command("tasks", "token", "list", stdout=(told := StringIO()))
     assert f"expires {expires}" in told.getvalue()
+
+
+@pytest.mark.parametrize("zone", [UTC, None], ids=["with a zone", "of the site"])
+def test_task_of_the_framework_runs_after_a_moment(zone):
+    result = add.using(run_after=datetime.now(zone) + timedelta(seconds=60)).enqueue(1)
+    task = Task.objects.get(pk=result.id)
+    assert 55 < seconds_until(task.state_next_attempt) <= 60
+    assert drain(Task) == 0
+    advance(61)
+    assert drain(Task) == 1
 
 
 def test_hour_that_clocks_show_twice_is_two_hours():
