@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from stator.models import Reason, StateField, StatorModel
 from tasks import claiming, eligibility, explaining, moving
+from tasks.attempts import attempts_of
 from tasks.consumers import Consumer
 from tasks.graph import TaskGraph
 from tasks.indexes import MetadataIndex
@@ -155,10 +156,10 @@ class Task(StatorModel):
 
     @property
     def attempts(self) -> int:
-        """Claims since it was published or requeued; once it has ended, those by named workers."""
-        if self.state == "pending":
+        """Claims since it was published or requeued; once it has ended, those until then."""
+        if self.state not in TERMINAL:
             return int(self.state_attempts)
-        return self.runs.filter(version=self.state_version - 1).count()
+        return attempts_of([self], self._state.db).get(self.pk, 0)
 
     @property
     def claimant(self) -> str | None:

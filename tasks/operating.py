@@ -15,6 +15,7 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from stator.durations import span
+from tasks.attempts import attempts_of
 from tasks.exceptions import TaskError
 from tasks.explaining import last_error
 from tasks.figures import figures_by_database, figures_of, together
@@ -108,7 +109,9 @@ def list_dead(options: dict[str, Any]) -> Told:
         if queues:
             dead = dead.filter(queue__name=queues[0].name)
         latest = dead.select_related("queue").annotate(read_at=Now()).order_by("-state_next_attempt", "-state_changed")
-        data += [_letter(task) for task in latest[: limit - len(data)]]
+        letters = list(latest[: limit - len(data)])
+        attempts = attempts_of(letters, alias)
+        data += [_letter(task, attempts.get(task.pk, 0)) for task in letters]
     if not data:
         return data, ["There are no dead letters."]
     more = [f"There may be more than --limit {limit}."] * (len(data) == limit)
@@ -117,10 +120,10 @@ def list_dead(options: dict[str, Any]) -> Told:
     return data, [*_table(LETTER_HEADS, rows), *more]
 
 
-def _letter(task: Any) -> dict[str, Any]:
+def _letter(task: Any, attempts: int) -> dict[str, Any]:
     return {
         "task": task.pk, "database": task._state.db, "queue": task.queue.name, "action": task.action, "key": task.key,
-        "attempts": task.attempts,
+        "attempts": attempts,
         "age": max(0.0, (task.read_at - task.state_changed).total_seconds()), "error": last_error(task),
     }  # fmt: skip
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from stator.admin.sheet import NONE, lease
 from stator.durations import span
-from stator.models import History
+from tasks.attempts import attempts_of
 from tasks.models import Run, Task
 from tasks.querysets import TERMINAL
 
@@ -18,7 +18,7 @@ def summarize(tasks: Iterable[Any], using: str) -> None:
     """Give each task its ``told_status``, ``told_attempts`` and ``told_holder``: four statements at most."""
     rows = [*tasks]
     shared = _of_parts([task.pk for task in rows if task.state == "shared"], using)
-    attempts = _attempts([task for task in rows if task.state in TERMINAL], using)
+    attempts = attempts_of([task for task in rows if task.state in TERMINAL], using)
     holders = _holders([task for task in rows if task.state_claim], using)
     for task in rows:
         task.told_status = shared.get(task.pk, "invisible") if task.state == "shared" else task.status
@@ -40,22 +40,6 @@ def _of_parts(pks: list[Any], using: str) -> dict[Any, str]:
         for pk, is_running, is_waiting in told.values_list("pk", running, waiting)
         if is_running or is_waiting
     }
-
-
-def _attempts(ended: list[Any], using: str) -> dict[Any, int]:
-    """The attempts that tasks had when they ended: as that move says, or else the claims by named workers."""
-    if not ended:
-        return {}
-    runs = Run.objects.using(using).filter(task__in=[task.pk for task in ended], version=F("task__state_version") - 1)
-    counted = dict(runs.values_list("task").annotate(Count("pk")))
-    moves = History.objects.using(using).filter(
-        model_label=Task._meta.label_lower, object_pk__in=[str(task.pk) for task in ended], to__in=TERMINAL
-    )
-    versions = {str(task.pk): task.state_version for task in ended}
-    for pk, version, attempts in moves.values_list("object_pk", "version", "attempts"):
-        if version == versions[pk] and attempts:
-            counted[int(pk)] = attempts
-    return counted
 
 
 def _holders(held: list[Any], using: str) -> dict[Any, str]:

@@ -29,6 +29,7 @@ from tasks.models import ActionRate, ActionSlot, Queue, Task
 from tasks.registry import Action, Context, find, registry
 from tasks.threads import Threads
 from tasks.throttling import Frequency, frequency, key_text
+from tests.commanding import asked
 from tests.processes import wait_until
 from tests.stator.test_testing import run_examples
 from tests.testapp import actions as examples
@@ -203,6 +204,8 @@ class TestErrors:
             advance(3600, Task)
         task.refresh_from_db()
         assert (task.state, examples.seen) == ("errored", ["break"] * 3)
+        assert task.attempts == 3
+        assert [letter["attempts"] for letter in asked("tasks", "dead")] == [3]
         assert (report(task).error, report(task).message) == ("tests.testapp.actions.Odd", "never")
         assert "in go_wrong" in report(task).traceback
         assert [event.to for event in History.objects.order_by("pk")] == ["", "", "errored"]

@@ -1,0 +1,29 @@
+"""How often tasks that have ended were attempted: the row itself has forgotten it by then."""
+
+from typing import Any
+
+from django.db.models import Count, F, QuerySet
+
+from stator.models import History
+from tasks.querysets import TERMINAL
+
+
+def attempts_of(ended: list[Any], using: str | None) -> dict[Any, int]:
+    """The attempts that tasks had when they ended: as that move says, or else the claims by named workers."""
+    if not ended:
+        return {}
+    model = type(ended[0])
+    runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
+    counted = dict(
+        runs.filter(task__in=[task.pk for task in ended], version=F("task__state_version") - 1)
+        .values_list("task")
+        .annotate(Count("pk"))
+    )
+    moves = History.objects.using(using).filter(
+        model_label=model._meta.label_lower, object_pk__in=[str(task.pk) for task in ended], to__in=TERMINAL
+    )
+    versions = {str(task.pk): task.state_version for task in ended}
+    for pk, version, attempts in moves.values_list("object_pk", "version", "attempts"):
+        if version == versions[pk] and attempts:
+            counted[int(pk)] = attempts
+    return counted
