@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from stator.commands.answer import Answer
+from stator.commands.answer import Answer, BadInput
 from stator.commands.arguments import actor, add_label, add_pks, model_of, pks_of, rows_of, state_of
 
 HELP = "Move objects to a state by hand, ending any claim on them."
@@ -19,6 +19,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: dict[str, Any]) -> Answer:
     """How many were moved."""
+    if not options["reason"].strip():
+        raise BadInput("--reason is empty; say why, for whoever reads the history")
     model = model_of(options["label"])
     state = state_of(model, options["state"]) or ""
     pks = pks_of(model, options["pks"])

@@ -1,6 +1,7 @@
 """``stator status``: what every model has to do, and who does it."""
 
 from argparse import ArgumentParser
+from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
@@ -90,13 +91,13 @@ def _times(model: Any, alias: str) -> list[dict[str, Any]]:
 
 def _row(figures: dict[str, Any]) -> list[str]:
     oldest = figures["oldest_ready"]
-    paused = [pause["state"] or ("where" if pause["where"] else "all") for pause in figures["paused"]]
+    paused = Counter(pause["state"] or ("where" if pause["where"] else "all") for pause in figures["paused"])
     return [
         figures["model"],
         told(figures["ready"]),
         "-" if oldest is None else span(oldest),
         *(told(figures[name]) for name in ("leased", "failing", "stuck", "quarantined", "unknown")),
-        ",".join(paused) or "-",
+        ",".join(f"{what} x{count}" if count > 1 else what for what, count in paused.items()) or "-",
         "  ".join(f"{name} {told(count)}" for name, count in figures["states"].items() if count),
     ]
 

@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser, DjangoHelpFormatter
 from django.db import connections
 
-from stator.logs import Progress, events_to, tell_end
+from stator.logs import Progress, escape, events_to, tell_end
 from stator.models import StatorModel
 from stator.runner import StatorRunner, managed
 from stator.startup import Unusable, check_database, collect_rarely
@@ -109,6 +109,8 @@ class Command(BaseCommand):
         self._address, self._port = options["metrics_address"], options["metrics_port"]
         models = _chosen(options["model_labels"], options["exclude"])
         _check_liveness_file(options["liveness_file"])
+        if not self._address.strip():
+            raise _bad("--metrics-address is empty; name an address of this host, or leave the option out")
         if options["database"] and options["database"] not in connections:
             raise _bad(f"--database {options['database']!r} is not in DATABASES; there are {', '.join(connections)}")
         runner = StatorRunner(
@@ -126,7 +128,7 @@ class Command(BaseCommand):
         try:
             runner.settings()
         except ImproperlyConfigured as error:
-            raise _bad(str(error)) from error
+            raise _bad(_blamed(str(error), options)) from error
         return runner
 
     def _work(self, runner: StatorRunner, number: int = 0) -> int:
@@ -137,9 +139,10 @@ class Command(BaseCommand):
             return UNUSABLE
         try:
             runner.endpoint = Endpoint(self._address, self._port + number) if self._port else None
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             where = f"{self._address}:{self._port + number}"
-            self.stderr.write(f"runstator: --metrics-port: {where} cannot be used: {error.strerror or error}")
+            why = getattr(error, "strerror", None) or error
+            self.stderr.write(escape(f"runstator: --metrics-port: {where} cannot be used: {why}"))
             return BAD
         runner.progress = Progress()
         collect_rarely()
@@ -198,6 +201,14 @@ def _check_liveness_file(path: str | None) -> None:
     folder = Path(path).parent
     if not path or Path(path).is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise _bad(f"--liveness-file {path!r} cannot be written; name a file in a folder this process may write")
+
+
+def _blamed(message: str, options: dict[str, Any]) -> str:
+    """The message, about the option where the value that it names comes from one and not from the settings."""
+    for name in ("concurrency", "concurrency_per_model", "schedule_interval", "shutdown_timeout"):
+        setting, option = f"STATOR setting: {name.upper()}={options[name]} ", f"--{name.replace('_', '-')}"
+        message = message.replace(setting, f"{option} {options[name]} ")
+    return message
 
 
 def _argument_error(message: str) -> NoReturn:

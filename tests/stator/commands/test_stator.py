@@ -130,6 +130,8 @@ def test_explain_without_a_key_names_the_objects_that_somebody_should_look_at(mo
         (["retry", LABEL, "--limit", "0"], "--limit 0 must be from 1"),
         (["unlock", LABEL, "a\x1b[31m"], "'a\\x1b[31m' cannot be the primary key"),
         (["move", LABEL, "nowhere", "1", "--reason", "r"], "'nowhere' is not a state"),
+        (["move", LABEL, "done", "1", "--reason", ""], "--reason is empty; say why"),
+        (["move", LABEL, "done", "1", "--reason", "  "], "--reason is empty; say why"),
         (["pause", LABEL, "--state", "nowhere"], "'nowhere' is not a state"),
         (["pause", LABEL, "--where", "tenant"], "--where 'tenant' must be NAME=VALUE"),
         (["pause", LABEL, "--where", "tenent=3"], "does not fit testapp.Errand: Cannot resolve keyword 'tenent'"),
@@ -259,6 +261,14 @@ def test_status_has_figures_of_every_kind():
     assert "testapp.Errand  1" in text
     assert "1 live worker, 0 attempts running" in text
     assert text.splitlines()[0].split() == status.HEADS
+
+
+def test_status_counts_pauses_that_are_alike():
+    put(Errand)
+    for tenant in range(29):
+        Errand.stator.pause(where={"tenant": tenant})
+    Errand.stator.pause("heir")
+    assert " where x29,heir " in run("status", LABEL)
 
 
 def test_status_of_all_models_takes_a_bounded_number_of_rows(monkeypatch):

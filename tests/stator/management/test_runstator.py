@@ -49,7 +49,7 @@ BAD_ARGUMENTS = [
     ([], {"concurrency": 10**9}, "--concurrency 1000000000 must be from 1 to 100000"),
     ([], {"concurrency": NAN}, "--concurrency nan must be from 1 to 100000"),
     ([], {"concurrency": INFINITY}, "--concurrency inf must be from 1 to 100000"),
-    ([], {"concurrency": 2.5}, "CONCURRENCY=2.5 must be a whole number"),
+    ([], {"concurrency": 2.5}, "--concurrency 2.5 must be a whole number"),
     ([], {"concurrency_per_model": 0}, "--concurrency-per-model 0 must be from 1 to 100000"),
     ([], {"concurrency_per_model": -7}, "--concurrency-per-model -7 must be from 1 to 100000"),
     ([], {"processes": 0}, "--processes 0 must be from 1 to 256"),
@@ -60,11 +60,13 @@ BAD_ARGUMENTS = [
     ([], {"run_for": INFINITY}, "--run-for inf must be a number of seconds"),
     ([], {"schedule_interval": NAN}, "--schedule-interval nan must be a number of seconds"),
     ([], {"schedule_interval": -5.0}, "--schedule-interval -5.0 must be a number of seconds"),
-    ([], {"schedule_interval": 0.0}, "SCHEDULE_INTERVAL=0.0 must be at least 0.05"),
+    ([], {"schedule_interval": 0.0}, "--schedule-interval 0.0 must be at least 0.05"),
     ([], {"shutdown_timeout": -1.0}, "--shutdown-timeout -1.0 must be a number of seconds"),
-    ([], {"shutdown_timeout": 1e9}, "SHUTDOWN_TIMEOUT=1000000000.0 must not be longer than LEASE"),
+    ([], {"shutdown_timeout": 1e9}, "--shutdown-timeout 1000000000.0 must not be longer than LEASE"),
     ([], {"database": "nowhere"}, "--database 'nowhere' is not in DATABASES; there are default, other"),
     ([], {"database": "x;drop"}, "--database 'x;drop' is not in DATABASES"),
+    ([], {"metrics_port": 9100, "metrics_address": ""}, "--metrics-address is empty; name an address of this host"),
+    ([], {"metrics_address": " "}, "--metrics-address is empty"),
     ([], {"liveness_file": ""}, "--liveness-file '' cannot be written"),
     ([], {"liveness_file": "/nowhere/at/all"}, "--liveness-file '/nowhere/at/all' cannot be written"),
     ([], {"liveness_file": "/dev/null/file"}, "--liveness-file '/dev/null/file' cannot be written"),
@@ -78,6 +80,7 @@ BAD_COMMAND_LINES = [
     (["--concurrency", "NaN"], "argument -c/--concurrency: invalid int value: 'NaN'"),
     (["--concurrency", "1e9"], "argument -c/--concurrency: invalid int value: '1e9'"),
     (["--processes", "0"], "--processes 0 must be from 1 to 256"),
+    (["-s", "0"], "CommandError: --schedule-interval 0.0 must be at least 0.05"),
     (["--no-such-option"], "unrecognized arguments: --no-such-option"),
 ]
 
@@ -97,6 +100,12 @@ def test_bad_settings_are_refused_in_one_line():
         call_command("runstator", "testapp.Line")
     assert str(caught.value) == "STATOR setting: 'LEESE' is not a setting; did you mean LEASE?"
     assert caught.value.returncode == 2
+
+
+def test_setting_that_is_wrong_itself_is_not_blamed_on_the_option():
+    with override_settings(STATOR={"SCHEDULE_INTERVAL": -1}), pytest.raises(CommandError) as caught:
+        call_command("runstator", "testapp.Line", "-s", "5")
+    assert str(caught.value) == "STATOR setting: SCHEDULE_INTERVAL=-1 must be at least 0.05"
 
 
 def test_excluding_everything_is_refused():
