@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import router
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
@@ -81,6 +82,14 @@ class TaskQuerySet(QuerySet[Any]):
             raise TaskError(f"per_minute={per_minute!r} must be a number from {SLOWEST} to {FASTEST:,}, or None")
         pks = self.dead_letters()._urgent()
         return requeue_many(self._every, pks, actor=actor, reason=reason, per_minute=per_minute)
+
+    async def acancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> int:
+        """As :meth:`cancel`, for async code."""
+        return await sync_to_async(self.cancel)(reason, actor=actor, running=running)
+
+    async def arequeue(self, reason: str = "", *, actor: str = "", per_minute: float | None = None) -> Requeued:
+        """As :meth:`requeue`, for async code."""
+        return await sync_to_async(self.requeue)(reason, actor=actor, per_minute=per_minute)
 
     def bury(self, queue: Any = None) -> int:
         """Have tasks errored that nobody holds and that have no attempts left; return how many.

@@ -60,6 +60,7 @@ def test_commands_of_the_walk_through_do_what_it_says(tmp_path):
         assert set(wanted) <= set(answer)
     assert [task["id"] for task in answers[6]["tasks"]] == [Task.objects.get().pk]
     task = Task.objects.get()
+    assert answers[5]["detail"].replace(f" {task.pk} ", " 1 ") in GUIDE
     assert (task.status, task.result, task.key) == ("completed", {"ok": True}, "image-7")
     assert Queue.objects.get().lease == 60
 

@@ -1,10 +1,12 @@
 """Claiming, and what a holder may do: only while it holds, and with the end that the table of statuses allows."""
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import IntegrityError, connection
 from django.db.models import QuerySet
 
 from stator.exceptions import LeaseLost
+from stator.models import History
 from tasks.exceptions import MoveRefused, TaskError
 from tasks.models import Queue, Run, Task
 from tests.stator.rows import change, expire
@@ -512,3 +514,13 @@ def test_tasks_are_found_by_age_and_worker(queue):
     assert not Task.objects.older_than(60)
     QuerySet(Task).update(created="2020-01-01T00:00:00Z")
     assert Task.objects.older_than(60).get() == claim.task
+
+
+def test_many_are_canceled_and_requeued_by_async_code(queue):
+    task = queue.publish("a").task
+    assert async_to_sync(Task.objects.filter(pk=task.pk).acancel)("by mistake", actor="ada") == 1
+    assert fresh(task).status == "canceled"
+    dead = make_task(queue, "errored")
+    assert async_to_sync(queue.tasks.filter(pk=dead.pk).arequeue)("mended", actor="ada", per_minute=60).count == 1
+    assert fresh(dead).status in ("pending", "invisible")
+    assert [act.reason for act in History.objects.filter(actor="ada").order_by("pk")] == ["by mistake", "mended"]
