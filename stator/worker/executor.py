@@ -229,8 +229,6 @@ class _Atomic:
             ended = outcomes_of(mine, spread(mine, begin(mine))) if mine else []
             if any(getattr(outcome, "failure", None) for _, outcome in ended):
                 raise _Undone(ended)
-            # Where the handler swallowed an error that Django undoes all for, there will be no commit.
-            operations.connection.validate_no_broken_transaction()
             self._recorded, self._written = ended, operations.record(ended)
             self._written.lost.extend(claim for claim in self._claims if claim not in mine)
 

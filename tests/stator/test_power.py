@@ -91,15 +91,6 @@ def test_effects_of_an_atomic_state_that_waits_are_kept():
     assert Written.objects.count() == 1
 
 
-def test_error_that_an_atomic_handler_swallows_but_not_its_transaction_is_one_of_the_handler():
-    transfer = Transfer.objects.create(deed="swallow")
-    summary = work(Transfer)
-    transfer.refresh_from_db()
-    assert (transfer.state, transfer.state_failures, transfer.touched, transfer.state_claim) == ("new", 1, 0, None)
-    assert (summary.moved, summary.failed) == ({}, 1)
-    assert "TransactionManagementError" in Report.objects.get().error
-
-
 def claimed(operations):
     [claim] = operations.claim(list(operations.graph.automatic_states), 1)
     return claim
