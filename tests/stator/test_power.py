@@ -7,7 +7,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from stator.conf import Settings
-from stator.db import chores, operations_for
+from stator.db import chores, operations_for, refusals
 from stator.db.base import Operations
 from stator.db.claim import new_worker_id
 from stator.exceptions import GraphError
@@ -429,7 +429,8 @@ def test_move_that_an_error_caused_is_kept_with_the_error(operations):
     }
 
 
-def test_claim_that_a_constraint_of_the_model_refuses_takes_nothing(operations):
+def test_claim_that_a_constraint_of_the_model_refuses_takes_nothing(operations, monkeypatch):
+    monkeypatch.setattr(refusals, "SHORTLY", 0.0)
     made = operations(Transfer)
     Transfer.objects.create()
 
