@@ -5,7 +5,7 @@ import signal
 from datetime import timedelta
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connections
 from django.db.models.functions import Now
 
 from stator import __version__
@@ -64,6 +64,21 @@ def test_row_that_was_pruned_is_written_again(presence):
     presence._shown -= 11
     presence.show()
     assert Worker.objects.live().count() == 1
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_database_that_is_away_keeps_no_word_from_another():
+    def down(*args):
+        raise OperationalError("away")
+
+    both = [operations_of(Errand, "vendor", alias) for alias in ("other", "default")]
+    presence = Presence(new_worker_id(), both, lambda: dict(FIGURES))
+    with connections["other"].execute_wrapper(down), pytest.raises(OperationalError, match="away"):
+        presence.show()
+    assert Worker.objects.using("default").live().count() == 1
+    # It is said again, there as well.
+    presence.show()
+    assert Worker.objects.using("other").live().count() == 1
 
 
 def test_last_word_marks_the_row_stopped(presence):

@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from django.db import OperationalError
 from django.test import override_settings
 from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
@@ -466,6 +467,17 @@ class TestWorkers:
         assert (lost.attributes["stator.outcome"], moved.attributes["stator.outcome"]) == ("lost", "moved")
         assert lost.attributes["stator.claim"] != moved.attributes["stator.claim"] == again.token.hex
         assert moved.attributes["stator.pk"] == str(transfer.pk)
+
+    def test_atomic_attempt_that_cannot_begin_says_so(self, spans, monkeypatch):
+        def away(claims):
+            raise OperationalError("the connection is closed")
+
+        Transfer.objects.create()
+        operations = operations_for(Transfer, ON, new_worker_id())
+        claims = operations.claim(list(Transfer.state_graph.automatic_states), 1)
+        monkeypatch.setattr(operations, "lock_claimed", away)
+        attempt_sync(claims, calls_of(ON))
+        assert spans.one().attributes["stator.outcome"] == "released"
 
     def test_statement_that_moves_rows_without_a_handler_has_a_span_where_it_moved_any(self, spans, traced):
         for amount in (200, 300, 1):
