@@ -33,10 +33,10 @@ class Task(StatorModel):
 
     ``priority``: smaller is sooner; by default the Unix time in milliseconds at which it was published. ``key``: the
     publisher's own name for it, unique in the queue. ``metadata``: key-value pairs to claim and to search by.
-    ``worker_ids``: only these may claim it; empty for anyone. ``worker_count``: so many workers run it, each once; then
-    the task is ``shared``, and its ``parts`` are what is claimed. ``lease``, ``timeout``, ``max_attempts`` and
-    ``retention`` stand above those of the queue. ``timeout``: an attempt ends so many seconds after its claim, whatever
-    its heartbeats.
+    ``worker_ids``: only these may claim it; empty for anyone. ``worker_count``: so many workers run it, those with
+    names each once; then the task is ``shared``, and its ``parts`` are what is claimed. ``lease``, ``timeout``,
+    ``max_attempts`` and ``retention`` stand above those of the queue. ``timeout``: an attempt ends so many seconds
+    after its claim, whatever its heartbeats.
     """
 
     queue = models.ForeignKey(Queue, models.CASCADE, related_name="tasks")
