@@ -38,6 +38,10 @@ class KeptAdmin(admin.ModelAdmin):
             queryset = newest(queryset, str(first).removeprefix("-"))
         return super().get_search_results(request, queryset, search_term)
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """The row; none for what no database can be asked for."""
+        return None if "\0" in object_id else super().get_object(request, object_id, from_field)
+
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Workers write these rows."""
         return False

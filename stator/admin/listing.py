@@ -2,9 +2,13 @@
 
 from typing import Any
 
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
-from django.db import router
+from django.db import DataError, router
+from django.db.models import BigIntegerField
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
@@ -63,7 +67,13 @@ class BoundedPaginator(Paginator):
 
 
 class BoundedChangeList(ChangeList):
-    """A list that reads its rows once, and sorts by nothing but what is offered."""
+    """A list that reads its rows once, sorts by nothing but what is offered, and takes any address."""
+
+    def get_filters(self, request: HttpRequest) -> Any:
+        """The filters; a NUL, which databases cannot be asked for, is nonsense as what is no field is."""
+        if any("\0" in value for values in self.get_filters_params().values() for value in values):
+            raise IncorrectLookupParameters
+        return super().get_filters(request)
 
     def get_ordering_field(self, field_name: Any) -> Any:
         """What to sort by; nothing for a column that is not sorted by, whatever the address says."""
@@ -71,10 +81,32 @@ class BoundedChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         """The rows of the page and their number."""
-        super().get_results(request)
+        try:
+            super().get_results(request)
+        except (ValueError, OverflowError, DataError) as error:
+            # A key of too many digits, a year that is none, a pattern without an end: only the statement finds out.
+            raise IncorrectLookupParameters from error
         # Forms in the list are made from a queryset.
         if not (self.multi_page or self.model_admin.list_editable):
             self.result_list = self.paginator.first
+
+
+def keep_keys(model_admin: Any, request: HttpRequest) -> None:
+    """Leave only those of the selected keys in the request that rows of the model can have."""
+    selected = request.POST.getlist(ACTION_CHECKBOX_NAME)
+    keys = [text for text in selected if _can_be_key(model_admin.opts.pk, text)]
+    if keys != selected:
+        posted = request.POST.copy()
+        posted.setlist(ACTION_CHECKBOX_NAME, keys)
+        request.POST = posted  # type: ignore[assignment]
+
+
+def _can_be_key(pk: Any, text: str) -> bool:
+    try:
+        key = pk.to_python(text)
+    except (ValidationError, ValueError):
+        return False
+    return abs(key) <= BigIntegerField.MAX_BIGINT if isinstance(key, int) else "\0" not in text
 
 
 def operated(queryset: Any) -> OperatorQuerySet:

@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from stator.admin.acts import refuse_forbidden
 from stator.admin.fields import JSONField
 from stator.admin.kept import KeptAdmin
+from stator.admin.listing import keep_keys
 from stator.logs import escape
 from stator.models import Pause, StatorModel
 from stator.pauses import end_chosen, keep_pause, planned_pause
@@ -142,6 +143,7 @@ class PauseAdmin(KeptAdmin):
         """The list, or the end of some of it."""
         if request.method == "POST":
             refuse_forbidden(self, request, (stator_end,))
+            keep_keys(self, request)
         return super().changelist_view(request, extra_context)
 
     @admin.display(description="in force", boolean=True, ordering="active")

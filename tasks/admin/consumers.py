@@ -1,13 +1,26 @@
 """Programs that use the HTTP API, in the admin."""
 
-from typing import Any
+from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import admin
+from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from stator.admin.listing import BoundedChangeList, BoundedPaginator
+from stator.admin.listing import BoundedChangeList, BoundedPaginator, keep_keys
 from tasks.consumers import Consumer
+
+
+class QueuesField(forms.ModelMultipleChoiceField):
+    """As Django's, also where SQLite cannot be asked for a key of so many digits."""
+
+    def clean(self, value: Any) -> Any:
+        """The queues."""
+        try:
+            return super().clean(value)
+        except OverflowError as error:
+            raise forms.ValidationError(self.error_messages["invalid_list"], "invalid_list") from error
 
 
 class ConsumerAdmin(admin.ModelAdmin):
@@ -17,6 +30,7 @@ class ConsumerAdmin(admin.ModelAdmin):
     list_filter = ("enabled", "may_publish", "may_claim", "may_query", "may_configure")
     search_fields = ("name", "prefix")
     filter_horizontal = ("queues",)
+    formfield_overrides: ClassVar[Any] = {models.ManyToManyField: {"form_class": QueuesField}}
     readonly_fields = ("shown_prefix", "used_minute", "created")
     paginator = BoundedPaginator
     show_full_result_count = False
@@ -24,6 +38,11 @@ class ConsumerAdmin(admin.ModelAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> Any:
         """A list that counts no further than it shows."""
         return BoundedChangeList
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """The list, or the deletion of some of it."""
+        keep_keys(self, request)
+        return super().changelist_view(request, extra_context)
 
     @admin.display(description="token")
     def shown_prefix(self, consumer: Consumer) -> str:

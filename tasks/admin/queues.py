@@ -15,7 +15,7 @@ from django.utils.http import urlencode
 
 from stator.admin.acts import refuse_forbidden
 from stator.admin.fields import JSONField
-from stator.admin.listing import BoundedPaginator
+from stator.admin.listing import BoundedChangeList, BoundedPaginator, keep_keys
 from stator.durations import span
 from tasks.admin.asking import ask, back, buttons, given, tell
 from tasks.conf import LONGEST
@@ -163,7 +163,7 @@ def _log(request: HttpRequest, queue: Any, message: str) -> None:
     LogEntry.objects.log_actions(request.user.pk, [queue], CHANGE, message)  # type: ignore[arg-type]
 
 
-class QueueList(ChangeList):
+class QueueList(BoundedChangeList):
     """A page of queues, with the figures of all of them."""
 
     def get_results(self, request: HttpRequest) -> None:
@@ -207,6 +207,7 @@ class QueueAdmin(admin.ModelAdmin):
         """The list, or an act on queues of it."""
         if request.method == "POST":
             refuse_forbidden(self, request, ACTS)
+            keep_keys(self, request)
         return super().changelist_view(request, extra_context)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:

@@ -73,7 +73,7 @@ def count_of(client: Client, url: str) -> int:
         ("task/?status=errored", 10),
         ("task/?condition=leased", 10),
         ("task/?q=resize", 16),
-        ("queue/", 8),
+        ("queue/", 7),
         ("run/", 4),
         ("run/?q=bot-1", 5),
         ("schedule/", 7),
