@@ -1,4 +1,4 @@
-"""What it costs to create an object, beside the same model without the framework.
+"""What it costs to create an object, and to save one, beside the same model without the framework.
 
 ``python -m benchmarks.create [--objects 2000] [--repeat 5]``
 """
@@ -30,16 +30,16 @@ def main() -> None:
             cases[plain] = (count, lambda count=count, way=way: create(PlainItem, count, way))  # type: ignore[misc]
             cases[managed] = (count, lambda count=count, way=way: create(AsyncItem, count, way))  # type: ignore[misc]
             targets[managed] = (Target(1.15, of=plain, most=True, figure="cost"),)
-        show("Creating objects, one process", "objects", measure(cases, options.repeat), targets)
+        for name, model in (("a save each, plain model", PlainItem), ("a save each, managed model", AsyncItem)):
+            cases[name] = (options.objects, lambda model=model: save(model, options.objects))  # type: ignore[misc]
+        show("Creating and saving objects, one process", "objects", measure(cases, options.repeat), targets)
 
 
 def create(model: Any, count: int, way: str) -> Spent:
     """Create so many in one of the ways, in an empty table."""
-    from django.db import connection, transaction
+    from django.db import transaction
 
-    with connection.cursor() as cursor:
-        truncate = "TRUNCATE {}" if connection.vendor == "postgresql" else "DELETE FROM {}"
-        cursor.execute(truncate.format(model._meta.db_table))
+    clear(model)
     with watch() as spent:
         if way == "bulk_create":
             model.objects.bulk_create([model() for _ in range(count)], batch_size=1000)
@@ -51,6 +51,29 @@ def create(model: Any, count: int, way: str) -> Spent:
     if model._base_manager.count() != count:
         raise SystemExit(f"{model._base_manager.count()} of {count} objects were created")
     return spent
+
+
+def save(model: Any, count: int) -> Spent:
+    """Save so many objects that nobody has claimed, one field of each, with a commit each."""
+    clear(model)
+    model.objects.bulk_create([model() for _ in range(count)], batch_size=1000)
+    objects = list(model.objects.all())
+    with watch() as spent:
+        for each in objects:
+            each.payload = "y"
+            each.save(update_fields=["payload"])
+    if model.objects.filter(payload="y").count() != count:
+        raise SystemExit("not all objects were saved")
+    return spent
+
+
+def clear(model: Any) -> None:
+    """Empty the table."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        truncate = "TRUNCATE {}" if connection.vendor == "postgresql" else "DELETE FROM {}"
+        cursor.execute(truncate.format(model._meta.db_table))
 
 
 def one_by_one(model: Any, count: int) -> None:
