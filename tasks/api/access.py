@@ -7,16 +7,17 @@ looked at.
 
 from typing import Any
 
-from django.db.models import Count, IntegerField, OuterRef, Prefetch, Subquery
+from django.db.models import Prefetch
 from django.http import HttpRequest
 from ninja.security import HttpBearer
 
 from tasks.api.bodies import check
 from tasks.api.errors import Forbidden, NotFound, Unauthorized
 from tasks.api.rates import rates
+from tasks.attempts import attempts_of
 from tasks.conf import load_settings
 from tasks.consumers import Consumer, Verb
-from tasks.models import Queue, Run, Task
+from tasks.models import Queue, Task
 from tasks.numbering import database_of, home
 from tasks.querysets import TERMINAL
 
@@ -44,14 +45,6 @@ class Token(HttpBearer):
 
 # What the status of a shared task follows from.
 PARTS = ("whole", "state", "state_claim", "state_ready", "state_next_attempt")
-# How often a task that has ended was claimed since it was published or requeued; while it waits, it counts by itself.
-CLAIMS = Subquery(
-    Run.objects.filter(task=OuterRef("pk"), version=OuterRef("state_version") - 1)
-    .order_by()
-    .values("task")
-    .values(n=Count("pk")),
-    output_field=IntegerField(),
-)
 
 PUBLISH, CLAIM, QUERY, CONFIGURE = (Token(verb) for verb in Verb)
 
@@ -84,19 +77,19 @@ def task_of(consumer: Consumer, pk: int) -> Task:
 
 def tasks_of(consumer: Consumer, using: str) -> Any:
     """All tasks of one database in the queues that the consumer may use."""
-    rows = Task.objects.using(using).select_related("queue").prefetch_related(parts()).annotate(claims=CLAIMS)
+    rows = Task.objects.using(using).select_related("queue").prefetch_related(parts())
     if using != home():
         spread = consumer.reach().exclude(databases=[]).values_list("name", "databases")
         return rows.filter(queue__name__in=[name for name, databases in spread if using in databases])
     return rows if consumer.all_queues else rows.filter(queue__in=consumer.reach())
 
 
-def count_claims(tasks: list[Task], using: str) -> None:
-    """Give tasks of one database, of which some may have ended, their ``claims`` as :func:`tasks_of` does."""
-    ended: dict[int, Any] = {task.pk: task for task in tasks if task.state in TERMINAL}
-    if ended:
-        for pk, claims in Task.objects.using(using).filter(pk__in=ended).values_list("pk", CLAIMS):
-            ended[pk].claims = claims
+def count_attempts(tasks: list[Any], using: str) -> None:
+    """Give those tasks of one database that have ended their ``counted`` attempts, all of them at once."""
+    ended = [task for task in tasks if task.state in TERMINAL]
+    counted = attempts_of(ended, using)
+    for task in ended:
+        task.counted = counted.get(task.pk, 0)
 
 
 def parts() -> Prefetch:

@@ -7,7 +7,7 @@ from django.db.models import prefetch_related_objects
 from ninja import Router
 from ninja.responses import Status
 
-from tasks.api.access import PUBLISH, count_claims, parts, queue_of, task_of
+from tasks.api.access import PUBLISH, count_attempts, parts, queue_of, task_of
 from tasks.api.documents import refusals
 from tasks.api.schemas import Manner, PublishedManyOut, PublishedOut, PublishIn, PublishManyIn, TaskOut
 from tasks.exceptions import MoveRefused
@@ -78,5 +78,5 @@ def _publish(queue: Queue, tasks: list[Any], manner: Manner) -> list[Any]:
         found[each.task._state.db].append(each.task)
     for using, tasks_there in found.items():
         prefetch_related_objects([task for task in tasks_there if task.worker_count > 1], parts())
-        count_claims(tasks_there, using)
+        count_attempts(tasks_there, using)
     return results

@@ -103,8 +103,9 @@ class TaskOut(Schema):
 
     @staticmethod
     def resolve_attempts(task: Any) -> int:
-        """As the task has them; those of one that has ended are counted for all that are told of together."""
-        return int((task.state_attempts if task.state == "pending" else getattr(task, "claims", None)) or 0)
+        """As the task has them; of many that have ended they were counted together."""
+        counted = getattr(task, "counted", None)
+        return int(task.attempts if counted is None else counted)
 
     @staticmethod
     def resolve_whole(task: Any) -> int | None:

@@ -8,7 +8,7 @@ from django.db.models import Q
 from ninja import Query, Router, Schema
 from pydantic import Field
 
-from tasks.api.access import QUERY, queue_of, task_of, tasks_of
+from tasks.api.access import QUERY, count_attempts, queue_of, task_of, tasks_of
 from tasks.api.bodies import check
 from tasks.api.documents import refusals
 from tasks.api.errors import Invalid
@@ -70,7 +70,9 @@ def search(request: Any, filters: Query[Filters]) -> Any:
     found: list[Any] = []
     for using in in_order(_databases(request.auth, queue), filters.after):
         rows = tasks_of(request.auth, using) if queue is None else _of_queue(request.auth, queue, using)
-        found += _matching(rows, filters).order_by("pk")[: filters.limit + 1 - len(found)]
+        there = list(_matching(rows, filters).order_by("pk")[: filters.limit + 1 - len(found)])
+        count_attempts(there, using)
+        found += there
         if len(found) > filters.limit:
             break
     page = found[: filters.limit]

@@ -8,6 +8,7 @@ from django.db import OperationalError
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from stator.testing import drain
 from tasks.api import queues as queues_module
 from tasks.api.rates import rates
 from tasks.api.urls import api
@@ -327,6 +328,13 @@ class TestPublishing:
         assert attempts() == 1
         claim.resolve()
         assert attempts() == 1
+
+    def test_attempts_of_an_action_in_python_are_told_as_well(self, call, queue):
+        task, given = queue.publish("echo", 7).task, token()
+        drain(Task)
+        assert Task.objects.get().status == "completed"
+        assert call("GET", f"tasks/{task.pk}", None, given)[1]["attempts"] == Task.objects.get().attempts == 1
+        assert [each["attempts"] for each in call("GET", "tasks", None, given)[1]["tasks"]] == [1]
 
 
 class TestClaims:
