@@ -26,6 +26,9 @@ SETTLED = 10.0
 OOM_SCORE = Path("/proc/self/oom_score_adj")
 MORE_EXPENDABLE, MOST_EXPENDABLE = 100, 1000
 
+# Of the parent; a child begins without them.
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD)
+
 
 class Supervisor:
     """Runs ``work(number)`` in each of ``count`` forked processes until told to stop; it returns their exit code."""
@@ -81,13 +84,17 @@ class Supervisor:
                 self._fork(number)
 
     def _fork(self, number: int) -> None:
+        # What comes meanwhile waits: a child in which these handlers still were would pass it on to the others.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         pid = os.fork()
         if pid:
             self._children[pid] = (number, time.monotonic())
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             return
         signal.set_wakeup_fd(-1)
-        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD):
+        for name in HANDLED:
             signal.signal(name, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _be_expendable()
         code = 1
         try:

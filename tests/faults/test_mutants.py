@@ -95,7 +95,7 @@ def reap_at_will(vendor):
 
     class Mutant(vendor):
         def expired(self):
-            return Q(state_claim__isnull=False)
+            return [Q(state_claim__isnull=False)]
 
     return Mutant
 

@@ -141,15 +141,17 @@ class TestWorkerProcesses:
         assert [claim.pk for claim in claimed] == [task.pk]
 
     @pytest.mark.postgresql
-    def test_what_comes_first_is_looked_for_in_the_index_of_values(self, second):
-        second()
+    def test_what_comes_first_is_looked_for_in_the_index_of_values(self, queue):
+        # Of a table that is as good as empty the planner finds all indexes alike.
+        queue.publish_many({"action": "known", "metadata": {"title": f"t{n % 50}"}} for n in range(500))
         operations = operations_of(Task)
         rows = operations.open_rows([Task.state_graph.pending])
         with connection.cursor() as cursor, transaction.atomic():
+            cursor.execute("ANALYZE tasks_task")
             cursor.execute("SET LOCAL enable_seqscan = off")
             plan = rows.order_by("priority", "pk").explain()
         *_, first = plan.rpartition("SubPlan 2\n")
-        assert "Index Scan using tasks_task_ready_of_value" in first, plan
+        assert "tasks_task_ready_of_value" in first, plan
         assert "Join" not in first, plan
         assert "on tasks_queue" not in first, plan
 
