@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from django.core.exceptions import ValidationError
+from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db import models, router, transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
@@ -12,7 +12,7 @@ from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 from tasks.conf import LONGEST, load_settings
 from tasks.exceptions import PublishRefused
-from tasks.messages import BIGINT, message_of
+from tasks.messages import BIGINT, exclusive_value, message_of
 from tasks.moments import moment_problem
 from tasks.registry import DJANGO
 from tasks.ticking import KEPT, call, tick
@@ -206,14 +206,24 @@ class Schedule(StatorModel):
         if isinstance(metadata, dict):
             # As the longest that a tick can tell of itself.
             told = {"schedule": BIGINT, "tick": BIGINT, "planned": "9999-12-31T23:59:59.999999+00:00"}
-            metadata = {**metadata, **told, "entity": self.entity}
+            metadata = {**metadata, **told, **({"entity": self.entity} if self.entity else {})}
         found, settings = {}, load_settings()
         for name, value in {"action": self.action, "data": self.data, "metadata": metadata}.items():
             try:
                 message_of({"action": "any", name: value}, settings, LONGEST)
+                if name == "metadata" and (key := self._exclusive_key()):
+                    exclusive_value(key, metadata)
             except PublishRefused as refused:
                 found[name] = str(refused)
         return found
+
+    def _exclusive_key(self) -> str:
+        try:
+            queue: Any = self.queue
+        except ObjectDoesNotExist:
+            # The reference is refused as such.
+            return ""
+        return str(queue.exclusive_key)
 
     def clean(self) -> None:
         """Refuse what cannot work, and a period that a lease could outlast."""

@@ -368,6 +368,21 @@ class TestWhatCannotWork:
             schedule_of(queue, **options)
         assert not Schedule.objects.exists()
 
+    @pytest.mark.parametrize("given", [{"metadata": {"title": "a"}}, {"key": "entity", "entity": "a"}], ids=str)
+    def test_exclusive_queue_needs_a_value_of_its_key(self, db, given):
+        key = given.pop("key", "title")
+        exclusive = Queue.objects.create(name="one", kind=Queue.Kind.EXCLUSIVE, exclusive_key=key)
+        with pytest.raises(ValidationError, match=f"must have a value of '{key}'"):
+            schedule_of(exclusive)
+        schedule_of(exclusive, **given)
+        go()
+        go(60)
+        assert Task.objects.get().exclusive_value == "a"
+
+    def test_reference_to_no_queue_is_refused_as_such(self, queue):
+        with pytest.raises(ValidationError, match="queue instance with id 0 "):
+            Schedule(name="a", queue_id=0, action="act", period=60.0).full_clean()
+
     def test_lease_must_be_shorter_than_the_period(self, queue):
         with pytest.raises(ValidationError, match="further apart than a lease"):
             Schedule(name="a", queue=queue, action="act", period=10.0).full_clean()
