@@ -15,18 +15,25 @@ from typing import Any
 from benchmarks.harness import arguments, database, fill, make_tables, server_cpu
 from benchmarks.report import Spent, Target, measure, show
 
-WORKER = """
+# What each process does between the line that lets it begin and the one in which it tells how it went.
+PROCESS = """
 import json, sys, time, django; django.setup()
 from benchmarks.harness import own_cpu
 from benchmarks.models import AsyncItem
+from benchmarks.throughput import move_plainly
 from stator.runner import StatorRunner
 from stator.startup import collect_rarely
 collect_rarely()
-runner = StatorRunner([AsyncItem], concurrency=int(sys.argv[1]), until_idle=True)
+kind, size = sys.argv[1], int(sys.argv[2])
+if kind == "loop":
+    work = lambda: move_plainly(AsyncItem, size)
+else:
+    runner = StatorRunner([AsyncItem], concurrency=size, until_idle=True)
+    work = lambda: sum(runner.run().moved.values())
 print("ready", flush=True)
 sys.stdin.readline()
 began, used = time.monotonic(), own_cpu()
-moved = sum(runner.run().moved.values())
+moved = work()
 json.dump({"moved": moved, "began": began, "ended": time.monotonic(), "own": own_cpu() - used}, sys.stdout)
 """
 WAITING = """
@@ -34,8 +41,10 @@ SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event <> 'extend'
 """
 
+LOOP, LOOPS = "plain loop, tuples", "two plain loops"
 ONE, TWO, FOUR = "one process", "two processes", "four processes"
 TARGETS = {TWO: (Target(1.5, of=ONE),), FOUR: (Target(1, of=ONE),)}
+CASES = {LOOP: ("loop", 1), LOOPS: ("loop", 2), ONE: ("worker", 1), TWO: ("worker", 2), FOUR: ("worker", 4)}
 
 
 def main() -> None:
@@ -46,22 +55,23 @@ def main() -> None:
 
         make_tables(AsyncItem)
         rows, size = options.rows, options.concurrency
-        looks: list[int] = []
+        looks: dict[str, list[int]] = {"loop": [], "worker": []}
         cases: dict[str, tuple[int, Callable[[], Spent]]] = {
-            name: (rows, lambda count=count: workers(rows, count, size, looks))  # type: ignore[misc]
-            for name, count in ((ONE, 1), (TWO, 2), (FOUR, 4))
+            name: (rows, lambda kind=kind, count=count: drain(kind, rows, count, size, looks[kind]))  # type: ignore[misc]
+            for name, (kind, count) in CASES.items()
         }
         measured = measure(cases, options.repeat)
         show(f"Drain of {rows:,} rows by several processes, async, concurrency {size}", "moves", measured, TARGETS)
-        print(f"  backends seen waiting for a lock: {sum(looks)}, in {len(looks)} looks")
+        for kind, waited in looks.items():
+            print(f"  backends of {kind}s seen waiting for a lock: {sum(waited)}, in {len(waited)} looks")
 
 
-def workers(rows: int, count: int, concurrency: int, looks: list[int] | None = None) -> Spent:
-    """So many worker processes from the first one's start until the last has nothing left to do."""
+def drain(kind: str, rows: int, count: int, concurrency: int, looks: list[int] | None = None) -> Spent:
+    """So many processes of one kind from the first one's start until the last has nothing left to do."""
     from benchmarks.models import AsyncItem
 
     fill(AsyncItem, rows)
-    processes = [_start(concurrency) for _ in range(count)]
+    processes = [_start(kind, concurrency) for _ in range(count)]
     for process in processes:
         _line(process)
     server = server_cpu()
@@ -77,9 +87,9 @@ def workers(rows: int, count: int, concurrency: int, looks: list[int] | None = N
     return Spent(seconds, sum(one["own"] for one in told), server_cpu() - server)
 
 
-def _start(concurrency: int) -> Any:
+def _start(kind: str, concurrency: int) -> Any:
     return subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(concurrency)],
+        [sys.executable, "-c", PROCESS, kind, str(concurrency)],
         env=dict(os.environ),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -65,15 +65,24 @@ def main() -> None:
 
 def plain_loop(model: Any, rows: int, batch: int, instances: bool = False) -> Spent:
     """Claim and record all rows with bare statements on one connection; with ``instances`` makes an object of each."""
+    fill(model, rows)
+    with watch() as spent:
+        moved = move_plainly(model, batch, instances)
+    if moved != rows:
+        raise SystemExit(f"{moved} of {rows} rows were moved")
+    return spent
+
+
+def move_plainly(model: Any, batch: int, instances: bool = False) -> int:
+    """Claim and record what is ready until nothing is; return how many rows that were."""
     from django.db import connection
 
-    fill(model, rows)
     table, names = model._meta.db_table, [field.attname for field in model._meta.concrete_fields]
     columns = ", ".join(f"t.{field.column}" for field in model._meta.concrete_fields)
     claim, record = CLAIM.format(table=table, columns=columns), RECORD.format(table=table)
     connection.ensure_connection()
     moved = 0
-    with watch() as spent, connection.connection.cursor() as cursor:
+    with connection.connection.cursor() as cursor:
         # Django registers a loader written in Python, which takes ten times as long.
         cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
         # As the worker does: otherwise the planner reads the whole table for each batch, and the limit is too low.
@@ -84,10 +93,8 @@ def plain_loop(model: Any, rows: int, batch: int, instances: bool = False) -> Sp
                 keys = [instance.pk for instance in [model.from_db("default", names, row) for row in taken]]
             cursor.execute(record, [keys], prepare=True)
             moved += cursor.rowcount
-    connection.connection.execute("RESET enable_seqscan")
-    if moved != rows:
-        raise SystemExit(f"{moved} of {rows} rows were moved")
-    return spent
+        cursor.execute("RESET enable_seqscan")
+    return moved
 
 
 def worker(model: Any, rows: int, concurrency: int | None = None, moves: int = 1) -> Spent:

@@ -15,7 +15,7 @@ from benchmarks.harness import arguments, database, make_tables
 from benchmarks.peers.catalog import PEERS, Case, Peer
 from benchmarks.peers.install import Unavailable, command, redis_server
 from benchmarks.peers.run import Failed, run
-from benchmarks.processes import workers
+from benchmarks.processes import drain
 from benchmarks.report import Run, Spent, Target, once, show
 from benchmarks.throughput import worker
 
@@ -34,7 +34,7 @@ def main() -> None:
         present = [peer for peer in peers if _is_there(peer)]
         cases: dict[str, tuple[int, Callable[[], Spent]]] = {
             OURS: (options.jobs, lambda: worker(AsyncItem, options.jobs, 500)),
-            OURS_TWO: (options.jobs, lambda: workers(options.jobs, 2, 500)),
+            OURS_TWO: (options.jobs, lambda: drain("worker", options.jobs, 2, 500)),
         }
         for peer in present:
             jobs = max(LEAST, int(options.jobs * peer.share))

@@ -60,6 +60,8 @@ import django; django.setup()
 from {module} import {name} as where
 def interrupt(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGINT)
+# Whoever started the tests may ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 where.{function} = interrupt
 execute_from_command_line(["manage.py", *sys.argv[1:]])
 """
