@@ -3,8 +3,10 @@
 from typing import Any
 
 from django.db import models
-from django.db.models.functions import Now
+from django.db.models.expressions import DatabaseDefault
 from django.db.models.lookups import Exact
+from django.db.models.query_utils import DeferredAttribute
+from django.utils.functional import cached_property
 
 from stator import columns
 from stator.graph import State, StateGraph
@@ -18,6 +20,13 @@ class _Plain(models.Field):
     def deconstruct(self) -> Any:
         name, _, args, kwargs = super().deconstruct()
         return name, self.plain_path, args, kwargs
+
+
+class _OfMoments(type):
+    """Of fields that expressions mix with any other moments: Django asks whether those are instances of these too."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, models.DateTimeField)
 
 
 class StateField(_Plain, models.CharField):
@@ -92,7 +101,7 @@ class ReadyField(_Plain, models.BooleanField):
         return value
 
 
-class NextAttemptField(_Plain, models.DateTimeField):
+class NextAttemptField(_Plain, models.DateTimeField, metaclass=_OfMoments):
     """When the row is due; null is now. Set on insert where a state's first attempt waits one interval."""
 
     plain_path = "django.db.models.DateTimeField"
@@ -131,7 +140,7 @@ class HeldBy(Exact):
         return f"{left} IS NOT DISTINCT FROM {right}", (*params, *others)
 
 
-class LockedUntilField(_Plain, models.DateTimeField):
+class LockedUntilField(_Plain, models.DateTimeField, metaclass=_OfMoments):
     """Until when the claim holds the row; null with the claim."""
 
     plain_path = "django.db.models.DateTimeField"
@@ -140,9 +149,44 @@ class LockedUntilField(_Plain, models.DateTimeField):
         return _cleared(self, model_instance) if add else super().pre_save(model_instance, add)
 
 
-def changed_field() -> models.DateTimeField:
+class MomentAttribute(DeferredAttribute):
+    """Reads what the database gave a new row once somebody wants to know, instead of with each insert."""
+
+    def __get__(self, instance: Any, cls: Any = None) -> Any:
+        if instance is None:
+            return self
+        name, values = self.field.attname, instance.__dict__
+        if name not in values:
+            return super().__get__(instance, cls)
+        if isinstance(values[name], DatabaseDefault) and instance.pk is not None and not instance._state.adding:
+            instance.refresh_from_db(instance._state.db, [name])
+        return values[name]
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        # Without it Python would never come to __get__.
+        instance.__dict__[self.field.attname] = value
+
+
+class ChangedField(_Plain, models.DateTimeField, metaclass=_OfMoments):
     """When the row entered its state, by the clock of the database."""
-    return models.DateTimeField(db_default=Now(), editable=False)
+
+    db_returning = False
+    descriptor_class = MomentAttribute
+    plain_path = "django.db.models.DateTimeField"
+
+    def get_default(self) -> Any:
+        return self._moment
+
+    @cached_property
+    def _moment(self) -> Any:
+        # Made once: Django makes one for each instance, which takes as long as the rest of the columns.
+        return super().get_default()
+
+    def pre_save(self, model_instance: Any, add: bool) -> Any:
+        # A save never writes it, and for a new row, even a copy, it is what the database says: neither need read it.
+        if not add:
+            return None
+        return model_instance.__dict__.get(self.attname) or super().pre_save(model_instance, add)
 
 
 def _cleared(field: models.Field, model_instance: models.Model) -> None:

@@ -27,12 +27,17 @@ _CLAIM = {"state_claim": None, "state_locked_until": None}
 
 def fields_sent(model: Any, instances: Sequence[Any], fields: Sequence[Any]) -> list[Any]:
     """The fields that an INSERT of these instances must name."""
-    values = [instance.__dict__ for instance in instances]
-    for each in values:
-        each.update(_CLAIM)
-    left = _left_to_defaults(model)
-    if left:
-        left = left - _set(model, values)
+    left, ready = _left_to_defaults(model), _ready_at_once(model)
+    for instance in instances:
+        values = instance.__dict__
+        values.update(_CLAIM)
+        # Nearly always all is as it begins.
+        if left and not (
+            BEGUN.items() <= values.items()
+            and isinstance(values.get("state_changed"), DatabaseDefault)
+            and str(values.get("state")) in ready
+        ):
+            left = left - _set(values, ready)
     return [field for field in fields if field.name not in left]
 
 
@@ -42,16 +47,17 @@ def _left_to_defaults(model: Any) -> frozenset[str]:
     return frozenset({"state_changed", *BEGUN}) if model._meta.managed else frozenset()
 
 
-def _set(model: Any, values: list[dict[str, Any]]) -> set[str]:
-    """The columns in which some instance has something else than the default, or will get it before it is sent."""
-    begun = BEGUN.items()
+@lru_cache(maxsize=1024)
+def _ready_at_once(model: Any) -> frozenset[str]:
+    return frozenset(state.name for state in model.state_graph.states.values() if ready_at_once(state))
+
+
+def _set(values: dict[str, Any], ready: frozenset[str]) -> set[str]:
+    """The columns that have something else than the default, or will get it before they are sent."""
     # What is not there yet is deferred, and will be read when it is sent.
-    found = {
-        name for each in values if not begun <= each.items() for name, value in begun if each.get(name, each) != value
-    }
-    if not all(isinstance(each.get("state_changed"), DatabaseDefault) for each in values):
+    found = {name for name, value in BEGUN.items() if values.get(name, values) != value}
+    if not isinstance(values.get("state_changed"), DatabaseDefault):
         found.add("state_changed")
-    states = model.state_graph.states
-    if not all(name in states and ready_at_once(states[name]) for name in {str(each.get("state")) for each in values}):
+    if str(values.get("state")) not in ready:
         found |= {"state_ready", "state_next_attempt"}
     return found

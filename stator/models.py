@@ -8,6 +8,7 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.db import models, router, transaction
 from django.db.models import DEFERRED, QuerySet
+from django.db.models.functions import Now
 from django.db.models.signals import class_prepared
 from django.utils import timezone
 from django.utils.functional import classproperty
@@ -16,6 +17,7 @@ from stator.columns import FRAMEWORK_COLUMNS
 from stator.exceptions import LeaseLost
 from stator.explain import Reason, explain
 from stator.fields import (
+    ChangedField,
     ClaimField,
     CountField,
     LockedUntilField,
@@ -23,7 +25,6 @@ from stator.fields import (
     ReadyField,
     StateField,
     VersionField,
-    changed_field,
 )
 from stator.graph import State, StateGraph
 from stator.guard import guard_managers
@@ -66,7 +67,7 @@ class StatorModel(models.Model):
     """
 
     state_ready = ReadyField(default=True, db_default=True, editable=False)
-    state_changed = changed_field()
+    state_changed = ChangedField(db_default=Now(), editable=False)
     state_attempted = models.DateTimeField(null=True, blank=True, editable=False)
     state_locked_until = LockedUntilField(null=True, blank=True, editable=False)
     state_next_attempt = NextAttemptField(null=True, blank=True, editable=False)
@@ -92,8 +93,6 @@ class StatorModel(models.Model):
     @property
     def state_age(self) -> float:
         """Seconds since the object entered its state."""
-        if not hasattr(self.state_changed, "timestamp"):
-            self.refresh_from_db(fields=["state_changed"])
         return (timezone.now() - self.state_changed).total_seconds()
 
     def transition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
@@ -163,15 +162,17 @@ class StatorModel(models.Model):
         values.pop("stator", None)
 
     def _do_insert(self, manager: Any, using: str, fields: Any, returning_fields: Any, raw: bool) -> Any:
+        owner = owner_of(type(self))
         # Raw is what ``loaddata`` brings: it stays as it was.
-        if not raw and manager.model is owner_of(type(self)):
+        if not raw and manager.model is owner:
             self._begin()
             fields = fields_sent(type(self), [self], fields)
+            _leave_unread(fields, returning_fields)
         inserted = super()._do_insert(manager, using, fields, returning_fields, raw)  # type: ignore[misc]
         self._note_loaded()
         self._loaded_state = str(self.state)
         if self.state_ready:
-            announce(owner_of(type(self)), using)
+            announce(owner, using)
         return inserted
 
     def _do_update(self, base_qs: Any, using: Any, pk_val: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
@@ -234,6 +235,13 @@ class StatorModel(models.Model):
             raise LeaseLost(f"{self._meta.label} {self.pk}: the claim on it has ended; it was not moved")
         self._loaded_state = state
         return True
+
+
+def _leave_unread(sent: list[Any], returning: list[Any]) -> None:
+    """Have an INSERT not read back when the row entered its state, as Django 6 has it: see ``MomentAttribute``."""
+    for field in [field for field in returning if field.name == "state_changed" and field not in sent]:
+        # From this list, by which Django assigns what came back.
+        returning.remove(field)
 
 
 def _prepare(sender: Any, **kwargs: Any) -> None:

@@ -10,6 +10,8 @@ when a receiver finds the database away. At a pass ``databases`` are the aliases
 ``sender.databases_of(model)`` those in which it works on a model.
 """
 
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from django.db import transaction
@@ -27,11 +29,27 @@ class Move(NamedTuple):
 transitioned = Signal()
 failed = Signal()
 lease_lost = Signal()
-became_ready = Signal()
+became_ready = Signal(use_caching=True)
 on_start = Signal()
 on_schedule = Signal()
 
 
 def announce(model: Any, using: str) -> None:
-    """Send ``became_ready`` once the present transaction commits; a receiver that raises is logged."""
-    transaction.on_commit(lambda: became_ready.send(model, using=using), using=using, robust=True)
+    """Send ``became_ready`` once the present transaction commits; a receiver that raises is logged.
+
+    Where a project manages transactions by hand nobody knows when that is, and workers find the objects by themselves.
+    """
+    connection = transaction.get_connection(using)
+    if not connection.in_atomic_block:
+        if connection.get_autocommit():
+            became_ready.send_robust(model, using=using)
+        return
+    tell, waiting = _telling(model, using), connection.run_on_commit
+    # Many objects of one transaction are told of once.
+    if not (waiting and waiting[-1][1] is tell and waiting[-1][0] == set(connection.savepoint_ids)):
+        connection.on_commit(tell)
+
+
+@lru_cache(maxsize=1024)
+def _telling(model: Any, using: str) -> Callable[[], Any]:
+    return partial(became_ready.send_robust, model, using=using)

@@ -205,6 +205,7 @@ INHERITED = {
     "to_python",
     "get_prep_value",
     "pre_save",
+    "get_default",
     "from_db",
     "refresh_from_db",
     "save",

@@ -14,6 +14,7 @@ from django.db.models.query_utils import DeferredAttribute
 from django.db.models.signals import post_init, pre_init
 
 from stator.columns import FRAMEWORK_COLUMNS
+from stator.fields import MomentAttribute
 from stator.meta import options_of
 from stator.models import StatorModel
 
@@ -114,11 +115,12 @@ def _is_plain(model: Any) -> bool:
         and model.__new__ is object.__new__
         and model.__setattr__ is object.__setattr__
         and model.from_db.__func__ is StatorModel.from_db.__func__  # type: ignore[attr-defined]
-        # Of Django's own: those would only forget what is cached for an earlier value.
+        # Of Django's own, and ours: those would only forget what is cached for an earlier value.
         and all(_is_plain_attribute(model, field) for field in model._meta.concrete_fields)
     )
 
 
 def _is_plain_attribute(model: Any, field: Any) -> bool:
     found = getattr(model, field.attname, None)
-    return isinstance(found, DeferredAttribute) and type(found).__module__.startswith("django.db.models.")
+    ours = type(found) is MomentAttribute
+    return ours or (isinstance(found, DeferredAttribute) and type(found).__module__.startswith("django.db.models."))

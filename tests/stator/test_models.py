@@ -9,7 +9,8 @@ from asgiref.sync import async_to_sync
 from django.apps import apps
 from django.core import serializers
 from django.db import connection, transaction
-from django.db.models.functions import Now
+from django.db.models.expressions import DatabaseDefault
+from django.db.models.functions import Coalesce, Now
 from django.test.utils import CaptureQueriesContext, isolate_apps
 from django.utils import timezone
 
@@ -268,9 +269,74 @@ def test_many_are_sent_as_arrays_and_begin_at_the_moment_of_the_database():
     with CaptureQueriesContext(connection) as queries:
         pages = Page.objects.bulk_create(Page(title=str(number)) for number in range(50))
     assert "UNNEST" in queries[-1]["sql"]
-    [moment] = {page.state_changed for page in pages}
-    assert set(Page.objects.values_list("state_changed", flat=True)) == {moment}
+    [moment] = set(Page.objects.values_list("state_changed", flat=True))
     assert 0 <= (raw(Page).annotate(now=Now()).first().now - moment).total_seconds() < 60
+    assert pages[49].state_changed == moment
+
+
+CREATE = {
+    "create()": lambda: Page.objects.create(title="a"),
+    "save()": lambda: saved(Page(title="a")),
+    "bulk_create()": lambda: Page.objects.bulk_create([Page(title="a")])[0],
+}
+each_creation = pytest.mark.parametrize("create", CREATE.values(), ids=CREATE)
+
+
+def saved(page):
+    page.save()
+    return page
+
+
+@each_creation
+def test_moment_of_a_new_object_is_read_once_somebody_asks(django_assert_num_queries, create):
+    page = create()
+    with django_assert_num_queries(1):
+        moments = [page.state_changed, page.state_changed]
+    assert set(moments) == {row(page).state_changed}
+
+
+@each_creation
+def test_nothing_is_read_to_save_a_new_object_again(create):
+    page = create()
+    page.title = "b"
+    with CaptureQueriesContext(connection) as queries:
+        page.save()
+    assert ["UPDATE"] == [query["sql"].split()[0] for query in queries]
+    assert "state_changed" not in queries[0]["sql"]
+
+
+@pytest.mark.parametrize("pk", [None, 999])
+@each_creation
+def test_new_object_saved_under_another_key_is_a_copy(create, pk):
+    page = create()
+    raw(Page).update(state_changed=ago(100))
+    first, page.pk, page.title = page.pk, pk, "b"
+    assert pk or isinstance(page.state_changed, DatabaseDefault)
+    page.save()
+    assert set(Page.objects.values_list("pk", flat=True)) == {first, page.pk}
+    assert page.state_changed == row(page).state_changed > row(Page(pk=first)).state_changed
+
+
+def test_moment_of_an_object_that_was_not_inserted_is_a_default(django_assert_num_queries):
+    with django_assert_num_queries(0):
+        assert isinstance(Page().state_changed, DatabaseDefault)
+        assert pickle.loads(pickle.dumps(Page(title="a"))).title == "a"
+
+
+def test_moments_mix_with_others_in_expressions():
+    Page.objects.create(title="a")
+    rows = raw(Page).annotate(now=Now())
+    for pair in (("state_changed", "state_next_attempt"), ("state_next_attempt", "now"), ("now", "state_locked_until")):
+        assert rows.annotate(moment=Coalesce(*pair)).filter(moment__lte=Now()).exists()
+        assert rows.annotate(moment=Coalesce(*reversed(pair))).filter(moment__lte=Now()).exists()
+
+
+@pytest.mark.postgresql
+def test_insert_reads_back_nothing_but_the_key():
+    with CaptureQueriesContext(connection) as queries:
+        Page.objects.create(title="a")
+    [insert] = [query["sql"] for query in queries if query["sql"].startswith("INSERT")]
+    assert insert.endswith('RETURNING "testapp_page"."id"')
 
 
 @pytest.mark.postgresql

@@ -1,14 +1,17 @@
 """Workers are woken after the commit, told a label and nothing else, and found waiting where NOTIFY is missing."""
 
+import time
+
 import pytest
 from django.db import OperationalError, connection, transaction
 from django.test import override_settings
 
 from stator import wakeup
 from stator.runner import StatorRunner
+from stator.signals import became_ready
 from tests.processes import wait_until
 from tests.stator.rows import at_once, put, raw
-from tests.testapp.models import Line
+from tests.testapp.models import Line, SyncLine
 
 
 @pytest.fixture
@@ -24,6 +27,19 @@ def sent(monkeypatch):
 
     with connection.execute_wrapper(note):
         yield statements
+
+
+@pytest.fixture
+def told():
+    """The models that signals told of."""
+    senders = []
+
+    def note(sender, **values):
+        senders.append(sender)
+
+    became_ready.connect(note)
+    yield senders
+    became_ready.disconnect(note)
 
 
 @pytest.mark.postgresql
@@ -49,6 +65,46 @@ class TestNotify:
         monkeypatch.setattr(wakeup, "DEBOUNCE", 0.0)
         Line.objects.create()
         assert len(sent) == 2
+
+    def test_stream_of_commits_is_told_of_less_often(self, sent, monkeypatch):
+        monkeypatch.setattr(wakeup, "DEBOUNCE", 0.0)
+        monkeypatch.setattr(wakeup, "STREAM_DEBOUNCE", 60.0)
+        for _ in range(3):
+            Line.objects.create()
+        assert len(sent) == 3
+        wakeup._sent["default", Line] = (time.monotonic(), wakeup.STREAM + 1)
+        Line.objects.create()
+        assert len(sent) == 3
+        monkeypatch.setattr(wakeup, "STREAM_DEBOUNCE", 0.0)
+        for _ in range(2):
+            Line.objects.create()
+        assert len(sent) == 5
+
+    def test_objects_of_one_transaction_are_told_of_once_for_each_model(self, told):
+        with transaction.atomic():
+            for _ in range(3):
+                Line.objects.create()
+            assert told == []
+        assert told == [Line]
+
+    def test_objects_of_a_savepoint_that_is_rolled_back_are_not_told_of(self, told):
+        with transaction.atomic():
+            SyncLine.objects.create()
+            with pytest.raises(ZeroDivisionError), transaction.atomic():
+                Line.objects.create()
+                raise ZeroDivisionError
+            with transaction.atomic():
+                SyncLine.objects.create()
+        assert set(told) == {SyncLine}
+
+    def test_nothing_is_told_where_transactions_are_managed_by_hand(self, told):
+        transaction.set_autocommit(False)
+        try:
+            Line.objects.create()
+            transaction.commit()
+        finally:
+            transaction.set_autocommit(True)
+        assert (raw(Line).count(), told) == (1, [])
 
     def test_nothing_is_sent_where_nothing_became_ready(self, sent):
         Line.objects.create(state="last")
