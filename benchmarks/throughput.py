@@ -26,6 +26,8 @@ SET state = 'done', state_changed = statement_timestamp(), state_claim = NULL, s
 FROM unnest(%s::bigint[]) v(id) WHERE t.id = v.id
 """
 
+PLANNER = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin")
+
 TUPLES, INSTANCES = "plain loop, tuples", "plain loop, Django instances"
 ASYNC, DEFAULT, SYNC = "worker, async", "worker, async, default concurrency", "worker, sync"
 HISTORY, CHAIN = "worker, async, history", "worker, async, chain of 4 (moves)"
@@ -85,15 +87,18 @@ def move_plainly(model: Any, batch: int, instances: bool = False) -> int:
     with connection.connection.cursor() as cursor:
         # Django registers a loader written in Python, which takes ten times as long.
         cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
-        # As the worker does: otherwise the planner reads the whole table for each batch, and the limit is too low.
-        cursor.execute("SET enable_seqscan = off")
+        # As the worker does: otherwise the planner reads the whole table for each batch, or all of the index of its key to
+        # join it, and the limit is too low.
+        for name in PLANNER:
+            cursor.execute(f"SET {name} = off")
         while taken := cursor.execute(claim, [batch, uuid.uuid4()], prepare=True).fetchall():
             keys = [row[0] for row in taken]
             if instances:
                 keys = [instance.pk for instance in [model.from_db("default", names, row) for row in taken]]
             cursor.execute(record, [keys], prepare=True)
             moved += cursor.rowcount
-        cursor.execute("RESET enable_seqscan")
+        for name in PLANNER:
+            cursor.execute(f"RESET {name}")
     return moved
 
 
