@@ -87,8 +87,8 @@ def move_plainly(model: Any, batch: int, instances: bool = False) -> int:
     with connection.connection.cursor() as cursor:
         # Django registers a loader written in Python, which takes ten times as long.
         cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
-        # As the worker does: otherwise the planner reads the whole table for each batch, or all of the index of its key to
-        # join it, and the limit is too low.
+        # As the worker does: otherwise the planner reads the whole table for each batch, or the whole index of its key,
+        # and the limit is too low.
         for name in PLANNER:
             cursor.execute(f"SET {name} = off")
         while taken := cursor.execute(claim, [batch, uuid.uuid4()], prepare=True).fetchall():
