@@ -23,7 +23,10 @@ class _Plain(models.Field):
 
 
 class _OfMoments(type):
-    """Of fields that expressions mix with any other moments: Django asks whether those are instances of these too."""
+    """The class of fields that expressions mix with any other moments.
+
+    Django mixes what is an instance of the class of each of them, and would refuse ``state_changed`` beside another.
+    """
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, models.DateTimeField)
@@ -159,7 +162,7 @@ class MomentAttribute(DeferredAttribute):
         if name not in values:
             return super().__get__(instance, cls)
         if isinstance(values[name], DatabaseDefault) and instance.pk is not None and not instance._state.adding:
-            instance.refresh_from_db(instance._state.db, [name])
+            instance.refresh_from_db(using=instance._state.db, fields=[name])
         return values[name]
 
     def __set__(self, instance: Any, value: Any) -> None:
@@ -179,7 +182,7 @@ class ChangedField(_Plain, models.DateTimeField, metaclass=_OfMoments):
 
     @cached_property
     def _moment(self) -> Any:
-        # Made once: Django makes one for each instance, which takes as long as the rest of the columns.
+        # Made once: Django makes one for each instance, which takes as long as five other columns.
         return super().get_default()
 
     def pre_save(self, model_instance: Any, add: bool) -> Any:
