@@ -60,6 +60,8 @@ class StateField(_Plain, models.CharField):
         return value.name if isinstance(value, State) else super().to_python(value)
 
     def get_prep_value(self, value: Any) -> Any:
+        if type(value) is str:
+            return value
         return value.name if isinstance(value, State) else super().get_prep_value(value)
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:

@@ -41,7 +41,7 @@ def announce(model: Any, using: str) -> None:
     """
     connection = transaction.get_connection(using)
     if not connection.in_atomic_block:
-        if connection.get_autocommit():
+        if connection.autocommit:
             became_ready.send_robust(model, using=using)
         return
     tell, waiting = _telling(model, using), connection.run_on_commit

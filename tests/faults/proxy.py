@@ -18,7 +18,8 @@ class Link:
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
         self.client = client
         self.server = server
-        self.doomed = False
+        # By the pattern that one of its statements matched.
+        self.doomed: re.Pattern[bytes] | None = None
         self.held = b""
 
     def cut(self) -> None:
@@ -117,6 +118,8 @@ class Proxy:
         asking.join()
         with self._lock:
             self._links.remove(link)
+            # It ended before its reply came; another shall be lost instead.
+            self._times += link.doomed is self._pattern
             link.client.close()
             link.server.close()
 
@@ -135,7 +138,7 @@ class Proxy:
         with self._lock:
             if self._times and not link.doomed and self._pattern.search(data):
                 self._times -= 1
-                link.doomed = True
+                link.doomed = self._pattern
         return data
 
     def _answer(self, link: Link, data: bytes) -> bytes:
@@ -147,6 +150,7 @@ class Proxy:
             return b""
         if link.held.endswith(IDLE):
             self.lost += 1
+            link.doomed = None
             link.cut()
             return b""
         data, link.held = link.held, b""
