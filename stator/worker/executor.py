@@ -25,7 +25,7 @@ from stator.exceptions import AttemptTimedOut, InvalidTransition
 from stator.failures import describe
 from stator.outcomes import Moved, Outcome, Released, Waiting, resolve
 from stator.worker.recorder import tell
-from stator.worker.threads import close_broken_connections, close_broken_connections_of_loop
+from stator.worker.threads import close_broken_connections, tidy_connections_of_loop
 
 logger = logging.getLogger("stator.worker")
 
@@ -118,7 +118,7 @@ async def call_async(claims: list[Claim]) -> list[Ended]:
         results = spread(claims, await begin(claims))
     except BaseException as error:
         if is_of_database(error):
-            await close_broken_connections_of_loop()
+            await tidy_connections_of_loop()
         if len(claims) > 1 and claims[0].cancelled_for is None:
             raise
         results = [error] * len(claims)

@@ -77,9 +77,9 @@ def close_broken_connections() -> None:
             connection.close_if_unusable_or_obsolete()
 
 
-async def close_broken_connections_of_loop() -> None:
-    """The same in the thread where Django runs the queries of asynchronous code, which nobody else would mend."""
-    await sync_to_async(close_broken_connections)()
+async def tidy_connections_of_loop() -> None:
+    """As :func:`tidy_connections`, in the thread where Django runs the queries of asynchronous code."""
+    await sync_to_async(tidy_connections)()
 
 
 @asynccontextmanager

@@ -28,10 +28,11 @@ from stator.worker.presence import Presence
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler
 from stator.worker.slots import GRACE, Slots
-from stator.worker.threads import DatabaseThread, close_broken_connections_of_loop, database_thread_for_handlers
+from stator.worker.threads import DatabaseThread, database_thread_for_handlers, tidy_connections_of_loop
 from stator.worker.watchdog import Watchdog
 
-# Seconds after which a lost connection is noticed of which asynchronous handlers tell nobody.
+# Seconds after which a lost connection is noticed of which asynchronous handlers tell nobody, and their queries are
+# forgotten that DEBUG collects.
 MENDED_EVERY = 5.0
 
 
@@ -237,7 +238,7 @@ class Worker:
     async def _mend_loop(self) -> None:
         while True:
             await asyncio.sleep(MENDED_EVERY)
-            await close_broken_connections_of_loop()
+            await tidy_connections_of_loop()
 
     async def _reach(self, step: Callable[[], Awaitable[Any]]) -> Any:
         return await reach(step, self.measures.unreachable, lambda: self._is_stopping and self._forced)

@@ -455,6 +455,24 @@ def test_connection_that_an_asynchronous_handler_loses_is_closed_whatever_it_mak
     assert {row(deed).state for deed in others} == {"done"}
 
 
+@pytest.mark.usefixtures("transactional_db")
+def test_queries_of_asynchronous_handlers_that_debug_collects_are_forgotten(monkeypatch, settings):
+    async def handle(instance):
+        await Author.objects.acount()
+        count = sync_to_async(lambda: len(connection.queries_log))
+        assert await count()
+        while await count():
+            await asyncio.sleep(0.01)
+        return "done"
+
+    settings.DEBUG = True
+    monkeypatch.setattr(DeedGraph, "handle_awaited", handle)
+    monkeypatch.setattr(worker_module, "MENDED_EVERY", 0.1)
+    deed = put(Deed, deed="", state="awaited")
+    work(Deed, run_for=20, shutdown_timeout=3)
+    assert row(deed).state == "done"
+
+
 @pytest.mark.postgresql
 @pytest.mark.usefixtures("transactional_db")
 def test_connection_is_closed_that_an_asynchronous_handler_loses_and_tells_nobody_of(monkeypatch):
