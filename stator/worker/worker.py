@@ -119,8 +119,9 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._build()
-        self._start_threads()
+        # Before anybody can see the worker and tell it to stop.
         with stop_on_signals(self._loop, self.stop) if self._heed_signals else nullcontext():
+            self._start_threads()
             try:
                 async with database_thread_for_handlers():
                     loops = [asyncio.create_task(loop) for loop in self._loops()]
