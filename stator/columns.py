@@ -6,7 +6,17 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Case, DateTimeField, DurationField, Expression, ExpressionWrapper, F, Q, Value, When
+from django.db.models import (
+    Case,
+    DateTimeField,
+    DurationField,
+    Expression,
+    ExpressionWrapper,
+    F,
+    Q,
+    Value,
+    When,
+)
 from django.db.models.functions import Now
 
 from stator.graph import State
@@ -105,6 +115,24 @@ def claiming(token: UUID, until: Any) -> Changes:
     }
 
 
+def claiming_due(token: UUID, until: Any) -> Changes:
+    """As :func:`claiming`, but a row that is marked ready before it is due only loses the mark.
+
+    In the SET list, where it costs nothing: a condition on the due time would be no part of the index of ready rows.
+    """
+    kept = {
+        "state_claim": Value(None),
+        "state_locked_until": Value(None),
+        "state_attempted": F("state_attempted"),
+        "state_attempts": F("state_attempts"),
+    }
+    early = Q(state_next_attempt__gt=Now())
+    return {
+        name: Case(When(early, then=kept[name]), default=value) if name in kept else value
+        for name, value in claiming(token, until).items()
+    }
+
+
 def staying(due: Any, failures: Any) -> Changes:
     """An attempt ended and the row stays; having ended at all it clears the count of crashes."""
     return {
@@ -116,9 +144,10 @@ def staying(due: Any, failures: Any) -> Changes:
     }
 
 
-def releasing() -> Changes:
-    """A claimed row is handed back without an attempt; it keeps its place in line."""
-    return {"state_ready": True, "state_attempts": F("state_attempts") - 1, **_UNCLAIMED}
+def releasing(delay: float = 0.0) -> Changes:
+    """A claimed row is handed back without an attempt: it keeps its place in line, or is due in ``delay`` seconds."""
+    ready = {"state_ready": False, "state_next_attempt": after(delay)} if delay else {"state_ready": True}
+    return {**ready, "state_attempts": F("state_attempts") - 1, **_UNCLAIMED}
 
 
 def reaping(max_crashes: int, spared: Collection[str] = ()) -> Changes:

@@ -1,11 +1,14 @@
 """The columns of a managed table. In migrations they are plain Django fields, so migrations do not know the graph."""
 
+from datetime import UTC, datetime
 from typing import Any
 
+from django.conf import settings
 from django.db import models
 from django.db.models.expressions import DatabaseDefault
 from django.db.models.lookups import Exact
 from django.db.models.query_utils import DeferredAttribute
+from django.utils import timezone
 from django.utils.functional import cached_property
 
 from stator import columns
@@ -91,7 +94,7 @@ class VersionField(_Plain, models.BigIntegerField):
 
 
 class ReadyField(_Plain, models.BooleanField):
-    """Whether the row may be attempted now; set from the state when the row is inserted."""
+    """Whether the row may be attempted now; an insert sets it from the state and from when the row is to start."""
 
     db_returning = False
     plain_path = "django.db.models.BooleanField"
@@ -101,13 +104,27 @@ class ReadyField(_Plain, models.BooleanField):
         if not add:
             return value
         state = model_instance.state_graph.states.get(str(model_instance.state))
-        value = bool(value) and state is not None and columns.ready_at_once(state)
+        come = _has_come(model_instance.state_next_attempt)
+        value = bool(value) and come and state is not None and columns.ready_at_once(state)
         setattr(model_instance, self.attname, value)
         return value
 
 
+def _has_come(due: Any) -> bool:
+    """Whether a row that is to start then is ready. If this clock is ahead, a claim still waits for its time."""
+    if not isinstance(due, datetime):
+        return due is None
+    now = datetime.now(UTC)
+    if not timezone.is_naive(due):
+        return due <= now
+    if settings.USE_TZ:
+        return timezone.make_aware(due) <= now
+    # Without time zones some databases count in UTC and others in the zone of the site.
+    return due <= max(now.replace(tzinfo=None), timezone.now())
+
+
 class NextAttemptField(_Plain, models.DateTimeField, metaclass=_OfMoments):
-    """When the row is due; null is now. Set on insert where a state's first attempt waits one interval."""
+    """When the row is due; null is now. An insert sets it, if it was not given, where a first attempt waits."""
 
     plain_path = "django.db.models.DateTimeField"
 

@@ -71,7 +71,7 @@ def _leased(suffix: str) -> Index:
 
 
 def _crashed(suffix: str) -> Index:
-    """CLAIM of rows that lost a lease, which are claimed alone, and the quarantine: nearly always empty."""
+    """CLAIM of rows that lost leases, which are claimed apart, and the quarantine: nearly always empty."""
     return Index(fields=["state_crashes"], condition=Q(state_crashes__gt=0), name=f"st_crash_{suffix}")
 
 

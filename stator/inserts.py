@@ -58,6 +58,9 @@ def _set(values: dict[str, Any], ready: frozenset[str]) -> set[str]:
     found = {name for name, value in BEGUN.items() if values.get(name, values) != value}
     if not isinstance(values.get("state_changed"), DatabaseDefault):
         found.add("state_changed")
+    if "state_next_attempt" in found:
+        # It is to start later, so it is not ready.
+        found.add("state_ready")
     if str(values.get("state")) not in ready:
         found |= {"state_ready", "state_next_attempt"}
     return found

@@ -29,12 +29,11 @@ class OperatorQuerySet(GuardedQuerySet):
 
     def ready(self) -> "OperatorQuerySet":
         """Rows that workers may claim now."""
-        return self.filter(state_ready=True, state_claim=None, state__in=self._automatic)
+        return self.filter(self._come, state_ready=True, state_claim=None, state__in=self._automatic)
 
     def due(self) -> "OperatorQuerySet":
         """Rows whose time has come, marked ready or not."""
-        come = Q(state_ready=True) | Q(state_next_attempt=None) | Q(state_next_attempt__lte=Now())
-        return self.filter(come, state_claim=None, state__in=self._automatic).exclude(self._quarantine)
+        return self.filter(self._come, state_claim=None, state__in=self._automatic).exclude(self._quarantine)
 
     def leased(self) -> "OperatorQuerySet":
         """Rows that a worker holds."""
@@ -125,6 +124,10 @@ class OperatorQuerySet(GuardedQuerySet):
     @property
     def _automatic(self) -> list[str]:
         return [state.name for state in self.model.state_graph.automatic_states]
+
+    @property
+    def _come(self) -> Q:
+        return Q(state_next_attempt=None) | Q(state_next_attempt__lte=Now())
 
     @property
     def _quarantine(self) -> Q:

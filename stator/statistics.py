@@ -17,6 +17,9 @@ from stator.reports import conflict_target
 
 DAY = 86400.0
 
+# The shard of a row into which those of all workers were merged; workers have smaller ones.
+MERGED = 32_767
+
 
 @dataclass(frozen=True, slots=True)
 class Stay:
@@ -46,7 +49,7 @@ class Stats(models.Model):
     all together, by the clock of the database; an attempt after which the object stays adds none.
 
     Each worker adds to rows of its own ``shard``, in the transaction that records the attempts: workers do not wait for
-    each other, and no count is lost or written twice.
+    each other, and no count is lost or written twice. Once an hour is over the scheduling pass merges its shards.
     """
 
     model_label = models.CharField(max_length=200)
@@ -66,7 +69,11 @@ class Stats(models.Model):
                 fields=["model_label", "hour", "source", "to", "shard"], name="stator_stats_one_per_edge"
             )
         ]
-        indexes = [models.Index(fields=["hour"], name="stator_stats_hour")]
+        indexes = [
+            models.Index(fields=["hour"], name="stator_stats_hour"),
+            # MERGE STATISTICS: rows of hours that are over; nearly always empty but for this hour's.
+            models.Index(fields=["hour"], condition=Q(shard__lt=MERGED), name="stator_stats_unmerged"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.model_label} {self.source} -> {self.to or 'stayed'} at {self.hour:%Y-%m-%d %H:00}"

@@ -17,7 +17,7 @@ from django.db import DatabaseError
 from django.db.models import Case, DateTimeField, Q, QuerySet, When
 
 from stator import columns
-from stator.db.claim import Claim, new_token
+from stator.db.claim import Claim, Crashes, new_token
 from stator.db.keeping import keep, keep_history, keep_moves
 from stator.db.loading import load_rows
 from stator.db.parking import pick
@@ -56,21 +56,27 @@ class Operations(Rows):
     # Claiming
 
     @retrying
-    def claim(self, states: list[State], limit: int, *, token: UUID | None = None, alone: bool = False) -> list[Claim]:
-        """Take up to ``limit`` ready rows in the order of their turn; ``alone``: one that lost a lease before.
+    def claim(
+        self, states: list[State], limit: int, *, token: UUID | None = None, crashes: Crashes = Crashes.NONE
+    ) -> list[Claim]:
+        """Take up to ``limit`` ready rows in the order of their turn; those that lost leases by age alone.
 
         A state whose ``concurrency`` is limited is claimed by itself. Nothing is taken that is paused.
         """
-        self.pauses = self.pauses or Pauses.of(self.label, read_pauses(self.alias))
+        self.pauses = self.pauses or self._read_pauses()
         if not (states := self.pauses.running(states)):
             return []
         token = token or new_token(self.worker_id)
         claimed = time.monotonic()
-        instances = self._claim(states, 1 if alone else limit, token, alone)
+        instances = self._claim(states, limit, token, crashes)
         states_by_name = self.graph.states
         return [Claim(self, instance, states_by_name[instance.state], token, claimed) for instance in instances]
 
-    def _claim(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
+    def _read_pauses(self) -> Pauses:
+        with self.reading():
+            return Pauses.of(self.label, read_pauses(self.alias))
+
+    def _claim(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Any]:
         """Claim rows together or, where the database refuses that, those that it does not refuse.
 
         A constraint of the model may forbid what another claim has just made impossible; the second look tells more.
@@ -78,8 +84,8 @@ class Operations(Rows):
         for claim_rows in (self._claim_rows, self._claim_pieces):
             try:
                 if states[0].concurrency:
-                    return self._claim_limited(states, limit, token, alone, claim_rows)
-                return claim_rows(states, limit, token, alone)
+                    return self._claim_limited(states, limit, token, crashes, claim_rows)
+                return claim_rows(states, limit, token, crashes)
             except DatabaseError as error:
                 if self.connection.in_atomic_block or not is_refusal(error):
                     raise
@@ -87,7 +93,7 @@ class Operations(Rows):
         return []
 
     def _claim_limited(
-        self, states: list[State], limit: int, token: UUID, alone: bool, claim_rows: Callable[..., list[Any]]
+        self, states: list[State], limit: int, token: UUID, crashes: Crashes, claim_rows: Callable[..., list[Any]]
     ) -> list[Any]:
         """Claim in one state whose concurrency is limited, one worker at a time."""
         (state,) = states
@@ -95,16 +101,16 @@ class Operations(Rows):
             Limit.lock(self.alias, self.label, state.name)
             running = self.rows.filter(state_claim__isnull=False, state=state.name).count()
             room = min(limit, (state.concurrency or 0) - running)
-            return claim_rows(states, room, token, alone) if room > 0 else []
+            return claim_rows(states, room, token, crashes) if room > 0 else []
 
-    def _claim_rows(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
+    def _claim_rows(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Any]:
         with self.transaction():
-            picked = pick(self, states, limit, alone=alone)
+            picked = pick(self, states, limit, crashes)
             return self._take(token, picked) if picked else []
 
-    def _claim_pieces(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
+    def _claim_pieces(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Any]:
         with self.transaction():
-            picked = pick(self, states, limit, alone=alone)
+            picked = pick(self, states, limit, crashes)
             return list(chain.from_iterable(in_pieces(self, CLAIM, picked, partial(self._take_piece, token))))
 
     def _take_piece(self, token: UUID, picked: list[Any]) -> list[Any]:
@@ -112,9 +118,15 @@ class Operations(Rows):
             return self._take(token, picked)
 
     def _take(self, token: UUID, picked: list[Any]) -> list[Any]:
-        self.rows.filter(pk__in=picked).update(**columns.claiming(token, self._lease_end()))
+        self.rows.filter(pk__in=picked).update(**columns.claiming_due(token, self._lease_end()))
         found = {row.pk: row for row in load_rows(self.rows.filter(pk__in=picked, state_claim=token))}
         return [found[pk] for pk in picked if pk in found]
+
+    def crashed(self, crashes: Crashes) -> Q:
+        """Rows by the leases that they lost in a row; index ``st_crash`` but for those that lost none."""
+        few = Q(state_crashes__gt=0, state_crashes__lt=self.settings.alone_from)
+        many = Q(state_crashes__gt=0, state_crashes__gte=self.settings.alone_from)
+        return {Crashes.NONE: Q(state_crashes=0), Crashes.FEW: few, Crashes.MANY: many}[crashes]
 
     def claimable(self, states: list[State]) -> QuerySet[Any]:
         """Ready rows in states this code knows, but for those that are paused; index ``st_ready``."""
@@ -186,8 +198,9 @@ class Operations(Rows):
         """Rows that look as this outcome would have left them."""
         refused = {claim.pk: (claim, outcome) for claim, outcome in group if claim.pk not in accepted}
         named = ("pk", "state", "state_version", "state_attempts", "state_claim")
-        found = self.rows.filter(pk__in=list(refused)).values_list(*named)
-        return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
+        with self.reading():
+            found = self.rows.filter(pk__in=list(refused)).values_list(*named)
+            return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
 
     def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
         """The transaction in which outcomes of one kind are written."""

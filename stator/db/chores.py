@@ -1,4 +1,4 @@
-"""What is done to many rows without a handler: marking ready, timeouts, renames, deletions, samples of the queue.
+"""What is done to many rows without a handler: marking ready, timeouts, renames, deletions, samples and statistics.
 
 Each takes the operations of one model and a limit, works in one short transaction, and is safe to run twice,
 anywhere, at once.
@@ -22,8 +22,8 @@ from stator.db.written import Moves
 from stator.graph import State
 from stator.indexes import place_in_line
 from stator.pauses import Pause
-from stator.reports import Report
-from stator.statistics import Depth, Stats
+from stator.reports import History, Report
+from stator.statistics import MERGED, Depth, Stats
 from stator.waits import waiting
 from stator.workers import WORKER_RETENTION, Worker
 
@@ -34,8 +34,8 @@ HOUR = timedelta(hours=1)
 # Rows that one transaction deletes where receivers are called for each, which may take a while.
 HEARD_AT_ONCE = 10
 
-# Of one hour so many are read at once: more than its minutes.
-SAMPLES = 100
+# So many samples or shards of one hour become one at once: more than an hour has minutes or a host has workers.
+PARTS = 1000
 
 
 def mark_ready(operations: Operations, limit: int) -> int:
@@ -45,13 +45,15 @@ def mark_ready(operations: Operations, limit: int) -> int:
 
 
 def settle(operations: Operations, limit: int) -> int:
-    """Take the mark of readiness from rows that nothing attempts; return how many.
+    """Take the mark of readiness from rows that nothing attempts, or that are not due; return how many.
 
-    They have it where the mixin was added to a table with rows, or a state became external or terminal.
+    They have it where the mixin was added to a table with rows, or a state became external or terminal. Index
+    ``st_ready``, of which rows that are not due are the end.
     """
     settled = [state.name for state in operations.graph.states.values() if not state.automatic]
-    rows = operations.rows.filter(state_ready=True, state_claim=None, state__in=settled)
-    return _change(operations, "settle", [rows], limit, {"state_ready": False})
+    ready = operations.rows.filter(state_ready=True, state_claim=None)
+    early = ready.filter(state_next_attempt__gt=Now()).alias(stator_turn=place_in_line()).filter(stator_turn__gt=Now())
+    return _change(operations, "settle", [ready.filter(state__in=settled), early], limit, {"state_ready": False})
 
 
 def reopen(operations: Operations, limit: int) -> int:
@@ -177,14 +179,15 @@ def _depth(operations: Operations, limit: int) -> tuple[int, float]:
     return queued, max(0.0, oldest.total_seconds())
 
 
-def prune(alias: str, limit: int, *, errors: float, stats: float) -> int:
-    """Delete reports and statistics older than so many seconds, up to ``limit`` of each; return how many.
+def prune(alias: str, limit: int, *, errors: float, history: float, stats: float) -> int:
+    """Delete reports, history and statistics older than so many seconds, up to ``limit`` of each; return how many.
 
-    And what is left of workers and pauses that are gone.
+    Rows of workers and pauses that are gone are deleted too.
     """
     deleted = 0
     aged: list[tuple[Any, str, float]] = [
         (Report, "at", errors),
+        (History, "at", history),
         (Stats, "hour", stats),
         (Depth, "minute", stats),
         (Worker, "heartbeat", WORKER_RETENTION),
@@ -222,17 +225,52 @@ def _hour(minute: datetime) -> datetime:
 
 
 def _leave_one(operations: Operations, samples: QuerySet[Depth]) -> int:
-    passing_over = operations.connection.features.has_select_for_update_skip_locked
-    locked = samples.select_for_update(skip_locked=passing_over).order_by("pk")[:SAMPLES]
-    found = sorted(locked, key=lambda sample: (-sample.queued, sample.minute))
-    # Of an hour of which somebody else holds a part, two would be left.
-    if not found or len(found) < samples.values("pk")[:SAMPLES].count():
+    found = sorted(_lock_all(operations, samples.order_by("pk")), key=lambda sample: (-sample.queued, sample.minute))
+    if not found:
         return 0
     first, *others = found
     samples.filter(pk=first.pk).update(hourly=True, oldest=max(sample.oldest for sample in found))
     if others:
         samples.filter(pk__in=[sample.pk for sample in others]).delete()
     return len(found)
+
+
+@retrying
+def merge_stats(operations: Operations, limit: int) -> int:
+    """Merge the shards of each edge's statistics once their hour is over; return how many rows were merged.
+
+    Of all models in the database, about ``limit`` rows, the oldest first. A worker whose clock is behind adds to a new
+    shard, which the next pass merges. Index ``stator_stats_unmerged``.
+    """
+    stats, merged = Stats.objects.using(operations.alias), 0
+    # An hour more than is needed, for workers whose clocks are behind.
+    over = stats.filter(shard__lt=MERGED, hour__lt=columns.after(-2 * HOUR.total_seconds())).order_by("hour")
+    with operations.transaction():
+        found = over.values("model_label", "hour", "source", "to")[:limit]
+        for edge in {tuple(each.values()): each for each in found}.values():
+            if merged < limit:
+                merged += _merge(operations, stats.filter(**edge))
+    return merged
+
+
+def _merge(operations: Operations, shards: QuerySet[Stats]) -> int:
+    # First that of an earlier pass if there is one, since two rows cannot have its shard.
+    found = _lock_all(operations, shards.order_by("-shard"))
+    if not found:
+        return 0
+    first, *others = found
+    sums = {name: sum(getattr(stats, name) for stats in found) for name in ("handled", "failed", "seconds")}
+    shards.filter(pk=first.pk).update(shard=MERGED, longest=max(stats.longest for stats in found), **sums)
+    if others:
+        shards.filter(pk__in=[stats.pk for stats in others]).delete()
+    return len(found)
+
+
+def _lock_all(operations: Operations, rows: QuerySet[Any]) -> list[Any]:
+    """Lock rows of which one is to be left; return none where somebody else holds a part, or two would be left."""
+    passing_over = operations.connection.features.has_select_for_update_skip_locked
+    found = list(rows.select_for_update(skip_locked=passing_over)[:PARTS])
+    return found if len(found) == rows.values("pk")[:PARTS].count() else []
 
 
 def _resting(operations: Operations, state: State) -> QuerySet[Any]:
@@ -250,6 +288,7 @@ def _delete_some(operations: Operations, parts: list[QuerySet[Any]], limit: int)
         pks = operations.lock_parts(parts, limit)
         if not pks:
             return 0
+        operations.hurry()
         operations.rows.filter(pk__in=pks).delete()
         reports = Report.objects.using(operations.alias).filter(model_label=operations.label)
         reports.filter(object_pk__in=[str(pk) for pk in pks]).delete()

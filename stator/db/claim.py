@@ -2,18 +2,32 @@
 
 import os
 import time
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
 from stator import columns
 from stator.db.loading import UNREADABLE, load_rows
+from stator.db.preparing import PREPARING, Preparing
 from stator.graph import State
 from stator.options import is_seconds
 
+Adopted = TypeVar("Adopted", bound="Claim")
+
 # What an instance has its place by from the claim statement to its claim.
 PLACE = "_stator_place"
+
+
+class Crashes(Enum):
+    """Which ready rows a claim takes, by the leases that they lost in a row."""
+
+    NONE = "none"
+    # So few that they run beside others, though no more than some of them in one process.
+    FEW = "few"
+    # So many that each runs alone.
+    MANY = "many"
 
 
 class Claim:
@@ -21,13 +35,14 @@ class Claim:
 
     Times are monotonic seconds of this process. ``deadline``: when the worker must have stopped unless the lease was
     extended; it is reckoned from before the claim was sent, so it is never later than the lease in the database.
+    ``attempted``: the database's time of the claim, as its column has it.
     ``place``: where in its table the claim has put the row, if the database told. ``unreadable``: what the project's
     own code raised when the instance was made; the attempt fails with it.
     """
 
     __slots__ = (
-        "age", "attempt", "cancelled_for", "claimed", "deadline", "failures", "finished", "instance", "lease",
-        "max_runtime", "operations", "pk", "place", "started", "state", "token", "unreadable", "version",
+        "age", "attempt", "attempted", "cancelled_for", "claimed", "deadline", "failures", "finished", "instance",
+        "lease", "max_runtime", "operations", "pk", "place", "started", "state", "token", "unreadable", "version",
     )  # fmt: skip
 
     def __init__(self, operations: Any, instance: Any, state: State, token: UUID, claimed: float) -> None:
@@ -42,7 +57,8 @@ class Claim:
         self.version: int = row["state_version"]
         self.attempt: int = row["state_attempts"]
         self.failures: int = row["state_failures"]
-        self.age: float = (row["state_attempted"] - row["state_changed"]).total_seconds()
+        self.attempted = row["state_attempted"]
+        self.age: float = (self.attempted - row["state_changed"]).total_seconds()
         self.lease = operations.lease_of(state)
         self.max_runtime = state.max_runtime or operations.settings.MAX_RUNTIME
         self.claimed = claimed
@@ -63,6 +79,10 @@ class Claim:
         """Equal for every attempt in this stay in the state, new on re-entry: hand it to services outside."""
         return f"{self.operations.label}:{self.pk}:{self.version}:{self.state.name}"
 
+    def preparing(self) -> Preparing:
+        """Return a block for what precedes the work: if the database fails in it, the attempt did not take place."""
+        return PREPARING
+
     def still_mine(self) -> bool:
         """Ask the database whether the claim stands and its lease has not run out."""
         return self.operations.holds(self)
@@ -77,12 +97,15 @@ class Claim:
             raise ValueError(f"extend() takes a number of seconds above 0, not {seconds!r}")
         now = time.monotonic()
         # The heartbeat carries on from there: a lease beyond the longest would pass for a clock that was set back.
-        lease = min(seconds, self.operations.longest_lease)
-        if not self.operations.extend(self, lease):
+        if not self.operations.extend(self, min(seconds, self.operations.longest_lease)):
             return False
-        self.max_runtime = max(self.max_runtime, now - (self.started or now) + seconds)
-        self.deadline = now + 0.8 * lease
+        self.note_extension(seconds, now)
         return True
+
+    def note_extension(self, seconds: float, now: float) -> None:
+        """Let the attempt run for ``seconds`` from the monotonic time ``now``: its lease was extended."""
+        self.max_runtime = max(self.max_runtime, now - (self.started or now) + seconds)
+        self.deadline = now + 0.8 * min(seconds, self.operations.longest_lease)
 
     async def aextend(self, seconds: float) -> bool:
         """As :meth:`extend`, for async handlers."""
@@ -99,6 +122,14 @@ def claim_one(operations: Any, pk: Any) -> Claim | None:
             return None
         [instance] = load_rows(rows)
     return Claim(operations, instance, operations.graph.states[instance.state], token, claimed)
+
+
+def adopt(kind: type[Adopted], operations: Any, token: UUID) -> Adopted | None:
+    """The claim on one row that another process made with this token; None when it has ended."""
+    held, claimed = operations.rows.filter(state_claim__isnull=False, state_claim=token), time.monotonic()
+    for instance in load_rows(held[:1]):
+        return kind(operations, instance, operations.graph.states[instance.state], token, claimed)
+    return None
 
 
 def new_worker_id() -> str:

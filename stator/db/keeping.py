@@ -75,6 +75,7 @@ def _act(label: str, claim: Claim, outcome: Outcome, stay: float | None) -> Hist
         source=claim.state.name,
         to=outcome.to.name if isinstance(outcome, Moved) else "",
         worker=claim.operations.worker_id,
+        claimed=claim.attempted,
         duration=claim.duration,
         stay=stay,
         attempts=claim.attempt,

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import F, QuerySet
 
+from stator.db.claim import Crashes
 from stator.graph import State
 from stator.indexes import line_of, place_in_line
 
@@ -87,13 +88,14 @@ class Lines:
         turn.claims += 1
         return turn
 
-    def pick(self, rows: QuerySet[Any], states: list[State], limit: int, *, alone: bool) -> list[Any]:
+    def pick(self, rows: QuerySet[Any], states: list[State], limit: int, crashes: Crashes) -> list[Any]:
         """Primary keys of up to ``limit`` claimable rows, locked; those that lost a lease by age alone."""
         lock = self._operations.lock
-        if alone:
-            return list(lock(rows.filter(state_crashes__gt=0).order_by(place_in_line(), "pk"), limit))
+        rows = rows.filter(self._operations.crashed(crashes))
+        if crashes is not Crashes.NONE:
+            return list(lock(rows.order_by(place_in_line(), "pk"), limit))
         turn = self.next(states)
-        rows = rows.filter(state_crashes=0).order_by(*line_of(self._operations.model, by_age=turn.by_age))
+        rows = rows.order_by(*line_of(self._operations.model, by_age=turn.by_age))
         fair_by = self._operations.options.fair_by
         return self._share(rows, fair_by, turn, limit) if fair_by else list(lock(rows, limit, in_order=True))
 

@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 
 from stator.columns import after, come_due
 from stator.db.base import Operations
+from stator.db.claim import Crashes
 from stator.db.refusals import MARK_READY, REAP
 from stator.pauses import Pause, Pauses, read_pauses
 
@@ -25,16 +26,23 @@ Open = tuple[Q, Q, Q]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a model has to do: rows to claim, rows to claim alone, rows to mark ready, leases that ran out.
+    """What a model has to do: rows to claim, those that lost a lease, those to run alone, those to mark ready, leases
+    that ran out.
 
     ``next_due``: seconds until the next row comes due; None when that is more than ``POLL_INTERVAL`` away.
     """
 
     ready: bool = False
+    crashed: bool = False
     suspect: bool = False
     due: bool = False
     expired: bool = False
     next_due: float | None = None
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there are rows to attempt now."""
+        return self.ready or self.crashed or self.suspect or self.due
 
 
 def look(*group: Operations) -> dict[Operations, Work]:
@@ -49,7 +57,7 @@ def look(*group: Operations) -> dict[Operations, Work]:
     found, seen = _ask(group)
     if any(operations.pauses is None or operations.pauses.seen != seen for operations in group):
         before = _pauses(group)
-        active = read_pauses(group[0].alias) if seen != NONE.seen else []
+        active = _read_pauses(group[0]) if seen != NONE.seen else []
         for operations in group:
             operations.pauses = Pauses.of(operations.label, active)
         found, _ = (found, seen) if _pauses(group) == before else _ask(group)
@@ -58,22 +66,22 @@ def look(*group: Operations) -> dict[Operations, Work]:
 
 
 def _answers(operations: Operations) -> int:
-    return 4 + len(operations.graph.automatic_states)
+    return 5 + len(operations.graph.automatic_states)
 
 
 def overdue(operations: Operations) -> tuple[bool, bool]:
     """Whether there are rows to mark ready, and leases that ran out: what programs that claim see to themselves."""
-    _, _, *overdue = probes(operations)
-    parts, params = zip(*(_any(operations, probe) for probe in overdue), strict=True)
+    *_, due_rows, leases = probes(operations)
+    parts, params = zip(*(_any(operations, probe) for probe in (due_rows, leases)), strict=True)
     [(due, expired)] = operations.fetch(f"SELECT {', '.join(parts)}", [each for some in params for each in some])
     return bool(due), bool(expired)
 
 
 def _work(operations: Operations, answers: Iterator[Any]) -> Work:
-    ready, suspect, due, expired = (bool(next(answers)) for _ in range(4))
+    ready, crashed, suspect, due, expired = (bool(next(answers)) for _ in range(5))
     times = [next(answers) for _ in operations.graph.automatic_states]
     nearest = min((_seconds(time) for time in times if time is not None), default=None)
-    return Work(ready, suspect, due, expired, nearest)
+    return Work(ready, crashed, suspect, due, expired, nearest)
 
 
 def _seconds(time: timedelta | int) -> float:
@@ -89,6 +97,11 @@ def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], tuple[int, int]]:
     return found, (int(count or 0), int(total or 0))
 
 
+def _read_pauses(operations: Operations) -> list[Pause]:
+    with operations.reading():
+        return read_pauses(operations.alias)
+
+
 def _pauses(group: tuple[Operations, ...]) -> tuple[Pauses, ...]:
     return tuple(operations.pauses or NONE for operations in group)
 
@@ -98,8 +111,7 @@ def probes(operations: Operations, open_rows: Open | None = None) -> list[list[Q
     claim, mark_ready, reap = open_rows or _open(operations)
     claimable = operations.claimable(list(operations.graph.automatic_states)).filter(claim)
     return [
-        [claimable.filter(state_crashes=0)],
-        [claimable.filter(state_crashes__gt=0)],
+        *([claimable.filter(operations.crashed(crashes))] for crashes in Crashes),
         [operations.waiting().filter(part & mark_ready) for part in come_due()],
         [operations.rows.filter(part & reap) for part in operations.expired()],
     ]

@@ -9,7 +9,7 @@ from stator.db import base
 class Operations(base.Operations):
     """MySQL and MariaDB: the portable statements, lock then update in one transaction."""
 
-    def transaction(self) -> AbstractContextManager[Any]:
+    def transaction(self, *, wait: float | None = None) -> AbstractContextManager[Any]:
         """A transaction at READ COMMITTED."""
         connection = self.connection
         if not connection.in_atomic_block:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 from stator import columns
+from stator.db.claim import Crashes
 from stator.graph import State
 from stator.waits import Wait
 
@@ -12,15 +13,15 @@ ROUNDS = 10
 PARKED_AT_ONCE = 1000
 
 
-def pick(operations: Any, states: list[State], limit: int, *, alone: bool) -> list[Any]:
+def pick(operations: Any, states: list[State], limit: int, crashes: Crashes) -> list[Any]:
     """Primary keys of up to ``limit`` claimable rows, locked. In a transaction."""
     line, rows = operations.lines, operations.open_rows(states)
     if not operations.waits:
-        return list(line.pick(rows, states, limit, alone=alone))
+        return list(line.pick(rows, states, limit, crashes))
     picked: list[Any] = []
     wanted = limit
     for _ in range(ROUNDS):
-        found = line.pick(rows.exclude(pk__in=picked), states, wanted, alone=alone)
+        found = line.pick(rows.exclude(pk__in=picked), states, wanted, crashes)
         held = _park(operations, found)
         picked += [pk for pk in found if pk not in held]
         if not held or len(picked) >= limit:

@@ -10,18 +10,18 @@ from uuid import UUID
 
 from django.db.models import BooleanField, DurationField, F, QuerySet
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 
 from stator import columns, signals
 from stator.db import sql
 from stator.db.arrays import array_of, places_of
-from stator.db.claim import PLACE, Claim
+from stator.db.claim import PLACE, Claim, Crashes
 from stator.db.keeping import has_reports
 from stator.db.lines import SPARE_VALUES, Turn
 from stator.db.loading import load_all
 from stator.db.retry import retrying
 from stator.db.saving import array_types, has_expressions, names_saved, saved_arrays
-from stator.db.sending import read_committed, send
+from stator.db.sending import hurried, read_committed, send, set_limits
 from stator.db.sessions import session_of
 from stator.db.spelling import Spelled
 from stator.db.written import RELEASED, Ended, Moves, each_once, kind_of
@@ -41,22 +41,37 @@ FIRST_ROWS = 5000
 class Operations(Spelled):
     """PostgreSQL 14 and later: one statement to claim, one to record."""
 
-    def transaction(self) -> AbstractContextManager[Any]:
+    def transaction(self, *, wait: float | None = None) -> AbstractContextManager[Any]:
         """A transaction at READ COMMITTED, whatever the default of the database is.
 
         A worker that stands still in one, because it was stopped or swapped out, would keep its locks and have all
         others wait for them; the server ends it instead.
         """
-        return self._read_committed(idle=self.settings.LEASE / 2)
+        longest, connection = self.locks.wait, self.connection
+        if longest is not None and self._is_shared:
+            return hurried(connection, super().transaction, longest, session_of(connection).usual["lock_timeout"])
+        if connection.in_atomic_block:
+            return super().transaction()
+        waits = [each for each in (longest, wait) if each is not None]
+        return self._read_committed(idle=self.settings.LEASE / 2, wait=min(waits, default=None))
 
     def handler_transaction(self) -> AbstractContextManager[Any]:
-        """As above, for as long as a handler takes, whose own statements are planned as its session wants."""
-        return self._read_committed(shared=True)
+        """As above, around a handler. The handler's own statements use the session's planner settings."""
+        return super().transaction() if self.connection.in_atomic_block else self._read_committed(shared=True)
 
     def _read_committed(self, **options: Any) -> AbstractContextManager[Any]:
-        if self.connection.in_atomic_block:
-            return super().transaction()
         return read_committed(self.alias, super().transaction, session_of(self.connection).isolation, **options)
+
+    def hurry(self) -> None:
+        """As the portable one."""
+        if self._is_shared:
+            set_limits(self.connection, wait=self.locks.wait)
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether this is in the transaction of a handler."""
+        own = self.connection.in_atomic_block and getattr(self.connection, "stator_transaction", False)
+        return bool(own and self.connection.stator_shared)
 
     def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
         """A transaction only where reports are kept or others woken as well; else the statement is one by itself."""
@@ -76,23 +91,26 @@ class Operations(Spelled):
         inside = connection.in_atomic_block
         with nullcontext() if inside or session.isolation == "read committed" else self.transaction():
             restore = inside and connection.stator_shared
+            if not inside or restore:
+                planner = sql.wait_for_locks(self.locks.wait) + planner
             return session.send(connection, planner, statement, params, often=often, restore=restore)
 
-    def _claim_rows(self, states: list[State], limit: int, token: UUID, alone: bool) -> list[Any]:
+    def _claim_rows(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Any]:
         open_to_me = self.open_to_me()
         in_turns_of_some = open_to_me and self.options.fair_by
         if self.waits or self.model._meta.parents or (self.pauses and self.pauses.partial) or in_turns_of_some:
             # The columns of a row are in several tables, or those of other tables count: claim first, then load.
-            return super()._claim_rows(states, limit, token, alone)
+            return super()._claim_rows(states, limit, token, crashes)
         names = [state.name for state in states]
-        turn = None if alone else self.lines.next(states)
+        turn = self.lines.next(states) if crashes is Crashes.NONE else None
         if open_to_me:
-            return self._claim_open(states, limit, token, turn)
+            return self._claim_open(states, limit, token, turn, crashes)
         if turn and self.options.fair_by:
             return self._claim_shares(names, limit, token, turn)
         if turn is None:
-            params = [names, self.settings.MAX_CRASHES, limit, *self._claim_params(token)]
-            return self._instances(self.fetch(self._claim_alone, params, sql.BY_KEY))
+            least, most = self._bounds[crashes]
+            params = [names, least, most, limit, *self._claim_params(token)]
+            return self._instances(self.fetch(self._claim_crashed, params, sql.BY_KEY))
         return self._claim_further(names, limit, token, turn)
 
     def _claim_further(self, names: list[str], limit: int, token: UUID, turn: Turn) -> list[Any]:
@@ -118,10 +136,18 @@ class Operations(Spelled):
         [key] = self._sent([instance.pk])
         return instance.state_next_attempt or instance.state_changed, key
 
-    def _claim_open(self, states: list[State], limit: int, token: UUID, turn: Turn | None) -> list[Any]:
+    @cached_property
+    def _bounds(self) -> dict[Crashes, tuple[int, int]]:
+        """The numbers of lost leases: from the first, up to but for the second."""
+        alone_from = self.settings.alone_from
+        return {Crashes.FEW: (1, alone_from), Crashes.MANY: (alone_from, self.settings.MAX_CRASHES)}
+
+    def _claim_open(
+        self, states: list[State], limit: int, token: UUID, turn: Turn | None, crashes: Crashes
+    ) -> list[Any]:
         """Claim among the rows that are open to this worker, picked by a query that is made anew each time."""
         by_age = turn is None or turn.by_age
-        rows = self.open_rows(states).filter(**{"state_crashes__gt" if turn is None else "state_crashes": 0})
+        rows = self.open_rows(states).filter(self.crashed(crashes))
         ordered = rows.order_by(*line_of(self.model, by_age=by_age)).values("pk")[:limit]
         # Without the lock, which Django wants in a transaction; this is one by itself.
         pick, params = ordered.query.get_compiler(using=self.alias, elide_empty=False).as_sql()
@@ -145,8 +171,8 @@ class Operations(Spelled):
         return {(by_age, further): sql.claim(*parts, self._first(by_age), further=further) for by_age, further in kinds}
 
     @cached_property
-    def _claim_alone(self) -> str:
-        return sql.claim(self._table, self._pk, *self._claim_parts, alone=True)
+    def _claim_crashed(self) -> str:
+        return sql.claim(self._table, self._pk, *self._claim_parts, crashed=True)
 
     @cached_property
     def _share_statements(self) -> list[str]:
@@ -172,7 +198,7 @@ class Operations(Spelled):
     @cached_property
     def _claiming(self) -> tuple[str, Any]:
         """The SET list of a claim and its parameters, with ``NO_TOKEN`` for that of the claim."""
-        return self._assignments(columns.claiming(NO_TOKEN, self._lease_end()))
+        return self._assignments(columns.claiming_due(NO_TOKEN, self._lease_end()))
 
     def _claim_params(self, token: UUID) -> list[Any]:
         return [token if param == NO_TOKEN else param for param in self._claiming[1]]
@@ -182,6 +208,8 @@ class Operations(Spelled):
 
         Otherwise it looks them up in the index of the keys, and PostgreSQL clears away dead versions that it meets.
         """
+        # Of rows that were ready before they were due the claim took only the mark.
+        rows = [row for row in rows if row[self._claim_at] is not None]
         rows = self._in_turn(rows, by_age=turn is None or turn.by_age)
         cells = [row[:-1] for row in rows] if placed else rows
         instances = load_all(self.model, self.connection, self._names, cells, self._converters)
@@ -310,7 +338,7 @@ class Operations(Spelled):
         return [
             *self._claimed(claims),
             # What is the same for all is left out: unnest fills shorter arrays up with null.
-            [float(outcome.delay) for _, outcome in group if isinstance(outcome, Waiting)] if waiting else [],
+            [float(each.delay) for _, each in group if isinstance(each, Waiting)] if waiting else _afters(group),
             [] if self._keeps_moves(group) else [getattr(each, "failure", None) is not None for _, each in group],
             [claim.duration for claim in claims] if self.options.history else [],
         ]
@@ -320,12 +348,21 @@ class Operations(Spelled):
         return [array_of(self._sent([claim.pk for claim in claims])), array_of([claim.token for claim in claims])]
 
 
+def _afters(group: list[Ended]) -> list[float | None]:
+    """Seconds until rows are due that are handed back, null for those that are ready; nothing where all are."""
+    afters = [outcome.after or None for _, outcome in group if isinstance(outcome, Released)]
+    return afters if any(afters) else []
+
+
 def _changes(outcome: Any) -> columns.Changes:
     if isinstance(outcome, Moved):
         return columns.entering(outcome.to)
-    if isinstance(outcome, Released):
-        return columns.releasing()
     delay = RawSQL("v.delay * interval '1 second'", [], output_field=DurationField())
+    if isinstance(outcome, Released):
+        # One statement for those that are ready again, whose delay is null, and those that are due later.
+        due = Coalesce(Now() + delay, F("state_next_attempt"))
+        ready = RawSQL("v.delay IS NULL", [], output_field=BooleanField())
+        return {**columns.releasing(), "state_ready": ready, "state_next_attempt": due}
     failures = RawSQL("CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END", [])
     return columns.staying(Now() + delay, failures)
 

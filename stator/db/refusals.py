@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from django.db import DatabaseError, ProgrammingError
 from django.db.models import Q, QuerySet
 
-from stator.db.retry import is_outage, is_retryable
+from stator.db.retry import is_of_schema, is_passing
 from stator.failures import MESSAGE_LENGTH, bounded
 
 logger = logging.getLogger("stator.worker")
@@ -82,7 +82,7 @@ def is_refusal(error: Exception) -> bool:
         # What a trigger raises is one as well.
         state: str = getattr(error.__cause__, "sqlstate", None) or OF_THE_STATEMENT
         return not state.startswith(OF_THE_STATEMENT)
-    return not (is_outage(error) or is_retryable(error))
+    return not (is_passing(error) or is_of_schema(error))
 
 
 def unless_refused(
@@ -104,7 +104,8 @@ def unless_refused(
     except errors as error:
         if not is_refusal(error):
             raise
-    pks = [pk for rows in parts for pk in rows.values_list("pk", flat=True)[:limit]]
+    with operations.reading():
+        pks = [pk for rows in parts for pk in rows.values_list("pk", flat=True)[:limit]]
 
     def write_piece(piece: list[Any]) -> Result:
         return write([rows.filter(pk__in=piece) for rows in parts], len(piece))

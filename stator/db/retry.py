@@ -2,11 +2,19 @@
 
 import functools
 import random
+import re
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from django.db import DatabaseError, InterfaceError, InternalError, OperationalError, connections
+from django.db import (
+    DatabaseError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    ProgrammingError,
+    connections,
+)
 
 from stator.failures import text_of
 
@@ -18,8 +26,15 @@ RETRYABLE = frozenset({"40001", "40P01", "55P03"})
 # invalid_sql_statement_name, duplicate_prepared_statement: a session is not what it was; it prepares no more.
 GONE = frozenset({"26000", "42P05"})
 
+# undefined_column, undefined_table; MySQL's numbers for them; the messages of SQLite, which has nothing else.
+ABSENT, ABSENT_NUMBERS = frozenset({"42703", "42P01"}), frozenset({1054, 1146})
+ABSENT_TEXTS = re.compile(r"no such (column|table)|table \S+ has no column named")
+
 # program_limit_exceeded, such as a value that is too long for its index: operational by name, but it stays so.
 LIMITS = "54"
+
+# lock_not_available: by NOWAIT at once, by ``lock_timeout`` after a wait.
+NOT_AVAILABLE = "55P03"
 
 ATTEMPTS = 5
 
@@ -27,7 +42,7 @@ ATTEMPTS = 5
 def retrying(method: Function) -> Function:
     """Repeat a function up to five times when the database asks for it; not inside an open transaction.
 
-    Its first argument has the database's ``alias``: operations, or a method of them.
+    Its first argument are operations. Those of a worker do not wait again at once for a lock that did not come.
     """
 
     @functools.wraps(method)
@@ -37,6 +52,8 @@ def retrying(method: Function) -> Function:
                 return method(operations, *args, **kwargs)
             except DatabaseError as error:
                 if attempt == ATTEMPTS or not is_retryable(error) or connections[operations.alias].in_atomic_block:
+                    raise
+                if operations.locks.wait is not None and is_lock_timeout(error):
                     raise
                 _pause(attempt)
         raise AssertionError("the last attempt returns or raises")
@@ -50,6 +67,13 @@ def is_retryable(error: BaseException) -> bool:
     return state in RETRYABLE or "database is locked" in text_of(error) or is_of_a_plan(error)
 
 
+def is_lock_timeout(error: BaseException) -> bool:
+    """Whether a statement gave up waiting for a lock that others hold; it did nothing."""
+    return getattr(error.__cause__, "sqlstate", None) == NOT_AVAILABLE or (
+        isinstance(error, OperationalError) and "database is locked" in text_of(error)
+    )
+
+
 def is_of_a_plan(error: BaseException) -> bool:
     """Whether a prepared statement failed that would not have failed unprepared."""
     cause: Any = error.__cause__
@@ -59,9 +83,19 @@ def is_of_a_plan(error: BaseException) -> bool:
     return getattr(cause, "sqlstate", None) in GONE
 
 
+def is_of_schema(error: BaseException) -> bool:
+    """Whether a statement names a table or a column that does not exist, so that somebody has to migrate."""
+    cause: Any = error.__cause__
+    if not isinstance(error, OperationalError | ProgrammingError) or cause is None:
+        return False
+    if getattr(cause, "sqlstate", None) in ABSENT or (cause.args and cause.args[0] in ABSENT_NUMBERS):
+        return True
+    return type(cause).__module__ == "sqlite3" and ABSENT_TEXTS.match(text_of(cause)) is not None
+
+
 def is_outage(error: BaseException) -> bool:
     """Whether the database cannot be used at this moment, so that waiting is the answer."""
-    if str(getattr(error.__cause__ or error, "sqlstate", "")).startswith(LIMITS):
+    if str(getattr(error.__cause__ or error, "sqlstate", "")).startswith(LIMITS) or is_of_schema(error):
         return False
     # A server that turned into a read replica answers with an InternalError.
     if isinstance(error, OperationalError | InterfaceError | InternalError):
@@ -70,6 +104,11 @@ def is_outage(error: BaseException) -> bool:
     # PEP 249 has their names.
     names = {each.__name__ for each in type(error).__mro__}
     return "Error" in names and bool(names & {"OperationalError", "InterfaceError"})
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same may well succeed later, with nothing changed in it."""
+    return is_outage(error) or is_retryable(error)
 
 
 def is_of_database(error: BaseException | None) -> bool:

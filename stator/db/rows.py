@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from itertools import chain, groupby
 from typing import Any
@@ -17,6 +17,7 @@ from stator.conf import Settings
 from stator.db.claim import Claim
 from stator.db.keeping import keep_quarantine
 from stator.db.lines import Lines
+from stator.db.locks import WAIT, Locks
 from stator.db.parking import PARKED_AT_ONCE
 from stator.db.refusals import REAP, Refusals, unless_refused
 from stator.db.retry import retrying
@@ -30,12 +31,18 @@ from stator.workers import worker_of
 # More rows than one claim takes.
 MOST_CLAIMED = 100_000
 
+# Seconds by which clocks are set back in passing: no lease that somebody renews may end because of that.
+CLOCK_SLACK = 5.0
+
 
 class Rows:
     """The rows of one managed model in one database. A vendor overrides what it can do better."""
 
     # Whether a thread of its own for each kind of statement helps; SQLite has one writer at a time.
     concurrent_writers = True
+
+    # Whether others lock single tables, rather than the whole database.
+    locks_tables = True
 
     def __init__(self, model: Any, alias: str, settings: Settings, worker_id: str) -> None:
         self.model = model
@@ -49,6 +56,10 @@ class Rows:
         self.waits = waits_of(model)
         self.lines = Lines(self)
         self.refusals = Refusals(self.label)
+        # What the table lacks, as one line; meanwhile a worker leaves the model out.
+        self.lacking = ""
+        # Only those of a worker limit how long their statements wait.
+        self.locks = Locks(self.label)
         # As the latest look for work found them; None before the first.
         self.pauses: Pauses | None = None
 
@@ -79,13 +90,25 @@ class Rows:
             cursor.execute(statement, params)
             return list(cursor.fetchall())
 
-    def transaction(self) -> AbstractContextManager[Any]:
-        """A short transaction in which the framework writes."""
+    @property
+    def longest_wait(self) -> float:
+        """Seconds for which a worker's statement may wait for a lock of others."""
+        return WAIT
+
+    def transaction(self, *, wait: float | None = None) -> AbstractContextManager[Any]:
+        """A short transaction in which the framework writes; ``wait``: seconds it waits for a lock, if fewer."""
         return transaction.atomic(using=self.alias)
 
+    def reading(self) -> AbstractContextManager[Any]:
+        """A query that waits for locks as long as :meth:`transaction` does; no transaction where that has no limit."""
+        return nullcontext() if self.locks.wait is None else self.transaction()
+
     def handler_transaction(self) -> AbstractContextManager[Any]:
-        """The transaction of a handler whose state is ``atomic``."""
+        """The transaction of a handler whose state is ``atomic``; the handler waits for locks as long as it likes."""
         return self.transaction()
+
+    def hurry(self) -> None:
+        """Have the rest of a handler's transaction wait for locks no longer than a worker may."""
 
     def lease_of(self, state: State) -> float:
         """Seconds for which a claim in a state holds without a heartbeat."""
@@ -142,20 +165,24 @@ class Rows:
     @retrying
     def extend(self, claim: Claim, seconds: float) -> bool:
         """Set the lease of one claim to end ``seconds`` from now; False when the claim has ended."""
-        with self.transaction():
+        # Called by handlers.
+        with self.handler_transaction():
             return bool(self._fenced(claim).update(state_locked_until=columns.after(seconds)))
 
     def _fenced(self, claim: Claim) -> QuerySet[Any]:
         return self.rows.filter(pk=claim.pk, state_claim=claim.token, state=claim.state.name)
 
     @retrying
-    def renew(self, claims: list[Claim]) -> set[int]:
-        """Extend the leases of claims that stand; return the ``id()`` of those whose claim has ended."""
+    def renew(self, claims: list[Claim], *, wait: float | None = None) -> set[int]:
+        """Extend the leases of claims that stand; return the ``id()`` of those whose claim has ended.
+
+        ``wait``: seconds that it waits for a lock, if fewer than usual.
+        """
         ended: set[int] = set()
         for (token, lease), same in groupby(sorted(claims, key=lease_key), key=lease_key):
             group = list(same)
             fenced = self.rows.filter(pk__in=[claim.pk for claim in group], state_claim=UUID(int=token))
-            with self.transaction():
+            with self.transaction(wait=wait):
                 mine = set(self.lock(fenced.order_by("pk"), len(group)))
                 self.rows.filter(pk__in=mine).update(state_locked_until=columns.after(lease))
             others = [claim for claim in group if claim.pk not in mine]
@@ -191,11 +218,11 @@ class Rows:
         return sorted(state.name for state in self.graph.automatic_states if not state.quarantine)
 
     def expired(self) -> list[Q]:
-        """Leases past their end, and those further away than any can be: then the clock was set back.
+        """Leases past their end, and those that end later than any can: they were made before the clock was set back.
 
         Index ``st_lease``, of which either is an end. Asked for together they would have all leases read.
         """
-        held, beyond = Q(state_claim__isnull=False), columns.after(2 * self.longest_lease + 3600)
+        held, beyond = Q(state_claim__isnull=False), columns.after(self.longest_lease + CLOCK_SLACK)
         return [held & Q(state_locked_until__lte=Now()), held & Q(state_locked_until__gt=beyond)]
 
     @cached_property
@@ -212,5 +239,6 @@ class Rows:
         if not self.connection.features.has_select_for_update_skip_locked:
             return set()
         mine = {(claim.pk, claim.token, claim.state.name) for claim in claims}
-        found = self.rows.filter(pk__in=[claim.pk for claim in claims]).values_list("pk", "state_claim", "state")
-        return {row[0] for row in found if row in mine}
+        with self.reading():
+            found = self.rows.filter(pk__in=[claim.pk for claim in claims]).values_list("pk", "state_claim", "state")
+            return {row[0] for row in found if row in mine}

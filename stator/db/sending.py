@@ -1,6 +1,6 @@
 """How statements of our own are sent to PostgreSQL, and the transactions they are in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -35,11 +35,13 @@ def read_committed(
     usual: str,
     *,
     idle: float | None = None,
+    wait: float | None = None,
     shared: bool = False,
 ) -> Any:
     """A transaction at READ COMMITTED on a connection that is in none; ``usual`` is what its session has by default.
 
-    ``idle``: the server ends it when nothing comes for so many seconds. ``shared``: not all that is sent is ours.
+    ``idle``: the server ends it when nothing comes for so many seconds. ``wait``: a statement in it waits so many for a
+    lock. ``shared``: not all that is sent is ours.
     """
     connection: Any = connections[alias]
     before = connection.connection.isolation_level
@@ -49,8 +51,7 @@ def read_committed(
     connection.stator_transaction, connection.stator_shared = True, shared
     try:
         with begin():
-            if idle is not None:
-                _end_when_idle(connection, idle)
+            set_limits(connection, idle=idle, wait=wait)
             yield
     finally:
         connection.stator_transaction = False
@@ -58,9 +59,26 @@ def read_committed(
             connection.connection.isolation_level = before
 
 
-def _end_when_idle(connection: Any, seconds: float) -> None:
+@contextmanager
+def hurried(
+    connection: Any, begin: Callable[[], AbstractContextManager[Any]], wait: float, usual: str
+) -> Iterator[None]:
+    """A part of a handler's transaction whose statements are ours and wait so long for locks; then it is as usual."""
+    with begin():
+        set_limits(connection, wait=wait)
+        yield
+        _put(connection, {"lock_timeout": usual})
+
+
+def set_limits(connection: Any, *, idle: float | None = None, wait: float | None = None) -> None:
+    """Have the server keep limits until the end of the transaction: how long it idles, and waits for each lock."""
+    limits = {"idle_in_transaction_session_timeout": idle, "lock_timeout": wait}
+    if wanted := {name: f"{max(1, int(seconds * 1000))}ms" for name, seconds in limits.items() if seconds is not None}:
+        _put(connection, wanted)
+
+
+def _put(connection: Any, settings: dict[str, str]) -> None:
+    values = ", ".join(["set_config(%s, %s, true)"] * len(settings))
     # Past Django's cursor, for it is no change of the session that a handler made.
     with connection.wrap_database_errors:
-        connection.connection.execute(
-            "SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [f"{seconds * 1000:.0f}ms"]
-        )
+        connection.connection.execute(f"SELECT {values}", [each for pair in settings.items() for each in pair])

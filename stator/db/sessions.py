@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from django.db import DatabaseError
 
-from stator.db.retry import is_of_a_plan, is_outage
+from stator.db.retry import is_lock_timeout, is_of_a_plan, is_outage
 from stator.db.sending import send
 
 # So often a statement is sent as it is before the session prepares it, as psycopg does.
@@ -22,14 +22,14 @@ LOCAL = "SET LOCAL "
 # Made once and for all parameters; otherwise the server would make most plans anew, for a guess at what they cost.
 GENERIC = f"{LOCAL}plan_cache_mode = force_generic_plan; "
 
-# What the statements of ``sql`` set for the planner, of which each sets some.
-PLANNING = (
+# What the statements of ``sql`` set for themselves, of which each sets some.
+OWN_SETTINGS = (
     "enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_sort", "enable_indexscan", "enable_bitmapscan",
-    "plan_cache_mode",
+    "plan_cache_mode", "lock_timeout",
 )  # fmt: skip
 
 WHO = "SELECT pg_backend_pid(), " + ", ".join(
-    f"current_setting('{name}')" for name in ("default_transaction_isolation", *PLANNING)
+    f"current_setting('{name}')" for name in ("default_transaction_isolation", *OWN_SETTINGS)
 )
 
 
@@ -38,11 +38,12 @@ class Session:
 
     ``isolation``: the default of its transactions. ``direct``: no pooler is in between, which would hand out a number
     of its own for the session and may give each transaction another. ``prepares``: it may keep prepared statements.
+    ``usual``: its settings of the kind that our statements change for themselves.
     """
 
     def __init__(self, connection: Any) -> None:
-        [(pid, self.isolation, *planning)] = send(connection, WHO, [])
-        self._planning = dict(zip(PLANNING, planning, strict=True))
+        [(pid, self.isolation, *usual)] = send(connection, WHO, [])
+        self.usual = dict(zip(OWN_SETTINGS, usual, strict=True))
         self.prepares = self.direct = pid == connection.connection.info.backend_pid
         self._uses: Counter[str] = Counter()
         self._texts: dict[str, str] = {}
@@ -56,14 +57,17 @@ class Session:
         """The rows of a statement; of one that is sent ``often``, by a plan that the session keeps.
 
         Parsing and planning is half of what a claim or a record of a few rows costs the server. ``restore``: what it
-        sets for the planner is as before for what comes after it in the transaction.
+        sets for itself is as before for what comes after it in the transaction.
         """
         text = self._text(statement) if often and self.prepares else statement
         after = self._restoring(planner + text) if restore else ""
         try:
             return send(connection, planner + text + after, params)
         except DatabaseError as error:
-            if text.startswith("PREPARE"):
+            if text.startswith("PREPARE") and is_lock_timeout(error):
+                # Nothing is wrong with it; perhaps it was not prepared, so the next time it has another name.
+                del self._texts[statement]
+            elif text.startswith("PREPARE"):
                 # Whatever it was: it is sent as it is from now on.
                 self._texts[statement] = statement
             elif is_of_a_plan(error):
@@ -76,7 +80,7 @@ class Session:
 
     def _restoring(self, text: str) -> str:
         """What undoes the settings that a text begins with."""
-        return "".join(f"; {LOCAL}{name} = {was}" for name, was in self._planning.items() if f"{LOCAL}{name} " in text)
+        return "".join(f"; {LOCAL}{name} = '{was}'" for name, was in self.usual.items() if f"{LOCAL}{name} " in text)
 
     def _text(self, statement: str) -> str:
         """What to send for it, with the same parameters: the statement itself, or the call of it prepared."""

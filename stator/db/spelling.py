@@ -29,6 +29,10 @@ class Spelled(base.Operations):
         return [field.attname for field in self._fields]
 
     @cached_property
+    def _claim_at(self) -> int:
+        return self._names.index("state_claim")
+
+    @cached_property
     def _converters(self) -> list[Converter]:
         """Where a column is, the column, and what makes a value of what the server sends."""
         found: list[Converter] = []

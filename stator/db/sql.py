@@ -3,6 +3,7 @@
 Every statement is one transaction by itself and passes over rows that somebody else has locked.
 """
 
+from functools import lru_cache
 from typing import Any
 
 # Sent ahead of a statement and in force for that statement only. Every statement here reaches its rows through an
@@ -27,6 +28,14 @@ IN_ORDER = BY_KEY + "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = 
 # all in their order instead. In the transaction of a claim it comes after the one above.
 BY_GIN = BY_KEY + "SET LOCAL enable_indexscan = off; SET LOCAL enable_sort = on; SET LOCAL enable_bitmapscan = on; "
 
+
+@lru_cache(maxsize=64)
+def wait_for_locks(seconds: float | None) -> str:
+    """Sent ahead of a statement as well: it waits so long for each lock; for None as the session says."""
+    n = None if seconds is None else max(1, int(seconds * 1000))
+    return f"SET LOCAL lock_timeout = {n}; " if n else ""
+
+
 # ``stayed`` is from one ``state_changed`` to the next: nothing, for an attempt after which the object stays.
 COUNTED = """
 counted AS (
@@ -43,8 +52,8 @@ counted AS (
 KEPT = """
 kept AS (
   INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
-    duration, stay, attempts, error, fingerprint)
-  SELECT %s, pk::text, statement_timestamp(), version, 'move', %s, %s, '', %s, %s, duration,
+    claimed, duration, stay, attempts, error, fingerprint)
+  SELECT %s, pk::text, statement_timestamp(), version, 'move', %s, %s, '', %s, %s, attempted, duration,
     greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done)
 """
 
@@ -56,11 +65,12 @@ def claim(
     returning: str,
     order: str = "",
     *,
-    alone: bool = False,
+    crashed: bool = False,
     further: bool = False,
 ) -> str:
     """CLAIM. Parameters: names of states, most crashes, the place to begin behind, limit, then those of the SET list.
 
+    With ``crashed``, of rows that lost leases, the least number of crashes comes before the most.
     ``order`` is what comes before age, with a comma after it; ORDER BY would take a column without its table for one of
     the SELECT list. The place, a time and a key, is that of a claim that goes ``further``. The pick is materialised: a
     plan that runs it again would lock more rows than asked for. NO KEY UPDATE, so that a row is not passed over while
@@ -70,13 +80,14 @@ def claim(
     DISTINCT FROM does not ask. The key is compared since each partition of a table has rows in the same places. A row
     that somebody else updated in the moment between is not seen there and left to the next claim.
     """
-    crashed = "state_crashes > 0 AND state_crashes < %s" if alone else "state_crashes = 0 AND 0 < %s"
+    of_crashed = "state_crashes > 0 AND state_crashes >= %s AND state_crashes < %s"
+    which = of_crashed if crashed else "state_crashes = 0 AND 0 < %s"
     if further:
-        crashed += f" AND (COALESCE(state_next_attempt, state_changed), {pk}) > (%s, %s)"
+        which += f" AND (COALESCE(state_next_attempt, state_changed), {pk}) > (%s, %s)"
     return f"""
 WITH picked AS MATERIALIZED (
   SELECT {pk} AS pk, ctid AS place FROM {table}
-  WHERE state_ready AND state_claim IS NULL AND state = ANY(%s) AND {crashed}
+  WHERE state_ready AND state_claim IS NULL AND state = ANY(%s) AND {which}
   ORDER BY {order}COALESCE(state_next_attempt, state_changed), {table}.{pk} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {table} SET {assignments} FROM picked
 WHERE {table}.ctid = picked.place AND {table}.{pk} IS NOT DISTINCT FROM picked.pk RETURNING {returning}
@@ -190,7 +201,7 @@ done AS (
   UPDATE {table} SET {assignments} FROM mine v
   WHERE {table}.ctid = v.found AND {table}.{pk} IS NOT DISTINCT FROM v.pk
     AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %s
-  RETURNING {table}.{pk} AS pk, {table}.state_version AS version, v.failed, v.duration, v.attempts,
+  RETURNING {table}.{pk} AS pk, {table}.state_version AS version, v.failed, v.duration, v.attempts, v.attempted,
     {table}.state_changed - v.entered AS stayed){further}
 SELECT {returning} FROM done
 """  # noqa: S608 - quoted names
@@ -227,7 +238,8 @@ def _with_saved(table: str, assignments: str, saved: list[tuple[str, str]]) -> t
 def _held(table: str) -> str:
     """The rows ``t`` of claims ``v`` that stand, but for how they are found. Parameters: the state."""
     return f"""
-  SELECT v.*, t.ctid AS found, t.state_attempts AS attempts, t.state_changed AS entered
+  SELECT v.*, t.ctid AS found, t.state_attempts AS attempts, t.state_attempted AS attempted,
+    t.state_changed AS entered
   FROM v CROSS JOIN {table} t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s"""  # noqa: S608 - quoted names
 
 
@@ -245,7 +257,7 @@ done AS (
   UPDATE {table} SET {assignments} FROM picked
   WHERE {table}.ctid = picked.stator_place AND {table}.{pk} IS NOT DISTINCT FROM picked.{picked}
   RETURNING {table}.{pk} AS pk, {table}.state_version AS version, false AS failed, NULL::float8 AS duration,
-    0 AS attempts, {table}.state_changed - picked.stator_entered AS stayed),
+    0 AS attempts, NULL::timestamptz AS attempted, {table}.state_changed - picked.stator_entered AS stayed),
 {COUNTED}{further}
 SELECT {"pk" if tell else "count(*)"} FROM done
 """  # noqa: S608 - quoted names

@@ -1,6 +1,7 @@
 """SQLite: one writer at a time, so a transaction takes the write lock when it begins instead of failing half-way."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from stator.db import base
@@ -10,11 +11,52 @@ class Operations(base.Operations):
     """SQLite: BEGIN IMMEDIATE, and one thread for all statements."""
 
     concurrent_writers = False
+    locks_tables = False
 
-    def transaction(self) -> AbstractContextManager[Any]:
+    @property
+    def longest_wait(self) -> float:
+        """A part of the lease. Longer than on other databases: SQLite has no line of those who wait for its lock."""
+        return self.settings.LEASE / 12
+
+    def transaction(self, *, wait: float | None = None) -> AbstractContextManager[Any]:
         """A transaction that holds the write lock from its first statement on."""
-        connection = self.connection
-        if not connection.in_atomic_block:
-            connection.ensure_connection()
-            connection.transaction_mode = "IMMEDIATE"
-        return super().transaction()
+        waits = [each for each in (self.locks.wait, wait) if each is not None]
+        return self._immediate(min(waits, default=None))
+
+    def handler_transaction(self) -> AbstractContextManager[Any]:
+        """As above; it waits for the lock as long as the connection does."""
+        return self._immediate(None)
+
+    def _immediate(self, wait: float | None) -> AbstractContextManager[Any]:
+        connection, atomic = self.connection, super().transaction()
+        if connection.in_atomic_block:
+            return atomic
+        connection.ensure_connection()
+        connection.transaction_mode = "IMMEDIATE"
+        return atomic if wait is None else _waiting(connection, wait, atomic)
+
+    def reading(self) -> AbstractContextManager[Any]:
+        """As the portable one. Readers wait for the lock as well, unless the database is in WAL mode."""
+        if self.locks.wait is None or self.connection.in_atomic_block:
+            return nullcontext()
+        self.connection.ensure_connection()
+        return _waiting(self.connection, self.locks.wait, nullcontext())
+
+    def fetch(self, statement: str, params: list[Any]) -> list[Any]:
+        """The rows of one statement."""
+        with self.reading():
+            return super().fetch(statement, params)
+
+
+@contextmanager
+def _waiting(connection: Any, seconds: float, work: AbstractContextManager[Any]) -> Iterator[None]:
+    """Work that gets its locks within so many seconds, or raises that the database is locked."""
+    # Past Django's cursor, for it is no change of the session that a handler made.
+    [usual] = connection.connection.execute("PRAGMA busy_timeout").fetchone()
+    connection.connection.execute(f"PRAGMA busy_timeout = {min(usual, int(seconds * 1000))}")
+    try:
+        with work:
+            yield
+    finally:
+        if connection.connection is not None:
+            connection.connection.execute(f"PRAGMA busy_timeout = {usual}")

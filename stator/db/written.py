@@ -102,7 +102,7 @@ def write_key(ended: Ended) -> tuple[int, Any]:
     claim, outcome = ended
     if isinstance(outcome, Waiting):
         return claim.token.int, (outcome.delay, outcome.failure is not None)
-    return claim.token.int, (0.0, False)
+    return claim.token.int, (outcome.after if isinstance(outcome, Released) else 0.0, False)
 
 
 def lease_key(claim: Claim) -> tuple[int, float]:
@@ -115,6 +115,6 @@ def changes_of(outcome: Outcome) -> columns.Changes:
     if isinstance(outcome, Moved):
         return columns.entering(outcome.to)
     if isinstance(outcome, Released):
-        return columns.releasing()
+        return columns.releasing(outcome.after)
     failures: Any = F("state_failures") + 1 if outcome.failure else Value(0)
     return columns.staying(columns.after(outcome.delay), failures)

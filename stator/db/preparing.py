@@ -1,0 +1,36 @@
+"""What precedes the call of a handler: where it fails, the attempt did not take place."""
+
+import random
+from typing import Any
+
+from stator.db.retry import is_of_database, is_passing
+from stator.exceptions import LeaseLost, NotBegun
+from stator.failures import describe
+
+# Seconds until the next attempt, at most: after trouble that passes, and after an error that stays until it is mended.
+SOON, LATER = 2.0, 60.0
+
+
+def not_begun(error: BaseException) -> NotBegun:
+    """Return what is to be raised instead of an error that came before the handler was called."""
+    reason = f"the attempt did not begin: {describe(error).message.partition(chr(10))[0]}"
+    stands_for = NotBegun((SOON if is_passing(error) else LATER) * random.uniform(0.5, 1.0), reason)
+    stands_for.__cause__ = error
+    return stands_for
+
+
+class Preparing:
+    """A block before the call of a handler: errors of the database in it are raised as :class:`NotBegun`."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, Exception) and not isinstance(error, LeaseLost) and is_of_database(error):
+            raise not_begun(error) from error
+
+
+# It keeps nothing, so one will do.
+PREPARING = Preparing()

@@ -1,0 +1,56 @@
+"""What the tables of models lack in a database: a table, or columns. Waits for no lock on PostgreSQL."""
+
+from typing import Any
+
+from django.db import DatabaseError, connections
+
+from stator.columns import FRAMEWORK_COLUMNS
+from stator.db.retry import is_of_schema
+
+# No statement on the table itself, which would wait while a migration holds it.
+COLUMNS = """
+SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+"""
+
+
+def lack_of(model: Any, alias: str) -> str:
+    """Return what the table of a model, or of a parent, lacks and the remedy, as one line; "" if it is complete."""
+    return next(filter(None, (_lack_of(part, alias) for part in (model, *model._meta.get_parent_list()))), "")
+
+
+def _lack_of(model: Any, alias: str) -> str:
+    connection, table = connections[alias], model._meta.db_table
+    there = _columns_of(connection, table)
+    if not there:
+        return f"database {alias!r} has no table {table} of {model._meta.label}; run manage.py migrate"
+    wanted = {field.column: field.name for field in model._meta.local_concrete_fields}
+    missing = sorted(column for column in wanted if _folded(connection, column) not in there)
+    if not missing:
+        return ""
+    # A model that was given the mixin may have no migration yet.
+    is_ours = any(wanted[column] in (*FRAMEWORK_COLUMNS, "state") for column in missing)
+    remedy = "run manage.py makemigrations and migrate" if is_ours else "run manage.py migrate"
+    lacks = f"lacks column{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+    return f"table {table} of {model._meta.label} in database {alias!r} {lacks}; {remedy}"
+
+
+def _columns_of(connection: Any, table: str) -> set[str]:
+    """Return the names of a table's columns; nothing where there is no such table."""
+    name = connection.ops.quote_name(table)
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute(COLUMNS, [name])
+            return {column for (column,) in cursor.fetchall()}
+        try:
+            # Not by introspection, which does not find the columns of a table whose name comes quoted.
+            cursor.execute(f"SELECT * FROM {name} LIMIT 0")  # noqa: S608 - a quoted name
+        except DatabaseError as error:
+            if is_of_schema(error):
+                return set()
+            raise
+        return {_folded(connection, column[0]) for column in cursor.description}
+
+
+def _folded(connection: Any, column: str) -> str:
+    """Return the name of a column as it is compared: only on PostgreSQL does the case of letters matter."""
+    return column if connection.vendor == "postgresql" else column.lower()

@@ -1,0 +1,104 @@
+"""Strict mode: a trigger with which PostgreSQL refuses raw writes that revive an ended claim of an object."""
+
+import hashlib
+from typing import Any
+
+from django.db.migrations.operations.base import Operation
+
+TRIGGER = "stator_strict_fence"
+
+# A claim begins as the statement of a worker has it, and never on a row that is held. A number of moves never falls.
+# What an old copy of a row writes has the token, the count and the time of its day.
+REFUSED = """
+  NEW.{state_version} < OLD.{state_version}
+  OR NEW.{state_claim} IS NOT NULL AND NEW.{state_claim} IS DISTINCT FROM OLD.{state_claim} AND (
+    OLD.{state_claim} IS NULL
+    AND NEW.{state_attempts} = OLD.{state_attempts} + 1
+    AND NEW.{state_attempted} = CAST(statement_timestamp() AS {moment})
+  ) IS NOT TRUE"""
+COLUMNS = ("state_version", "state_claim", "state_attempts", "state_attempted")
+
+
+class StrictFence(Operation):
+    """Have PostgreSQL refuse an UPDATE that revives an ended claim of an object of a model, or an earlier version.
+
+    ``save()`` and ``update()`` cannot do that. Raw SQL, a restored copy of a row, or another program can: after that
+    the holder of a claim that has ended could write its outcome over a newer one. The statement fails with
+    ``IntegrityError``. Claims and records of workers cost no more than a comparison.
+
+    ``enabled=False`` drops the trigger that an earlier migration made. Backwards does the opposite. Does nothing on
+    other databases.
+    """
+
+    reversible = True
+    reduces_to_sql = True
+
+    def __init__(self, model_name: str, *, enabled: bool = True) -> None:
+        self.model_name = model_name
+        self.enabled = enabled
+
+    def deconstruct(self) -> Any:
+        return type(self).__name__, [self.model_name], {} if self.enabled else {"enabled": False}
+
+    def state_forwards(self, app_label: str, state: Any) -> None:
+        """Nothing: Django's models know no triggers."""
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        """Create the trigger, or drop it."""
+        self._set(schema_editor, to_state.apps.get_model(app_label, self.model_name), self.enabled)
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        """Do the opposite."""
+        self._set(schema_editor, from_state.apps.get_model(app_label, self.model_name), not self.enabled)
+
+    def describe(self) -> str:
+        """What it does, for people."""
+        return f"{'Refuse' if self.enabled else 'Allow'} raw writes that revive an ended claim of {self.model_name}"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        """Part of the name of a migration."""
+        return f"{self.model_name.lower()}_strict_fence"
+
+    def _set(self, schema_editor: Any, model: Any, enabled: bool) -> None:
+        connection = schema_editor.connection
+        if connection.vendor != "postgresql" or not self.allow_migrate_model(connection.alias, model):
+            return
+        own = {field.name: schema_editor.quote_name(field.column) for field in model._meta.local_concrete_fields}
+        if "state_claim" not in own:
+            raise ValueError(
+                f"{self.model_name} has no state_claim in its own table; name the model that is a StatorModel"
+            )
+        table, trigger = schema_editor.quote_name(model._meta.db_table), schema_editor.quote_name(TRIGGER)
+        name = schema_editor.quote_name(f"{TRIGGER}_{hashlib.sha256(table.encode()).hexdigest()[:12]}")
+        if not enabled:
+            schema_editor.execute(f"DROP TRIGGER IF EXISTS {trigger} ON {table}", params=None)
+            schema_editor.execute(f"DROP FUNCTION IF EXISTS {name}()", params=None)
+            return
+        body = _body(schema_editor, model, own[model._meta.pk.name])
+        schema_editor.execute(
+            f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $stator${body}$stator$",
+            params=None,
+        )
+        # In the condition and not in the function, so that nothing is called for what is allowed.
+        moment = model._meta.get_field("state_attempted").db_type(connection)
+        columns = REFUSED.format(moment=moment, **{column: own[column] for column in COLUMNS})
+        schema_editor.execute(
+            f"CREATE OR REPLACE TRIGGER {trigger} BEFORE UPDATE ON {table} "
+            f"FOR EACH ROW WHEN ({columns}) EXECUTE FUNCTION {name}()",
+            params=None,
+        )
+
+
+def _body(schema_editor: Any, model: Any, pk: str) -> str:
+    told = schema_editor.quote_value(
+        f"this write would revive an ended claim, or an earlier version, of {model._meta.label_lower} "
+    )
+    hint = schema_editor.quote_value(
+        "Leave the columns of the framework out of raw writes; move objects by transition_perform()."
+    )
+    return f"""
+BEGIN
+  RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = {told} || OLD.{pk}::text, HINT = {hint};
+END
+"""
