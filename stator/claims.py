@@ -22,6 +22,7 @@ from stator.db import Operations, operations_for
 from stator.db.chores import mark_ready
 from stator.db.claim import Claim, new_token, new_worker_id
 from stator.db.look import overdue
+from stator.db.preparing import PREPARING, Preparing
 from stator.db.retry import is_retryable, retrying
 from stator.db.written import Ended, Written
 from stator.exceptions import LeaseLost
@@ -35,7 +36,7 @@ from stator.worker.recorder import tell
 
 __all__ = [
     "Claim", "Failure", "LeaseLost", "bounded", "bring_up", "claim", "describe", "find", "find_many", "hold",
-    "is_retryable", "longest_lease", "move", "move_many", "release", "retry",
+    "is_retryable", "longest_lease", "move", "move_many", "preparing", "release", "retry",
 ]  # fmt: skip
 
 # Rows that one call marks ready, or whose leases it ends; what is left is for workers, or for the next call.
@@ -65,8 +66,8 @@ def claim(
     claimed where it is false. ``then``: called with the claims in that transaction; what it does not return is handed
     back as if it had not been claimed. Rows that somebody else is claiming, or has locked, are passed over. Where a
     constraint of the database forbids what another claim has just made impossible, ``IntegrityError``: nothing was
-    claimed. ``among``: where ``pick`` gives perhaps few of very many rows, those many in the same order, which an index
-    has, with an annotation ``sought`` that says which are meant; where few are, an index finds them that has no order.
+    claimed. ``among``: rows that an index has in the same order, with an annotation ``sought`` that filters them; give
+    it if ``pick`` may match few of very many rows.
     """
     operations = _operations(model, using, worker)
     operations.pauses = Pauses.of(operations.label, read_pauses(operations.alias))
@@ -179,6 +180,11 @@ def release(claim: Claim, *, values: dict[str, Any] | None = None, then: Callabl
     _end(claim, Released(), values, then)
 
 
+def preparing() -> Preparing:
+    """Return a block for what precedes the work: if the database fails in it, ``NotBegun`` is raised."""
+    return PREPARING
+
+
 def _operations(model: Any, using: str | None, worker: str = "") -> Operations:
     return operations_for(owner_of(model), load_settings(), worker or _process_id(os.getpid()), using)
 
@@ -207,7 +213,7 @@ def _claim(operations: Operations, locked: Callable[[], list[Any]], lease: Any, 
         if not (picked := locked()):
             return []
         # A program that lost its lease is no worker process that an object ended: the count of those begins anew.
-        operations.rows.filter(pk__in=picked).update(**columns.claiming(token, until), state_crashes=0)
+        operations.rows.filter(pk__in=picked).update(**columns.claiming_due(token, until), state_crashes=0)
         found = {row.pk: row for row in operations.rows.filter(pk__in=picked, state_claim=token)}
         claims = [_claim_of(operations, found[pk], token) for pk in picked if pk in found]
         if then is None:

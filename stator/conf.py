@@ -14,9 +14,15 @@ from stator.backoff import LONGEST
 
 MOST = {int: 100_000, float: LONGEST}
 
+# A worker that dies once takes along whatever it runs, so one lost lease says nothing about an object; two do.
+ALONE_FROM = 2
 
-def _setting(default: Any, help_text: str, least: float | None = None, kind: type = float) -> Any:
-    return field(default=default, metadata={"help": help_text, "least": least, "kind": kind})
+
+def _setting(
+    default: Any, help_text: str, least: float | None = None, kind: type = float, of_lease: float | None = None
+) -> Any:
+    """``of_lease``: the default is never longer than this part of the lease."""
+    return field(default=default, metadata={"help": help_text, "least": least, "kind": kind, "of_lease": of_lease})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,18 +30,22 @@ class Settings:
     """The ``STATOR`` dictionary of the Django settings, checked. Seconds unless the sentence says otherwise."""
 
     LEASE: float = _setting(60.0, "How long a claim holds without a heartbeat.", 0.5)
-    REAP_INTERVAL: float = _setting(5.0, "How often leases that ran out are looked for.", 0.05)
-    POLL_INTERVAL: float = _setting(1.0, "How often an idle worker looks for ready and due objects.", 0.01)
+    REAP_INTERVAL: float = _setting(5.0, "How often leases that ran out are looked for.", 0.05, of_lease=0.5)
+    POLL_INTERVAL: float = _setting(
+        1.0, "How often an idle worker looks for ready and due objects.", 0.01, of_lease=0.25
+    )
     SCHEDULE_INTERVAL: float = _setting(30.0, "How often timeouts, deletions and statistics are done.", 0.05)
-    SHUTDOWN_TIMEOUT: float = _setting(25.0, "How long a stopping worker waits for what runs.", 0.0)
+    SHUTDOWN_TIMEOUT: float = _setting(25.0, "How long a stopping worker waits for what runs.", 0.0, of_lease=1.0)
     MAX_RUNTIME: float = _setting(3600.0, "How long one attempt may take where the state does not say.", 0.05)
     CONCURRENCY: int = _setting(100, "How many attempts one process runs at once.", 1, int)
     CONCURRENCY_PER_MODEL: int = _setting(0, "The same for each model; 0 for no limit of its own.", 0, int)
     THREADS: int = _setting(10, "How many synchronous handlers one process runs at once.", 1, int)
     BATCH_SIZE: int = _setting(500, "The most objects that one statement claims or records.", 1, int)
     MAX_CRASHES: int = _setting(3, "After so many lost leases in a row an object is quarantined.", 1, int)
+    CRASHED_AT_ONCE: int = _setting(0, "Attempts at once after a lost lease; 0 for half of CONCURRENCY.", 0, int)
     WATCHDOG: float = _setting(60.0, "A worker whose loop stands still for so long is ended.", 0.5)
     ERROR_RETENTION: float = _setting(30 * 86400.0, "How long the latest error of an object is kept.", 0.0)
+    HISTORY_RETENTION: float = _setting(90 * 86400.0, "How long moves, errors and manual actions are kept.", 0.0)
     STATS_RETENTION: float = _setting(400 * 86400.0, "How long statistics are kept.", 0.0)
     NOTIFY: bool = _setting(True, "Whether workers are woken by NOTIFY where the database has it.", kind=bool)
     LISTEN_DSN: str = _setting("", "Connection string for LISTEN when the database is behind a pooler.", kind=str)
@@ -44,6 +54,19 @@ class Settings:
     HTTP_RUN_FOR: float = _setting(2.0, "How long one request to the HTTP runner works.", 0.1)
     ADMIN: bool = _setting(True, "Whether models that the project leaves out of the admin are shown in it.", kind=bool)
     TRACING: bool = _setting(False, "Whether workers make an OpenTelemetry span of each attempt.", kind=bool)
+
+    @property
+    def alone_from(self) -> int:
+        """The number of leases lost in a row from which an object is attempted alone.
+
+        The crash that would put an object into quarantine is always one that nothing else ran beside.
+        """
+        return max(1, min(ALONE_FROM, self.MAX_CRASHES - 1))
+
+    @property
+    def crashed_at_once(self) -> int:
+        """The most objects with fewer lost leases than that which one process attempts at once."""
+        return self.CRASHED_AT_ONCE or max(1, self.CONCURRENCY // 2)
 
     def problems(self) -> Iterator[str]:
         """One sentence for every value that cannot work."""
@@ -57,29 +80,49 @@ class Settings:
         if self.LEASE <= 3 * self.POLL_INTERVAL and self.LEASE < 3:
             yield f"LEASE={self.LEASE} is too close to POLL_INTERVAL={self.POLL_INTERVAL}; raise it to at least 3 times"
         if self.LEASE <= self.REAP_INTERVAL:
-            yield f"LEASE={self.LEASE} must be longer than REAP_INTERVAL={self.REAP_INTERVAL}"
+            wrong = f"LEASE={self.LEASE} must be longer than REAP_INTERVAL={self.REAP_INTERVAL}"
+            yield f"{wrong}; raise LEASE or lower REAP_INTERVAL"
         if self.SHUTDOWN_TIMEOUT > self.LEASE:
-            yield f"SHUTDOWN_TIMEOUT={self.SHUTDOWN_TIMEOUT} must not be longer than LEASE={self.LEASE}"
+            wrong = f"SHUTDOWN_TIMEOUT={self.SHUTDOWN_TIMEOUT} must not be longer than LEASE={self.LEASE}"
+            yield f"{wrong}; lower it or raise LEASE"
 
 
-def load_settings() -> Settings:
-    """The settings in force; ``ImproperlyConfigured`` with one line when any of them cannot work."""
+def load_settings(**overrides: Any) -> Settings:
+    """Return the settings in force, ``overrides`` first; ``ImproperlyConfigured`` with one line if one cannot work."""
     settings, problems = read_settings()
+    if overrides and not problems:
+        settings, problems = read_settings(**overrides)
     if problems:
         raise ImproperlyConfigured(f"STATOR setting: {problems[0]}")
     return settings
 
 
-def read_settings() -> tuple[Settings, list[str]]:
-    """The settings and one sentence for everything wrong with them."""
+def read_settings(**overrides: Any) -> tuple[Settings, list[str]]:
+    """Return the settings, ``overrides`` first, and one sentence for each thing that is wrong with them.
+
+    Some defaults follow the lease that is given, so ``LEASE`` can be set alone.
+    """
     given = getattr(django_settings, "STATOR", None) or {}
     if not isinstance(given, dict):
         return Settings(), [f"STATOR must be a dictionary, not {type(given).__name__}"]
     known = {option.name for option in fields(Settings)}
     problems = [_unknown_key(name, known) for name in given if name not in known]
-    settings = Settings(**_legacy(), **{name: value for name, value in given.items() if name in known})
+    values = _legacy() | {name: value for name, value in given.items() if name in known} | overrides
+    settings = Settings(**_following_lease(values), **values)
     problems += settings.problems()
     return settings, problems or list(settings.conflicts())
+
+
+def _following_lease(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the defaults that the lease makes shorter."""
+    lease: Any = values.get("LEASE")
+    if not _is_number(float, lease) or lease <= 0:
+        return {}
+    return {
+        option.name: min(option.default, option.metadata["of_lease"] * lease)
+        for option in fields(Settings)
+        if option.metadata["of_lease"] and option.name not in values
+    }
 
 
 def _legacy() -> dict[str, Any]:

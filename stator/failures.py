@@ -1,30 +1,26 @@
 """What is kept of an exception: bounded text without local variables, NULs or credentials, and a fingerprint."""
 
 import hashlib
-import re
-import traceback
-from dataclasses import dataclass
-from types import TracebackType
+from dataclasses import dataclass, field
 
 from stator.exceptions import Fail
+from stator.texts import bounded, text_of
+from stator.tracebacks import MESSAGE_LENGTH, RemoteTraceback, formatted
 
-MESSAGE_LENGTH = 1000
+__all__ = ["MESSAGE_LENGTH", "TRACEBACK_LENGTH", "Failure", "bounded", "describe", "quarantined", "text_of"]
+
 TRACEBACK_LENGTH = 8000
 
-# NUL and lone surrogates cannot be stored; the other control characters would forge log and terminal lines.
-_UNSTORABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_CREDENTIALS = re.compile(
-    r"(://[^:/\s@]*:)[^@\s/]+@"
-    r"|((?:password|passwd|secret|token|api[_-]?key|authorization)[\"']?\s*[=:]\s*(?:(?:bearer|basic)\s+)?)[^\s,;}]+",
-    re.IGNORECASE,
-)
+# Causes of an error, and errors of a group, that are logged with it.
+MOST_CAUSES, MOST_GROUPED = 5, 20
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """An error as it is stored. ``fingerprint`` is equal for errors of one type raised at one place.
 
-    ``deliberate``: the handler said by ``Fail`` that the object is not to be attempted again.
+    ``deliberate``: the handler said by ``Fail`` that the object is not to be attempted again. ``error``: the exception
+    itself; it is not stored.
     """
 
     kind: str
@@ -32,18 +28,26 @@ class Failure:
     traceback: str
     fingerprint: str
     deliberate: bool = False
+    error: BaseException | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def loggable(self) -> BaseException | None:
+        """The exception for the record of a log: where messages need masking or a cut, a copy of the same name."""
+        return self.error if self.error is None or _is_harmless(self.error) else _stand_in(self.error, MOST_CAUSES)
 
 
 def describe(error: BaseException) -> Failure:
     """The failure for an exception; never raises, whatever its ``__str__`` does."""
     kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
-    frames = _frames(error.__traceback__)
+    message = bounded(text_of(error), MESSAGE_LENGTH)
+    text, places = _told(error, kind, message)
     return Failure(
         kind=bounded(kind, 200),
-        message=bounded(text_of(error), MESSAGE_LENGTH),
-        traceback=bounded(_chain(error, kind), TRACEBACK_LENGTH),
-        fingerprint=hashlib.sha256("\n".join([kind, *frames]).encode(errors="replace")).hexdigest()[:16],
+        message=message,
+        traceback=bounded(text, TRACEBACK_LENGTH),
+        fingerprint=hashlib.sha256("\n".join([kind, *places]).encode(errors="replace")).hexdigest()[:16],
         deliberate=isinstance(error, Fail),
+        error=error,
     )
 
 
@@ -53,46 +57,50 @@ def quarantined(crashes: int) -> Failure:
     return Failure("stator.Quarantined", message, "", "quarantined")
 
 
-def bounded(text: str, length: int) -> str:
-    """Storable text of at most ``length`` characters: cleaned, credentials masked, the middle left out."""
-    # Cut twice: first so that a message of megabytes costs no more than a short one, and after the masking because
-    # credentials that a cut divides are not recognised.
-    text = _CREDENTIALS.sub(_mask, _cut(text, 3 * length))
-    return _UNSTORABLE.sub("\ufffd", _cut(text, length))
-
-
-def text_of(told: object) -> str:
-    """The text of what a handler raised or gave as a reason; never raises, whatever its ``__str__`` does."""
+def _told(error: BaseException, kind: str, message: str) -> tuple[str, list[str]]:
+    """The traceback of an error, and the places that tell it from others of its type."""
+    if isinstance(error.__cause__, RemoteTraceback):
+        return error.__cause__.text, [error.__cause__.fingerprint]
     try:
-        return str(told)
-    except BaseException as broken:  # noqa: BLE001 - a user's __str__ may raise anything; the outcome must still be recorded
-        return f"<{type(told).__name__}.__str__ raised {type(broken).__name__}>"
+        return formatted(error)
+    except BaseException:  # noqa: BLE001 - properties of an error may raise anything; the outcome must still be recorded
+        return f"{kind}: {message}\n", []
 
 
-def _cut(text: str, length: int) -> str:
-    if len(text) <= length:
-        return text
-    tail = length // 2
-    return f"{text[: length - tail - 5]} ... {text[-tail:]}"
-
-
-def _mask(match: re.Match[str]) -> str:
-    return f"{match[1]}***@" if match[1] else f"{match[2]}***"
-
-
-def _frames(trace: TracebackType | None) -> list[str]:
-    return [f"{frame.filename}:{frame.name}" for frame in traceback.extract_tb(trace, limit=-20)]
-
-
-def _chain(error: BaseException, kind: str) -> str:
-    """The traceback and those of up to four causes, innermost cause first; cycles end it."""
-    parts: list[str] = []
+def _is_harmless(error: BaseException) -> bool:
+    """Whether all messages of an error and its causes may be logged as they are."""
+    waiting: list[BaseException] = [error]
     seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen and len(parts) < 5:
-        seen.add(id(current))
-        lines = "".join(traceback.format_tb(current.__traceback__, limit=-20))
-        name = kind if current is error else type(current).__qualname__
-        parts.append(f"{lines}{name}: {bounded(text_of(current), MESSAGE_LENGTH)}\n")
-        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
-    return "\n".join(reversed(parts))
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, BaseExceptionGroup):
+            waiting += each.exceptions
+        texts = [text_of(each), *map(text_of, getattr(each, "__notes__", ()))]
+        if len(seen) + len(waiting) > MOST_GROUPED or any(text != bounded(text, TRACEBACK_LENGTH) for text in texts):
+            return False
+        waiting += [cause for cause in (each.__cause__, each.__context__) if cause is not None]
+    return True
+
+
+def _stand_in(error: BaseException | None, depth: int) -> Exception | None:
+    """Return an exception of the same name and traceback with harmless messages."""
+    if error is None or not depth:
+        return None
+    kind, message = type(error), bounded(text_of(error), TRACEBACK_LENGTH)
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    if isinstance(error, BaseExceptionGroup):
+        grouped = [_stand_in(each, depth - 1) or Exception(type(each).__name__) for each in error.exceptions]
+        made: Exception = type(kind.__name__, (ExceptionGroup,), names)(
+            bounded(text_of(error.message), MESSAGE_LENGTH), grouped[:MOST_GROUPED]
+        )
+    else:
+        made = type(kind.__name__, (Exception,), names)(message)
+    for note in getattr(error, "__notes__", ()):
+        made.add_note(bounded(text_of(note), MESSAGE_LENGTH))
+    made.__cause__ = _stand_in(error.__cause__, depth - 1)
+    made.__context__ = None if error.__cause__ is error.__context__ else _stand_in(error.__context__, depth - 1)
+    made.__suppress_context__ = error.__suppress_context__
+    return made.with_traceback(error.__traceback__)

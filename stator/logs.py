@@ -2,7 +2,7 @@
 
 import json
 import logging
-import re
+import os
 import sys
 import time
 from collections import Counter
@@ -10,11 +10,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+from stator import __version__
+from stator.failures import TRACEBACK_LENGTH, bounded
+from stator.texts import escape
+
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 # What speaks in a worker: the framework, and the queue that comes with it.
 LOGGERS = ("stator", "tasks")
+
+TOLD_AT_START = (
+    "CONCURRENCY", "CONCURRENCY_PER_MODEL", "THREADS", "LEASE", "REAP_INTERVAL", "POLL_INTERVAL", "SCHEDULE_INTERVAL",
+    "SHUTDOWN_TIMEOUT", "MAX_RUNTIME",
+)  # fmt: skip
 
 
 class LineFormatter(logging.Formatter):
@@ -22,10 +30,10 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line without control characters."""
-        fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
+        fields = "".join(f" {name}={_listed(value)}" for name, value in _fields(record).items())
         line = f"{self.formatTime(record, '%Y-%m-%d %H:%M:%S')} {record.levelname} {record.getMessage()}{fields}"
         if record.exc_info:
-            line += f" | {self.formatException(record.exc_info)}"
+            line += f" | {_stack(self, record)}"
         return escape(line)
 
 
@@ -36,21 +44,21 @@ class JsonFormatter(logging.Formatter):
         """The record as one line of JSON."""
         event = {"at": round(record.created, 3), "level": record.levelname.lower(), "event": record.getMessage()}
         if record.exc_info:
-            event["traceback"] = self.formatException(record.exc_info)
+            event["traceback"] = _stack(self, record)
         return json.dumps(event | _fields(record), default=str)
-
-
-def escape(text: str) -> str:
-    """The text with control and direction characters spelled out, so that it can forge neither a line nor a colour."""
-    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 @contextmanager
 def events_to(stream: TextIO, as_json: bool) -> Iterator[None]:
-    """Meanwhile the events of ``LOGGERS`` go to ``stream``, and nowhere else."""
+    """Write the events of ``LOGGERS`` to ``stream`` in the meantime, and nowhere else.
+
+    A logger that the project has configured, itself or by the root logger, is left as it is, unless ``as_json`` is
+    asked for.
+    """
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
-    before = [(logger, logger.propagate, logger.level) for logger in map(logging.getLogger, LOGGERS)]
+    ours = [logger for logger in map(logging.getLogger, LOGGERS) if as_json or not logger.hasHandlers()]
+    before = [(logger, logger.propagate, logger.level) for logger in ours]
     for logger, _, level in before:
         logger.addHandler(handler)
         logger.propagate = False
@@ -127,6 +135,39 @@ def tell_end(summary: Any) -> None:
         "unfinished": summary.unfinished,
     }
     logging.getLogger("stator.worker").info("stator.ended", extra=fields)
+
+
+def tell_start(worker: Any) -> None:
+    """Log with which settings a worker starts, and per database the models that it serves."""
+    logger, settings = logging.getLogger("stator.worker"), worker.settings
+    fields = {name.lower(): getattr(settings, name) for name in TOLD_AT_START}
+    logger.info("stator.starting", extra={"worker": worker.id, "version": __version__, "pid": os.getpid(), **fields})
+    served: dict[str, list[str]] = {}
+    if worker.queues:
+        logger.info("stator.queues", extra={"queues": list(worker.queues)})
+    for operations in worker.operations:
+        served.setdefault(operations.alias, []).append(operations.label)
+    for alias, labels in sorted(served.items()):
+        logger.info("stator.serving", extra={"database": alias, "models": sorted(labels)})
+
+
+def tell_ready(seconds: float) -> None:
+    """Log that a worker has looked for work for the first time, so many seconds after its start."""
+    logging.getLogger("stator.worker").info("stator.ready", extra={"seconds": round(seconds, 3)})
+
+
+def tell_stopping(why: str) -> None:
+    """Log that a worker claims nothing more, and why."""
+    logging.getLogger("stator.worker").info("stator.stopping", extra={"why": why})
+
+
+def _listed(value: Any) -> Any:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def _stack(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    # Messages of errors may have credentials in them.
+    return bounded(formatter.formatException(record.exc_info or (None, None, None)), TRACEBACK_LENGTH)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stator.backoff import LONGEST, delay_after, jittered
-from stator.exceptions import Fail, InvalidTransition, TryAgainLater
+from stator.exceptions import Fail, InvalidTransition, NotBegun, TryAgainLater
 from stator.failures import Failure, describe, text_of
 from stator.graph import State
 
@@ -33,13 +33,16 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The attempt did not take place: the object is ready again and the attempt is not counted."""
+    """The attempt did not take place and is not counted: the object is ready again, or due ``after`` some seconds."""
+
+    after: float = 0.0
+    reason: str = ""
 
 
 Outcome = Moved | Waiting | Released
 
 
-def resolve(state: State, result: Any, *, failures: int = 0, age: float = 0.0) -> Moved | Waiting:
+def resolve(state: State, result: Any, *, failures: int = 0, age: float = 0.0) -> Outcome:
     """The outcome of an attempt that returned ``result`` or raised it.
 
     ``failures``: consecutive errors before this attempt. ``age``: seconds the object has been in ``state``; past
@@ -48,6 +51,9 @@ def resolve(state: State, result: Any, *, failures: int = 0, age: float = 0.0) -
     # Nearly all outcomes are such a one, and it says nothing of the object.
     if type(result) is State and (known := state.moves.get(result.name)) is not None and known.to is result:
         return known
+    if isinstance(result, NotBegun):
+        # The one rule for what fails before the handler is called, whatever it is.
+        return Released(result.after, result.reason)
     if isinstance(result, BaseException):
         return _raised(state, result, failures, age)
     if result is None:

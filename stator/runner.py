@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from asgiref.sync import async_to_sync
-from django.core.exceptions import ImproperlyConfigured
 from django.db import router, transaction
 
 from stator.conf import Settings, load_settings
 from stator.db import Operations, chores, operations_for
-from stator.db.claim import Claim, claim_one, new_worker_id
+from stator.db.claim import Claim, Crashes, claim_one, new_worker_id
 from stator.db.written import Ended
 from stator.models import StatorModel, Stats
 from stator.moves import owner_of
@@ -19,8 +19,10 @@ from stator.signals import on_schedule
 from stator.worker.attempt import grouped
 from stator.worker.dispatcher import lanes_of
 from stator.worker.executor import attempt_async, attempt_sync, calls_of
+from stator.worker.health import Health
 from stator.worker.recorder import send_moves, tell
-from stator.worker.worker import Summary, Worker
+from stator.worker.summary import Summary
+from stator.worker.worker import Worker
 
 __all__ = ["StatorModel", "StatorRunner", "Stats", "Summary"]
 
@@ -30,6 +32,13 @@ class StatorRunner:
 
     ``lock_expiry`` is the lease; ``run_for`` and the intervals are seconds. What is None comes from the settings.
     """
+
+    # Of a supervisor, how often it was asked to stop.
+    requests: Any = None
+    # Set by the command alone: what it starts finds the same settings and databases.
+    isolate: dict[str, Any] | None = None
+    # The queues whose tasks it claims; empty for all.
+    queues: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -49,6 +58,7 @@ class StatorRunner:
         heed_signals: bool = True,
         progress: Any = None,
         endpoint: Any = None,
+        announce: bool = False,
     ) -> None:
         self.models = managed(StatorModel.subclasses if models is None else models)
         self.concurrency = concurrency
@@ -65,7 +75,13 @@ class StatorRunner:
         self.heed_signals = heed_signals
         self.progress = progress
         self.endpoint = endpoint
+        self.announce = announce
         self.handled: dict[str, int] = {}
+
+    @cached_property
+    def health(self) -> Health:
+        """The troubles of this process, where receivers of ``on_start`` are sent a runner and not a worker."""
+        return Health()
 
     def run(self) -> Summary:
         """Work until a signal comes, ``run_for`` is over or, with ``until_idle``, nothing is left to do now."""
@@ -86,6 +102,10 @@ class StatorRunner:
             heed_signals=self.heed_signals,
             progress=self.progress,
             endpoint=self.endpoint,
+            announce=self.announce,
+            requests=self.requests,
+            isolate=self.isolate,
+            queues=self.queues,
         )
 
     def settings(self) -> Settings:
@@ -97,7 +117,7 @@ class StatorRunner:
             "LEASE": self.lock_expiry,
             "SHUTDOWN_TIMEOUT": self.shutdown_timeout,
         }
-        return override(load_settings(), **{name: value for name, value in given.items() if value is not None})
+        return load_settings(**{name: value for name, value in given.items() if value is not None})
 
     def databases_of(self, model: Any) -> list[str]:
         """The aliases in which it works on a model; for receivers of ``on_schedule``."""
@@ -140,14 +160,6 @@ def managed(models: list[Any]) -> list[Any]:
     return list(dict.fromkeys(owners))
 
 
-def override(settings: Settings, **given: Any) -> Settings:
-    """The settings with some replaced; ``ImproperlyConfigured`` with one line when a value cannot work."""
-    changed = Settings(**{**{name: getattr(settings, name) for name in settings.__dataclass_fields__}, **given})
-    if problem := next(iter([*changed.problems(), *changed.conflicts()]), None):
-        raise ImproperlyConfigured(f"STATOR setting: {problem}")
-    return changed
-
-
 def _do_chores(operations: Operations) -> None:
     limit = operations.settings.BATCH_SIZE
     operations.reap(limit)
@@ -168,8 +180,8 @@ def _claim_all(operations: Operations) -> list[Claim]:
     """Everything that is ready now, claimed before anything is attempted, so that no row takes two steps."""
     claims: list[Claim] = []
     for lane in lanes_of(operations):
-        for alone in (False, True):
-            while came := operations.claim(lane.states, operations.settings.BATCH_SIZE, alone=alone):
+        for crashes in Crashes:
+            while came := operations.claim(lane.states, operations.settings.BATCH_SIZE, crashes=crashes):
                 claims += came
     return claims
 

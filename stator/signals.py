@@ -1,10 +1,11 @@
 """Signals of the framework, sent after the commit of what they tell.
 
-``transitioned``: ``sender`` the model, ``moves`` a list of :class:`Move`, ``using`` the database alias.
+``transitioned``: ``sender`` the model, ``moves`` a list of :class:`Move`, ``using`` the database alias; ``failures`` as
+in ``failed``, of the moves that an error made.
 ``failed``: ``sender`` the model, ``failures`` a list of ``(pk, Failure)``, ``using``.
 ``lease_lost``: ``sender`` the model, ``pks`` of the objects whose outcome was refused, ``using``.
 ``became_ready``: objects of ``sender`` may be claimed on ``using``; workers are woken by it.
-``on_start`` and ``on_schedule``: ``sender`` the worker; at its start and at each scheduling pass, in
+``on_start`` and ``on_schedule``: ``sender`` the worker; before it claims anything and at each scheduling pass, in
 a thread with a database connection of its own, for a project to refresh its own configuration. Sent again
 when a receiver finds the database away. At a pass ``databases`` are the aliases in which the worker works, and
 ``sender.databases_of(model)`` those in which it works on a model.

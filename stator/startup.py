@@ -7,9 +7,11 @@ import time
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connections, router
+from django.db.migrations.recorder import MigrationRecorder
 
-from stator.columns import FRAMEWORK_COLUMNS
+from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.retry import is_outage
+from stator.db.schema import lack_of
 from stator.failures import bounded
 from stator.models import Depth, History, Limit, Pause, Report, Stats, Worker
 
@@ -28,8 +30,14 @@ OWN: dict[Any, tuple[str, ...]] = {
 YOUNGEST = 10_000
 
 
+# What another package has in common with ours: its label, and the name of its first migration.
+FIRST = ("stator", "0001_initial")
+OTHER_PACKAGE = "the migrations that are recorded for stator are those of another package of this name"
+OTHER_REMEDY = "put that package back and run manage.py migrate stator zero with it"
+
+
 class Unusable(Exception):
-    """The database cannot be worked in; the message names it, the trouble and the remedy."""
+    """The database cannot be worked in; the message names it, the trouble and the remedy, in one line or several."""
 
 
 def collect_rarely() -> None:
@@ -45,19 +53,31 @@ def collect_rarely() -> None:
 
 
 def check_database(models: list[Any], alias: str | None = None) -> None:
-    """Raise :class:`Unusable` when a database is out of reach, a replica, or lacks tables, columns or grants."""
+    """Raise :class:`Unusable` when a database is out of reach, a replica, or lacks grants or tables of the framework.
+
+    Also when no model has a complete table; the message has one line for each.
+    """
+    lacking = lacks_in(models, alias)
+    if models and len(lacking) == len(models):
+        raise Unusable("\n".join(lacking.values()))
+
+
+def lacks_in(models: list[Any], alias: str | None = None) -> dict[Any, str]:
+    """Return the models whose tables lack something, each with one line about it; raise what concerns all models."""
+    lacking: dict[Any, str] = {}
     by_alias: dict[str, list[Any]] = {}
     for model in models:
         by_alias.setdefault(alias or router.db_for_write(model), []).append(model)
     for name, group in by_alias.items():
         try:
-            _check_patiently(name, group)
+            lacking |= _check_patiently(name, group)
         except (DatabaseError, InterfaceError) as error:
             text = bounded(" ".join(str(error).split()), 300)
             raise Unusable(f"database {name!r} cannot be used: {text}; check DATABASES[{name!r}]") from error
+    return lacking
 
 
-def _check_patiently(alias: str, models: list[Any]) -> None:
+def _check_patiently(alias: str, models: list[Any]) -> dict[Any, str]:
     end = time.monotonic() + sum(PAUSES)
     for pause in PAUSES:
         try:
@@ -71,31 +91,40 @@ def _check_patiently(alias: str, models: list[Any]) -> None:
     return _check(alias, models)
 
 
-def _check(alias: str, models: list[Any]) -> None:
+def _check(alias: str, models: list[Any]) -> dict[Any, str]:
     connection = connections[alias]
+    if driver := unsupported_driver(connection):
+        raise Unusable(f"database {alias!r} is reached by {driver}, which Stator does not support; {REMEDY}")
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute("SELECT pg_is_in_recovery()")
             if cursor.fetchone()[0]:
                 raise Unusable(f"database {alias!r} is a read replica (in recovery); point it at the primary")
         tables = set(connection.introspection.table_names(cursor))
+        if migrated_by_another(connection, tables):
+            raise Unusable(f"database {alias!r}: {OTHER_PACKAGE}; {OTHER_REMEDY}")
+        lacking = {}
         for model in (*models, *OWN):
-            _check_table(connection, cursor, model, tables)
+            if lack := lack_of(model, alias):
+                lacking[model] = lack
+            elif connection.vendor == "postgresql":
+                _check_privileges(connection, cursor, model)
+    if not lacking.keys().isdisjoint(OWN):
+        # One line is enough where nothing was migrated yet.
+        raise Unusable(next(iter(lacking.values())))
+    return lacking
 
 
-def _check_table(connection: Any, cursor: Any, model: Any, tables: set[str]) -> None:
-    table = model._meta.db_table
-    # A name that comes quoted, perhaps with a schema, is not among those; then reading its columns tells.
-    if table not in tables and not table.startswith('"'):
-        raise Unusable(f"database {connection.alias!r} has no table {table}; run manage.py migrate")
-    if connection.vendor == "postgresql":
-        _check_privileges(connection, cursor, model)
-    # Not by introspection, which does not find the columns of a table whose name comes quoted.
-    cursor.execute(f"SELECT * FROM {connection.ops.quote_name(table)} WHERE 1 = 0")  # noqa: S608 - a quoted name
-    found = {column[0] for column in cursor.description}
-    wanted = {field.column for field in model._meta.concrete_fields if field.name in (*FRAMEWORK_COLUMNS, "state")}
-    if missing := sorted(wanted - found):
-        raise Unusable(f"table {table} lacks {', '.join(missing)}; run manage.py makemigrations and migrate")
+def migrated_by_another(connection: Any, tables: set[str]) -> bool:
+    """Whether the migrations that are recorded for our label are those of another package, such as Takahe's Stator.
+
+    Then ``migrate`` takes our first one for applied and makes no table. That of statistics they have as well.
+    """
+    return (
+        tables.isdisjoint(model._meta.db_table for model in OWN if model is not Stats)
+        and router.allow_migrate_model(connection.alias, History)
+        and FIRST in MigrationRecorder(connection).applied_migrations()
+    )
 
 
 def _check_privileges(connection: Any, cursor: Any, model: Any) -> None:

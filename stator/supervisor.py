@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from mmap import mmap
 from pathlib import Path
 from types import FrameType
 
@@ -40,7 +41,10 @@ class Supervisor:
         self._children: dict[int, tuple[int, float]] = {}
         self._starts: dict[int, float] = {}
         self._failures: dict[int, int] = {}
+        self._pid = os.getpid()
         self._signals = 0
+        # One byte that the workers see: of a signal alone they cannot know who sent it, and some may be merged.
+        self._shown = mmap(-1, 1)
         self._stopped_at = 0.0
         self._code = 0
 
@@ -54,6 +58,10 @@ class Supervisor:
                 self._reap()
                 self._kill_late()
         return 130 if self._signals > 1 else self._code
+
+    def requests(self) -> int | None:
+        """Return, in a worker, how often its supervisor was asked to stop; None once the supervisor is gone."""
+        return self._shown[0] if os.getppid() == self._pid else None
 
     @contextmanager
     def _handling_signals(self) -> Iterator[None]:
@@ -95,7 +103,7 @@ class Supervisor:
         for name in HANDLED:
             signal.signal(name, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        _be_expendable()
+        be_expendable()
         code = 1
         try:
             code = self._work(number)
@@ -138,6 +146,7 @@ class Supervisor:
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
+        self._shown[0] = min(self._signals, 255)
         self._stop(number)
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
@@ -154,8 +163,25 @@ class Supervisor:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _be_expendable() -> None:
+def be_expendable() -> None:
     """Have the kernel kill this process for memory before the one that would replace it."""
     # Not Linux, or no writable /proc: then it chooses by size alone.
     with suppress(OSError):
         OOM_SCORE.write_text(str(min(MOST_EXPENDABLE, int(OOM_SCORE.read_text()) + MORE_EXPENDABLE)))
+
+
+def end_with(pipe: int) -> None:
+    """Have the whole process group killed once nobody holds the other end of a pipe, because whoever made it is gone.
+
+    By a process of its own: what runs in this one may hold the interpreter, so that no thread of it gets on.
+    """
+    if os.fork():
+        return
+    try:
+        # Whoever started the group waits for the end of these.
+        for stream in {0, 1, 2} - {pipe}:
+            os.close(stream)
+        while os.read(pipe, 1):
+            pass
+    finally:
+        os.killpg(0, signal.SIGKILL)

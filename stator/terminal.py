@@ -11,7 +11,7 @@ from django.db import DatabaseError, InterfaceError
 
 from stator.commands.answer import BadInput
 from stator.commands.watching import unusable
-from stator.logs import escape
+from stator.texts import escape
 
 BAD, UNWRITTEN, UNUSABLE, INTERRUPTED = 2, 74, 75, 130
 
@@ -33,6 +33,8 @@ class TerminalCommand(BaseCommand):
             self.act(options)
         except (BadInput, ImproperlyConfigured) as error:
             raise CommandError(escape(str(error)), returncode=BAD) from error
+        except CommandError as error:
+            raise CommandError(escape(str(error)), returncode=error.returncode) from error
         except (DatabaseError, InterfaceError) as error:
             raise CommandError(f"{unusable(error)}; try manage.py stator doctor", returncode=UNUSABLE) from error
         except BrokenPipeError:
@@ -52,9 +54,9 @@ class TerminalCommand(BaseCommand):
         raise NotImplementedError
 
     def tell(self, lines: Iterable[str]) -> None:
-        """Write lines that can be shown as they are."""
+        """Write lines; characters that would forge others are spelled out."""
         for line in lines:
-            self.stdout.write(line)
+            self.stdout.write(escape(line))
         # Here and not at the end of the process, where nobody could say that it failed.
         self.stdout.flush()
 
@@ -69,7 +71,7 @@ class TerminalCommand(BaseCommand):
             setattr(parser, "error", self._refuse)  # noqa: B010 - a method is replaced on the instance
 
     def _refuse(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{self.name}: {message}; see {self.name} --help\n")
+        sys.stderr.write(escape(f"{self.name}: {message}; see {self.name} --help") + "\n")
         sys.exit(BAD)
 
 

@@ -3,17 +3,19 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from stator.db import Operations
-from stator.db.claim import Claim, new_token
+from stator.db.claim import Claim, Crashes, new_token
+from stator.db.retry import is_lock_timeout
 from stator.graph import State
+from stator.worker.alone import Drained
 from stator.worker.outage import Outages
 from stator.worker.slots import Slots
 
-# How long claims may pause for the process to become empty, so that a row that lost a lease can be run alone.
-EMPTYING = 10.0
+# The step in which rows are handed back of which a claim may have been made.
+HAND_BACK = "hand back"
 
 # A lane is asked for so many rows until it has had them that many times in a row, and then for twice as many each time:
 # so a burst in one leaves the others their turn after a short statement, while a backlog is taken in whole batches.
@@ -21,7 +23,10 @@ FEW, STREAK = 100, 5
 
 
 class Lane:
-    """The states of one model whose handlers run in one manner: on the loop or in threads, ``batch`` rows at a time."""
+    """The states of one model whose handlers run in one manner: on the loop or in threads, ``batch`` rows at a time.
+
+    ``hungry``, ``crashed``, ``suspect``: it may have ready rows that lost no lease, few, or many in a row.
+    """
 
     def __init__(self, operations: Operations, states: list[State], is_async: bool, batch: int) -> None:
         self.operations = operations
@@ -29,8 +34,14 @@ class Lane:
         self.is_async = is_async
         self.batch = batch
         self.hungry = True
-        self.suspect = False
+        self.crashed = self.suspect = False
+        self.step = f"claim in {', '.join(sorted(self.names))}"
         self._streak = 0
+
+    @property
+    def is_served(self) -> bool:
+        """Whether rows of the model are claimed: it is not left out for what its table lacks."""
+        return not self.operations.lacking
 
     def most(self, room: int) -> int:
         """How many rows to ask for where there is so much room."""
@@ -44,9 +55,19 @@ class Lane:
         self.hungry = self.hungry or self._streak > 0
 
     @property
+    def wanted(self) -> bool:
+        """Whether it may have ready rows of any kind, and they are served."""
+        return self.is_served and (self.hungry or self.crashed or self.suspect)
+
+    @property
     def names(self) -> set[str]:
         """Names of the states."""
         return {state.name for state in self.states}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be claimed from: a claim has not waited in vain for a lock a moment ago."""
+        return self.operations.locks.allow(self.step)
 
 
 def lanes_of(operations: Operations) -> Iterable[Lane]:
@@ -58,6 +79,10 @@ def lanes_of(operations: Operations) -> Iterable[Lane]:
         yield Lane(operations, states, is_async, batch)
 
 
+async def _nothing(alias: str) -> None:
+    """There is no connection to open."""
+
+
 class Dispatcher:
     """Claims rows for the lanes in turn, never more than there is room to start.
 
@@ -66,6 +91,13 @@ class Dispatcher:
 
     A lane is hungry while it may have ready rows: until a claim brings less than was asked for, and again when a
     poll, a notification or a recorded move says so.
+
+    Rows that lost a lease are claimed before the others, but only ``most_crashed`` of them are ``held`` at a time (by
+    the ``id()`` of their claims): one of them may end the process, and places stay for rows that lost none. A row that
+    lost more leases goes to ``alone``.
+
+    ``behind``: whether too many outcomes wait to be recorded. ``ready``: whether there are connections to record and to
+    renew what is claimed in a database, as far as is known; ``connect`` opens the former.
     """
 
     def __init__(
@@ -73,8 +105,13 @@ class Dispatcher:
         lanes: list[Lane],
         slots: Slots,
         run: Callable[..., Awaitable[Any]],
-        empty: Callable[[], bool],
-        behind: Callable[[str], bool] = lambda alias: False,
+        alone: Drained,
+        most_crashed: int,
+        held: Sequence[Mapping[int, Claim]],
+        behind: Callable[[Operations], bool] = lambda operations: False,
+        *,
+        ready: Callable[[str], bool] = lambda alias: True,
+        connect: Callable[[str], Awaitable[None]] = _nothing,
     ) -> None:
         self.lanes = lanes
         self.stopped = False
@@ -84,13 +121,18 @@ class Dispatcher:
         self.doubtful: list[tuple[Operations, Any]] = []
         self._slots = slots
         self._run = run
-        self._empty = empty
+        self._alone = alone
+        self._most_crashed = most_crashed
+        self._held = held
+        self._crashed: list[Claim] = []
         self._behind = behind
+        self._ready = ready
+        self._connect = connect
+        self._aliases = sorted({lane.operations.alias for lane in lanes})
         self._line = list(lanes)
+        # For rows that lost leases lanes have turns of their own.
+        self._line_of_crashed = list(lanes)
         self._claiming = False
-        self._emptying_since: float | None = None
-        self._alone: Claim | None = None
-        self._crowded_until = 0.0
 
     def wake(self, label: str | None = None, names: set[str] | None = None) -> None:
         """Look for ready rows again: of one model, of some of its states, or of all."""
@@ -102,7 +144,7 @@ class Dispatcher:
     @property
     def hungry(self) -> bool:
         """Whether any lane may have ready rows, or a claim is on its way: its rows are taken but not here yet."""
-        return self._claiming or any(lane.hungry or lane.suspect for lane in self.lanes)
+        return self._claiming or any(lane.wanted for lane in self.lanes)
 
     def stop(self) -> None:
         """Claim no more; what is in doubt is still handed back."""
@@ -118,27 +160,45 @@ class Dispatcher:
         outages = Outages()
         await self.settle_doubts(outages)
         came = 0
-        if not self.stopped and not self._waits_for_alone():
-            claim = self._claim_alone if self._wants_alone() else self._claim_in_turn
-            came = await claim(outages)
+        if not self.stopped:
+            await self._connect_all(outages)
+            came = await self._claim_alone(outages)
+            if not self._alone.needs_room(any(lane.suspect for lane in _served(self.lanes))):
+                came += await self._claim_in_turn(outages)
         outages.tell()
         return came
 
+    async def _connect_all(self, outages: Outages) -> None:
+        for alias in self._aliases:
+            if not self._ready(alias):
+                with outages.noted(alias):
+                    await self._connect(alias)
+
+    def _may_claim(self, lane: Lane, outages: Outages) -> bool:
+        alias = lane.operations.alias
+        return lane.is_open and alias not in outages and self._ready(alias)
+
     async def _claim_in_turn(self, outages: Outages) -> int:
         came = 0
-        for lane in list(self._line):
-            alias = lane.operations.alias
-            if lane.hungry and alias not in outages and not self._behind(alias):
-                with outages.noted(alias):
-                    came += await self._claim_for(lane)
+        for lane in [lane for lane in _served(self._line_of_crashed) if lane.crashed]:
+            came += await self._claim_by(self._claim_crashed_for, lane, outages)
+        for lane in _served(self._line):
+            came += await self._claim_by(self._claim_for, lane, outages) if lane.hungry else 0
+        return came
+
+    async def _claim_by(self, claim: Callable[[Lane], Awaitable[int]], lane: Lane, outages: Outages) -> int:
+        came = 0
+        if self._may_claim(lane, outages) and not self._behind(lane.operations):
+            with outages.noted(lane.operations.alias):
+                came = await claim(lane)
         return came
 
     async def _claim_for(self, lane: Lane) -> int:
-        room = self._slots.room(lane.operations.label, lane.is_async, lane.batch)
+        room = self._room_of(lane)
         if not room:
             return 0
         lane.hungry = False
-        self._send_to_end(lane)
+        _send_to_end(self._line, lane)
         asked = lane.most(room)
         try:
             claims = await self._take(lane, asked)
@@ -149,14 +209,37 @@ class Dispatcher:
         self._slots.begin(claims)
         return len(claims)
 
-    async def _take(self, lane: Lane, limit: int, alone: bool = False) -> list[Claim]:
+    async def _claim_crashed_for(self, lane: Lane) -> int:
+        self._crashed = [claim for claim in self._crashed if any(id(claim) in part for part in self._held)]
+        room = min(self._room_of(lane), self._most_crashed - len(self._crashed))
+        if room <= 0:
+            return 0
+        lane.crashed = False
+        _send_to_end(self._line_of_crashed, lane)
+        asked = lane.most(room)
+        try:
+            claims = await self._take(lane, asked, Crashes.FEW)
+        except BaseException:
+            lane.crashed = True
+            raise
+        lane.crashed = lane.crashed or len(claims) == asked
+        self._crashed += claims
+        self._slots.begin(claims)
+        return len(claims)
+
+    def _room_of(self, lane: Lane) -> int:
+        return self._slots.room(lane.operations.label, lane.is_async, lane.batch)
+
+    async def _take(self, lane: Lane, limit: int, crashes: Crashes = Crashes.NONE) -> list[Claim]:
         token = new_token(lane.operations.worker_id)
         self._claiming = True
         try:
-            claims = await self._run(lane.operations.claim, lane.states, limit, token=token, alone=alone)
-        except BaseException:
+            with lane.operations.locks.tried(lane.step):
+                claims = await self._run(lane.operations.claim, lane.states, limit, token=token, crashes=crashes)
+        except BaseException as error:
             # The answer may have been lost after the commit: whatever carries this token is given back.
-            self.doubtful.append((lane.operations, token))
+            if not is_lock_timeout(error):
+                self.doubtful.append((lane.operations, token))
             raise
         finally:
             self._claiming = False
@@ -168,48 +251,34 @@ class Dispatcher:
         """Hand back rows of claim statements whose answer never came."""
         for doubt in list(self.doubtful):
             operations, token = doubt
-            if operations.alias not in outages:
-                with outages.noted(operations.alias):
+            if operations.alias not in outages and not operations.lacking and operations.locks.allow(HAND_BACK):
+                with outages.noted(operations.alias), operations.locks.tried(HAND_BACK):
                     await self._run(operations.release_token, token)
                     self.doubtful.remove(doubt)
 
-    # A row that lost a lease may be what killed its worker: it runs in an otherwise empty process.
-
-    def _waits_for_alone(self) -> bool:
-        return self._alone is not None and not self._empty()
-
-    def _wants_alone(self) -> bool:
-        self._alone = None
-        if not any(lane.suspect for lane in self.lanes) or time.monotonic() < self._crowded_until:
-            return False
-        self._emptying_since = self._emptying_since or time.monotonic()
-        if time.monotonic() - self._emptying_since < EMPTYING:
-            return True
-        # Something runs for long: go on with the others and try again later.
-        self._emptying_since = None
-        self._crowded_until = time.monotonic() + EMPTYING
-        return False
-
     async def _claim_alone(self, outages: Outages) -> int:
-        if not self._empty():
-            return 0
-        self._emptying_since = None
-        # A look tells of the model and not of the lane: one that has none must not stand before one that has.
-        for lane in [lane for lane in self._line if lane.suspect]:
-            self._send_to_end(lane)
+        """Claim rows that lost many leases, one for each place there is to run it alone."""
+        came = 0
+        # A look finds such rows of a model, not of a lane. A lane without one must not block a lane that has some.
+        for lane in [lane for lane in _served(self._line_of_crashed) if lane.suspect]:
+            if not self._alone.has_room:
+                break
+            _send_to_end(self._line_of_crashed, lane)
             # Should its database be away, others need not stand still for it: the next look there will tell again.
             lane.suspect = False
-            if lane.operations.alias in outages:
-                continue
-            with outages.noted(lane.operations.alias):
-                claims = await self._take(lane, 1, alone=True)
-                if claims:
-                    lane.suspect = True
-                    self._alone = claims[0]
-                    self._slots.begin(claims)
-                    return 1
-        return 0
+            if self._may_claim(lane, outages):
+                with outages.noted(lane.operations.alias):
+                    claims = await self._take(lane, 1, Crashes.MANY)
+                    lane.suspect = bool(claims)
+                    self._alone.begin(claims)
+                    came += len(claims)
+        return came
 
-    def _send_to_end(self, lane: Lane) -> None:
-        self._line.remove(lane)
-        self._line.append(lane)
+
+def _served(lanes: list[Lane]) -> list[Lane]:
+    return [lane for lane in lanes if lane.is_served]
+
+
+def _send_to_end(line: list[Lane], lane: Lane) -> None:
+    line.remove(lane)
+    line.append(lane)

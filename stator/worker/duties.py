@@ -1,9 +1,10 @@
-"""The chores for all rows of a model, each with the interval at which it is done."""
+"""Duties: the chores for all rows of a model, as functions that a scheduler calls until nothing is left to do."""
 
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from stator.conf import Settings
 from stator.db import Operations, chores
 from stator.db.written import Moves
 from stator.worker.executor import calls_of
@@ -92,11 +93,19 @@ def sample_depths(*models: Operations) -> bool:
 
 
 def prune(*models: Operations) -> bool:
-    """Delete old reports and statistics of all models in the database, and thin the samples of the queue."""
-    settings, alias = models[0].settings, models[0].alias
+    """Delete what is older than its retention in the database, thin samples of the queue, merge statistics."""
     with models[0].transaction():
-        deleted = chores.prune(alias, LIMIT, errors=settings.ERROR_RETENTION, stats=settings.STATS_RETENTION)
-    return max(deleted, chores.thin(models[0], LIMIT)) >= LIMIT
+        deleted = chores.prune(models[0].alias, LIMIT, **retention_of(models[0].settings))
+    return max(deleted, chores.thin(models[0], LIMIT), chores.merge_stats(models[0], LIMIT)) >= LIMIT
+
+
+def retention_of(settings: Settings) -> dict[str, float]:
+    """Seconds for which :func:`chores.prune` leaves each kind of row."""
+    return {
+        "errors": settings.ERROR_RETENTION,
+        "history": settings.HISTORY_RETENTION,
+        "stats": settings.STATS_RETENTION,
+    }
 
 
 MARK_READY = Duty("mark_ready", mark_ready)

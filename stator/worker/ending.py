@@ -7,18 +7,50 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+STDERR = 2
+
+
+# How often the supervisor of a worker was asked to stop; None once there is no supervisor.
+Requests = Callable[[], int | None]
+
+
+class StopSignals:
+    """Calls ``stop`` for each time that a worker is asked to stop.
+
+    A worker without a supervisor counts its signals. One with a supervisor believes the count of that: a signal to all
+    processes of a group, by Ctrl-C or systemd, reaches the worker directly, and once more by its supervisor.
+    """
+
+    def __init__(self, stop: Callable[[], None], requests: Requests | None = None) -> None:
+        self._stop = stop
+        self._requests = requests
+        self._heeded = 0
+
+    def hear(self) -> None:
+        """Heed a signal."""
+        counted = self._requests() if self._requests else None
+        # Zero: this one came directly, and the supervisor will hear of it or never does.
+        wanted = self._heeded + 1 if counted is None else max(1, counted)
+        while self._heeded < wanted:
+            self._heeded += 1
+            self._stop()
+
 
 @contextmanager
-def stop_on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Iterator[None]:
+def stop_on_signals(
+    loop: asyncio.AbstractEventLoop, stop: Callable[[], None], requests: Requests | None = None
+) -> Iterator[None]:
     """SIGINT and SIGTERM call ``stop``; SIGQUIT dumps all stacks. Only in the main thread, where signals arrive."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signals = StopSignals(stop, requests)
     for number in before:
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, signals.hear)
     if hasattr(signal, "SIGQUIT"):
-        faulthandler.register(signal.SIGQUIT)
+        # The descriptor: a program may have put something without one in the place of sys.stderr.
+        faulthandler.register(signal.SIGQUIT, file=STDERR)
     try:
         yield
     finally:

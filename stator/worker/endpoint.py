@@ -4,6 +4,7 @@ import logging
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
@@ -72,14 +73,15 @@ class _Handler(BaseHTTPRequestHandler):
             case "/metrics":
                 self._answer(200, exposed(metrics_of(worker)), CONTENT_TYPE)
             case "/health":
-                self._tell("alive" if worker.watchdog.sees_life else "")
+                self._tell("alive" if worker.watchdog.sees_life and not worker.health.trouble() else "")
             case "/ready":
-                self._tell("ready" if worker.is_ready and worker.watchdog.sees_life else "")
+                well = "ready" if worker.is_ready and worker.watchdog.sees_life else ""
+                self._tell(well, [f"left out: {operations.lacking}" for operations in worker.schema.left_out])
             case _:
                 self._answer(404, "there are /metrics, /health and /ready\n")
 
-    def _tell(self, well: str) -> None:
-        self._answer(200 if well else 503, f"{well or 'not'}\n")
+    def _tell(self, well: str, further: Sequence[str] = ()) -> None:
+        self._answer(200 if well else 503, "".join(f"{line}\n" for line in (well or "not", *further)))
 
     def _answer(self, status: int, text: str, content_type: str = "text/plain; charset=utf-8") -> None:
         body = text.encode(errors="replace")

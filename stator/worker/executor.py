@@ -13,13 +13,16 @@ from operator import attrgetter
 from types import CoroutineType
 from typing import Any, NamedTuple
 
-from django.db import transaction
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError, InterfaceError, transaction
 from django.db.models import Model
 
 from stator.conf import Settings
 from stator.db import Operations
 from stator.db.claim import Claim
-from stator.db.retry import is_of_database, is_outage, is_retryable
+from stator.db.preparing import not_begun
+from stator.db.retry import is_lock_timeout, is_of_database, is_of_schema
+from stator.db.schema import lack_of
 from stator.db.written import Ended, Moves, Written
 from stator.exceptions import AttemptTimedOut, InvalidTransition
 from stator.failures import describe
@@ -28,6 +31,11 @@ from stator.worker.recorder import tell
 from stator.worker.threads import close_broken_connections, tidy_connections_of_loop
 
 logger = logging.getLogger("stator.worker")
+
+# Stands for an error that is not the handler's: the table of its model lacks something.
+UNFIT = Released()
+# The outcome of an atomic attempt whose own outcome could not be written for a lock of others on a table.
+LOCKED_OUT = Waiting(2.0, reason="the attempt was undone: a table of its outcome was locked by another transaction")
 
 # Seconds until the next attempt when the state's own answer cannot be had.
 FALLBACK = 60.0
@@ -108,7 +116,7 @@ def call(claims: list[Claim]) -> list[Ended]:
     except BaseException as error:
         if len(claims) > 1:
             raise
-        results = [error]
+        results = [_blamed(claims, error)]
     return outcomes_of(claims, results)
 
 
@@ -121,8 +129,19 @@ async def call_async(claims: list[Claim]) -> list[Ended]:
             await tidy_connections_of_loop()
         if len(claims) > 1 and claims[0].cancelled_for is None:
             raise
-        results = [error] * len(claims)
+        blamed = await sync_to_async(_blamed)(claims, error) if is_of_schema(error) else error
+        results = [blamed] * len(claims)
     return outcomes_of(claims, results)
+
+
+def _blamed(claims: list[Claim], error: BaseException) -> Any:
+    """Return the error, or UNFIT where the table of the model lacks something: then the attempt does not count."""
+    operations = claims[0].operations
+    try:
+        return UNFIT if is_of_schema(error) and lack_of(operations.model, operations.alias) else error
+    except (DatabaseError, InterfaceError):
+        # In a transaction that the handler broke and left open, for one.
+        return error
 
 
 def begin(claims: list[Claim]) -> Any:
@@ -132,7 +151,8 @@ def begin(claims: list[Claim]) -> Any:
         claim.started = claim.started or now
         claim.instance.__dict__["stator"] = claim
         if claim.unreadable is not None:
-            raise claim.unreadable
+            with claim.preparing():
+                raise claim.unreadable
     state = claims[0].state
     return state.handler([claim.instance for claim in claims] if state.batch else claims[0].instance)
 
@@ -160,19 +180,24 @@ def _key_of(model: Any, each: Any) -> Any:
 def call_atomic(claims: list[Claim]) -> Attempted:
     """Call the handler and write its outcome in one transaction; an outcome that is an error undoes what it wrote.
 
-    Trouble with the connection before the handler was called is no error of the handler.
+    What fails before the handler was called is tried once more; a lock of others after the call is no error of it.
     """
-    for _ in range(2):
+    for again in (True, False):
         atomic = _Atomic(claims)
         try:
             return atomic.attempt()
         except _Undone as undone:
             return Attempted(undone.ended)
         except BaseException as error:  # noqa: BLE001 - as above
-            if atomic.begun or not (is_outage(error) or is_retryable(error)):
-                return Attempted(outcomes_of(claims, [error] * len(claims)))
+            if atomic.recording and is_lock_timeout(error):
+                return Attempted([(claim, LOCKED_OUT) for claim in claims])
+            blamed = _blamed(claims, error)
+            if atomic.begun or blamed is UNFIT:
+                return Attempted(outcomes_of(claims, [blamed] * len(claims)))
             close_broken_connections()
-    return Attempted([(claim, Released()) for claim in claims])
+            if not (again and atomic.outermost):
+                return Attempted(outcomes_of(claims, [not_begun(error)] * len(claims)))
+    raise AssertionError("the last attempt returns")
 
 
 PLAIN = Calls(call, call_async, call_atomic, lambda claim, outcome: None, attrgetter("move_rows"))
@@ -180,7 +205,8 @@ PLAIN = Calls(call, call_async, call_atomic, lambda claim, outcome: None, attrge
 
 def _attempt_atomic(claims: list[Claim], calls: Calls) -> Attempted:
     attempted = calls.atomic(claims)
-    if len(claims) == 1 or not attempted.ended or isinstance(attempted.ended[0][1], Released):
+    first = attempted.ended[0][1] if attempted.ended else None
+    if len(claims) == 1 or first is None or first is LOCKED_OUT or isinstance(first, Released):
         return attempted
     # One bad object must not undo the others.
     parts = [calls.atomic([claim]) for claim in claims]
@@ -195,15 +221,17 @@ class _Atomic:
     """One transaction with a call of a handler in it, and how far it came."""
 
     def __init__(self, claims: list[Claim]) -> None:
-        self.begun = False
+        self.begun = self.recording = False
         self._claims = claims
         self._operations = claims[0].operations
+        # In the transaction of a caller there is no second try, and nothing is committed yet.
+        self.outermost = not self._operations.connection.in_atomic_block
         self._committed = False
         self._recorded: list[Ended] = []
         self._written = Written()
 
     def attempt(self) -> Attempted:
-        """What came of it, once it is committed and told; raises what undid it."""
+        """Return the outcomes once they are committed and signals are sent; raise the error that undid them."""
         try:
             self._transact()
         except BaseException as error:
@@ -216,11 +244,9 @@ class _Atomic:
         return Attempted([], self._recorded, self._written)
 
     def _transact(self) -> None:
-        operations, outermost = self._operations, not self._operations.connection.in_atomic_block
-        # In the transaction of a caller there is no second try, and nothing is committed yet.
-        self.begun = not outermost
+        operations = self._operations
         with operations.handler_transaction():
-            if outermost:
+            if self.outermost:
                 # The first of all that are called then, so it is known whether an error comes after the commit.
                 transaction.on_commit(self._note_commit, using=operations.alias)
             # Locked from here to the commit: the claims that stand now stand then.
@@ -229,6 +255,7 @@ class _Atomic:
             ended = outcomes_of(mine, spread(mine, begin(mine))) if mine else []
             if any(getattr(outcome, "failure", None) for _, outcome in ended):
                 raise _Undone(ended)
+            self.recording = True
             self._recorded, self._written = ended, operations.record(ended)
             self._written.lost.extend(claim for claim in self._claims if claim not in mine)
 
@@ -257,11 +284,18 @@ def outcomes_of(claims: list[Claim], results: list[Any]) -> list[Ended]:
 def _outcome(claim: Claim, result: Any) -> Outcome:
     if isinstance(result, asyncio.CancelledError) and claim.cancelled_for is not None:
         return timed_out(claim) if claim.cancelled_for == "max_runtime" else Released()
+    if result is UNFIT:
+        return UNFIT
     if isinstance(result, CoroutineType):
         result.close()
     age = claim.age + (claim.finished or time.monotonic()) - claim.claimed
     try:
         outcome = resolve(claim.state, result, failures=claim.failures, age=age)
+        if isinstance(outcome, Released):
+            if result.__cause__ is not None:
+                fields = {"model": claim.operations.label, "pk": str(claim.pk), "reason": outcome.reason}
+                logger.warning("stator.not_begun", extra=fields)
+            return outcome
         return _with_values(claim, outcome) if claim.state.saves else outcome
     except Exception as error:  # noqa: BLE001 - the state's own back-off function, or the methods of what the handler returned
         return Waiting(claim.state.try_interval or FALLBACK, describe(error))

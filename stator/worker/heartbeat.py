@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connections
@@ -12,31 +12,60 @@ from django.db import DatabaseError, InterfaceError, connections
 from stator.db import Operations
 from stator.db.claim import Claim
 from stator.failures import bounded
+from stator.outcomes import Released
 from stator.worker.outage import Outages
 from stator.worker.presence import Presence
-from stator.worker.threads import tidy_connections
+from stator.worker.threads import is_open, open_connection, tidy_connections
 
 logger = logging.getLogger("stator.worker")
+
+
+# The step in which leases are extended.
+RENEW = "renew"
+
+# Seconds that a renewal waits for a lock at least, however many models there are.
+SHORTEST_WAIT = 0.01
+
+# Seconds between attempts to have a connection again.
+PAUSES = (0.2, 0.5, 1.0, 2.0)
 
 
 class Heartbeat:
     """Renews claims older than a third of their lease, until their attempt is past its time limit.
 
     ``held`` gives the claims that are running or not yet recorded; ``ended`` is told the ``id()`` of those whose
-    claim turned out to have ended. ``presence`` is shown as well, and ends with the thread.
+    claim turned out to have ended. ``presence`` is shown as well, and ends with the thread. ``aliases``: databases to
+    which a connection is kept open; ``connected`` is called when one was opened. ``unrecorded`` gives, by database, the
+    claims whose outcomes cannot be recorded there for want of a connection. They are handed back once that is so for
+    ``patience`` seconds in which the heartbeat reached the database, and ``handed_back`` is told their ``id()``.
     """
 
     def __init__(
         self,
         held: Callable[[], list[Claim]],
-        ended: Callable[[set[int]], None],
+        ended: Callable[[set[int]], Any],
         interval: float,
         presence: Presence,
+        *,
+        aliases: Iterable[str] = (),
+        connected: Callable[[], Any] = lambda: None,
+        unrecorded: Callable[[], dict[str, list[Claim]]] = dict,
+        handed_back: Callable[[set[int]], Any] = lambda keys: None,
+        patience: float = 60.0,
     ) -> None:
         self._held = held
         self._ended = ended
         self._interval = interval
         self._presence = presence
+        self._aliases = tuple(aliases)
+        self._connected = connected
+        self._unrecorded = unrecorded
+        self._handed_back = handed_back
+        self._patience = patience
+        # Since when there are such claims in a database that the heartbeat reaches.
+        self._hopeless: dict[str, float] = {}
+        self._connections: dict[str, Any] = {}
+        self._failed = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._work, name="stator-heartbeat", daemon=True)
         self.beats = 0
@@ -50,37 +79,88 @@ class Heartbeat:
         self._stopped.set()
         self._thread.join(timeout)
 
+    def is_connected(self, alias: str) -> bool:
+        """Whether the heartbeat has an open connection, as far as is known; asks nobody."""
+        return alias in self._connections and is_open(self._connections[alias])
+
     def beat(self) -> None:
-        """Renew what is old enough, one statement per model and batch; a database that is away holds up no other."""
+        """Renew what is old enough, one statement per model and batch; a database that is away holds up no other.
+
+        Nor does a model whose table somebody has locked. Those come last, and all together they wait no longer than a
+        third of the shortest lease.
+        """
         now = time.monotonic()
-        groups: dict[Operations, list[Claim]] = defaultdict(list)
-        for claim in self._held():
-            if _wants_renewal(claim, now):
-                groups[claim.operations].append(claim)
+        groups = _by_model([claim for claim in self._held() if _wants_renewal(claim, now)])
         outages = Outages()
-        for operations, claims in groups.items():
+        leases = [claim.lease for claims in groups.values() for claim in claims]
+        wait = max(SHORTEST_WAIT, min(leases, default=0.0) / 3 / max(1, len(groups)))
+        for operations, claims in sorted(groups.items(), key=lambda group: group[0].locks.are_held):
             if operations.alias not in outages:
-                with outages.noted(operations.alias):
-                    self._renew(operations, claims)
+                with outages.noted(operations.alias), operations.locks.tried(RENEW):
+                    self._renew(operations, claims, wait)
+        self._hand_back(outages)
         outages.tell()
 
-    def _renew(self, operations: Operations, claims: list[Claim]) -> None:
+    def _renew(self, operations: Operations, claims: list[Claim], wait: float) -> None:
         sent = time.monotonic()
-        ended = operations.renew(claims)
+        ended = operations.renew(claims, wait=wait)
         for claim in claims:
             if id(claim) not in ended:
                 claim.deadline = sent + 0.8 * claim.lease
         if ended:
             self._ended(ended)
 
+    def _hand_back(self, outages: Outages) -> None:
+        """Release claims whose outcomes the worker cannot record, so that others may have the rows."""
+        unrecorded, now = self._unrecorded(), time.monotonic()
+        self._hopeless = {
+            alias: self._hopeless.get(alias, now)
+            for alias in unrecorded
+            if alias not in outages and self.is_connected(alias)
+        }
+        for alias, since in self._hopeless.items():
+            if now - since < self._patience:
+                continue
+            for operations, claims in _by_model(unrecorded[alias]).items():
+                with outages.noted(alias), operations.locks.tried(RENEW):
+                    # The rest at the next beat.
+                    some = claims[: operations.settings.BATCH_SIZE]
+                    operations.record([(claim, Released()) for claim in some])
+                    logger.warning("stator.handed_back", extra={"model": operations.label, "count": len(some)})
+                    self._handed_back({id(claim) for claim in some})
+
     def _work(self) -> None:
-        self._reach(self._presence.show)
-        while not self._stopped.wait(self._interval):
+        self._connections = {alias: connections[alias] for alias in self._aliases}
+        self._live()
+        while not self._stopped.wait(self._pause()):
             self.beats += 1
-            self._reach(self.beat)
-            self._reach(self._presence.show)
+            self._live(self.beat)
         self._reach(self._presence.leave)
         connections.close_all()
+
+    def _live(self, *steps: Callable[[], None]) -> None:
+        self._reach(self._connect)
+        # Without any connection the rest would only say the same again.
+        if not self._aliases or any(map(self.is_connected, self._aliases)):
+            for step in (*steps, self._presence.show):
+                self._reach(step)
+
+    def _pause(self) -> float:
+        if all(map(self.is_connected, self._aliases)):
+            self._failed = 0
+            return self._interval
+        self._failed += 1
+        return min(self._interval, PAUSES[min(self._failed, len(PAUSES)) - 1])
+
+    def _connect(self) -> None:
+        """Open the connections that are not open; raises where that is not possible."""
+        outages = Outages()
+        for alias in self._aliases:
+            if not self.is_connected(alias):
+                with outages.noted(alias):
+                    open_connection(alias)
+                    self._connected()
+        outages.tell()
 
     def _reach(self, step: Callable[[], None]) -> None:
         try:
@@ -90,6 +170,13 @@ class Heartbeat:
             told = bounded(" ".join(str(error).split()), 300)
             logger.warning("stator.heartbeat_failed", extra={"error": type(error).__name__, "message_text": told})
         tidy_connections()
+
+
+def _by_model(claims: list[Claim]) -> dict[Operations, list[Claim]]:
+    groups: dict[Operations, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        groups[claim.operations].append(claim)
+    return groups
 
 
 def _wants_renewal(claim: Claim, now: float) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from stator.db.retry import is_outage, is_retryable
+from stator.db.retry import is_lock_timeout, is_of_schema, is_passing
+from stator.worker.schema import Schema
 
 logger = logging.getLogger("stator.worker")
 
@@ -18,50 +19,68 @@ PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 class Outages:
     """What one step meets that goes through several databases: one that is away keeps it from none of the others.
 
-    ``alias in outages``: that database is away, and is not asked again in this step.
+    ``alias in outages``: that database is away, and is not asked again in this step. A table that lacks something keeps
+    the step from nothing else.
     """
 
     def __init__(self) -> None:
         self._errors: dict[str, Exception] = {}
+        self._of_schema: list[Exception] = []
 
     def __contains__(self, alias: str) -> bool:
         return alias in self._errors
 
     @contextmanager
     def noted(self, alias: str) -> Iterator[None]:
-        """Keep an outage of a database until the end of the step."""
+        """Keep an outage of a database, or an error about a missing table or column, until the end of the step.
+
+        A lock that did not come in time is neither. Who waited for it has noted that, and leaves it alone for a while.
+        """
         try:
             yield
         except Exception as error:
-            if not _is_passing(error):
+            if is_of_schema(error):
+                self._of_schema.append(error)
+            elif not is_passing(error):
                 raise
-            self._errors[alias] = error
+            elif not is_lock_timeout(error):
+                self._errors[alias] = error
 
     def tell(self) -> None:
         """Raise the first of them, at the end of the step, which is to be taken again."""
-        for error in self._errors.values():
+        for error in (*self._of_schema, *self._errors.values()):
             raise error
 
 
-async def reach(step: Callable[[], Awaitable[Any]], unreachable: set[Any], has_no_time: Callable[[], bool]) -> Any:
-    """What the step returns; None where there is no time to wait. Meanwhile it is among those that are unreachable."""
+async def reach(
+    step: Callable[[], Awaitable[Any]], unreachable: set[Any], has_no_time: Callable[[], bool], schema: Schema
+) -> Any:
+    """What the step returns; None where there is no time to wait. Meanwhile it is among those that are unreachable.
+
+    After an error about a missing table or column the step is taken again without the models that ``schema`` finds to
+    lack something. If none does, it is taken as often as there are pauses.
+    """
     pauses = iter(PAUSES)
     while True:
+        changes = schema.changes
         try:
             result = await step()
         except Exception as error:
-            if not _is_passing(error):
+            if is_of_schema(error):
+                await schema.examine()
+                if schema.changes != changes:
+                    continue
+                pause = next(pauses, 0.0)
+            else:
+                pause = next(pauses, PAUSES[-1])
+            if not (pause and (is_of_schema(error) or is_passing(error))):
                 raise
             unreachable.add(step)
             if has_no_time():
                 return None
-            pause = next(pauses, PAUSES[-1]) * random.uniform(0.5, 1.0)
+            pause *= random.uniform(0.5, 1.0)
             logger.warning("stator.database_unreachable", extra={"error": type(error).__name__, "retry_in": pause})
             await asyncio.sleep(pause)
         else:
             unreachable.discard(step)
             return result
-
-
-def _is_passing(error: Exception) -> bool:
-    return is_outage(error) or is_retryable(error)

@@ -11,10 +11,14 @@ from django.db.models.functions import Now
 
 from stator import __version__
 from stator.db import Operations
+from stator.db.locks import Locks
 from stator.worker.outage import Outages
 from stator.workers import WORKER_BEAT, Worker
 
 HOST_LENGTH = 255
+
+# The step in which the row is written.
+SHOW = "show"
 
 
 class Presence:
@@ -22,19 +26,21 @@ class Presence:
 
     def __init__(self, worker_id: str, operations: list[Operations], figures: Callable[[], dict[str, int]]) -> None:
         self._id = worker_id
-        self._labels: dict[str, list[str]] = defaultdict(list)
+        self._by_alias: dict[str, list[Operations]] = defaultdict(list)
         for part in operations:
-            self._labels[part.alias].append(part.label)
+            self._by_alias[part.alias].append(part)
+        self._locks = Locks(Worker._meta.label_lower)
         self._figures = figures
         self._shown = float("-inf")
 
     def show(self) -> None:
         """Say that the process lives, unless that was said lately; one UPDATE per database."""
         now = time.monotonic()
-        if now - self._shown < WORKER_BEAT:
+        if now - self._shown < WORKER_BEAT or not self._locks.allow(SHOW):
             return
         self._refresh(heartbeat=Now())
-        self._shown = now
+        if not self._locks.are_held:
+            self._shown = now
 
     def leave(self) -> None:
         """Say that the process ends."""
@@ -42,10 +48,11 @@ class Presence:
 
     def _refresh(self, **moments: Any) -> None:
         outages = Outages()
-        for alias, labels in self._labels.items():
-            with outages.noted(alias):
+        for alias, group in self._by_alias.items():
+            labels = sorted(operations.label for operations in group if not operations.lacking)
+            with outages.noted(alias), self._locks.tried(SHOW), group[0].transaction():
                 rows = Worker.objects.using(alias)
-                if not rows.filter(pk=self._id).update(**moments, **self._figures()):
+                if not rows.filter(pk=self._id).update(models=labels, **moments, **self._figures()):
                     # The first time, or it was pruned while the process was cut off.
                     rows.bulk_create([self._row(alias, labels)], ignore_conflicts=True)
         outages.tell()
@@ -56,7 +63,7 @@ class Presence:
             host=socket.gethostname()[:HOST_LENGTH],
             pid=os.getpid(),
             version=__version__,
-            models=sorted(labels),
+            models=labels,
             database=alias,
             **self._figures(),
         )

@@ -5,11 +5,13 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from stator import signals
 from stator.conf import Settings
 from stator.db import Operations
+from stator.db.locks import together
 from stator.db.look import Work, look
 from stator.worker.dispatcher import Lane
 from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
@@ -25,6 +27,12 @@ BUSY_LOOK = 0.25
 # time, as long as leases that ran out are looked for as often as promised.
 LOOK_PART = 0.2
 
+# The step in which it is asked whether a model has anything to do.
+LOOK = "look"
+
+# A pass waits so many seconds for receivers of ``on_schedule``, which then go on beside it.
+PREPARED_WITHIN = 1.0
+
 # Scheduling passes from one deletion of old reports and statistics to the next; the first pass is one.
 PRUNED_EVERY = 20
 
@@ -33,13 +41,20 @@ class Scheduler:
     """The scheduling loop of one process: one statement per database tells which models have anything to do."""
 
     def __init__(
-        self, operations: list[Operations], lanes: list[Lane], settings: Settings, run: Callable[..., Awaitable[Any]]
+        self,
+        operations: list[Operations],
+        lanes: list[Lane],
+        settings: Settings,
+        run: Callable[..., Awaitable[Any]],
+        prepare: Callable[..., Awaitable[Any]] | None = None,
     ) -> None:
         self.stopped = False
         self.passes = 0
         self.found_nothing = False
         self._settings = settings
         self._run = run
+        self._prepare = prepare or run
+        self._preparing: asyncio.Future[Any] | None = None
         self._lanes = lanes
         self._operations = operations
         self._by_alias: dict[str, list[Operations]] = defaultdict(list)
@@ -48,6 +63,8 @@ class Scheduler:
         self._reaped: dict[Operations, float] = {}
         # When the latest pass over a database began that was made to its end.
         self._passed: dict[str, float] = {}
+        # Duties of a pass that waited in vain for a lock.
+        self._owed: dict[tuple[Duty, Operations], None] = {}
         self._delay = self._least = FIRST_LOOK
         self._next_due = float("inf")
         self._cut_short = asyncio.Event()
@@ -78,7 +95,7 @@ class Scheduler:
         """
         self._cut_short.clear()
         delay, self._delay = self._delay, min(self._settings.POLL_INTERVAL, 2 * self._delay)
-        if any(lane.hungry for lane in self._lanes):
+        if any(lane.is_served and (lane.hungry or lane.operations.locks.are_held) for lane in self._lanes):
             delay = min(delay, BUSY_LOOK)
         rest = min(self._next_due - time.monotonic(), delay * random.uniform(0.8, 1.2))
         try:
@@ -104,16 +121,21 @@ class Scheduler:
             await self.perform_pass(list(self._by_alias), outages)
         began = time.monotonic()
         work = await self._run(self.look, outages)
-        took = time.monotonic() - began
+        # What waits for a lock of others does not wear the database out.
+        took = time.monotonic() - began if not any(each.locks.are_held for each in self._operations) else 0.0
         self._least = max(FIRST_LOOK, min(took * (1 / LOOK_PART - 1), self._settings.REAP_INTERVAL))
-        self.found_nothing = not any(found.ready or found.suspect or found.due for found in work.values())
+        has_work = any(found.has_rows for found in work.values())
+        served = sum(not operations.lacking for operations in self._operations)
+        self.found_nothing = len(work) == served and not has_work
         times = [found.next_due for found in work.values() if found.next_due is not None]
         self._next_due = time.monotonic() + min(times, default=float("inf"))
         for operations, found in work.items():
             if operations.alias not in outages:
                 with outages.noted(operations.alias):
                     await self._do(operations, found)
-        if any(lane.hungry or lane.suspect for lane in self._lanes):
+        for alias in self._by_alias if self._owed else ():
+            await self._do_owed(alias, outages)
+        if any(lane.wanted for lane in self._lanes):
             wake()
         # After the look: however long a pass takes, leases that ran out do not wait for it.
         if aliases := [alias for alias in self._by_alias if alias not in outages and self._wants_pass(alias)]:
@@ -123,30 +145,58 @@ class Scheduler:
     def look(self, outages: Outages) -> dict[Operations, Work]:
         """What every model has to do; one statement per database."""
         found: dict[Operations, Work] = {}
-        for alias, group in self._by_alias.items():
-            if alias not in outages:
+        for alias in self._by_alias:
+            if alias not in outages and (group := self._served(alias)):
                 with outages.noted(alias):
-                    found |= look(*group)
+                    together(group, LOOK, lambda *part: found.update(look(*part)))
         return found
 
     async def perform_pass(self, aliases: list[str], outages: Outages) -> None:
         """The duties of a scheduling pass over some databases, for every model and now and then for all together."""
         began = time.monotonic()
-        await self._run(send_scheduled, self)
+        await self._send_scheduled()
         for alias in aliases:
-            with outages.noted(alias):
-                await self._pass_over(alias)
+            await self._pass_over(alias, outages)
+            if alias not in outages:
                 # Only now: a pass that the database left in the middle is made again, with what is done at the start.
                 self._passed[alias] = began
+            else:
+                self._owed = {owed: None for owed in self._owed if owed[1].alias != alias}
         self.passes += any(alias not in outages for alias in aliases)
 
-    async def _pass_over(self, alias: str) -> None:
-        models, first = self._by_alias[alias], alias not in self._passed
+    async def _send_scheduled(self) -> None:
+        """Call the receivers of the project's; one that waits for a lock holds up the pass only for a moment."""
+        self._preparing = self._preparing or asyncio.ensure_future(self._prepare(send_scheduled, self))
+        done, _ = await asyncio.wait([self._preparing], timeout=PREPARED_WITHIN)
+        if done:
+            self._preparing = None
+            done.pop().result()
+
+    async def _pass_over(self, alias: str, outages: Outages) -> None:
+        models, first = self._served(alias), alias not in self._passed
+        if not models:
+            return
         for operations in models:
             for duty in (*START, *PASS) if first else PASS:
-                await self._perform(duty, operations)
-        for duty in (SAMPLE, PRUNE) if first or self.passes % PRUNED_EVERY == 0 else (SAMPLE,):
-            await self._perform(duty, *models)
+                self._owed[duty, operations] = None
+        await self._do_owed(alias, outages)
+        if alias not in outages:
+            with outages.noted(alias):
+                await self._run(together, models, SAMPLE.name, partial(perform, SAMPLE, stopped=lambda: self.stopped))
+        if alias not in outages and (first or self.passes % PRUNED_EVERY == 0):
+            with outages.noted(alias):
+                await self._perform(PRUNE, *models)
+
+    async def _do_owed(self, alias: str, outages: Outages) -> None:
+        """Do the duties of passes that are left; a lock of others on one model keeps none from the others."""
+        for duty, operations in list(self._owed):
+            if operations.alias == alias and alias not in outages and not operations.lacking:
+                with outages.noted(alias):
+                    await self._perform(duty, operations)
+
+    def _served(self, alias: str) -> list[Operations]:
+        """Return the models of a database that are not left out."""
+        return [operations for operations in self._by_alias[alias] if not operations.lacking]
 
     def _wants_pass(self, alias: str) -> bool:
         passed = self._passed.get(alias, float("-inf"))
@@ -161,10 +211,15 @@ class Scheduler:
         for lane in self._lanes:
             if lane.operations is operations:
                 lane.hungry = lane.hungry or found.ready or found.due
+                lane.crashed = lane.crashed or found.crashed or reaped
                 lane.suspect = lane.suspect or found.suspect or reaped
 
     async def _perform(self, duty: Duty, *models: Operations) -> None:
-        await self._run(perform, duty, *models, stopped=lambda: self.stopped)
+        """Do a duty, unless it waited in vain for a lock a moment ago."""
+        if models[0].locks.allow(duty.name):
+            with models[0].locks.tried(duty.name):
+                await self._run(perform, duty, *models, stopped=lambda: self.stopped)
+            self._owed.pop((duty, models[0]), None)
 
     def _may_reap(self, operations: Operations) -> bool:
         now = time.monotonic()

@@ -16,7 +16,7 @@ from stator.outcomes import Outcome, Released
 from stator.worker.attempt import Attempt, grouped
 from stator.worker.executor import Attempted, attempt_async, attempt_sync, calls_of, timed_out
 from stator.worker.room import Room
-from stator.worker.threads import HandlerThreads
+from stator.worker.threads import NEEDED_FOR, HandlerThreads
 
 logger = logging.getLogger("stator.worker")
 
@@ -103,6 +103,7 @@ class Slots:
             if attempt.cancelled_at is not None and now - attempt.cancelled_at > GRACE:
                 self._abandon(attempt)
         self._hand_back_ahead(now)
+        self._threads.rest()
 
     def cancel_ended(self, keys: set[int]) -> None:
         """Cancel attempts of which every claim has ended: whatever they would write is refused."""
@@ -136,10 +137,14 @@ class Slots:
         if not self._room.stuck:
             self._threads.join(timeout)
 
+    def trouble(self, patience: float = 0.0) -> str:
+        """Return that attempts that were given up hold every handler thread, or an empty text; without any patience."""
+        return "every handler thread is held by a handler that does not return" if self._room.threads <= 0 else ""
+
     @property
-    def all_stuck(self) -> bool:
-        """Whether every handler thread is held by an attempt that was given up."""
-        return self._room.threads <= 0
+    def loop_rests(self) -> bool:
+        """Whether no asynchronous attempt was made for a while."""
+        return not self._room.placed and time.monotonic() - self._turned > NEEDED_FOR
 
     def _line_up(self, attempts: list[Attempt]) -> None:
         """Give each a place and a turn; what was claimed ahead waits behind the others for both."""

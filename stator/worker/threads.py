@@ -1,4 +1,4 @@
-"""The only module that starts threads. Threads are daemons: a handler that never returns must not keep a process."""
+"""Threads for handlers and database work. They are daemons: a handler that never returns must not keep a process."""
 
 import asyncio
 import threading
@@ -14,7 +14,12 @@ from django.db import connections
 
 from stator.cleaning import clean_connections, watch_session
 
+# What a queue has for a thread beside its work.
 STOP = None
+SLEEP, WAKE = object(), object()
+
+# Seconds after which a handler thread that is not needed sleeps, without its connections: once or twice as many.
+NEEDED_FOR = 30.0
 
 # Seconds for which the end of a worker waits for the database calls of asynchronous handlers.
 CLOSING_TIME = 2.0
@@ -25,6 +30,7 @@ class DatabaseThread:
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._connections: dict[str, Any] = {}
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -35,6 +41,14 @@ class DatabaseThread:
         self._queue.put((loop, future, function, args, kwargs))
         return await future
 
+    def is_connected(self, alias: str) -> bool:
+        """Whether the thread has an open connection, as far as is known; asks nobody."""
+        return alias in self._connections and is_open(self._connections[alias])
+
+    async def connect(self, alias: str) -> None:
+        """Have the thread open its connection, if it has none."""
+        await self.run(open_connection, alias)
+
     def stop(self, timeout: float) -> None:
         """End the thread after what it does at the moment, closing its connections."""
         self._queue.put(STOP)
@@ -43,6 +57,7 @@ class DatabaseThread:
     def _work(self) -> None:
         for connection in connections.all():
             watch_session(connection)
+            self._connections[connection.alias] = connection
         while (call := self._queue.get()) is not STOP:
             loop, future, function, args, kwargs = call
             result, error = run_in_thread(function, *args, **kwargs)
@@ -51,6 +66,20 @@ class DatabaseThread:
             _resolve_soon(loop, future, result, error)
             del call, future, result, error
         connections.close_all()
+
+
+def is_open(connection: Any) -> bool:
+    """Whether Django's connection is open, as far as is known; may be asked in any thread."""
+    drivers = connection.connection
+    return drivers is not None and not getattr(drivers, "closed", False)
+
+
+def open_connection(alias: str) -> None:
+    """Open the connection of this thread unless it is open; raises where that is not possible."""
+    connection = connections[alias]
+    if not is_open(connection):
+        connection.close()
+        connection.ensure_connection()
 
 
 def run_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, BaseException | None]:
@@ -77,9 +106,12 @@ def close_broken_connections() -> None:
             connection.close_if_unusable_or_obsolete()
 
 
-async def tidy_connections_of_loop() -> None:
-    """As :func:`tidy_connections`, in the thread where Django runs the queries of asynchronous code."""
-    await sync_to_async(tidy_connections)()
+async def tidy_connections_of_loop(*, close: bool = False) -> None:
+    """As :func:`tidy_connections`, in the thread where Django runs the queries of asynchronous code.
+
+    ``close``: none of them is needed for a while.
+    """
+    await sync_to_async(connections.close_all if close else tidy_connections)()
 
 
 @asynccontextmanager
@@ -103,7 +135,9 @@ async def database_thread_for_handlers() -> AsyncIterator[None]:
 class HandlerThreads:
     """Threads that run synchronous handlers; a free thread takes the next claim, so a slow one holds up no other.
 
-    ``run`` is called in a thread with each claim; what it gives goes to ``done`` on the event loop, in batches.
+    ``run`` is called in a thread with each claim; what it gives goes to ``done`` on the event loop, in batches. Threads
+    that were not needed for a while sleep, and their connections are closed: only as many are awake as there lately
+    were claims at once.
     """
 
     def __init__(self, count: int, run: Callable[[Any], Any], done: Callable[[Any, Any], None]) -> None:
@@ -111,13 +145,19 @@ class HandlerThreads:
         self._run = run
         self._done = done
         self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._bed: SimpleQueue[Any] = SimpleQueue()
         self._finished: deque[tuple[Any, Any]] = deque()
         self._waking = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: list[threading.Thread] = []
+        # Claims that were submitted and are not done; the most of them in this span of time, and in that and the last.
+        self._claims = self._peak = self._wanted = 0
+        self._until = time.monotonic() + NEEDED_FOR
+        self._awake = 0
+        self._guard = threading.Lock()
 
     def start(self) -> None:
-        """Start the threads; call it on the event loop."""
+        """Start the threads, all asleep; call it on the event loop."""
         self._loop = asyncio.get_running_loop()
         for number in range(self.count):
             thread = threading.Thread(target=self._work, name=f"stator-handler-{number}", daemon=True)
@@ -128,6 +168,10 @@ class HandlerThreads:
         """Hand over claims; each is run as soon as a thread is free."""
         for claim in claims:
             self._queue.put(claim)
+        self._claims += len(claims)
+        self._peak = max(self._peak, self._claims)
+        if self._awake < self.count and self._awake < self._claims:
+            self._wake_up(min(self._claims, self.count))
 
     def take_back(self) -> list[Any]:
         """The claims that no thread has begun; they will not be run."""
@@ -136,12 +180,24 @@ class HandlerThreads:
         with suppress(Empty):
             while True:
                 claims.append(self._queue.get_nowait())
+        claims = [claim for claim in claims if claim is not SLEEP]
+        self._claims -= len(claims)
         return claims
+
+    def rest(self) -> None:
+        """Have threads sleep that were not needed for a while; called now and then."""
+        if time.monotonic() < self._until:
+            return
+        self._until = time.monotonic() + NEEDED_FOR
+        self._wanted, self._peak = max(self._peak, self._claims), self._claims
+        for _ in range(self._awake - self._wanted):
+            self._queue.put(SLEEP)
 
     def stop(self) -> None:
         """Have each thread end after what it runs."""
         for _ in self._threads:
             self._queue.put(STOP)
+            self._bed.put(STOP)
 
     def join(self, timeout: float) -> None:
         """Wait for the threads to end, at most ``timeout`` seconds for all of them."""
@@ -149,21 +205,45 @@ class HandlerThreads:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
+    def _wake_up(self, count: int) -> None:
+        with self._guard:
+            for _ in range(count - self._awake):
+                self._bed.put(WAKE)
+            self._awake = max(count, self._awake)
+
     def _work(self) -> None:
         for connection in connections.all():
             watch_session(connection)
-        while (claim := self._queue.get()) is not STOP:
-            self._finished.append((claim, self._run(claim)))
-            clean_connections()
-            if not self._waking:
-                self._waking = True
-                _call_soon(self._loop, self._deliver)
+        while self._bed.get() is not STOP and self._take():
+            connections.close_all()
         connections.close_all()
+
+    def _take(self) -> bool:
+        """Run claims until there is nothing more to do for this thread; False at the end of all."""
+        while (claim := self._queue.get()) is not STOP:
+            if claim is not SLEEP:
+                self._finished.append((claim, self._run(claim)))
+                clean_connections()
+                if not self._waking:
+                    self._waking = True
+                    _call_soon(self._loop, self._deliver)
+            elif self._may_sleep():
+                return True
+        return False
+
+    def _may_sleep(self) -> bool:
+        with self._guard:
+            # More may have come since.
+            if self._awake <= max(self._wanted, min(self._claims, self.count)):
+                return False
+            self._awake -= 1
+            return True
 
     def _deliver(self) -> None:
         # Lowered before the queue is read: what comes in later wakes the loop again.
         self._waking = False
         while self._finished:
+            self._claims -= 1
             self._done(*self._finished.popleft())
 
 

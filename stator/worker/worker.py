@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
 from contextvars import Context
-from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -15,20 +15,27 @@ from stator import signals
 from stator.conf import Settings
 from stator.db import Operations, operations_for
 from stator.db.claim import Claim, new_worker_id
+from stator.db.locks import limit_waits
+from stator.logs import tell_ready, tell_start, tell_stopping
 from stator.outcomes import Outcome
 from stator.waits import waiters_of
+from stator.worker.alone import Drained, Isolation
+from stator.worker.database import DatabaseThreads
 from stator.worker.dispatcher import Dispatcher, lanes_of
-from stator.worker.ending import close, stop_on_signals
+from stator.worker.ending import Requests, close, stop_on_signals
 from stator.worker.endpoint import Endpoint
 from stator.worker.executor import Attempted
+from stator.worker.health import Health
 from stator.worker.heartbeat import Heartbeat, interval_for
 from stator.worker.measures import Measures
 from stator.worker.outage import reach
 from stator.worker.presence import Presence
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler
+from stator.worker.schema import Schema
 from stator.worker.slots import GRACE, Slots
-from stator.worker.threads import DatabaseThread, database_thread_for_handlers, tidy_connections_of_loop
+from stator.worker.summary import Summary
+from stator.worker.threads import database_thread_for_handlers, tidy_connections_of_loop
 from stator.worker.watchdog import Watchdog
 
 # Seconds after which a lost connection is noticed of which asynchronous handlers tell nobody, and their queries are
@@ -36,30 +43,19 @@ from stator.worker.watchdog import Watchdog
 MENDED_EVERY = 5.0
 
 
-@dataclass
-class Summary:
-    """What a worker did: attempts per model, moves per ``(model, state)``, errors and refused writes.
-
-    ``forced``: it was told twice to stop. ``unfinished``: attempts that did not end in time and were given up.
-    ``ended``: why, ``"idle"``, ``"time over"``, ``"stopped"`` or ``"forced"``; empty while it works.
-    """
-
-    handled: dict[str, int] = field(default_factory=dict)
-    moved: dict[tuple[str, str], int] = field(default_factory=dict)
-    failed: int = 0
-    lost: int = 0
-    forced: bool = False
-    unfinished: int = 0
-    ended: str = ""
-
-
 class Worker:
     """One worker process: claims rows of the given models, attempts them, records what came of it.
 
     ``run_for``: stop after so many seconds, 0 for never. ``until_idle``: stop once nothing is ready or running.
-    ``watch``: end the process when the loop freezes. ``heed_signals=False``: leave signals to the program that runs it.
+    ``watch``: end the process when the loop freezes. ``announce``: log its start, what it serves, and its end.
+    ``heed_signals=False``: leave signals to the program that runs it. ``requests``: see ``StopSignals``.
+    ``isolate``: the options of processes for objects that lost many leases; without them these wait for a moment in
+    which nothing else runs here.
     Runs in whichever thread calls :meth:`run`.
     """
+
+    # Seconds until it had looked for work for the first time.
+    ready_after = 0.0
 
     def __init__(
         self,
@@ -74,19 +70,28 @@ class Worker:
         heed_signals: bool = True,
         progress: Callable[["Worker"], None] | None = None,
         endpoint: Endpoint | None = None,
+        announce: bool = False,
+        requests: Requests | None = None,
+        isolate: dict[str, Any] | None = None,
+        queues: tuple[str, ...] = (),
     ) -> None:
-        self.settings = settings
+        self.settings, self.queues = settings, queues
         self.id = new_worker_id()
         self.run_for = run_for
         self.until_idle = until_idle
         self.operations = [operations_for(model, settings, self.id, alias) for model in models]
+        limit_waits(self.operations)
         self.started = time.monotonic()
         self._liveness_file = liveness_file
         self._watch = watch
         self._heed_signals = heed_signals
         self._progress = progress
         self._endpoint = endpoint
+        self._announce = announce
+        self._requests = requests
+        self._isolate = isolate
         self.measures = Measures()
+        self.health = Health()
         self._stopping: asyncio.Event | None = None
         self._forced = False
         self._why = ""
@@ -110,17 +115,23 @@ class Worker:
         """Stop gracefully; a second call stops at once. Call it on the event loop, as signal handlers do."""
         self._forced = self._forced or self._is_stopping
         self._why = "forced" if self._forced else why
+        if self._announce:
+            tell_stopping(self._why)
         if self._stopping is not None:
             self._stopping.set()
+            self._begun.set()
             self.scheduler.stop()
             self.dispatcher.stop()
 
     async def _main(self) -> Summary:
         self._loop = asyncio.get_running_loop()
-        self._stopping = asyncio.Event()
+        self._stopping, self._begun = asyncio.Event(), asyncio.Event()
+        if self._announce:
+            tell_start(self)
         self._build()
         # Before anybody can see the worker and tell it to stop.
-        with stop_on_signals(self._loop, self.stop) if self._heed_signals else nullcontext():
+        heeding = stop_on_signals(self._loop, self.stop, self._requests)
+        with heeding if self._heed_signals else nullcontext():
             self._start_threads()
             try:
                 async with database_thread_for_handlers():
@@ -135,27 +146,31 @@ class Worker:
 
     def _build(self) -> None:
         lanes = [lane for operations in self.operations for lane in lanes_of(operations)]
-        claims, records, duties = self._database_threads()
-        timed = self.measures.timed
-        self.recorder = Recorder(timed("record", records.run), self.settings.BATCH_SIZE, self._moved_on)
+        threads, timed = DatabaseThreads(self.operations), self.measures.timed
+        self._threads = threads
+        self.recorder = Recorder(timed("record", threads.record), self.settings.BATCH_SIZE, self._moved_on)
         self.slots = Slots(self.settings, self._ended, self._recorded)
-        claim = timed("claim", claims.run)
-        self.dispatcher = Dispatcher(lanes, self.slots, claim, self._is_empty, self.recorder.is_behind)
-        self.scheduler = Scheduler(self.operations, lanes, self.settings, duties.run)
-        leases = [
-            operations.lease_of(state) for operations in self.operations for state in operations.graph.automatic_states
-        ]
+        self.health.watch("handlers", self.slots.trouble)
+        self.alone = Drained(self.slots.begin, self._is_empty)
+        if self._isolate is not None:
+            self.alone = Isolation(self.slots.begin, self._is_empty, self._isolate, self._ended, self._isolated)
+        self.dispatcher = Dispatcher(
+            lanes, self.slots, timed("claim", threads.claims.run), self.alone, self.settings.crashed_at_once,
+            (self.slots.running, self.recorder.held), self.recorder.is_behind,
+            ready=self._may_claim, connect=threads.records.connect,
+        )  # fmt: skip
+        self.scheduler = Scheduler(self.operations, lanes, self.settings, threads.duties.run, threads.prepare)
+        self.schema = Schema(self.operations, threads.duties.run)
+        leases = [each.lease_of(state) for each in self.operations for state in each.graph.automatic_states]
         presence = Presence(self.id, self.operations, self._figures)
-        self.heartbeat = Heartbeat(self._held, self._claims_ended, interval_for(leases), presence)
-        self.watchdog = Watchdog(self.settings.WATCHDOG, self._liveness_file, self._trouble)
+        soon = partial(partial, self._loop.call_soon_threadsafe)
+        self.heartbeat = Heartbeat(
+            self._held, soon(self._claims_ended), interval_for(leases), presence,
+            aliases=self.scheduler.databases, connected=soon(self.dispatcher.woken.set),
+            unrecorded=self.recorder.unrecorded, handed_back=soon(self.recorder.forget), patience=self.settings.LEASE,
+        )  # fmt: skip
+        self.watchdog = Watchdog(self.settings.WATCHDOG, self._liveness_file, self.health.trouble)
         self.listeners = self._listeners()
-
-    def _database_threads(self) -> list[DatabaseThread]:
-        if all(operations.concurrent_writers for operations in self.operations):
-            self._threads = [DatabaseThread(f"stator-{name}") for name in ("claim", "record", "schedule")]
-            return self._threads
-        self._threads = [DatabaseThread("stator-database")]
-        return self._threads * 3
 
     def _listeners(self) -> list[Any]:
         if not self.settings.NOTIFY:
@@ -184,7 +199,7 @@ class Worker:
         if self._watch:
             self.watchdog.stop()
         self.slots.stop()
-        for part in (*self._threads, self.heartbeat, *self.listeners):
+        for part in (self._threads, self.heartbeat, *self.listeners):
             part.stop(2.0)
         if not self._unfinished:
             self.slots.join(1.0)
@@ -195,6 +210,8 @@ class Worker:
         return [self._fast_loop(), self._record_loop(), self._schedule_loop(), self._tick_loop(), self._mend_loop()]
 
     async def _fast_loop(self) -> None:
+        # No handler is called before the project has what it loads at the start.
+        await self._begun.wait()
         while not self._is_stopping:
             if not await self._reach(self._claim_once):
                 await self.dispatcher.woken.wait()
@@ -216,13 +233,20 @@ class Worker:
                 self.scheduler.soon(at_once=not self.dispatcher.hungry)
 
     async def _schedule_loop(self) -> None:
-        await self._reach(lambda: self._threads[-1].run(signals.on_start.send, self))
+        await self._reach(self.schema.examine)
+        await self._reach(lambda: self._threads.duties.run(signals.on_start.send, self))
+        self._begun.set()
         while not self._is_stopping:
             await self._reach(self._tick)
             await self.scheduler.rest()
 
     async def _tick(self) -> None:
+        await self.schema.look_again()
         await self.scheduler.tick(self.dispatcher.woken.set)
+        if not self.ready_after:
+            self.ready_after = time.monotonic() - self.started
+            if self._announce:
+                tell_ready(self.ready_after)
         if self.until_idle and self._is_idle() and not self._is_stopping:
             self.stop("idle")
 
@@ -230,6 +254,7 @@ class Worker:
         while True:
             self.watchdog.tick()
             self.slots.sweep()
+            self.alone.sweep()
             if self._progress:
                 self._progress(self)
             if self.run_for and time.monotonic() - self.started > self.run_for and not self._is_stopping:
@@ -239,10 +264,10 @@ class Worker:
     async def _mend_loop(self) -> None:
         while True:
             await asyncio.sleep(MENDED_EVERY)
-            await tidy_connections_of_loop()
+            await tidy_connections_of_loop(close=self.slots.loop_rests)
 
     async def _reach(self, step: Callable[[], Awaitable[Any]]) -> Any:
-        return await reach(step, self.measures.unreachable, lambda: self._is_stopping and self._forced)
+        return await reach(step, self.measures.unreachable, lambda: self._is_stopping and self._forced, self.schema)
 
     async def _wait(self, loops: list[asyncio.Task[None]]) -> BaseException | None:
         """Until the worker is told to stop, or for an error in a loop, which is a fault of ours and ends the worker.
@@ -262,8 +287,10 @@ class Worker:
         deadline = time.monotonic() + self.settings.SHUTDOWN_TIMEOUT
         await self._finish(loops[0], deadline)
         self.slots.hand_back()
-        await self._until(lambda: not self.slots.running, deadline - GRACE)
+        await self._until(lambda: not (self.slots.running or self.alone.running), deadline - GRACE)
         self.slots.cancel_all()
+        self.alone.release_all()
+        closing = asyncio.create_task(self.alone.close())
         await self._until(lambda: not self.slots.running, deadline)
         self._unfinished = len(self.slots.running)
         self.slots.release_all()
@@ -271,6 +298,8 @@ class Worker:
         records = loops[1]
         # Even when forced: a row that is not released stays locked until its lease ends.
         await self._until(lambda: not self.recorder.held or records.done(), max(deadline, least), even_forced=least)
+        # While the loops run, for they tell the watchdog that nothing stands still.
+        await closing
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
@@ -300,6 +329,12 @@ class Worker:
             self.recorder.note_recorded(operations, attempted.recorded, attempted.written)
         self.dispatcher.woken.set()
 
+    def _isolated(self, claim: Claim, said: dict[str, Any]) -> None:
+        """Note what a process said of an attempt that it recorded; nothing, where it died."""
+        self.recorder.note_isolated(claim, said)
+        self._moved_on(claim.operations, set(said.get("moved", ())))
+        self.dispatcher.woken.set()
+
     def _moved_on(self, operations: Operations, names: set[str]) -> None:
         self.dispatcher.wake(operations.label, names)
         for wait in waiters_of(operations.model):
@@ -310,28 +345,33 @@ class Worker:
         self._loop.call_soon_threadsafe(self.dispatcher.wake, label)
 
     def _held(self) -> list[Claim]:
-        return [*list(self.slots.running.values()), *list(self.recorder.held.values())]
+        parts = (self.slots.running, self.alone.running, self.recorder.held)
+        return [claim for part in parts for claim in list(part.values())]
 
     def _figures(self) -> dict[str, int]:
         handled = sum(self.recorder.handled.copy().values())
-        return {"running": len(self.slots.running), "handled": handled, "lost": self.recorder.lost}
+        running = len(self.slots.running) + len(self.alone.running)
+        return {"running": running, "handled": handled, "lost": self.recorder.lost}
 
     def _claims_ended(self, keys: set[int]) -> None:
-        self._loop.call_soon_threadsafe(self.slots.cancel_ended, keys)
+        self.slots.cancel_ended(keys)
+        self.alone.cancel_ended(keys)
+
+    def _may_claim(self, alias: str) -> bool:
+        """Whether there are connections to record and to renew what is claimed, as far as is known."""
+        return self._threads.records.is_connected(alias) and self.heartbeat.is_connected(alias)
 
     def _is_empty(self) -> bool:
         return not self.slots.running and not self.recorder.held
 
     def _is_idle(self) -> bool:
-        return self.scheduler.found_nothing and self._is_empty() and not self.dispatcher.hungry
-
-    def _trouble(self) -> str:
-        return "every handler thread is held by a handler that does not return" if self.slots.all_stuck else ""
+        return self.scheduler.found_nothing and self._is_empty() and not (self.alone.running or self.dispatcher.hungry)
 
     @property
     def is_ready(self) -> bool:
-        """Whether it takes on work: it is not stopping, and the database was reached at the latest attempt."""
-        return not (self._is_stopping or self.measures.unreachable)
+        """Whether it takes on work: nothing holds it up, and the database was reached at the latest attempt."""
+        connected = all(self._may_claim(operations.alias) for operations in self.operations)
+        return connected and not (self._is_stopping or self.measures.unreachable or self.health.trouble(0))
 
     @property
     def _is_stopping(self) -> bool:

@@ -1,0 +1,235 @@
+"""Attempts of objects that lost many leases in a row: alone, so that one which ends its process takes nothing along."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from stator.db.claim import Claim
+from stator.outcomes import Outcome, Released
+from stator.worker.executor import timed_out
+from stator.worker.isolated.process import NotStarted, Process
+
+logger = logging.getLogger("stator.worker")
+
+# How long others wait at a time for an object that is attempted alone in this process; then they have as long.
+PATIENCE = 5.0
+
+# Processes that one worker has for such objects. Each is another whole Python, and few objects get so far.
+AT_ONCE = 2
+
+# Seconds for which a process that has nothing to do is kept.
+KEPT = 5.0
+
+# Seconds until a process is started again after one that did not come up; after so many in a row none is.
+PAUSES = (1.0, 5.0, 20.0)
+
+# How long a process whose claim has ended may take to say so itself before it is killed.
+GRACE = 2.0
+
+# How long processes have to end by themselves when their worker ends.
+CLOSING = 2.0
+
+
+class Drained:
+    """In this process, once it runs nothing else: for programs that run a worker within themselves.
+
+    ``begin`` starts attempts, ``is_empty`` tells whether none runs. Others wait for an object meanwhile, but never
+    longer than ``PATIENCE`` without having as long for themselves.
+    """
+
+    def __init__(self, begin: Callable[[list[Claim]], None], is_empty: Callable[[], bool]) -> None:
+        # Claims that run elsewhere, by their id().
+        self.running: dict[int, Claim] = {}
+        self._begin = begin
+        self._is_empty = is_empty
+        self._begun = False
+        self._since: float | None = None
+        self._rests_until = 0.0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more object may be claimed."""
+        return self._is_empty() and time.monotonic() >= self._rests_until
+
+    def begin(self, claims: list[Claim]) -> None:
+        """Start the attempts for these claims."""
+        self._begun = self._begun or bool(claims)
+        self._begin(claims)
+
+    def needs_room(self, is_wanted: bool) -> bool:
+        """Whether claims of others have to wait; ``is_wanted``: there may be an object to attempt."""
+        now = time.monotonic()
+        self._begun = self._begun and not self._is_empty()
+        if not (is_wanted or self._begun):
+            self._since = None
+            return False
+        if now < self._rests_until:
+            return False
+        self._since = self._since or now
+        if now - self._since < PATIENCE:
+            return True
+        self._since, self._rests_until = None, now + PATIENCE
+        return False
+
+    def sweep(self) -> None:
+        """End what takes too long."""
+
+    def cancel_ended(self, keys: set[int]) -> None:
+        """End attempts whose claims, by their ``id()``, have ended."""
+
+    def release_all(self) -> None:
+        """Give up what runs: its rows are released."""
+
+    async def close(self) -> None:
+        """Let go of processes."""
+
+
+class Isolation(Drained):
+    """Each in a process of its own, beside which this one goes on. Lives on the event loop.
+
+    ``ended`` gets claims with an outcome to record. What an attempt came to is recorded by its process; ``told`` gets
+    the claim and what the process said. Of a process that dies nobody says anything: the lease of its object runs out,
+    which counts as any other crash. This process renews the lease meanwhile. ``options`` are those of the process.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[list[Claim]], None],
+        is_empty: Callable[[], bool],
+        options: dict[str, Any],
+        ended: Callable[[Claim, Outcome], None],
+        told: Callable[[Claim, dict[str, Any]], None],
+    ) -> None:
+        super().__init__(begin, is_empty)
+        self._options = options
+        self._record = ended
+        self._told = told
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._processes: dict[int, Process] = {}
+        self._idle: list[Process] = []
+        self._ended_at: dict[int, float] = {}
+        self._failed = 0
+        self._starts_at = 0.0
+
+    @property
+    def _works(self) -> bool:
+        return self._failed <= len(PAUSES)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more object may be claimed."""
+        if not self._works:
+            return super().has_room
+        return len(self.running) < AT_ONCE and time.monotonic() >= self._starts_at
+
+    def needs_room(self, is_wanted: bool) -> bool:
+        """Never, as long as processes can be started."""
+        return not self._works and super().needs_room(is_wanted)
+
+    def begin(self, claims: list[Claim]) -> None:
+        """Start the attempts for these claims."""
+        if not self._works:
+            super().begin(claims)
+            return
+        for claim in claims:
+            self.running[id(claim)] = claim
+            self._start(self._carry_out(claim))
+
+    def sweep(self) -> None:
+        """End what is past its time limit, its lease, or its claim; and processes that have nothing to do."""
+        now = time.monotonic()
+        for key, claim in list(self.running.items()):
+            if claim.started and now - claim.started > claim.max_runtime:
+                self._give_up(claim, timed_out(claim))
+            elif now > claim.deadline or now - self._ended_at.get(key, now) > GRACE:
+                self._give_up(claim, Released())
+        self._retire([process for process in self._idle if now - process.idle_since > KEPT])
+
+    def cancel_ended(self, keys: set[int]) -> None:
+        """Note that claims have ended: by their process, which is about to say so, or by somebody else."""
+        for key in keys & set(self.running):
+            self._ended_at.setdefault(key, time.monotonic())
+
+    def release_all(self) -> None:
+        """Give up what runs: its rows are released."""
+        for claim in list(self.running.values()):
+            self._give_up(claim, Released())
+
+    async def close(self) -> None:
+        """End all processes, and wait for that."""
+        self._retire(list(self._idle))
+        for process in list(self._processes.values()):
+            process.kill()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=CLOSING)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    def _retire(self, processes: list[Process]) -> None:
+        for process in processes:
+            self._idle.remove(process)
+            self._start(process.retire())
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry_out(self, claim: Claim) -> None:
+        key = id(claim)
+        try:
+            process = self._idle.pop() if self._idle else await Process.start(self._options)
+        except (OSError, NotStarted) as error:
+            self._note_failure(error)
+            self._end(claim, Released())
+            return
+        self._failed = 0
+        self._processes[key] = process
+        answer: dict[str, Any] | None = {}
+        try:
+            if key in self.running:
+                answer = await process.attempt(claim)
+        finally:
+            self._processes.pop(key)
+            code = None if process.is_usable else await process.retire()
+        if process.is_usable:
+            process.idle_since = time.monotonic()
+            self._idle.append(process)
+        self._note(claim, answer, code)
+
+    def _note(self, claim: Claim, answer: dict[str, Any] | None, code: int | None) -> None:
+        if id(claim) not in self.running:
+            return
+        if answer is None:
+            fields = {"model": claim.operations.label, "pk": str(claim.pk), "state": claim.state.name}
+            logger.warning("stator.isolated_process_died", extra={**fields, "exit_code": code})
+        if answer and answer["ended"] == "not begun":
+            self._end(claim, Released())
+            return
+        self._forget(claim)
+        self._told(claim, answer or {})
+
+    def _note_failure(self, error: Exception) -> None:
+        pause = PAUSES[min(self._failed, len(PAUSES) - 1)]
+        self._failed += 1
+        self._starts_at = time.monotonic() + pause
+        fields = {"error": str(error), "retry_in": pause if self._works else None}
+        logger.error("stator.isolated_process_failed", extra=fields)
+
+    def _give_up(self, claim: Claim, outcome: Outcome) -> None:
+        if process := self._processes.get(id(claim)):
+            # Before the outcome is recorded: from then on others may have the row.
+            process.kill()
+        self._end(claim, outcome)
+
+    def _end(self, claim: Claim, outcome: Outcome) -> None:
+        if self._forget(claim):
+            self._record(claim, outcome)
+
+    def _forget(self, claim: Claim) -> bool:
+        self._ended_at.pop(id(claim), None)
+        claim.instance = None
+        return self.running.pop(id(claim), None) is not None

@@ -1,0 +1,47 @@
+"""The threads of one process that send its statements, each with connections of its own."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connections
+
+from stator.db import Operations
+from stator.worker.threads import DatabaseThread
+
+
+class DatabaseThreads:
+    """Threads for ``claims``, ``records`` and ``duties``, and for receivers that ``prepare`` the project for those.
+
+    One for all where a database has one writer.
+    """
+
+    def __init__(self, operations: list[Operations]) -> None:
+        names = ("claim", "record", "schedule", "prepare")
+        if all(each.concurrent_writers for each in operations):
+            self._threads = [DatabaseThread(f"stator-{name}") for name in names]
+        else:
+            self._threads = [DatabaseThread("stator-database")] * len(names)
+        self.claims, self.records, self.duties, self._receivers = self._threads
+
+    async def record(self, function: Callable[..., Any], operations: Operations, *args: Any, **kwargs: Any) -> Any:
+        """Record in the thread for that or, where that has lost its connection, in the one that claims."""
+        spare = not self.records.is_connected(operations.alias) and self.claims.is_connected(operations.alias)
+        return await (self.claims if spare else self.records).run(function, operations, *args, **kwargs)
+
+    async def prepare(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call receivers in a thread of theirs, which keeps no connections."""
+        if self._receivers is self.duties:
+            return await self.duties.run(function, *args)
+        return await self._receivers.run(_without_connections, function, *args)
+
+    def stop(self, timeout: float) -> None:
+        """End the threads after what they do at the moment, closing their connections."""
+        for thread in dict.fromkeys(self._threads):
+            thread.stop(timeout)
+
+
+def _without_connections(function: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return function(*args)
+    finally:
+        connections.close_all()

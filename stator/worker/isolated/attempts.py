@@ -1,0 +1,125 @@
+"""Requests in, answers out: each names a claim; the attempt is made and recorded here, by the rules of a worker."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TextIO
+from uuid import UUID
+
+from django.apps import apps
+
+from stator import signals
+from stator.conf import load_settings
+from stator.db import Operations, operations_for
+from stator.db.claim import Claim, adopt
+from stator.db.retry import is_passing
+from stator.runner import StatorRunner
+from stator.worker.executor import Attempted, attempt_async, attempt_sync, calls_of
+from stator.worker.outage import reach
+from stator.worker.recorder import Recorder
+from stator.worker.schema import Schema
+from stator.worker.threads import DatabaseThread, database_thread_for_handlers
+from stator.worker.watchdog import Watchdog
+
+Say = Callable[[dict[str, Any]], None]
+
+
+async def serve(requests: TextIO, answers: TextIO, database: str | None) -> None:
+    """Attempt what is asked for until the requests end; ``database``: in which the worker works, if in one alone."""
+    lock = threading.Lock()
+
+    def say(said: dict[str, Any]) -> None:
+        # Handlers that extend their lease do so in threads of their own.
+        with lock:
+            answers.write(json.dumps(said) + "\n")
+
+    # A handler that holds the event loop holds nothing else up; but it would be left to its time limit.
+    watchdog = Watchdog(load_settings().WATCHDOG, None, str)
+    watchdog.start()
+    ticking = asyncio.create_task(_tick(watchdog))
+    thread, reader = DatabaseThread("stator-handler"), asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), requests)
+    try:
+        async with database_thread_for_handlers():
+            project = StatorRunner(database=database)
+            await _reach(lambda: thread.run(_tell_project, project), Schema([], thread.run))
+            say({"ready": True})
+            while line := await reader.readline():
+                say(await _attempt(json.loads(line), thread, say))
+    finally:
+        ticking.cancel()
+        watchdog.stop()
+        thread.stop(2.0)
+        if load_settings().TRACING:
+            # By name: it needs a package that a project may not have.
+            import_module("stator.worker.tracing").flush()
+
+
+async def _tick(watchdog: Watchdog) -> None:
+    while True:
+        watchdog.tick()
+        await asyncio.sleep(0.1)
+
+
+def _tell_project(runner: StatorRunner) -> None:
+    """As a worker does at its start and at its first pass: handlers find what the project keeps in memory."""
+    signals.on_start.send(runner)
+    databases = {alias for model in runner.models for alias in runner.databases_of(model)}
+    signals.on_schedule.send(runner, databases=sorted(databases))
+
+
+async def _attempt(request: dict[str, Any], thread: DatabaseThread, say: Say) -> dict[str, Any]:
+    """Attempt the row that a request names, and record the outcome; what is told of it."""
+    settings = load_settings()
+    operations = operations_for(apps.get_model(request["model"]), settings, request["worker"], request["using"])
+    try:
+        claim = await thread.run(adopt, Held, operations, UUID(request["token"]))
+    except Exception as error:
+        if not is_passing(error):
+            raise
+        return {"ended": "not begun"}
+    if claim is None:
+        return {"ended": "lost"}
+    claim.say = say
+    calls = calls_of(settings)
+    if claim.state.is_async:
+        attempted = await attempt_async([claim], calls)
+    else:
+        attempted = await thread.run(attempt_sync, [claim], calls)
+    return await _record(operations, attempted, thread)
+
+
+async def _record(operations: Operations, attempted: Attempted, thread: DatabaseThread) -> dict[str, Any]:
+    """Write what came of an attempt, however long its database is away."""
+    recorder = Recorder(thread.run, 1, lambda *_: None)
+    if attempted.written:
+        recorder.note_recorded(operations, attempted.recorded, attempted.written)
+    for ended in attempted.ended:
+        recorder.add(*ended)
+    schema = Schema([operations], thread.run)
+    while recorder.held:
+        await recorder.came.wait()
+        await _reach(recorder.flush, schema)
+    moved = [to for _, to in recorder.moved]
+    return {"ended": "recorded", "moved": moved, "failed": recorder.failed, "lost": recorder.lost}
+
+
+async def _reach(step: Callable[[], Any], schema: Schema) -> Any:
+    return await reach(step, set(), lambda: False, schema)
+
+
+class Held(Claim):
+    """A claim that the worker renews: it is told when a handler extends it."""
+
+    __slots__ = ("say",)
+
+    say: Say
+
+    def extend(self, seconds: float) -> bool:
+        """As that of any claim."""
+        stands = super().extend(seconds)
+        if stands:
+            self.say({"extended": seconds})
+        return stands

@@ -1,0 +1,79 @@
+"""Models whose tables lack something: a worker leaves them out, and takes them back once their tables are complete."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError
+
+from stator.db import Operations
+from stator.db.schema import lack_of
+from stator.startup import Unusable
+
+logger = logging.getLogger("stator.worker")
+
+# Seconds after which the tables of models that are left out are read again.
+AGAIN = 5.0
+
+
+class Schema:
+    """Which models a process leaves out: those with ``lacking`` in their operations.
+
+    ``run`` calls functions in a thread with connections of its own. ``changes`` counts how often a model was left out
+    or taken back.
+    """
+
+    def __init__(self, operations: list[Operations], run: Callable[..., Awaitable[Any]]) -> None:
+        self.changes = 0
+        self._operations = operations
+        self._run = run
+        self._next = float("inf")
+
+    @property
+    def left_out(self) -> list[Operations]:
+        """What is left out."""
+        return [operations for operations in self._operations if operations.lacking]
+
+    async def examine(self) -> None:
+        """Read the tables of all models; raise :class:`~stator.startup.Unusable` if none is complete."""
+        await self._examine(self._operations)
+
+    async def look_again(self) -> None:
+        """Read the tables of the models that are left out, if it is time to."""
+        if time.monotonic() >= self._next:
+            await self._examine(self.left_out)
+
+    async def _examine(self, group: list[Operations]) -> None:
+        for operations, lack in (await self._run(_lacks, group)).items():
+            if lack != operations.lacking:
+                operations.lacking = lack
+                self.changes += 1
+                _log(operations)
+        left_out = self.left_out
+        if left_out and len(left_out) == len(self._operations):
+            raise Unusable("\n".join(operations.lacking for operations in left_out))
+        self._next = time.monotonic() + AGAIN if left_out else float("inf")
+
+
+def _lacks(group: Iterable[Operations]) -> dict[Operations, str]:
+    """Return what the table of each model lacks, but for those in databases that are away."""
+    found: dict[Operations, str] = {}
+    away: set[str] = set()
+    for operations in group:
+        if operations.alias in away:
+            continue
+        try:
+            found[operations] = lack_of(operations.model, operations.alias)
+        except (DatabaseError, InterfaceError):
+            # The statements of the worker will meet this as well, and wait for the database or end the worker.
+            away.add(operations.alias)
+    return found
+
+
+def _log(operations: Operations) -> None:
+    fields = {"model": operations.label, "database": operations.alias}
+    if operations.lacking:
+        logger.error("stator.model_left_out", extra={**fields, "why": operations.lacking})
+    else:
+        logger.info("stator.model_back", extra=fields)
