@@ -1,7 +1,15 @@
 """Reconciliation loops for Django models: objects get from one state to another and stay right."""
 
 from stator.backoff import Backoff
-from stator.exceptions import Fail, GraphError, InvalidTransition, LeaseLost, ProtectedColumn, TryAgainLater
+from stator.exceptions import (
+    Fail,
+    GraphError,
+    InvalidTransition,
+    LeaseLost,
+    ProtectedColumn,
+    ProtectedState,
+    TryAgainLater,
+)
 from stator.graph import State, StateGraph
 
 __all__ = [
@@ -11,6 +19,7 @@ __all__ = [
     "InvalidTransition",
     "LeaseLost",
     "ProtectedColumn",
+    "ProtectedState",
     "State",
     "StateGraph",
     "TryAgainLater",

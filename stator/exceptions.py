@@ -25,8 +25,25 @@ class ProtectedColumn(StatorError, ValueError):
     """A column that belongs to the framework was written directly instead of by a transition."""
 
 
+class ProtectedState(StatorError, ValueError):
+    """An object was to be moved by hand to a state that only the framework enters."""
+
+
 class Fail(StatorError):
     """The attempt can never succeed: take the ``fails_to`` edge now instead of trying again."""
+
+
+class NotBegun(BaseException):
+    """What precedes the call of a handler has failed: the object is released, and the attempt is not counted.
+
+    Raised by the framework. Derives from ``BaseException`` as :class:`TryAgainLater` does. It is attempted again
+    ``after`` so many seconds; ``reason`` is kept with the object.
+    """
+
+    def __init__(self, after: float, reason: str) -> None:
+        super().__init__(reason)
+        self.after = after
+        self.reason = reason
 
 
 class TryAgainLater(BaseException):

@@ -140,6 +140,8 @@ def _initial_message(cls: type[StateGraph], initial: list[State]) -> str:
 def _check_state(cls: type[StateGraph], state: State) -> None:
     where = f"{cls.__name__}.{state.name}"
     check_options(where, state._declared)
+    if not state.enter_by_hand:
+        _check_entry(where, state)
     handler = getattr(cls, state.handler_name or "", None)
     if state.terminal:
         if handler is not None:
@@ -165,6 +167,13 @@ def _check_state(cls: type[StateGraph], state: State) -> None:
         )
     if state.try_interval is None:
         raise GraphError(f"{where}: has no try_interval; set try_interval=SECONDS or externally_progressed=True")
+
+
+def _check_entry(where: str, state: State) -> None:
+    if state.initial:
+        raise GraphError(f"{where}: new objects enter the initial state as they are made; remove enter_by_hand=False")
+    if not state.parents - {state}:
+        raise GraphError(f"{where}: nothing enters it; lead to it, or remove enter_by_hand=False")
 
 
 def _check_handler(cls: type[StateGraph], where: str, state: State, handler: Any) -> None:

@@ -32,7 +32,7 @@ from stator.indexes import add_indexes
 from stator.inserts import BEGUN, UNCOUNTED, fields_sent
 from stator.limits import Limit
 from stator.meta import options_of
-from stator.moves import move_by_hand, owner_of
+from stator.moves import move_by_hand, move_rows, owner_of, state_by_hand
 from stator.pauses import Pause
 from stator.querysets import OperatorAccess
 from stator.reconcile import look_again, signed, watched_fields, watched_values
@@ -55,6 +55,7 @@ __all__ = [
     "StatorModel",
     "Stats",
     "Worker",
+    "move_rows",
 ]
 
 
@@ -153,7 +154,7 @@ class StatorModel(models.Model):
             self._loaded_watched = watched_values(self)
 
     def _begin(self) -> None:
-        """Have the row that is to be inserted begin as any other, whatever befell the one of which it is a copy."""
+        """Reset the framework's columns of a copied instance before it is inserted."""
         values = self.__dict__
         if values.get("_loaded_state") is not None:
             values["state_changed"] = self._meta.get_field("state_changed").get_default()  # type: ignore[union-attr]
@@ -183,6 +184,8 @@ class StatorModel(models.Model):
         rows = base_qs if claim is None else self._claimed(base_qs, claim)
         own += signed(type(self), base_qs.model, names) if claim is not None else []
         moving = "state" in names and self._is_moving
+        if moving:
+            state_by_hand(type(self), self.state)
         changed = self._watched_changes(names) if claim is None and not moving else []
         reopens = claim is None and may_reopen(type(self), names)
         # Nearly always it is one statement, which needs no round trips for a beginning and an end.
@@ -253,7 +256,9 @@ def _prepare(sender: Any, **kwargs: Any) -> None:
     guard_managers(sender)
     if owner_of(sender) is not sender:
         return
-    add_indexes(sender)
+    # A composite key, which the check E102 refuses, cannot be in an index.
+    if not sender._meta.is_composite_pk:
+        add_indexes(sender)
     if sender._meta.apps is apps:
         StatorModel.subclasses.append(sender)
 

@@ -1,4 +1,4 @@
-"""Moves by hand: the other way, beside an accepted attempt, in which an object changes its state."""
+"""Moves by hand and by methods of models: all moves that are not the outcome of an attempt or a chore of workers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 
 from stator import columns, signals
 from stator.durations import seconds_of
+from stator.exceptions import ProtectedState
 from stator.graph import State
 from stator.reports import REASON_LENGTH, History
 from stator.waits import wake
@@ -27,6 +28,18 @@ def named_state(model: Any, state: State | str) -> State:
     return found
 
 
+def state_by_hand(model: Any, state: State | str) -> State:
+    """The state of the model's graph with that name; ``ProtectedState`` where only the framework enters it."""
+    found = named_state(model, state)
+    if not found.enter_by_hand:
+        free = [other.name for other in model.state_graph.states.values() if other.enter_by_hand]
+        raise ProtectedState(
+            f"{model.state_graph.__name__}.{found.name} is entered by the framework only, not by hand; "
+            f"states to move to are {', '.join(free)}"
+        )
+    return found
+
+
 def owner_of(model: type[models.Model]) -> Any:
     """The model whose own table holds the framework's columns: a parent, under multi-table inheritance."""
     return model._meta.get_field("state").model._meta.concrete_model
@@ -40,10 +53,23 @@ def move_by_hand(
     reason: str = "",
     also: dict[str, Any] | None = None,
 ) -> int:
-    """Move every row of ``queryset`` to ``state``, ending any claim; return how many.
+    """As :func:`move_rows`; ``ProtectedState`` where only the framework enters ``state``."""
+    return move_rows(queryset, state_by_hand(queryset.model, state), actor=actor, reason=reason, also=also)
 
-    Rows are locked in the order of their primary keys, in batches of which each is a transaction of its own
-    unless the caller has one open. ``also``: further columns to write with the move.
+
+def move_rows(
+    queryset: QuerySet[Any],
+    state: State | str,
+    *,
+    actor: str = "",
+    reason: str = "",
+    also: dict[str, Any] | None = None,
+) -> int:
+    """Move every row of ``queryset`` to any ``state``, ending any claim; return how many.
+
+    For methods of a model that decide themselves which of its objects may go there. Rows are locked in the order of
+    their primary keys, in batches of which each is a transaction of its own unless the caller has one open. ``also``:
+    further columns to write with the move.
     """
     target = named_state(queryset.model, state)
     owner = owner_of(queryset.model)
@@ -82,7 +108,8 @@ def write_by_hand(queryset: QuerySet[Any], changes: columns.Changes, *, actor: s
 def in_batches(queryset: QuerySet[Any], write: Callable[[str, QuerySet[Any], list[Any]], int]) -> int:
     """Lock the rows batch by batch, in the order of their keys, and sum up what ``write(alias, rows, before)`` returns.
 
-    ``before`` are ``(pk, state, version, stayed)`` of the locked rows. Each batch is a transaction.
+    ``before`` are ``(pk, state, version, stayed, attempts, attempted)`` of the locked rows. Each batch is one
+    transaction.
     """
     owner = owner_of(queryset.model)
     using = written_to(queryset)
@@ -129,7 +156,8 @@ def _lock(queryset: QuerySet[Any], owner: Any, using: str, pks: list[Any]) -> li
     """Lock the rows, then keep those that the queryset still means: they may have changed before the lock was ours."""
     rows: QuerySet[Any] = QuerySet(owner, using=using)
     locked = rows.filter(pk__in=pks).order_by("pk").select_for_update(**_lock_options(owner, using))
-    found = list(locked.values_list("pk", "state", "state_version", columns.stayed()))
+    named = ("pk", "state", "state_version", columns.stayed(), "state_attempts", "state_attempted")
+    found = list(locked.values_list(*named))
     meant = set(queryset.filter(pk__in=pks).values_list(owner._meta.pk.name, flat=True))
     return [row for row in found if row[0] in meant]
 
@@ -148,9 +176,10 @@ def _keep_history(owner: Any, using: str, before: list[Any], target: State, acto
     History.objects.using(using).bulk_create(
         History(
             model_label=label, object_pk=str(pk), version=version + 1, source=source, to=target.name,
-            actor=actor[:150], reason=reason[:REASON_LENGTH], stay=seconds_of(stayed),
+            actor=actor[:150], reason=reason[:REASON_LENGTH], stay=seconds_of(stayed), attempts=attempts,
+            claimed=attempted,
         )
-        for pk, source, version, stayed in before
+        for pk, source, version, stayed, attempts, attempted in before
     )  # fmt: skip
 
 
@@ -161,7 +190,7 @@ def _keep_act(owner: Any, using: str, before: list[Any], actor: str, reason: str
             model_label=label, object_pk=str(pk), version=version, source=source,
             actor=actor[:150], reason=reason[:REASON_LENGTH],
         )
-        for pk, source, version, _ in before
+        for pk, source, version, *_ in before
     )  # fmt: skip
 
 
@@ -169,6 +198,7 @@ def _tell(owner: Any, using: str, before: list[Any], target: State) -> None:
     if not before:
         return
     moves = [signals.Move(pk, source, target.name) for pk, source, *_ in before]
-    transaction.on_commit(lambda: signals.transitioned.send(owner, moves=moves, using=using), using=using)
+    told = {"moves": moves, "failures": [], "using": using}
+    transaction.on_commit(lambda: signals.transitioned.send(owner, **told), using=using)
     if columns.ready_at_once(target):
         signals.announce(owner, using)

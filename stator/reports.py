@@ -43,8 +43,8 @@ class History(models.Model):
     """One event in the life of one object: a move, an error, or an act of a person.
 
     Acts of people are always kept; moves and errors for models with ``StatorMeta.history``. ``version`` is the
-    object's after the event, ``duration`` that of the attempt in seconds, ``attempts`` its number in this state.
-    ``stay`` is known of moves alone.
+    object's after the event. Of an attempt, ``claimed`` is when it was claimed, ``duration`` how many seconds it took,
+    ``attempts`` its number in this state. ``stay`` is known of moves alone.
     """
 
     class Kind(models.TextChoices):
@@ -64,6 +64,7 @@ class History(models.Model):
     actor = models.CharField(max_length=150, blank=True)
     reason = models.CharField(max_length=REASON_LENGTH, blank=True)
     worker = models.CharField(max_length=32, blank=True)
+    claimed = models.DateTimeField(null=True, blank=True, help_text="When the attempt was claimed.")
     duration = models.FloatField(null=True, blank=True, help_text="Seconds that the attempt took.")
     stay = models.FloatField(null=True, blank=True, help_text="Seconds in the state that was left.")
     attempts = models.IntegerField(default=0)

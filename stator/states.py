@@ -14,18 +14,19 @@ class State:
 
     Seconds unless said otherwise. ``try_interval``: between attempts, moved at random by the fraction ``jitter``.
     ``handler_name``: instead of ``handle_<state>``. ``externally_progressed``: never attempted, something else moves
-    the object. ``attempt_immediately=False``: first attempt after one ``try_interval``. ``force_initial``: new objects
-    start here although other states lead here. ``delete_after``: delete objects that have been here so long.
-    ``backoff``: after errors; a :class:`Backoff`, seconds, or a function of the number of failures. ``max_failures``:
-    after so many errors in a row take ``fails_to``. ``max_runtime``: for one attempt. ``lease``: how long a claim
-    holds without a heartbeat. ``atomic``: the writes of the (synchronous) handler and its transition commit together
-    or not at all. ``batch``: the handler gets a list of up to so many objects, and returns one result for all or a
-    dictionary from object to result. ``concurrency``: at most so many objects in this state are attempted at a time,
-    over all workers. ``expect_within``: an object here for longer counts as stuck. ``renamed_from``: the former name
-    of this state; rows that still bear it are moved here. ``saves``: names of fields that the handler sets on the
-    object and that are written with the outcome, in one statement and only while the claim stands; not after an error.
-    ``quarantine=False``: however many leases are lost here, objects are tried again: for work that programs outside
-    claim, whose lost leases say nothing about the object.
+    the object. ``attempt_immediately=False``: first attempt after one ``try_interval``. ``force_initial``: new
+    objects start here although other states lead here. ``enter_by_hand=False``: only the framework moves objects
+    here, by an outcome, a timeout, an error or an SQL transition; moves by hand are refused. ``delete_after``: delete
+    objects that have been here so long. ``backoff``: after errors; a :class:`Backoff`, seconds, or a function of the
+    number of failures. ``max_failures``: after so many errors in a row take ``fails_to``. ``max_runtime``: for one
+    attempt. ``lease``: how long a claim holds without a heartbeat. ``atomic``: the writes of the (synchronous)
+    handler and its transition commit together or not at all. ``batch``: the handler gets a list of up to so many
+    objects, and returns one result for all or a dictionary from object to result. ``concurrency``: at most so many
+    objects in this state are attempted at a time, over all workers. ``expect_within``: an object here for longer
+    counts as stuck. ``renamed_from``: the former name of this state; rows that still bear it are moved here.
+    ``saves``: names of fields that the handler sets on the object and that are written with the outcome, in one
+    statement and only while the claim stands; not after an error. ``quarantine=False``: objects are tried again however
+    often a lease is lost. Use it when external programs claim the rows; their crashes say nothing about the object.
 
     A ``State`` equals, prints and hashes like its name.
     """
@@ -38,6 +39,7 @@ class State:
         externally_progressed: bool = False,
         attempt_immediately: bool = True,
         force_initial: bool = False,
+        enter_by_hand: bool = True,
         delete_after: float | None = None,
         jitter: float = 0.0,
         backoff: Backoff | float | Callable[[int], float] = Backoff(),  # noqa: B008 - frozen
@@ -60,6 +62,7 @@ class State:
         self.externally_progressed = externally_progressed
         self.attempt_immediately = attempt_immediately
         self.force_initial = force_initial
+        self.enter_by_hand = enter_by_hand
         self.delete_after = delete_after
         self.jitter = jitter
         self.backoff = backoff

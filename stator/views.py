@@ -15,6 +15,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from stator.conf import Settings, read_settings
 from stator.runner import StatorRunner
+from stator.startup import Unusable
 
 logger = logging.getLogger("stator.views")
 
@@ -24,7 +25,8 @@ _running = threading.Lock()
 class RequestRunner(View):
     """POST with ``Authorization: Bearer TOKEN`` works for ``HTTP_RUN_FOR`` seconds, or less when nothing is left to do.
 
-    404 without a right token, as when no token is set. 409 while this process works for another request. Else 200 and
+    404 without a right token, as when no token is set. 409 while this process works for another request, 503 when no
+    model has a complete table. Else 200 and
     ``{"handled": {"app.model": n}, "failed": n, "seconds": s}``.
     """
 
@@ -53,6 +55,9 @@ class RequestRunner(View):
             return JsonResponse({"error": "this process works for another request; try again later"}, status=409)
         try:
             return JsonResponse(_work(read_settings()[0]))
+        except Unusable as error:
+            logger.error("stator.database_unusable", extra={"why": str(error)})
+            return JsonResponse({"error": "the database cannot be used; the log says why"}, status=503)
         finally:
             _running.release()
 

@@ -33,7 +33,12 @@ class MoveForm(ReasonForm):
 
     def __init__(self, graph: type[StateGraph], *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["state"].choices = [("", "---------"), *graph.choices]  # type: ignore[attr-defined]
+        field: Any = self.fields["state"]
+        names = [state.name for state in graph.states.values() if state.enter_by_hand]
+        field.choices = [("", "---------"), *((name, name) for name in names)]
+        field.error_messages["invalid_choice"] = (
+            f"%(value)s is no state that objects are moved to by hand. Choose {' or '.join(names)}."
+        )
 
 
 class PauseForm(ReasonForm):
@@ -132,7 +137,7 @@ def stator_move(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any])
     confirmed = CONFIRMED in request.POST
     form = MoveForm(graph, request.POST) if confirmed else MoveForm(graph, initial={"state": request.POST.get("state")})
     if not (confirmed and form.is_valid()):
-        words = "will be moved by hand, whatever the graph says."
+        words = "will be moved by hand, whatever edges the graph has."
         return ask(
             model_admin, request, permitted(model_admin, request, queryset, "move"), form,
             title="Move to state", words=words, button="Move",

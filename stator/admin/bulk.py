@@ -18,8 +18,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 
 from stator.admin.listing import COUNTED, AtLeast, bounded_count, operated
-from stator.logs import escape
 from stator.querysets import OperatorQuerySet
+from stator.texts import escape
 
 logger = logging.getLogger("stator.admin")
 

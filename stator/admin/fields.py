@@ -1,11 +1,13 @@
-"""Fields of forms for what people paste: whatever that is, it is read or refused."""
+"""Fields of forms for what people paste, or put into an address: whatever that is, it is read or refused."""
 
 import re
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.db import DataError
 from django.forms.fields import InvalidJSONInput
 
 # Far more than anybody writes; reading and writing what is nested so is still no trouble anywhere.
@@ -41,6 +43,31 @@ class JSONField(forms.JSONField):
     def prepare_value(self, value: Any) -> Any:
         """The text; half of a surrogate pair, which no page can have, as JSON spells it."""
         return super().prepare_value(value).encode(errors="backslashreplace").decode()
+
+
+def prefilled(fields: Mapping[str, forms.Field], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of the given texts a form can begin with, as its fields read them; the rest is left out.
+
+    Django gives forms the texts of an address as they are, and not every field can show a text that it cannot read.
+    """
+    initial = {}
+    for name in fields.keys() & given.keys():
+        try:
+            initial[name] = _read(fields[name], given[name])
+        except (ValidationError, ValueError, TypeError, OverflowError, RecursionError, DataError):
+            continue
+    return initial
+
+
+def _read(field: forms.Field, given: Any) -> Any:
+    if "\0" in str(given) or field.widget.needs_multipart_form:
+        raise ValueError("no field can begin with a NUL character or with a file")
+    if isinstance(field, forms.SplitDateTimeField):
+        value = forms.DateTimeField().clean(given)
+        # Near the ends of the calendar a moment has no local time that could be shown.
+        field.widget.decompress(value)
+        return value
+    return field.clean(given)
 
 
 def _is_kept(value: Any, levels: int) -> bool:

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from stator.admin.listing import BoundedChangeList, BoundedPaginator, is_large
+from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, is_large
 from stator.durations import span
 
 # Models that the list of workers names.
@@ -15,7 +15,7 @@ MOST_NAMED = 5
 SEARCHED = 50_000
 
 
-class KeptAdmin(admin.ModelAdmin):
+class KeptAdmin(AnyAddressAdmin):
     """An admin that only shows. The first of ``ordering`` has the newest rows first, and an index."""
 
     paginator = BoundedPaginator
@@ -37,10 +37,6 @@ class KeptAdmin(admin.ModelAdmin):
             first, *_ = self.ordering or ("-pk",)
             queryset = newest(queryset, str(first).removeprefix("-"))
         return super().get_search_results(request, queryset, search_term)
-
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """The row; none for what no database can be asked for."""
-        return None if "\0" in object_id else super().get_object(request, object_id, from_field)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Workers write these rows."""

@@ -12,6 +12,8 @@ from django.db.models import BigIntegerField
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
+from stator.admin.fields import prefilled
+from stator.admin.spelling import SpellingAdmin
 from stator.moves import owner_of
 from stator.pauses import Pause
 from stator.querysets import OperatorQuerySet
@@ -92,6 +94,26 @@ class BoundedChangeList(ChangeList):
         # Forms in the list are made from a queryset.
         if not (self.multi_page or self.model_admin.list_editable):
             self.result_list = self.paginator.first
+
+
+class AnyAddressAdmin(SpellingAdmin):
+    """Pages of one row that answer whatever is in their address."""
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """The row; none for what no database can be asked for. An empty name is no field to find it by."""
+        if "\0" in object_id:
+            return None
+        try:
+            return super().get_object(request, object_id, from_field or None)
+        except OverflowError:
+            # SQLite, for a number of more than 64 bits where the key is a relation.
+            return None
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """What the form of a new row begins with: of the address what its fields can read."""
+        if not (given := super().get_changeform_initial_data(request)):
+            return {}
+        return prefilled(self.get_form(request).base_fields, given)
 
 
 def keep_keys(model_admin: Any, request: HttpRequest) -> None:

@@ -13,7 +13,7 @@ from django.utils.html import format_html
 
 from stator.admin import acts, page, sheet
 from stator.admin.conditions import ConditionFilter
-from stator.admin.listing import BoundedChangeList, BoundedPaginator, is_large, keep_keys, notices
+from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, is_large, keep_keys, notices
 from stator.columns import FRAMEWORK_COLUMNS
 from stator.permissions import force_permission
 
@@ -22,7 +22,7 @@ COLUMNS = ("stator_state", "stator_age", "stator_attempts", "stator_failures", "
 OWN = (*COLUMNS, *sorted(FRAMEWORK_COLUMNS))
 
 
-class StatorAdmin(admin.ModelAdmin):
+class StatorAdmin(AnyAddressAdmin):
     """Adds to any ``ModelAdmin``: the state in lists and on pages, filters, and the acts of operators.
 
     Retry and unlock need the permission to change, a move by hand needs ``force_<model>``. Where a project overrides
@@ -138,10 +138,6 @@ class StatorAdmin(admin.ModelAdmin):
         name = f"{self.opts.app_label}_{self.opts.model_name}_stator"
         live = path("<path:object_id>/stator/", self.admin_site.admin_view(self.live_view), name=name)
         return [live, *super().get_urls()]
-
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """The object; none for what no database can be asked for."""
-        return None if "\0" in object_id else super().get_object(request, object_id, from_field)
 
     def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """The live part of a page alone, for the script that refreshes it."""

@@ -94,12 +94,15 @@ def offered(model_admin: Any, request: HttpRequest, row: Any, useful: Iterable[A
 
 
 def _moves_of(model_admin: Any, request: HttpRequest, row: Any) -> list[str]:
-    """The states to which the graph leads from here, then an empty one for any other; none for who may not move."""
+    """The states to which the graph leads from here and people may move objects, then an empty one for any other.
+
+    None for a user who may not move the row.
+    """
     if not may(model_admin, request, row, acts.stator_move):
         return []
     state = row.state_graph.states.get(row.state)
-    led_to = [name for name in row.state_graph.states if state is not None and name in state.children]
-    return [*led_to, ""]
+    children = state.children if state is not None else ()
+    return [*(each.name for each in row.state_graph.states.values() if each in children and each.enter_by_hand), ""]
 
 
 def may(model_admin: Any, request: HttpRequest, row: Any, act: Any) -> bool:

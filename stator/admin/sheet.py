@@ -70,7 +70,7 @@ def next_attempt(row: Any) -> str:
     if not row.state_ready and row.state_next_attempt and row.state_next_attempt >= parked_from():
         return "waits for another object"
     left = -seconds_since(row.state_next_attempt) if row.state_next_attempt else 0.0
-    return "now" if row.state_ready or left <= 0 else f"in {span(left)}"
+    return "now" if left <= 0 else f"in {span(left)}"
 
 
 def is_quarantined(row: Any) -> bool:

@@ -6,10 +6,11 @@ from django.apps import apps
 from django.core.checks import CheckMessage, Tags
 from django.core.checks import register as register_check
 
-from stator.checks.databases import check_rows, check_sqlite, check_triggers
+from stator.checks.databases import check_drivers, check_migrations, check_rows, check_sqlite, check_triggers
+from stator.checks.deployment import check_atomic_requests, check_debug, check_primary
 from stator.checks.graphs import check_graph
 from stator.checks.settings import check_settings
-from stator.checks.tables import check_model
+from stator.checks.tables import check_model, check_plain_model
 from stator.models import StatorModel
 
 
@@ -18,27 +19,34 @@ def register() -> None:
     register_check(settings_checks, "stator")
     register_check(model_checks, "stator", Tags.models)
     register_check(database_checks, "stator", Tags.database)
+    register_check(deployment_checks, "stator", deploy=True)
 
 
 def settings_checks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """What is wrong with the settings."""
-    return [*check_settings(), *check_sqlite(managed_models(app_configs))]
+    """Return what is wrong with the settings, those of the databases included."""
+    models = managed_models(app_configs)
+    return [*check_settings(), *check_drivers(models), *check_sqlite(models)]
+
+
+def deployment_checks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Return what is fine while a project is developed, and is not where it is deployed."""
+    return [*check_debug(), *check_atomic_requests(managed_models(app_configs))]
 
 
 def model_checks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """What is wrong with the managed models and their graphs."""
     found: list[CheckMessage] = []
-    for model in _candidates(app_configs):
-        found += check_model(model)
+    for model in _concrete_models(app_configs):
+        found += check_model(model) if issubclass(model, StatorModel) else check_plain_model(model)
     for model in managed_models(app_configs):
         found += check_graph(model)
     return found
 
 
 def database_checks(app_configs: Any = None, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """What is wrong with the rows; only where Django is told which databases to look into."""
+    """What is wrong in the databases; only where Django is told which to look into."""
     models = managed_models(app_configs)
-    looks = (check_rows, check_triggers)
+    looks = (check_primary, check_migrations, check_rows, check_triggers)
     return [message for alias in databases or [] for look in looks for message in look(models, alias)]
 
 
@@ -47,8 +55,7 @@ def managed_models(app_configs: Any = None) -> list[Any]:
     return [model for model in StatorModel.subclasses if app_configs is None or model._meta.app_config in app_configs]
 
 
-def _candidates(app_configs: Any) -> list[Any]:
-    """Every concrete subclass of StatorModel, whether it could be managed or not."""
+def _concrete_models(app_configs: Any) -> list[Any]:
+    """Every model with a table, whether it could be managed or not."""
     configs = apps.get_app_configs() if app_configs is None else app_configs
-    models = [model for config in configs for model in config.get_models()]
-    return [model for model in models if issubclass(model, StatorModel) and not model._meta.proxy]
+    return [model for config in configs for model in config.get_models() if not model._meta.proxy]

@@ -6,8 +6,11 @@ from typing import Any
 from django.core import checks
 from django.db import connections, router
 
+from stator.db.drivers import REMEDY, unsupported_driver
+from stator.db.schema import lack_of
 from stator.indexes import line_of_all
 from stator.operations import ReconcileTrigger, function_name
+from stator.startup import OTHER_PACKAGE, OTHER_REMEDY, migrated_by_another
 
 # Ready rows that are looked at. Rows in unknown states are never claimed, so they gather at the head of the line.
 HEAD = 1000
@@ -17,6 +20,17 @@ SQLITE_HINT = (
     'Set DATABASES[{alias!r}]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE", "timeout": 30, '
     '"init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL"}}.'
 )
+
+
+def check_drivers(models: list[Any]) -> Iterator[checks.CheckMessage]:
+    """E304: PostgreSQL by psycopg2; the statements of workers need psycopg 3."""
+    for alias in sorted({router.db_for_write(model) for model in models}):
+        if driver := unsupported_driver(connections[alias]):
+            yield checks.Error(
+                f"The PostgreSQL database {alias!r} is reached by {driver}; Stator needs psycopg 3.",
+                hint=f"{REMEDY}.",
+                id="stator.E304",
+            )
 
 
 def check_sqlite(models: list[Any]) -> Iterator[checks.CheckMessage]:
@@ -41,14 +55,24 @@ def _lacking(config: dict[str, Any]) -> list[str]:
     return lacking
 
 
-def check_rows(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
-    """W302: rows in states that the code does not know; no worker will touch them."""
+def check_migrations(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
+    """E301: another package of this name was migrated, so ``migrate`` would make none of our tables."""
     connection = connections[alias]
     with connection.cursor() as cursor:
         tables = set(connection.introspection.table_names(cursor))
+    if migrated_by_another(connection, tables):
+        yield checks.Error(
+            f"Database {alias!r}: {OTHER_PACKAGE}.",
+            hint=f"To go on, {OTHER_REMEDY}. See docs/guides/from-takahe.rst.",
+            id="stator.E301",
+        )
+
+
+def check_rows(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
+    """W302: rows in states that the code does not know; no worker will touch them."""
     for model in models:
-        # Before the first migrate there is nothing to look at.
-        if model._meta.db_table in tables and router.allow_migrate_model(alias, model):
+        # ``migrate`` runs the checks before it adds a table or its columns.
+        if router.allow_migrate_model(alias, model) and not lack_of(model, alias):
             yield from _check_states(model, alias)
 
 

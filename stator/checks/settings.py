@@ -2,16 +2,25 @@
 
 from collections.abc import Iterator
 
+from django.conf import settings as django_settings
 from django.core import checks
 
 from stator.conf import read_settings
 
 
 def check_settings() -> Iterator[checks.CheckMessage]:
-    """E001: a setting that cannot work, or two that do not go together."""
-    _, problems = read_settings()
+    """E001: a setting that cannot work, or two that do not go together. W002: one that had another meaning."""
+    settings, problems = read_settings()
     for problem in problems:
         message, _, remedy = problem.partition("; ")
         yield checks.Error(
             f"STATOR setting: {message}.", hint=f"{remedy or 'See the settings in the reference'}.", id="stator.E001"
+        )
+    most = getattr(django_settings, "STATOR_CONCURRENCY_PER_MODEL", None)
+    if not problems and most and settings.CONCURRENCY_PER_MODEL == most < settings.CONCURRENCY:
+        yield checks.Warning(
+            f"STATOR_CONCURRENCY_PER_MODEL={most} limits how many objects of a model are attempted at once.",
+            hint="In Takahe's Stator it limited one fetch. Remove it, or if you want the limit write "
+            f"STATOR = {{'CONCURRENCY_PER_MODEL': {most}}}.",
+            id="stator.W002",
         )

@@ -18,6 +18,8 @@ from stator.waits import waits_of
 def check_model(model: Any) -> Iterator[checks.CheckMessage]:
     """Everything that is wrong with one subclass of StatorModel."""
     yield from check_state_field(model)
+    yield from check_state_fields(model)
+    yield from check_parents(model)
     yield from check_primary_key(model)
     yield from check_key_length(model)
     yield from check_indexes(model)
@@ -39,9 +41,57 @@ def check_state_field(model: Any) -> Iterator[checks.CheckMessage]:
     )
 
 
+def check_state_fields(model: Any) -> Iterator[checks.CheckMessage]:
+    """E106: an object has one state, in the column that workers read."""
+    for field in model._meta.local_fields:
+        if not isinstance(field, StateField) or field.name == "state":
+            continue
+        whole = f"{model.__name__}.{field.name} is a StateField"
+        if _state_field(model) is None:
+            wrong, hint = "that is not named state", f"Rename it: state = StateField({field.graph.__name__})."
+        else:
+            wrong = f"beside {model.__name__}.state; an object has one state"
+            hint = f"Move {field.name} to a model of its own, with a OneToOneField to {model.__name__}."
+        yield checks.Error(f"{whole} {wrong}.", hint=hint, obj=model, id="stator.E106")
+
+
+def check_plain_model(model: Any) -> Iterator[checks.CheckMessage]:
+    """E107: workers know only subclasses of StatorModel."""
+    for field in model._meta.local_fields:
+        if isinstance(field, StateField):
+            name = model.__name__
+            yield checks.Error(
+                f"{name}.{field.name} is a StateField, and {name} does not inherit StatorModel: nothing moves it.",
+                hint=f"Let {name} inherit stator.models.StatorModel, or make {field.name} a CharField.",
+                obj=model,
+                id="stator.E107",
+            )
+
+
+def check_parents(model: Any) -> Iterator[checks.CheckMessage]:
+    """W104, E108: under multi-table inheritance the state is that of the parent, and so is all that is said of it."""
+    if _state_field(model) is None or (owner := owner_of(model)) is model:
+        return
+    name, parent = model.__name__, owner.__name__
+    yield checks.Warning(
+        f"{name} inherits its state from {parent}: workers attempt its objects as {parent}.",
+        hint=f"For a state of its own let {name} inherit StatorModel, with a OneToOneField to {parent}. "
+        "If this is meant, add stator.W104 to SILENCED_SYSTEM_CHECKS.",
+        obj=model,
+        id="stator.W104",
+    )
+    if "StatorMeta" in vars(model):
+        yield checks.Error(
+            f"{name}.StatorMeta has no effect: the state of {name} is that of {parent}.",
+            hint=f"Move its options to {parent}.StatorMeta.",
+            obj=model,
+            id="stator.E108",
+        )
+
+
 def check_primary_key(model: Any) -> Iterator[checks.CheckMessage]:
     """E102: claims name rows by one column."""
-    if not model._meta.pk.concrete or getattr(model._meta, "is_composite_pk", False):
+    if model._meta.is_composite_pk:
         yield checks.Error(
             f"{model.__name__} has a composite primary key; workers tell rows by a primary key of one column.",
             hint="Give it a primary key of one column, and a UniqueConstraint over the others.",
@@ -68,7 +118,7 @@ def check_key_length(model: Any) -> Iterator[checks.CheckMessage]:
 
 def check_indexes(model: Any) -> Iterator[checks.CheckMessage]:
     """W103: without its indexes a model is scanned once a second by each worker."""
-    if _state_field(model) is None or owner_of(model) is not model:
+    if _state_field(model) is None or owner_of(model) is not model or model._meta.is_composite_pk:
         return
     present = {index.name for index in model._meta.indexes}
     if missing := [index.name for index in own_indexes(model) if index.name not in present]:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from stator.texts import escape
+
 
 class BadInput(Exception):
     """What was asked for cannot be; the message is one line that says why and what to do instead."""
@@ -19,6 +21,6 @@ class Answer:
 
 def table(heads: list[str], rows: list[list[Any]]) -> list[str]:
     """Lines of a table, columns as wide as what is in them."""
-    cells = [heads, *([str(value) for value in row] for row in rows)]
+    cells = [heads, *([escape(str(value)) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]

@@ -13,7 +13,7 @@ from django.db import connections, router
 
 from stator.commands.answer import BadInput
 from stator.models import StatorModel
-from stator.moves import named_state, owner_of
+from stator.moves import named_state, owner_of, state_by_hand
 from stator.querysets import OperatorQuerySet
 from stator.runner import managed
 
@@ -86,7 +86,7 @@ def rows_of(model: Any, options: dict[str, Any]) -> OperatorQuerySet:
 
 
 def pks_of(model: Any, texts: list[str]) -> list[Any]:
-    """Primary keys from their texts."""
+    """Primary keys from their texts, each once."""
     pk = model._meta.pk
     pks, field = [], getattr(pk, "target_field", pk)
     for text in texts:
@@ -95,7 +95,7 @@ def pks_of(model: Any, texts: list[str]) -> list[Any]:
             field.run_validators(pks[-1])
         except (ValidationError, ValueError, OverflowError) as error:
             raise BadInput(f"{text!r} cannot be the primary key of {model._meta.label}") from error
-    return pks
+    return list(dict.fromkeys(pks))
 
 
 def state_of(model: Any, name: str | None) -> str | None:
@@ -104,6 +104,14 @@ def state_of(model: Any, name: str | None) -> str | None:
         return None
     try:
         return str(named_state(model, name))
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+
+
+def target_of(model: Any, name: str) -> str:
+    """The name of a state of the model's graph to which objects may be moved by hand."""
+    try:
+        return str(state_by_hand(model, name))
     except ValueError as error:
         raise BadInput(str(error)) from error
 

@@ -7,6 +7,7 @@ from django.db import router
 
 from stator.commands.answer import Answer, BadInput
 from stator.commands.arguments import MOST, add_label, database_of, named_model, pks_of
+from stator.commands.named import told_missing
 from stator.commands.trouble import troubled
 from stator.durations import span
 from stator.explain import Reason, explain
@@ -39,6 +40,8 @@ def run(options: dict[str, Any]) -> Answer:
     (pk,) = pks_of(model, [options["pk"]])
     reasons = reasons_of(model, pk, using)
     data = {"model": model._meta.label, "pk": str(pk), "reasons": [reason.as_dict() for reason in reasons]}
+    if [reason.code for reason in reasons] == ["gone"]:
+        return Answer(data, [f"gone: {told_missing([pk])}."], 1)
     return Answer(data, [line for reason in reasons for line in _lines(reason)])
 
 

@@ -4,7 +4,8 @@ from argparse import ArgumentParser
 from typing import Any
 
 from stator.commands.answer import Answer, BadInput
-from stator.commands.arguments import actor, add_label, add_pks, model_of, pks_of, rows_of, state_of
+from stator.commands.arguments import actor, add_label, add_pks, model_of, pks_of, rows_of, target_of
+from stator.commands.named import acted
 
 HELP = "Move objects to a state by hand, ending any claim on them."
 
@@ -22,9 +23,9 @@ def run(options: dict[str, Any]) -> Answer:
     if not options["reason"].strip():
         raise BadInput("--reason is empty; say why, for whoever reads the history")
     model = model_of(options["label"])
-    state = state_of(model, options["state"]) or ""
+    state = target_of(model, options["state"])
     pks = pks_of(model, options["pks"])
-    count = rows_of(model, options).filter(pk__in=pks).move(state, actor=actor(), reason=options["reason"])
-    data = {"model": model._meta.label, "state": state, "named": len(pks), "moved": count}
-    others = "; there are no such others" * (count < len(pks))
-    return Answer(data, [f"{count:,} of {len(pks):,} moved to {state}{others}."])
+    rows = rows_of(model, options)
+    count = rows.filter(pk__in=pks).move(state, actor=actor(), reason=options["reason"])
+    data = {"model": model._meta.label, "state": state, "moved": count}
+    return acted(rows, pks, count, data, done=f"moved to {state}", otherwise="{others} newer than this move")

@@ -5,6 +5,7 @@ from typing import Any
 
 from stator.commands.answer import Answer, BadInput
 from stator.commands.arguments import MOST, actor, add_label, add_pks, model_of, pks_of, rows_of, state_of
+from stator.commands.named import acted
 from stator.querysets import OperatorQuerySet
 
 HELP = "Have objects attempted now, with a clean record; claimed ones are left alone."
@@ -24,23 +25,30 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: dict[str, Any]) -> Answer:
     """How many will be attempted now."""
     model = model_of(options["label"])
-    rows = _meant(rows_of(model, options), options)
+    every, pks = rows_of(model, options), pks_of(model, options["pks"])
+    rows = _meant(every, pks, options)
     if options["limit"] is not None:
         rows = _first(rows, options["limit"])
     count = rows.retry(actor=actor())
     data = {"model": model._meta.label, "retried": count}
-    others = f" The others of {len(options['pks']):,} are gone, held, or in a state that workers do not attempt."
-    told = f"{count:,} of {model._meta.label} will be attempted now."
-    return Answer(data, [told + others * (count < len(options["pks"]))])
+    if not pks:
+        return Answer(data, [f"{count:,} of {model._meta.label} will be attempted now."])
+    return acted(every, pks, count, data, done="will be attempted now", otherwise=_otherwise(options))
 
 
-def _meant(rows: OperatorQuerySet, options: dict[str, Any]) -> OperatorQuerySet:
+def _otherwise(options: dict[str, Any]) -> str:
+    named = [name for name in ("state", "failed", "quarantined", "limit") if options[name]]
+    excluded = f", or excluded by {' and '.join(f'--{name}' for name in named)}" if named else ""
+    return "{others} held, or in a state that workers do not attempt" + excluded
+
+
+def _meant(rows: OperatorQuerySet, pks: list[Any], options: dict[str, Any]) -> OperatorQuerySet:
     state = state_of(rows.model, options["state"])
-    chosen = options["pks"] or state or options["failed"] or options["quarantined"] or options["limit"] is not None
+    chosen = pks or state or options["failed"] or options["quarantined"] or options["limit"] is not None
     if not (chosen or options["yes"]):
         raise BadInput(f"this is every object of {rows.model._meta.label}; add --yes, or say which")
-    if options["pks"]:
-        rows = rows.filter(pk__in=pks_of(rows.model, options["pks"]))
+    if pks:
+        rows = rows.filter(pk__in=pks)
     if state:
         rows = rows.in_state(state)
     if options["failed"]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from stator.commands.answer import Answer
 from stator.commands.arguments import actor, add_label, add_pks, model_of, pks_of, rows_of
+from stator.commands.named import acted
 
 HELP = "End the claims on objects; whoever held them can write nothing more."
 
@@ -19,6 +20,7 @@ def run(options: dict[str, Any]) -> Answer:
     """How many were unlocked."""
     model = model_of(options["label"])
     pks = pks_of(model, options["pks"])
-    count = rows_of(model, options).filter(pk__in=pks).unlock(actor=actor())
-    data = {"model": model._meta.label, "named": len(pks), "unlocked": count}
-    return Answer(data, [f"{count:,} of {len(pks):,} unlocked; nobody held the others."])
+    rows = rows_of(model, options)
+    count = rows.filter(pk__in=pks).unlock(actor=actor())
+    data = {"model": model._meta.label, "unlocked": count}
+    return acted(rows, pks, count, data, done="unlocked", otherwise="{others} held by nobody")

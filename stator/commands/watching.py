@@ -11,7 +11,7 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from stator.commands.answer import Answer
 from stator.failures import bounded
-from stator.logs import escape
+from stator.texts import escape
 
 # To the corner; the rest of a line; the rest of the screen.
 HOME, END_OF_LINE, BELOW = "\x1b[H", "\x1b[K", "\x1b[J"

@@ -47,7 +47,7 @@ def _cases(owner: Any, using: str, active: list[Pause]) -> list[When]:
     """The reasons in their order; the conditions are those of :mod:`stator.explain.order`."""
     graph = owner.state_graph
     automatic = [state.name for state in graph.automatic_states]
-    waiting = Q(state_ready=False, state_next_attempt__gt=Now())
+    waiting = Q(state_next_attempt__gt=Now())
     said = reports_of(owner, using, error="", state=OuterRef("state"))
     conditions: list[tuple[Any, str]] = [
         (Q(state__in=[state.name for state in graph.terminal_states]), "terminal"),
@@ -62,7 +62,7 @@ def _cases(owner: Any, using: str, active: list[Pause]) -> list[When]:
         (waiting & Q(state_failures__gt=0), "backoff"),
         (waiting & Exists(said), "last_said"),
         (waiting, "not_due"),
-        (Q(state_ready=True, state_crashes__gt=0), SUSPECT),
+        (Q(state_ready=True, state_crashes__gte=load_settings().alone_from), SUSPECT),
         (Q(state_ready=True), IN_TURN),
     ]
     return [When(condition, then=Value(code)) for condition, code in conditions]

@@ -105,7 +105,7 @@ class Facts:
     def waiting(self) -> bool:
         """Whether its time has not come."""
         due = self.row["state_next_attempt"]
-        return not self.ready and due is not None and due > self.now and not self.parked
+        return due is not None and due > self.now and not self.parked
 
     @property
     def parked(self) -> bool:
@@ -127,7 +127,7 @@ def gather(model: Any, pk: Any, using: str | None = None) -> Facts | None:
     facts = _read_row(owner, pk, rows, active)
     if facts is None:
         return None
-    if facts.automatic and not facts.claimed and not facts.ready:
+    if facts.automatic and not facts.claimed and (facts.waiting or not facts.ready):
         key = {"model_label": owner._meta.label_lower, "object_pk": str(pk)}
         facts.report = Report.objects.using(using).filter(**key).first()
     _read_workers(facts, using)

@@ -14,7 +14,7 @@ REMEDIES = {
     "last_said": "Look at what it waits for; retry now to have it look again at once.",
     "not_due": "Wait, or retry now.",
     "no_worker": "Start a worker: manage.py runstator. Nothing moves until then.",
-    "crashed": "Wait until a worker has finished everything else.",
+    "crashed": "Wait: few are attempted alone at a time. Look at what ended its workers.",
     "at_limit": "Wait, or have a developer raise the limit.",
     "due": "Wait a moment.",
     "in_line": "Wait; if the line is long and grows, start more workers.",

@@ -65,11 +65,11 @@ def no_worker(facts: Facts) -> list[Reason]:
 
 
 def crashed(facts: Facts) -> list[Reason]:
-    """It may be what ended its worker."""
+    """It may be what ended its workers."""
     crashes = facts.row["state_crashes"]
-    if not (facts.in_turn and facts.ready and crashes):
+    if not (facts.in_turn and facts.ready and crashes >= facts.settings.alone_from):
         return []
-    sentence = f"It lost {counted(crashes, 'lease')} in a row, so it is run alone, once a worker runs nothing else."
+    sentence = f"It lost {counted(crashes, 'lease')} in a row, so it is attempted alone, in a process of its own."
     return [Reason("crashed", sentence, {"crashes": crashes})]
 
 

@@ -61,13 +61,13 @@ def run(options: dict[str, Any]) -> Answer:
 
 
 def examine(alias: str, models: list[Any]) -> Iterator[Finding]:
-    """What is found in one database; nothing further where it cannot be used at all."""
-    usable = tables.usable(alias, models)
+    """What is found in one database: about models with complete tables, and nothing further where there are none."""
+    usable, complete = tables.usable(alias, models)
     yield usable
-    if usable.level == FAIL:
+    if not complete:
         return
     for look in (*LOOKS, *OF_VENDOR.get(connections[alias].vendor, ())):
-        yield _looked(look, alias, models)
+        yield _looked(look, alias, complete)
 
 
 def _looked(look: Look, alias: str, models: list[Any]) -> Finding:

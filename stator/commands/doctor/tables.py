@@ -8,7 +8,7 @@ from stator.checks.databases import check_rows, check_sqlite, check_triggers
 from stator.commands.doctor.finding import FAIL, OK, WARN, Finding
 from stator.indexes import own_indexes
 from stator.operations import TRIGGER, function_name
-from stator.startup import Unusable, check_database
+from stator.startup import Unusable, lacks_in
 
 MIGRATE = "run manage.py makemigrations and migrate"
 
@@ -25,14 +25,20 @@ PRESENT = {
 }
 
 
-def usable(alias: str, models: list[Any]) -> Finding:
-    """Whether the database can be reached, is a primary, and has the tables and columns."""
+def usable(alias: str, models: list[Any]) -> tuple[Finding, list[Any]]:
+    """Whether the database can be reached, is a primary, has all tables; and the models whose tables are complete."""
     try:
-        check_database(models, alias)
+        lacking = lacks_in(models, alias)
     except Unusable as error:
         message, _, remedy = str(error).rpartition("; ")
-        return Finding("database", alias, FAIL, message, remedy)
-    return Finding("database", alias, OK, "can be reached and written, with all tables and columns")
+        return Finding("database", alias, FAIL, message, remedy), []
+    if lacking:
+        # The remedies are of few kinds: one that makes migrations as well is the longest.
+        messages, remedies = zip(*(lack.split("; ") for lack in lacking.values()), strict=True)
+        finding = Finding("database", alias, FAIL, "; ".join(messages), max(remedies, key=len))
+    else:
+        finding = Finding("database", alias, OK, "can be reached and written, with all tables and columns")
+    return finding, [model for model in models if model not in lacking]
 
 
 def indexes(alias: str, models: list[Any]) -> Finding:

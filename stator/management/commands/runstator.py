@@ -12,26 +12,32 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser, DjangoHelpFormatter
 from django.db import connections
 
-from stator.logs import Progress, escape, events_to, tell_end
+from stator.logs import Progress, events_to, tell_end
 from stator.models import StatorModel
 from stator.runner import StatorRunner, managed
 from stator.startup import Unusable, check_database, collect_rarely
 from stator.supervisor import Supervisor
+from stator.texts import escape
 from stator.worker.endpoint import Endpoint
 
 FORCED, UNUSABLE, BAD = 130, 75, 2
+
+# The model that has queues.
+QUEUED = "tasks.Task"
 
 EPILOG = """
 examples:
   runstator                            work on every managed model until SIGTERM or Ctrl-C
   runstator shop.Invoice -c 20         only invoices, at most 20 attempts at once
   runstator -x shop.Import             everything but imports
+  runstator tasks.Task --queue mail    only tasks of the queue mail
   runstator --processes 4              four processes; one that dies is replaced
   runstator --until-idle               work until nothing is ready, then exit 0
 
-signals:  SIGTERM or SIGINT stops gracefully, a second one at once; SIGQUIT dumps all stacks.
+signals:  SIGTERM or SIGINT stops gracefully, a second one at once (of several processes: to the parent); SIGQUIT dumps
+  all stacks.
 exit codes:  0 stopped or idle, 2 bad arguments or settings, 1 or 70 a frozen worker ended itself,
-  75 the database cannot be used, 130 forced to stop.
+  75 the database cannot be used or every model lacks a column, 130 forced to stop.
 """
 
 
@@ -48,7 +54,7 @@ class Command(BaseCommand):
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """The parser, with examples at the end of its help."""
         parser = super().create_parser(prog_name, subcommand, epilog=EPILOG, formatter_class=HelpFormatter, **kwargs)
-        if getattr(self, "_called_from_command_line", False):
+        if self._from_shell:
             # One line instead of the usage, which is longer than the message.
             setattr(parser, "error", _argument_error)  # noqa: B010 - a method is replaced on the instance
         return parser
@@ -65,6 +71,8 @@ class Command(BaseCommand):
             metavar="app.Model",
             help="A model to leave out; repeatable.",
         )
+        told = "Claim only tasks of this queue; repeatable. Unless models are named, other models are worked on too."
+        add("--queue", action="append", default=[], metavar="NAME", help=told)
         add("-c", "--concurrency", type=int, metavar="N", help="Attempts at once in one process.")
         add("--concurrency-per-model", type=int, metavar="N", help="The same for each model.")
         add("--processes", type=int, default=1, metavar="N", help="Worker processes (default: 1).")
@@ -91,10 +99,26 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Check what was given, then work; ends the process with one of the exit codes above."""
         runner = self._runner(options)
-        with events_to(sys.stderr, options["json_logs"]):
+        if self._from_shell:
+            # Called from a program, by contrast, it may have been given settings that no other process would find.
+            runner.isolate = {"json_logs": options["json_logs"], "database": options["database"]}
+        with events_to(self._errors, options["json_logs"]):
             code = self._run(runner, options["processes"])
-        if code:
+        if code and self._from_shell:
             _exit(code)
+        if code:
+            # A program that calls the command goes on.
+            sys.exit(code)
+
+    @property
+    def _from_shell(self) -> bool:
+        """Whether this process does nothing else, and not a program that calls the command."""
+        return bool(getattr(self, "_called_from_command_line", False))
+
+    @property
+    def _errors(self) -> Any:
+        """The stream that was given for errors, without Django's wrapper, which ends each piece of text with a line."""
+        return self.stderr._out
 
     def _run(self, runner: StatorRunner, processes: int) -> int:
         if processes == 1:
@@ -102,12 +126,15 @@ class Command(BaseCommand):
         # Connections must not be shared by forked processes.
         connections.close_all()
         timeout = runner.settings().SHUTDOWN_TIMEOUT
-        return Supervisor(processes, lambda number: self._work(runner, number), timeout + 5).run()
+        supervisor = Supervisor(processes, lambda number: self._work(runner, number), timeout + 5)
+        runner.requests = supervisor.requests
+        return supervisor.run()
 
     def _runner(self, options: dict[str, Any]) -> StatorRunner:
         _check_numbers(options)
         self._address, self._port = options["metrics_address"], options["metrics_port"]
         models = _chosen(options["model_labels"], options["exclude"])
+        _check_queues(options["queue"], models)
         _check_liveness_file(options["liveness_file"])
         if not self._address.strip():
             raise _bad("--metrics-address is empty; name an address of this host, or leave the option out")
@@ -124,7 +151,9 @@ class Command(BaseCommand):
             database=options["database"],
             shutdown_timeout=options["shutdown_timeout"],
             watch=True,
+            announce=True,
         )
+        runner.queues = tuple(dict.fromkeys(options["queue"]))
         try:
             runner.settings()
         except ImproperlyConfigured as error:
@@ -134,9 +163,13 @@ class Command(BaseCommand):
     def _work(self, runner: StatorRunner, number: int = 0) -> int:
         try:
             check_database(runner.models, runner.database)
+            return self._serve(runner, number)
         except Unusable as error:
-            self.stderr.write(f"runstator: {error}")
+            for line in str(error).splitlines():
+                self.stderr.write(escape(f"runstator: {line}"))
             return UNUSABLE
+
+    def _serve(self, runner: StatorRunner, number: int) -> int:
         try:
             runner.endpoint = Endpoint(self._address, self._port + number) if self._port else None
         except (OSError, UnicodeError) as error:
@@ -144,20 +177,30 @@ class Command(BaseCommand):
             why = getattr(error, "strerror", None) or error
             self.stderr.write(escape(f"runstator: --metrics-port: {where} cannot be used: {why}"))
             return BAD
-        runner.progress = Progress()
+        runner.progress = Progress(self._errors)
         collect_rarely()
-        summary = runner.run()
-        runner.progress.close()
+        _close_connections()
+        try:
+            summary = runner.run()
+        finally:
+            runner.progress.close()
         tell_end(summary)
         if summary.forced:
             return FORCED
         if runner.settings().TRACING:
             # By name, as in the worker. The processes under a supervisor end without what is done at exit.
             import_module("stator.worker.tracing").flush()
-        if summary.unfinished:
+        if summary.unfinished and self._from_shell:
             # A handler that does not end would keep the interpreter from ending.
             _exit(0)
         return 0
+
+
+def _close_connections() -> None:
+    """Close those of the main thread: a worker has its own, and asks for nothing here."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close()
 
 
 def _chosen(labels: list[str], excluded: list[str]) -> list[Any]:
@@ -195,6 +238,14 @@ def _check_numbers(options: dict[str, Any]) -> None:
             raise _bad(f"--{name.replace('_', '-')} {options[name]} must be a number of seconds, at least 0")
 
 
+def _check_queues(names: list[str], models: list[Any]) -> None:
+    if names and not any(model._meta.label == QUEUED for model in models):
+        raise _bad(f"--queue {names[0]!r} chooses among the queues of {QUEUED}, which this worker does not work on")
+    for name in names:
+        if not 0 < len(name) <= 100 or "\0" in name:
+            raise _bad(f"--queue {name[:40]!r} is not the name of a queue, which has 1 to 100 characters")
+
+
 def _check_liveness_file(path: str | None) -> None:
     if path is None:
         return
@@ -212,7 +263,7 @@ def _blamed(message: str, options: dict[str, Any]) -> str:
 
 
 def _argument_error(message: str) -> NoReturn:
-    sys.stderr.write(f"runstator: {message}; see runstator --help\n")
+    sys.stderr.write(escape(f"runstator: {message}; see runstator --help") + "\n")
     sys.exit(2)
 
 

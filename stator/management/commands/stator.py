@@ -10,7 +10,6 @@ from stator.commands import SUBCOMMANDS
 from stator.commands.answer import Answer
 from stator.commands.arguments import check_database_name
 from stator.commands.watching import watch
-from stator.logs import escape
 from stator.terminal import TerminalCommand
 
 
@@ -44,4 +43,4 @@ class Command(TerminalCommand):
             sys.exit(answer.code)
 
     def _print(self, answer: Answer, options: dict[str, Any]) -> None:
-        self.tell([json.dumps(answer.data, default=str)] if options["json"] else map(escape, answer.lines))
+        self.tell([json.dumps(answer.data, default=str)] if options["json"] else answer.lines)

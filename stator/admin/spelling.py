@@ -1,0 +1,49 @@
+"""Pages of the admin on which no stored text hides, reorders what is beside it, or moves a cursor."""
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpResponseBase
+from django.template.response import SimpleTemplateResponse
+
+from stator.texts import CONTROL_OF_PAGES, spelled_out
+
+_CONTROL = re.compile(f"{CONTROL_OF_PAGES}+")
+# What is sent back with a form stays as it is, so that saving changes nothing.
+_SHOWN = re.compile(
+    rf"(<textarea\b.*?</textarea>|<(?:input|option|button)\b[^>]*>)|{CONTROL_OF_PAGES}+", re.DOTALL | re.IGNORECASE
+)
+
+
+class SpellingAdmin(admin.ModelAdmin):
+    r"""Shows ``\u202e`` on all of its pages instead of a character that would change the order of those beside it."""
+
+    @property
+    def urls(self) -> list[Any]:
+        """All addresses, those that subclasses add among them."""
+        patterns: list[Any] = super().urls
+        for pattern in patterns:
+            # One that includes others has none.
+            if callback := getattr(pattern, "callback", None):
+                pattern.callback = _spelling(callback)
+        return patterns
+
+
+def _spelling(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    @wraps(view)
+    def spelling_view(*args: Any, **kwargs: Any) -> HttpResponseBase:
+        response = view(*args, **kwargs)
+        if isinstance(response, SimpleTemplateResponse):
+            response.add_post_render_callback(_spell_out)
+        return response
+
+    return spelling_view
+
+
+def _spell_out(response: Any) -> None:
+    text = response.content.decode(response.charset)
+    if _CONTROL.search(text):
+        response.content = _SHOWN.sub(lambda match: match[1] or spelled_out(match), text)

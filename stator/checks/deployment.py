@@ -1,0 +1,46 @@
+"""What is fine while a project is developed, and is not where it is deployed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings
+from django.core import checks
+from django.db import connections, router
+
+
+def check_debug() -> Iterator[checks.CheckMessage]:
+    """W401: workers with DEBUG keep the text of every query of an attempt."""
+    if settings.DEBUG:
+        yield checks.Warning(
+            "DEBUG is True, so workers keep the text of each query until its attempt ends, and are slower for it.",
+            hint="Set DEBUG = False.",
+            id="stator.W401",
+        )
+
+
+def check_atomic_requests(models: list[Any]) -> Iterator[checks.CheckMessage]:
+    """W402: a request is one transaction, and workers see nothing of it before it ends."""
+    for alias in sorted({router.db_for_write(model) for model in models}):
+        if connections[alias].settings_dict.get("ATOMIC_REQUESTS"):
+            yield checks.Warning(
+                f"ATOMIC_REQUESTS is on for the database {alias!r}: workers see an object that a request has made only "
+                "after the response, so a view that waits for them waits in vain.",
+                hint="Put transaction.non_atomic_requests on views that wait for workers, then silence this check.",
+                id="stator.W402",
+            )
+
+
+def check_primary(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
+    """E403: managed models are written to a read replica."""
+    connection = connections[alias]
+    written = [model for model in models if router.db_for_write(model) == alias]
+    if connection.vendor != "postgresql" or not written:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_is_in_recovery()")
+        if cursor.fetchone()[0]:
+            yield checks.Error(
+                f"Database {alias!r} is a read replica (in recovery), so workers cannot serve {len(written)} models.",
+                hint=f"Point DATABASES[{alias!r}] at the primary, or route the models to another database.",
+                id="stator.E403",
+            )
