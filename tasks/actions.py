@@ -11,13 +11,16 @@ from weakref import WeakKeyDictionary
 
 from asgiref.sync import SyncToAsync, sync_to_async
 from django.apps import apps
-from django.db.models import F, QuerySet
+from django.db import Error
 from django.utils.module_loading import autodiscover_modules
 
 from stator.backoff import Backoff, delay_after
-from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, TryAgainLater
+from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAgainLater
+from stator.signals import on_start
+from stator.tracebacks import RemoteTraceback
 from tasks.conf import Settings, load_settings
-from tasks.failures import NoHandler, OutOfAttempts, Throttled, final, remote
+from tasks.eligibility import choose_queues
+from tasks.failures import IsolationError, NoHandler, OutOfAttempts, Throttled, final, remote
 from tasks.isolation import Child
 from tasks.registry import Action, Context, action, find, registry
 from tasks.threads import Threads
@@ -64,8 +67,31 @@ _queues: WeakKeyDictionary[Any, dict[Any, _Queue]] = WeakKeyDictionary()
 
 
 def connect() -> None:
-    """Load the modules of all apps in which actions are declared."""
+    """Load the modules of all apps in which actions are declared, and have workers watch the threads of actions."""
     autodiscover_modules(*MODULES)
+    on_start.connect(_watch_threads, dispatch_uid="tasks.actions")
+    on_start.connect(_choose_queues, dispatch_uid="tasks.queues")
+
+
+def _watch_threads(sender: Any, **kwargs: Any) -> None:
+    sender.health.watch("actions", _trouble)
+
+
+def _choose_queues(sender: Any, **kwargs: Any) -> None:
+    """Before the first claim: have a worker with ``--queue`` claim from these queues alone."""
+    queues = getattr(sender, "queues", ())
+    if not queues:
+        return
+    choose_queues(sender.id, queues)
+    known = set(_model("Queue").objects.filter(name__in=queues).values_list("name", flat=True))
+    for name in sorted(set(queues) - known):
+        logger.warning("tasks.queue_missing", extra={"queue": name, "remedy": "it is served once it is made"})
+
+
+def _trouble(patience: float) -> str:
+    if _threads(load_settings().THREADS).are_exhausted_for(patience):
+        return "every thread for synchronous actions is held by an action that does not return"
+    return ""
 
 
 def backoff_of_attempt(failures: int) -> float:
@@ -75,13 +101,17 @@ def backoff_of_attempt(failures: int) -> float:
 
 async def attempt(task: Any) -> str:
     """Run the action of a claimed task; the state it moves to. Whatever ends the attempt otherwise is raised."""
-    queue, settings = await _queue_of(task), load_settings()
+    settings = load_settings()
+    with task.stator.preparing():
+        queue = await _queue_of(task)
     # As assigning it does, without what that asks of routers.
     type(task).queue.field.set_cached_value(task, queue)
     most = task.max_attempts or queue.max_attempts or settings.MAX_ATTEMPTS
     errors_are_final = False
     backoff: Any = UNKNOWN
     try:
+        if task.elsewhere_only:
+            raise NoHandler("no handler: it was published over HTTP, and is for programs elsewhere alone")
         found = find(task.action, queue.name, task.data)
         backoff = found.backoff
         most = task.max_attempts or min(most, found.max_attempts or most)
@@ -90,16 +120,13 @@ async def attempt(task: Any) -> str:
             raise OutOfAttempts(f"it has had its {most} attempts")
         seconds = task.timeout or found.timeout or queue.timeout or settings.TIMEOUT
         await _within(seconds, task.stator, _carry_out(found, task, settings))
-    except Throttled:
-        await sync_to_async(_uncount)(task)
-        raise
     except TryAgainLater as later:
         if task.stator.attempt < most:
             raise
         error: BaseException = OutOfAttempts(
             f"it has had its {most} attempts; the last said: {later.reason or 'later'}"
         )
-    except (asyncio.CancelledError, LeaseLost):
+    except (asyncio.CancelledError, LeaseLost, NotBegun):
         raise
     except BaseException as raised:  # noqa: BLE001 - whatever an action raises is the end of this attempt alone
         error = raised
@@ -132,9 +159,10 @@ async def _carry_out(found: Action, task: Any, settings: Settings) -> None:
     """Run the action and keep its result."""
     context = Context(task, task.stator)
     try:
-        if found.throttled:
-            await sync_to_async(_admit)(found, context)
-        await found.begin(context)
+        with context.claim.preparing():
+            if found.throttled:
+                await sync_to_async(_admit)(found, context)
+            await found.begin(context)
         value = await _retried(found, context, settings)
     finally:
         context.end()
@@ -148,8 +176,13 @@ async def _retried(found: Action, context: Context, settings: Settings) -> Any:
     for left in range(found.local_retries, -1, -1):
         try:
             return await _call(found, context, settings)
-        except (Fail, LeaseLost):
+        except (Fail, LeaseLost, Throttled):
             raise
+        except NotBegun as error:
+            if left == found.local_retries:
+                raise
+            # It was called before, so this is an attempt.
+            raise IsolationError(error.reason) from error
         except Exception as error:
             if not left or not await sync_to_async(context.still_mine)():
                 raise
@@ -200,10 +233,12 @@ async def _isolated(context: Context, settings: Settings) -> Any:
         child.kill()
     if "value" in answer:
         return answer["value"]
+    if "not_begun" in answer:
+        raise NotBegun(answer["not_begun"], answer["reason"])
     if "after" in answer:
         raise TryAgainLater(answer["after"], answer["reason"])
-    error = remote(answer["module"], answer["name"], answer["message"], answer["traceback"])
-    raise final(error) if answer["final"] else error
+    told = RemoteTraceback(answer["traceback"], answer["fingerprint"])
+    raise remote(answer["module"], answer["name"], answer["message"], told, is_final=answer["final"])
 
 
 _threads = cache(Threads)
@@ -249,17 +284,12 @@ def _admit(found: Action, context: Context) -> None:
 
 
 def _leave(found: Action, context: Context) -> None:
+    """Give the place back. Where that fails the place is free as soon as the claim has ended."""
     task = context.task
-    _model("ActionSlot").leave(task._state.db, found.throttle_key(task), task.pk, context.claim.token)
-
-
-def _uncount(task: Any) -> None:
-    """Take back the count of an attempt that was none."""
-    _held(task).update(state_attempts=F("state_attempts") - 1)
-
-
-def _held(task: Any) -> QuerySet[Any]:
-    return QuerySet(type(task), using=task._state.db).filter(pk=task.pk, state_claim=task.stator.token)
+    try:
+        _model("ActionSlot").leave(task._state.db, found.throttle_key(task), task.pk, context.claim.token)
+    except Error as error:
+        logger.warning("tasks.slot_kept", extra={"action": found.name, "task": task.pk, "error": type(error).__name__})
 
 
 def _model(name: str) -> Any:

@@ -4,11 +4,11 @@ A function of that framework is an action named ``django:`` and its path; enqueu
 """
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from difflib import get_close_matches
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any
@@ -19,6 +19,7 @@ from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 
 from stator.signals import transitioned
+from tasks.backend_options import Options, problem, shared_options
 from tasks.conf import load_settings
 from tasks.enqueueing import Enqueued, insert
 from tasks.exceptions import PublishRefused
@@ -31,50 +32,33 @@ from tasks.framework import (
     is_heard,
     is_received,
     normalize_json,
+    send_finished,
     task_backends,
     task_enqueued,
     task_finished,
     task_started,
 )
+from tasks.history import add_history, with_history
 from tasks.messages import json_text
 from tasks.moments import moment_problem
 from tasks.numbering import database_of
-from tasks.registry import BACKOFF, DJANGO, Action, Context
-from tasks.results import STATUSES, has_past, new_result, priority_of, results_of
+from tasks.priorities import priority_of
+from tasks.registry import DJANGO, Action, Context
+from tasks.results import NONCE, STATUSES, has_past, new_result, number_of, results_of
+from tasks.rules import queue_name_problem
 
 ACTION_LENGTH = 200
-PK = re.compile(r"[1-9]\d{0,17}")
+RESULT_ID = re.compile(r"([1-9]\d{0,17})(?:-([0-9a-f]{16}))?")
 
 # A module, a dot, and the name of the function in it.
 PATH = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*)\.([^\W\d]\w*)")
 
+# The most that the system check remembers.
+MOST_DECLARED = 10_000
 
-# Options that are those of an action.
-SHARED = (
-    "max_attempts", "backoff", "timeout", "isolated", "local_retries", "local_delay", "rate", "concurrency",
-)  # fmt: skip
+REMEDY = 'Add its app to INSTALLED_APPS, or list the module: TASKS[{!r}]["OPTIONS"]["modules"] = [{!r}].'
 
 logger = logging.getLogger("tasks.backend")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """The ``OPTIONS`` of a backend, in seconds. What is None is as the queue, or the setting, has it.
-
-    An error of a task is final unless ``max_attempts`` is given; attempts that were lost with their worker are made
-    again in either case. ``modules``: further modules whose tasks may be run, beside those of installed apps.
-    """
-
-    max_attempts: int | None = None
-    backoff: Any = BACKOFF
-    timeout: float | None = None
-    retention: float | None = None
-    isolated: bool = False
-    local_retries: int = 0
-    local_delay: float = 1.0
-    rate: str = ""
-    concurrency: int | None = None
-    modules: tuple[str, ...] = ()
 
 
 class StatorBackend(BaseTaskBackend):
@@ -87,6 +71,18 @@ class StatorBackend(BaseTaskBackend):
     supports_async_task = True
     supports_get_result = True
     supports_priority = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        # Kept, not raised: a system check reports it, and tasks are declared while Django still loads the apps.
+        self._problem = problem(self.options, self.queues)
+        self._found: set[str] = set()
+
+    def validate_task(self, task: Any) -> None:
+        """As the framework's; and note the module, for the system check."""
+        super().validate_task(task)
+        if len(_declared) < MOST_DECLARED:
+            _declared.add((self.alias, task.func.__module__))
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """Insert a task; its result as it is now. ``TypeError`` or ``PublishRefused`` where arguments are no JSON."""
@@ -108,22 +104,26 @@ class StatorBackend(BaseTaskBackend):
         return await sync_to_async(self.enqueue_many)(task, calls)
 
     def _enqueue(self, task: Any, calls: list[tuple[Any, Any]]) -> list[Any]:
+        options = self.own_options
         self.validate_task(task)
+        self._check_found(task)
+        if wrong := queue_name_problem(task.queue_name):
+            raise PublishRefused(wrong)
         action = DJANGO + task.module_path
         if len(action) > ACTION_LENGTH:
             raise PublishRefused(f"{task.module_path} is longer than {ACTION_LENGTH - len(DJANGO)} characters")
         if found := moment_problem(task.run_after):
             raise PublishRefused(f"run_after={task.run_after} {found}")
-        options = self.own_options
         common = Enqueued(
             action=action,
-            priority=priority_of(task.priority),
+            priority=priority_of(task.priority, task.run_after),
             max_attempts=options.max_attempts,
             timeout=options.timeout,
             retention=options.retention,
             run_after=task.run_after,
         )
-        data = [self._data(task, args, kwargs) for args, kwargs in calls]
+        nonce = os.urandom(8).hex()
+        data = [self._data(task, args, kwargs, nonce) for args, kwargs in calls]
         settings = load_settings()
         texts = [json_text("the arguments", each, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH) for each in data]
         made = insert(task.queue_name, common, texts) if texts else []
@@ -135,24 +135,26 @@ class StatorBackend(BaseTaskBackend):
                 task_enqueued.send(type(self), task_result=result)
         return results
 
-    def _data(self, task: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-        data = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs)), "backend": self.alias}
+    def _data(self, task: Any, args: Any, kwargs: Any, nonce: str) -> dict[str, Any]:
+        call = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs))}
+        data = {**call, "backend": self.alias, NONCE: nonce}
         return data if task.run_after is None else {**data, "run_after": task.run_after.isoformat()}
 
     def get_result(self, result_id: str) -> Any:
         """The result of that id; ``TaskResultDoesNotExist`` where this backend has none."""
-        pk = str(result_id)
-        using = database_of(int(pk)) if PK.fullmatch(pk) else None
+        given = str(result_id)
+        match = RESULT_ID.fullmatch(given)
+        using = database_of(int(match[1])) if match else None
         rows = _model().objects.using(using).select_related("queue").filter(action__startswith=DJANGO)
-        row = rows.filter(pk=pk).first() if using else None
+        row = with_history(rows).filter(pk=match[1]).first() if match and using else None
         # Of what no task is known any more there is no result either.
         results = results_of([row], resolve) if row is not None else []
-        if not results or results[0].backend != self.alias:
-            raise TaskResultDoesNotExist(f"there is no result {pk[:64]!r}")
+        if not results or (results[0].backend, results[0].id) != (self.alias, given):
+            raise TaskResultDoesNotExist(f"there is no result {given[:64]!r}")
         return results[0]
 
     def check(self, **kwargs: Any) -> list[Any]:
-        """tasks.E201: the app is not installed. tasks.E202: an option that cannot work."""
+        """tasks.E201: the app is not installed. E202: options that cannot work. E203: tasks that no worker finds."""
         found = [
             checks.Error(
                 f"TASKS[{self.alias!r}] needs the app {app!r}.", hint=f"Add {app!r} to INSTALLED_APPS.", id="tasks.E201"
@@ -160,32 +162,46 @@ class StatorBackend(BaseTaskBackend):
             for app in ("stator", "tasks")
             if not apps.is_installed(app)
         ]
-        if problem := self._problem():
+        if self._problem:
             hint = "See the options of the backend in the guide."
-            found.append(checks.Error(f"TASKS[{self.alias!r}]: OPTIONS: {problem}.", hint=hint, id="tasks.E202"))
-        return found
+            return [*found, checks.Error(f"TASKS[{self.alias!r}]: {self._problem}.", hint=hint, id="tasks.E202")]
+        mine = sorted(module for alias, module in _declared if alias == self.alias and module in sys.modules)
+        return found + [
+            checks.Error(
+                f"TASKS[{self.alias!r}]: workers do not import the tasks of {module}, which is in no installed app.",
+                hint=REMEDY.format(self.alias, module),
+                id="tasks.E203",
+            )
+            for module in mine
+            if not _may_import(module)
+        ]
 
     @cached_property
     def own_options(self) -> Options:
         """The ``OPTIONS``, checked; ``ImproperlyConfigured`` with one line where they cannot work."""
-        if problem := self._problem():
-            raise ImproperlyConfigured(f"TASKS[{self.alias!r}]: OPTIONS: {problem}")
+        if self._problem:
+            raise ImproperlyConfigured(f"TASKS[{self.alias!r}]: {self._problem}")
         return Options(**self.options)
 
-    def _problem(self) -> str:
-        known = {option.name for option in fields(Options)}
-        if unknown := sorted(map(str, set(self.options) - known)):
-            close = get_close_matches(unknown[0], known, 1)
-            remedy = f"did you mean {close[0]}?" if close else f"options are {', '.join(sorted(known))}"
-            return f"{unknown[0]!r} is not an option; {remedy}"
-        try:
-            _action("options", len, Options(**self.options))
-        except (TypeError, ValueError) as error:
-            return str(error).removeprefix("action 'options': ")
-        modules = self.options.get("modules", ())
-        if not isinstance(modules, list | tuple) or not all(isinstance(name, str) for name in modules):
-            return f"modules={modules!r} must be a list of names of modules"
-        return ""
+    def _check_found(self, task: Any) -> None:
+        """Refuse a task that no worker would find by its path."""
+        path = task.module_path
+        if path in self._found:
+            return
+        module = task.func.__module__
+        if not _may_import(module):
+            raise PublishRefused(
+                f"{path} is in no installed app, so workers do not import it. {REMEDY.format(self.alias, module)}"
+            )
+        if not isinstance(getattr(sys.modules.get(module), task.func.__name__, None), Task):
+            raise PublishRefused(
+                f"{path} is not a task, so workers do not run it; give the task the name of its function there"
+            )
+        self._found.add(path)
+
+
+# Modules in which tasks are declared, each with the alias of their backend.
+_declared: set[tuple[str, str]] = set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,7 +301,7 @@ def _parts_of(path: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def tell_finished(sender: Any, moves: Any, using: str, **kwargs: Any) -> None:
+def tell_finished(sender: Any, moves: Any, using: str, failures: Any = (), **kwargs: Any) -> None:
     """Send ``task_finished`` for the tasks of Django's framework among those that have ended."""
     model = _model()
     if sender is not model:
@@ -297,8 +313,9 @@ def tell_finished(sender: Any, moves: Any, using: str, **kwargs: Any) -> None:
         return
     # The queues by a question of their own: joined, with old statistics, all tasks of a queue would be read.
     rows = model.objects.using(using).filter(pk__in=ended, action__startswith=DJANGO).prefetch_related("queue")
-    for result in results_of(list(rows), resolve):
-        for receiver, answer in task_finished.send_robust(type(task_backends[result.backend]), task_result=result):
+    errors = {pk: failure.loggable for pk, failure in failures}
+    for result in results_of(list(with_history(rows)), resolve):
+        for receiver, answer in send_finished(result, errors.get(number_of(result))):
             if isinstance(answer, Exception):
                 logger.error("tasks.receiver_failed", extra={"receiver": repr(receiver)}, exc_info=answer)
 
@@ -315,12 +332,14 @@ def _action(name: str, function: Any, options: Options, task: Any = None, queues
         queues=frozenset(queues),
         takes_context=bool(task and task.takes_context),
         errors_are_final=options.max_attempts is None,
-        **{name: getattr(options, name) for name in SHARED},
+        **shared_options(options),
     )
 
 
 def _result_of(row: Any) -> Any:
     """The result of a row that is being attempted; ``NoHandler`` where its task cannot be had as it was enqueued."""
+    if has_past(row):
+        add_history(row)
     found = results_of([row], resolve)
     if not found:
         raise NoHandler(f"no handler: {row.action} cannot be had as it was enqueued")

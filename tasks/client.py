@@ -9,12 +9,14 @@
             result = work(claim.task["data"])
         claim.resolve(result)
 
-Whatever the server refuses is an :class:`ApiError`. Where a connection breaks or the server is not there, calls that
-may be made twice are made again, with pauses; the others raise :class:`Unreachable` at once, for nobody knows whether
-they were carried out: to publish without a key, or what has ended once more, to claim, to end a claim.
+If the server refuses a call, that raises an :class:`ApiError`. If a connection breaks, or the server is away or in
+trouble (500, 502, 503, 504), a call that may be made twice is made again, with pauses that grow. The end of a claim is
+tried again for as long as its lease lasts. Other calls raise :class:`Unreachable` at once, since nobody knows whether
+they were carried out: to publish without a key, to run a dead letter again, to claim.
 """
 
 import http.client
+import itertools
 import json
 import random
 import threading
@@ -87,9 +89,20 @@ class Client:
 
     def claim(self, queue: str, *, worker: str, wait: float = 0.0, **options: Any) -> list["Claim"]:
         """Claim up to ``limit`` tasks (one by default), waiting up to ``wait`` seconds for the first."""
-        body = {"worker": worker, "wait": wait, **options}
-        answer = self._call("POST", f"queues/{_quote(queue)}/claims", body, timeout=self.timeout + wait)
-        return [Claim(self, found, options.get("lease")) for found in answer["claims"]]
+        path, end, left = f"queues/{_quote(queue)}/claims", time.monotonic() + wait, wait
+        while True:
+            body = {"worker": worker, "wait": left, **options}
+            try:
+                answer, sent = self._answered("POST", path, body, timeout=self.timeout + left)
+                break
+            except ApiError as error:
+                # No more claims may wait there; with nothing left to wait for, that is no reason.
+                if error.code != "busy" or not left:
+                    raise
+            left = max(0.0, end - time.monotonic())
+        # Without ``waited``, as an older server answers, it may have been claimed at any moment of the wait.
+        since = sent + answer["waited"] if "waited" in answer else time.monotonic() if left else sent
+        return [Claim(self, found, options.get("lease"), since) for found in answer["claims"]]
 
     def resolve_many(self, queue: str, results: dict["Claim", Any]) -> list["Claim"]:
         """End claims of a queue, each with its result; return those that were held no more.
@@ -100,10 +113,12 @@ class Client:
         for start in range(0, len(claims), MOST_ENDED):
             part = claims[start : start + MOST_ENDED]
             ends = [{"task": claim.task["id"], "token": claim._token, "result": results[claim]} for claim in part]
-            answer = self._call("POST", f"queues/{_quote(queue)}/claims/resolve", {"claims": ends}, again=True)
-            lost += [claim for claim, end in zip(part, answer["results"], strict=True) if end["outcome"] != "completed"]
-        for claim in lost:
-            claim.lost = True
+            until = min(claim._until for claim in part)
+            path = f"queues/{_quote(queue)}/claims/resolve"
+            answer = self._call("POST", path, {"claims": ends}, again=True, until=until)
+            for claim, end in zip(part, answer["results"], strict=True):
+                claim._note_end(lost=end["outcome"] != "completed")
+            lost += [claim for claim in part if claim.lost]
         return lost
 
     def task(self, pk: int) -> Any:
@@ -160,24 +175,43 @@ class Client:
                 return
             filters = {**filters, "after": page["next"]}
 
-    def _call(
-        self, method: str, path: str, body: Any = None, *, again: bool | None = None, timeout: float | None = None
-    ) -> Any:
-        """The answer. ``again``: whether it may be carried out twice; by default reading may."""
+    def _call(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        """Return the answer; ``options`` are those of :meth:`_answered`."""
+        return self._answered(method, path, body, **options)[0]
+
+    def _answered(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        again: bool | None = None,
+        timeout: float | None = None,
+        until: float = 0.0,
+    ) -> tuple[Any, float]:
+        """Return the answer, and the moment by the monotonic clock at which the try was sent that was answered.
+
+        ``again``: whether it may be carried out twice; by default reading may. It is tried ``retries`` times more, and
+        further until the moment ``until``.
+        """
         again = method == "GET" if again is None else again
-        for tried in range(self.retries + 1):
-            pause = min(LONGEST_PAUSE, 0.2 * 2**tried) * random.uniform(0.5, 1.0)
+        for tried in itertools.count():
+            sent = time.monotonic()
+            pause = min(LONGEST_PAUSE, 0.2 * 2 ** min(tried, 10)) * random.uniform(0.5, 1.0)
             try:
-                return self._once(method, path, body, timeout or self.timeout)
+                return self._once(method, path, body, timeout or self.timeout), sent
             except _Later as later:
-                if tried == self.retries:
+                if self._is_last(tried, until):
                     raise later.error from None
                 pause = max(pause, min(LONGEST_PAUSE, later.seconds))
             except (Unreachable, _Unavailable):
-                if tried == self.retries or not again:
+                if not again or self._is_last(tried, until):
                     raise
             time.sleep(pause)
         raise AssertionError("the last try returns or raises")
+
+    def _is_last(self, tried: int, until: float) -> bool:
+        return tried >= self.retries and time.monotonic() >= until
 
     def _once(self, method: str, path: str, body: Any, timeout: float) -> Any:
         request = urllib.request.Request(self.base_url + path, method=method)
@@ -199,41 +233,55 @@ class Client:
 
 
 class Claim:
-    """A task that this program holds, until it ends the claim or the lease runs out."""
+    """A task that this program holds, until it ends the claim or the lease runs out.
 
-    def __init__(self, client: Client, answer: dict[str, Any], wanted: float | None = None) -> None:
+    ``since``: the moment by the monotonic clock from which the lease is counted; now by default.
+    """
+
+    def __init__(
+        self, client: Client, answer: dict[str, Any], wanted: float | None = None, since: float | None = None
+    ) -> None:
         self.task: dict[str, Any] = answer["task"]
         self.attempt: int = answer["attempt"]
         self.lease: float = answer["lease"]
-        self.lost = False
+        self._is_lost = self._has_ended = False
+        self._until = (time.monotonic() if since is None else since) + self.lease
         self._client, self._token, self._wanted = client, answer["token"], wanted
 
     def __repr__(self) -> str:
         return f"<Claim of task {self.task['id']}, attempt {self.attempt}>"
 
+    @property
+    def lost(self) -> bool:
+        """Whether it is held no more: the server said so, or its lease is over by this program's own clock.
+
+        The clock runs on while the server is away. A claim that was ended in time is not lost.
+        """
+        return self._is_lost or (not self._has_ended and time.monotonic() >= self._until)
+
     def verify(self) -> None:
         """Ask whether it is still held; ``LeaseLost`` if not. Do so right before what cannot be undone."""
-        self._call("verify", again=True)
+        self._hold("verify")
 
     def heartbeat(self, lease: float | None = None) -> None:
         """Hold it for ``lease`` seconds from now; by default as long as was asked for when it was claimed."""
-        self.lease = self._call("heartbeat", again=True, lease=self._wanted if lease is None else lease)["lease"]
+        self.lease = self._hold("heartbeat", lease=self._wanted if lease is None else lease)
 
     def resolve(self, result: Any = None) -> None:
-        """Done."""
-        self._call("resolve", result=result)
+        """Say that the task is done. As every end of a claim, it is tried again while the lease lasts."""
+        self._end("resolve", result=result)
 
     def release(self, reason: str = "") -> None:
         """Hand it back, for another worker."""
-        self._call("release", reason=reason)
+        self._end("release", reason=reason)
 
     def fail(self, error: str) -> None:
         """Say that the attempt failed, and why."""
-        self._call("fail", error=error)
+        self._end("fail", error=error)
 
     def cancel(self, reason: str = "") -> None:
         """Say that it need not be done at all."""
-        self._call("cancel", reason=reason)
+        self._end("cancel", reason=reason)
 
     @contextmanager
     def heartbeating(self, every: float | None = None) -> Iterator["Claim"]:
@@ -257,12 +305,27 @@ class Claim:
                 # The next heartbeat may get through; if none does, the lease runs out and that is told.
                 continue
 
-    def _call(self, verb: str, *, again: bool = False, **values: Any) -> Any:
+    def _hold(self, verb: str, **values: Any) -> float:
+        """Return the seconds for which it is held, counted from before the request."""
+        answer, sent = self._call(verb, 0.0, values)
+        self._until = sent + answer["lease"]
+        return float(answer["lease"])
+
+    def _end(self, verb: str, **values: Any) -> None:
+        # The server answers a repeated end as it answered the first.
+        self._call(verb, self._until, values)
+        self._note_end(lost=False)
+
+    def _note_end(self, *, lost: bool) -> None:
+        self._is_lost, self._has_ended = lost, True
+
+    def _call(self, verb: str, until: float, values: dict[str, Any]) -> tuple[Any, float]:
         body = {"token": self._token, **{name: value for name, value in values.items() if value is not None}}
+        path = f"tasks/{self.task['id']}/claim/{verb}"
         try:
-            return self._client._call("POST", f"tasks/{self.task['id']}/claim/{verb}", body, again=again)
+            return self._client._answered("POST", path, body, again=True, until=until)
         except LeaseLost:
-            self.lost = True
+            self._is_lost = True
             raise
 
 
@@ -272,7 +335,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class _Unavailable(ApiError):
-    """The server answers, but its database does not: as good as no answer."""
+    """The server is in trouble, or its database: nobody knows whether the call was carried out."""
 
 
 class _Later(Exception):
@@ -294,7 +357,7 @@ def _error_of(response: urllib.error.HTTPError) -> Exception:
         return LeaseLost(response.code, code, detail)
     if code in ("rate_limited", "busy"):
         return _Later(ApiError(response.code, code, detail), _seconds(response.headers.get("Retry-After", "1")))
-    if response.code in (502, 503, 504):
+    if response.code in (500, 502, 503, 504):
         return _Unavailable(response.code, code, detail)
     return ApiError(response.code, code, detail)
 

@@ -28,7 +28,7 @@ def _setting(
 class Settings:
     """The ``STATOR_TASKS`` dictionary of the Django settings. Seconds unless the sentence says otherwise.
 
-    The first five hold for tasks and queues that say nothing of their own.
+    The first six hold for tasks and queues that say nothing of their own.
     """
 
     LEASE: float = _setting(60.0, "How long a claim holds without a heartbeat.", 0.5, most=3600.0)
@@ -36,6 +36,7 @@ class Settings:
     MAX_ATTEMPTS: int = _setting(5, "After so many claims without success a task is errored.", 1, int, 100_000)
     INVISIBLE_FOR: float = _setting(0.0, "How long a new task waits before it may be claimed.", 0.0)
     RETENTION: float = _setting(7 * 86400.0, "How long a task is kept once it has ended.", 0.0)
+    FAILED_RETENTION: float | None = _setting(None, "How long an errored task is kept; None: as RETENTION.", 0.0)
     PAYLOAD_LIMIT: int = _setting(262_144, "The most bytes of JSON in the data or result of a task.", 2, int, 2**27)
     PAYLOAD_DEPTH: int = _setting(50, "How deep lists and objects in it may be nested.", 1, int, 200)
     METADATA_LIMIT: int = _setting(16_384, "The most bytes of JSON in the metadata of a task.", 2, int, 2**20)
@@ -44,8 +45,11 @@ class Settings:
     THREADS: int = _setting(10, "How many synchronous actions one process runs at once.", 1, int, 1000)
     NOTIFY: str = _setting("tasks.notices.mail_administrators", "Dotted path of what hears of dead letters.", kind=str)
     API_REQUESTS_PER_MINUTE: int = _setting(6000, "What one token may ask of the HTTP API in a minute.", 1, int, 10**6)
+    API_ROWS_PER_MINUTE: int = _setting(60_000, "How many rows one token may publish in a minute.", 1, int, 10**8)
     API_WAIT: float = _setting(30.0, "How long a claim over HTTP may wait for a task.", 0.0, most=600.0)
-    API_WAITING: int = _setting(20, "The most claims over HTTP that one process lets wait.", 0, int, 10_000)
+    API_WAITING: int | None = _setting(
+        None, "The most claims over HTTP that wait in one process; None: half of its threads.", 0, int, 10_000
+    )
 
     def problems(self) -> Iterator[str]:
         """One sentence for every value that cannot work."""

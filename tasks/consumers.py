@@ -50,7 +50,8 @@ class Consumer(models.Model):
     """A program with a token.
 
     Of the token only a hash is stored. It is shown once, when it is made, and begins with a ``prefix`` that is no
-    secret. Without ``all_queues`` it is good for ``queues`` alone. ``requests_per_minute`` empty: the setting.
+    secret. Without ``all_queues`` it is good for ``queues`` alone. ``requests_per_minute`` and ``rows_per_minute``
+    (of tasks that it publishes) empty: the settings.
     """
 
     name = models.CharField(max_length=100, unique=True, validators=[NAME])
@@ -61,13 +62,15 @@ class Consumer(models.Model):
     may_query = models.BooleanField(default=False)
     may_configure = models.BooleanField(default=False)
     requests_per_minute = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    rows_per_minute = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
     enabled = models.BooleanField(default=True)
     expires = models.DateTimeField(null=True, blank=True)
     prefix = models.CharField(max_length=12, unique=True, editable=False)
     digest = models.CharField(max_length=64, editable=False)
-    # The minute in which it was last heard of, and how many requests of it the processes have taken up.
+    # The minute in which it was last heard of; how many requests and rows of it the processes have taken up since.
     used_minute = models.DateTimeField(null=True, editable=False)
     used_count = models.PositiveIntegerField(default=0, editable=False)
+    used_rows = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     created = models.DateTimeField(db_default=Now(), editable=False)
 
     objects: ClassVar[Any] = ConsumerQuerySet.as_manager()

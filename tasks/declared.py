@@ -11,7 +11,7 @@ from django.utils.module_loading import autodiscover_modules
 
 from stator import signals
 from tasks.numbering import worked_in
-from tasks.periodic import Periodic, registry
+from tasks.periodic_registry import Periodic, registry
 from tasks.rates import prune_rates
 from tasks.schedules import LEASE, Schedule
 from tasks.timetable import Timetable

@@ -1,7 +1,9 @@
 """Which tasks a worker may claim: the conditions of each claim, which ``explain`` asks one by one."""
 
+from collections import defaultdict
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Any
 
 from django.apps import apps
@@ -142,21 +144,45 @@ def _of_queue(name: str, setting: Any, queues: QuerySet[Any]) -> Any:
 
 
 def open_to_process(worker_id: str, held: Q) -> Q:
-    """Tasks that a worker process may claim now, whatever their queues: those whose actions the code here has.
+    """Tasks that a worker process may claim now: those of which the code here has the action for their queue.
 
-    What the code of a queue's own programs runs is theirs; a queue without such programs is served here whole, so
-    that a task whose action is gone says so. ``held``: those that pauses hold, and which then hold up nothing.
+    A queue for programs elsewhere has tasks of theirs, which may name a function that is here for another queue. A
+    queue without such programs is served whole, so that a task whose action is gone says so. ``held``: tasks that
+    pauses hold, and which then hold up nothing. A worker for some queues alone gets no tasks of others.
     """
-    return _open_to_process(worker_id, load_settings(), frozenset(registry), held)
+    here = frozenset((name, queue) for name, by_queue in registry.items() for queue in by_queue)
+    found = _open_to_process(worker_id, load_settings(), here, held)
+    queues = _chosen.get(worker_id)
+    return found & Q(queue__name__in=queues) if queues else found
+
+
+def choose_queues(worker_id: str, queues: tuple[str, ...]) -> None:
+    """Have the worker with this id claim tasks of these queues alone."""
+    _chosen[worker_id] = queues
+
+
+# By the id of a worker; one that serves all queues is not in it.
+_chosen: dict[str, tuple[str, ...]] = {}
 
 
 @lru_cache(maxsize=32)
-def _open_to_process(worker_id: str, settings: Settings, actions: frozenset[str], held: Q) -> Q:
+def _open_to_process(worker_id: str, settings: Settings, actions: frozenset[tuple[str, str]], held: Q) -> Q:
     rows: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"))
-    here = Q(action__startswith=DJANGO) | Q(action__in=sorted(actions))
     # Of the queue of the task that they are before, which so is joined once.
-    before = rows.filter(~held, here | Q(Exact(OuterRef("queue__actions_elsewhere"), Value(False))))
-    return served_by_workers(worker_id, settings, rows, before) & (Q(queue__actions_elsewhere=False) | here)
+    whole, here = Exact(OuterRef("queue__actions_elsewhere"), Value(False)), _is_here(actions, OuterRef("queue__name"))
+    ours = Q(elsewhere_only=False)
+    before = rows.filter(~held, ours, Q(whole) | here)
+    served = Q(queue__actions_elsewhere=False) | _is_here(actions, F("queue__name"))
+    return served_by_workers(worker_id, settings, rows, before) & ours & served
+
+
+def _is_here(actions: frozenset[tuple[str, str]], queue: Any) -> Q:
+    """Whether the code here has the action of a task for the queue of that name."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for name, only in sorted(actions):
+        names[only].append(name)
+    of_every_queue = Q(action__startswith=DJANGO) | Q(action__in=names.pop("", []))
+    return reduce(or_, (Q(Exact(queue, Value(only)), action__in=own) for only, own in names.items()), of_every_queue)
 
 
 def served_by_workers(worker_id: str, settings: Settings, rows: QuerySet[Any], before: QuerySet[Any]) -> Q:

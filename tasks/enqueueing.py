@@ -30,7 +30,7 @@ STATEMENT = """
 INSERT INTO {task} (queue_id, action, data, priority, max_attempts, timeout, retention, state_ready, state_next_attempt,
  metadata, worker_ids, worker_count, state)
 SELECT queue.id, %s, given.data::jsonb, %s::bigint, %s::integer, %s::float8, %s::float8,
- %s::bool AND COALESCE(queue.invisible_for, %s::float8) = 0,
+ COALESCE(%s::timestamptz <= statement_timestamp(), COALESCE(queue.invisible_for, %s::float8) = 0),
  COALESCE(%s::timestamptz,
   statement_timestamp() + NULLIF(COALESCE(queue.invisible_for, %s::float8), 0) * interval '1 second'),
  '{{}}'::jsonb, '[]'::jsonb, 1, 'pending'
@@ -38,7 +38,7 @@ FROM {queue} AS queue CROSS JOIN {given} AS given (data, place)
 WHERE queue.name = %s AND queue.kind = 'simple' AND queue.databases = '[]'
  AND (NOT queue.publish_paused OR queue.pause_until <= statement_timestamp())
 ORDER BY given.place
-RETURNING id, created
+RETURNING id, created, state_ready
 """
 # One as a value costs the server less; many as one text cost nothing here.
 ONE, MANY = "(VALUES (%s, 1))", "json_array_elements(%s::json) WITH ORDINALITY"
@@ -72,13 +72,13 @@ def _at_once(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> l
     """Nothing, and nothing is inserted, where the queue does not take them in this way."""
     insert_all = _insert if len(data) <= BATCH else _in_parts
     made = insert_all(using, queue, common, data)
-    if made and common.run_after is None:
+    if made and made[0][2]:
         announce(_model(), using)
-    return made
+    return [(pk, created) for pk, created, _ in made]
 
 
-def _in_parts(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime]]:
-    made: list[tuple[int, datetime]] = []
+def _in_parts(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime, bool]]:
+    made: list[tuple[int, datetime, bool]] = []
     try:
         with transaction.atomic(using=using):
             for start in range(0, len(data), BATCH):
@@ -95,13 +95,14 @@ class _Refused(Exception):
     """Undoes the parts before: meanwhile the queue was paused, or has gone."""
 
 
-def _insert(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime]]:
+def _insert(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime, bool]]:
+    """The number of each, when it was created, and whether it is ready."""
     # By name: it needs psycopg, which a project on another database may not have.
     send = import_module("stator.db.sessions").send_in_passing
     one, invisible_for = len(data) == 1, load_settings().INVISIBLE_FOR
     values = [
         common.action, common.priority, common.max_attempts, common.timeout, common.retention,
-        common.run_after is None, invisible_for, common.run_after, invisible_for,
+        common.run_after, invisible_for, common.run_after, invisible_for,
         data[0] if one else f"[{','.join(data)}]", queue,
     ]  # fmt: skip
     # Numbered in their order, and perhaps not told in it.
@@ -120,9 +121,7 @@ def _statement(using: str, one: bool) -> str:
 
 def _by_rows(queue: Any, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime]]:
     using, values = queue._state.db, asdict(common)
-    due = _due(queue, values.pop("run_after"))
-    if due is not None:
-        values |= {"state_ready": False, "state_next_attempt": due}
+    values |= _due(queue, values.pop("run_after"))
     rows = [_model()(queue=queue, data=loads(text), **values) for text in data]
     if connections[using].features.can_return_rows_from_bulk_insert:
         _model().objects.using(using).bulk_create(rows, batch_size=BATCH)
@@ -133,12 +132,13 @@ def _by_rows(queue: Any, common: Enqueued, data: Sequence[str]) -> list[tuple[in
     return [(row.pk, row.created) for row in rows]
 
 
-def _due(queue: Any, run_after: datetime | None) -> Any:
-    """When they are due; None for at once."""
+def _due(queue: Any, run_after: datetime | None) -> dict[str, Any]:
+    """The columns that say when they are due; none for at once."""
     if run_after is not None:
-        return stored(run_after, queue._state.db)
+        # If that has come, the row is inserted ready.
+        return {"state_next_attempt": stored(run_after, queue._state.db)}
     delay = load_settings().INVISIBLE_FOR if queue.invisible_for is None else queue.invisible_for
-    return Later(delay) if delay else None
+    return {"state_ready": False, "state_next_attempt": Later(delay)} if delay else {}
 
 
 def _queue(using: str, name: str) -> Any:

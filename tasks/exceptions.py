@@ -3,7 +3,8 @@
 from stator.exceptions import LeaseLost, StatorError
 
 __all__ = [
-    "LeaseLost", "MoveRefused", "PublishRefused", "QueuePaused", "ShardUnavailable", "TaskError", "UnknownAction",
+    "ActionNotAllowed", "LeaseLost", "MoveRefused", "PublishRefused", "QueuePaused", "ShardUnavailable", "TaskError",
+    "UnknownAction",
 ]  # fmt: skip
 
 
@@ -21,6 +22,10 @@ class QueuePaused(PublishRefused):
 
 class UnknownAction(PublishRefused):
     """No code is registered under the name of the action."""
+
+
+class ActionNotAllowed(PublishRefused):
+    """The queue does not take this action over HTTP."""
 
 
 class MoveRefused(TaskError):

@@ -11,7 +11,7 @@ from stator.models import Reason, Report, Worker
 from tasks.conf import load_settings
 from tasks.eligibility import attempts_left, had_by
 from tasks.failures import NoHandler, last_line
-from tasks.registry import find
+from tasks.registry import declared, find
 
 # Workers that are named in a sentence; their number is told.
 NAMED = 5
@@ -29,6 +29,7 @@ REMEDIES = {
     "exclusive_held": "Wait for that task.",
     "exclusive_behind": "Wait for that task, or cancel it.",
     "no_handler": "Deploy code that has the action, or tell the queue that programs elsewhere run its actions.",
+    "elsewhere_only": "Claim it by a program; or list the action in http_actions of the queue and publish it again.",
     "no_eligible_worker": "Start another worker.",
     "only_workers": "Look whether those workers are up.",
 }
@@ -135,6 +136,14 @@ def _no_handler(row: Any, rows: QuerySet[Any]) -> Any:
     return None
 
 
+def _elsewhere(row: Any, rows: QuerySet[Any]) -> Any:
+    """The code here has such an action and does not run it for whoever published this."""
+    if not row.elsewhere_only or declared(row.action, row.queue.name) is None:
+        return None
+    sentence = f"Only programs elsewhere run it: queue {row.queue.name} did not list {row.action!r} in http_actions."
+    return Reason("elsewhere_only", sentence, {"action": row.action})
+
+
 def _nobody(row: Any, rows: QuerySet[Any]) -> Any:
     """Every worker that is there has given it up already, or is not among those it names."""
     live = live_workers(row)
@@ -156,6 +165,8 @@ def _named(row: Any, rows: QuerySet[Any]) -> Any:
 def live_workers(task: Any) -> set[str]:
     """The workers that ask for work of its queue: by their names, and worker processes that have its action."""
     names = set(task.queue.live_workers())
+    if task.elsewhere_only:
+        return names
     try:
         find(task.action, task.queue.name)
     except NoHandler:
@@ -174,4 +185,4 @@ def eligible(task: Any, workers: set[str], rows: QuerySet[Any]) -> set[str]:
     }
 
 
-ORDER = (_paused, _used_up, _exclusive, _no_handler, _nobody, _named)
+ORDER = (_paused, _used_up, _exclusive, _no_handler, _elsewhere, _nobody, _named)

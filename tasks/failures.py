@@ -3,7 +3,8 @@
 from functools import lru_cache
 from typing import Any
 
-from stator.exceptions import Fail, StatorError, TryAgainLater
+from stator.exceptions import Fail, NotBegun, StatorError
+from stator.tracebacks import RemoteTraceback
 
 # Of an error where one line has to do.
 LINE = 300
@@ -25,25 +26,23 @@ class IsolationError(StatorError):
     """The process of an isolated action ended without an answer."""
 
 
-class Throttled(TryAgainLater):
+class Throttled(NotBegun):
     """The rate or the concurrency of the action is used up: this was no attempt."""
 
 
 def final(error: BaseException) -> Fail:
-    """The error as one after which nothing is tried again; it is recorded as the error itself would be."""
+    """Return the error as one after which nothing is tried again; it is recorded as the error itself would be."""
     if isinstance(error, Fail):
         return error
-    kind = type(error)
-    ended: Fail = _named(_Final, kind.__module__, kind.__qualname__)(error)
-    ended.__cause__ = error.__cause__
-    ended.__suppress_context__ = error.__suppress_context__
+    ended = Fail()
+    ended.__cause__ = error
     return ended.with_traceback(error.__traceback__)
 
 
-def remote(module: str, name: str, message: str, trace: str) -> Exception:
-    """The error that another process has raised."""
-    error: Exception = _named(_Remote, module, name)(message)
-    error.__cause__ = RemoteTraceback(trace)
+def remote(module: str, name: str, message: str, told: RemoteTraceback, *, is_final: bool = False) -> Exception:
+    """Return the error that another process has raised; it has the name that it has there."""
+    error: Exception = _named(Fail if is_final else Exception, module, name)(message)
+    error.__cause__ = told
     return error
 
 
@@ -51,23 +50,6 @@ def last_line(text: str) -> str:
     """Of a traceback what it comes to; of anything else its beginning."""
     lines = text.strip().splitlines()
     return lines[-1][:LINE] if lines else ""
-
-
-class RemoteTraceback(Exception):
-    """Where an error was raised in another process."""
-
-
-class _Final(Fail):
-    def __init__(self, error: BaseException) -> None:
-        super().__init__()
-        self.error = error
-
-    def __str__(self) -> str:
-        return str(self.error)
-
-
-class _Remote(Exception):
-    pass
 
 
 @lru_cache(maxsize=1000)

@@ -21,8 +21,8 @@ except ImportError:
 
 __all__ = [
     "BaseTaskBackend", "Task", "TaskContext", "TaskError", "TaskException", "TaskResult", "TaskResultDoesNotExist",
-    "TaskResultStatus", "is_heard", "is_received", "normalize_json", "task", "task_backends", "task_enqueued",
-    "task_finished", "task_started",
+    "TaskResultStatus", "is_heard", "is_received", "normalize_json", "send_finished", "task", "task_backends",
+    "task_enqueued", "task_finished", "task_started",
 ]  # fmt: skip
 
 
@@ -35,3 +35,14 @@ def is_received(signal: Any) -> bool:
     """Whether anybody has receivers but the framework, which logs."""
     receivers = [each() if isinstance(each, ref) else each for _, each, *_ in signal.receivers]
     return any(getattr(each, "__module__", "") != signals.__name__ for each in receivers)
+
+
+def send_finished(result: Any, error: BaseException | None) -> list[tuple[Any, Any]]:
+    """Send ``task_finished`` as the framework does: while ``error`` is handled, so that its log has the stack."""
+    sender = type(task_backends[result.backend])
+    if error is None:
+        return task_finished.send_robust(sender, task_result=result)
+    try:
+        raise error
+    except BaseException:  # noqa: BLE001 - the error ended an attempt and is recorded already
+        return task_finished.send_robust(sender, task_result=result)

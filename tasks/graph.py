@@ -16,15 +16,16 @@ class TaskGraph(StateGraph):
     """Of every task, whoever runs it.
 
     ``shared`` is a task that several workers are to run, each once: its parts are tasks of their own, and it ends with
-    them.
+    them. Nobody can move a task to these states by hand, where it would count as done or dead: workers end tasks, and
+    people have ``cancel()`` and ``requeue()``, which refuse what the table of statuses does not allow.
     """
 
     # Attempts are limited by each task's own number: how many leases were lost says nothing more.
     pending = State(try_interval=60, force_initial=True, backoff=backoff_of_attempt, saves=["result"], quarantine=False)
-    shared = State(externally_progressed=True)
-    completed = State()
-    canceled = State()
-    errored = State()
+    shared = State(externally_progressed=True, enter_by_hand=False)
+    completed = State(enter_by_hand=False)
+    canceled = State(enter_by_hand=False)
+    errored = State(enter_by_hand=False)
 
     pending.transitions_to(completed, canceled, errored)
     pending.fails_to(errored)

@@ -51,6 +51,11 @@ class Message:
     worker_ids: tuple[str, ...] = ()
     worker_count: int = 1
 
+    @property
+    def rows(self) -> int:
+        """How many rows it is in the table: one, and if workers share it one for each of them."""
+        return 1 if self.worker_count == 1 else 1 + self.worker_count
+
 
 def message_of(given: dict[str, Any], settings: Settings, longest_lease: float) -> Message:
     """The checked message; :class:`~tasks.exceptions.PublishRefused` with one line for the first thing wrong."""
@@ -187,7 +192,8 @@ def check_lease(value: Any, longest_lease: float) -> None:
 
 
 def _plain(number: float) -> str:
-    return f"{number:.0f}" if number == int(number) else f"{number:g}"
+    # Not through a float, which rounds 2**63 - 1 up.
+    return str(int(number)) if number == int(number) else f"{number:g}"
 
 
 def _is_flat(value: Any, depth: int) -> bool:

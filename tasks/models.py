@@ -53,6 +53,8 @@ class Task(StatorModel):
     retention = models.FloatField(null=True, blank=True)
     worker_ids = models.JSONField(default=list, blank=True)
     worker_count = models.PositiveIntegerField(default=1)
+    # Whether only programs elsewhere may run it: published over HTTP as an action that the queue does not list.
+    elsewhere_only = models.BooleanField(default=False, db_default=False, editable=False)
     whole = models.ForeignKey("self", models.CASCADE, null=True, editable=False, related_name="parts")
     result = models.JSONField(null=True, editable=False)
     created = models.DateTimeField(db_default=Now(), editable=False)

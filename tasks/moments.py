@@ -40,6 +40,15 @@ def stored(moment: datetime, using: str) -> datetime:
     return timezone.make_naive(meant, _zone_of_clock(using))
 
 
+def moment_of_text(text: str, using: str) -> datetime:
+    """The value that a column would have, from its text in JSON that a database has made."""
+    moment = datetime.fromisoformat(text)
+    naive = timezone.is_naive(moment)
+    if settings.USE_TZ:
+        return moment.replace(tzinfo=connections[using].timezone) if naive else moment.astimezone(UTC)
+    return moment if naive else timezone.make_naive(moment, timezone.get_default_timezone())
+
+
 def _zone_of_clock(using: str) -> tzinfo:
     # PostgreSQL's clock goes by the zone that Django has told the session, that of SQLite shows UTC in any case.
     return UTC if connections[using].vendor == "sqlite" else timezone.get_default_timezone()

@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
+from stator.models import move_rows
 from tasks.exceptions import MoveRefused
 
 FAILED, SUCCEEDED = ("errored", "canceled"), ("completed",)
@@ -41,7 +42,7 @@ def cancel_many(rows: Any, pks: Sequence[Any], *, actor: str, reason: str, runni
         with transaction.atomic(using=rows.db):
             held = _held(rows, batch) if running else []
             meant = rows.filter(pk__in=batch).with_status(*_cancelable(running))
-            canceled += rows.model.transition_perform_queryset(meant, "canceled", actor=actor, reason=reason)
+            canceled += move_rows(meant, "canceled", actor=actor, reason=reason)
             _runs(rows).filter(Q(task__in=batch) | Q(task__whole__in=batch), token__in=held, ended=None).update(
                 ended=Now(), outcome="canceled", reason=reason or "canceled by others"
             )
@@ -92,7 +93,7 @@ def _reopen_many(rows: Any, dead: dict[Any, int], actor: str, reason: str) -> No
         (rows.filter(pk__in=shared), "shared"),
         (parts, "pending"),
     ):
-        rows.model.transition_perform_queryset(meant, state, actor=actor, reason=reason)
+        move_rows(meant, state, actor=actor, reason=reason)
     _plain(rows).filter(pk__in=dead).update(notice_due=Now(), result=None)
 
 
@@ -121,7 +122,7 @@ def clear(task: Any, *, failed: bool, succeeded: bool) -> bool:
         return False
     if task.worker_count > 1:
         parts = _rows(task).filter(whole=task.pk, state__in=states)
-        _move(task, parts, "pending", "", "published again")
+        move_rows(parts, "pending", reason="published again")
     if failed:
         _forget_failures(task)
     return True
@@ -138,12 +139,12 @@ def _forget_failures(task: Any) -> None:
 
 def _reopen(task: Any, states: tuple[str, ...], parts: tuple[str, ...], actor: str, reason: str) -> bool:
     back = "shared" if task.worker_count > 1 else "pending"
-    if not _move(task, _rows(task).filter(pk=task.pk, state__in=states), back, actor, reason):
+    if not move_rows(_rows(task).filter(pk=task.pk, state__in=states), back, actor=actor, reason=reason):
         return False
     plain: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
     plain.filter(pk=task.pk).update(notice_due=Now(), result=None)
     if back == "shared":
-        _move(task, _rows(task).filter(whole=task.pk, state__in=parts), "pending", actor, reason)
+        move_rows(_rows(task).filter(whole=task.pk, state__in=parts), "pending", actor=actor, reason=reason)
     return True
 
 
@@ -158,11 +159,6 @@ def _cancelable(running: bool) -> tuple[str, ...]:
 
 def _batches(pks: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (pks[start : start + BATCH] for start in range(0, len(pks), BATCH))
-
-
-def _move(task: Any, rows: Any, state: str, actor: str, reason: str) -> int:
-    moved: int = type(task).transition_perform_queryset(rows, state, actor=actor, reason=reason)
-    return moved
 
 
 def _status(task: Any) -> str:

@@ -15,12 +15,14 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from stator.durations import span
+from stator.texts import escape
 from tasks.attempts import attempts_of
 from tasks.exceptions import TaskError
 from tasks.explaining import last_error
 from tasks.figures import figures_by_database, figures_of, together
 from tasks.models import Queue, Task
 from tasks.numbering import database_of, home, in_order
+from tasks.rules import queue_name_problem
 
 WRONG = 2
 MOST_QUEUES, MOST_LETTERS, MOST_NAMED = 1000, 10_000, 1000
@@ -35,9 +37,17 @@ def wrong(message: str) -> CommandError:
     return CommandError(message, returncode=WRONG)
 
 
-def printable(text: str) -> str:
-    """The text with whatever would move a cursor, or the words, spelled out."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+def named(name: str) -> Any:
+    """Return the queue of this name, with the database's time; refuse, and suggest another, where there is none."""
+    if told := queue_name_problem(name):
+        raise wrong(told)
+    queues: QuerySet[Queue] = QuerySet(Queue, using=home())
+    queue = queues.filter(name=name).annotate(read_at=Now()).first()
+    if queue is not None:
+        return queue
+    close = get_close_matches(name, queues.order_by("name").values_list("name", flat=True)[:MOST_QUEUES], 1)
+    hint = f"did you mean {close[0]}?" if close else "see tasks queues"
+    raise wrong(f"there is no queue {name!r}; {hint}")
 
 
 # What can be asked for
@@ -75,7 +85,7 @@ def list_queues(options: dict[str, Any]) -> Told:
     """What is in every queue, or in those that are named."""
     using = home()
     rows: QuerySet[Queue] = QuerySet(Queue, using=using).annotate(read_at=Now())
-    found = [_named(name) for name in options["names"]] or list(rows.order_by("name")[:MOST_QUEUES])
+    found = [named(name) for name in options["names"]] or list(rows.order_by("name")[:MOST_QUEUES])
     here = figures_of([queue for queue in found if not queue.databases], using)
     elsewhere = figures_by_database(queue for queue in found if queue.databases)
     data = []
@@ -102,7 +112,7 @@ def list_dead(options: dict[str, Any]) -> Told:
     limit = options["limit"]
     if not 0 < limit <= MOST_LETTERS:
         raise wrong(f"--limit {limit} must be from 1 to {MOST_LETTERS:,}")
-    queues = [_named(options["queue"])] if options["queue"] else None
+    queues = [named(options["queue"])] if options["queue"] else None
     data: list[dict[str, Any]] = []
     for alias in _databases(queues):
         dead = Task.objects.using(alias).dead_letters().filter(state_ready=False, state_claim=None)
@@ -136,7 +146,7 @@ def requeue(options: dict[str, Any]) -> Told:
     ids, name = options["ids"], options["queue"]
     if bool(ids) == bool(name):
         raise wrong("say which dead letters: their numbers, or --queue NAME; see tasks dead")
-    rows = [each.tasks.all() for each in _named(name).copies()] if name else _rows_of(ids)
+    rows = [each.tasks.all() for each in named(name).copies()] if name else _rows_of(ids)
     count, due = 0, []
     for part in rows:
         try:
@@ -164,7 +174,7 @@ def cancel(options: dict[str, Any]) -> Told:
 
 def pause(options: dict[str, Any]) -> Told:
     """The queue as it is then."""
-    queue = _named(options["name"])
+    queue = named(options["name"])
     if not (options["publish"] or options["claim"]):
         raise wrong("say what is paused: --publish, --claim or both")
     told = {name: options[name] for name in ("publish", "claim", "reason", "seconds")}
@@ -177,7 +187,7 @@ def pause(options: dict[str, Any]) -> Told:
 
 def resume(options: dict[str, Any]) -> Told:
     """The queue as it is then."""
-    queue = _named(options["name"])
+    queue = named(options["name"])
     queue.resume(author=_actor())
     return _pauses_of(queue), [f"Queue {queue.name} is resumed."]
 
@@ -195,16 +205,6 @@ def _paused_words(queue: Any) -> str:
 
 
 # What is named
-
-
-def _named(name: str) -> Any:
-    queues: QuerySet[Queue] = QuerySet(Queue, using=home())
-    queue = queues.filter(name=name).annotate(read_at=Now()).first()
-    if queue is not None:
-        return queue
-    close = get_close_matches(name, queues.order_by("name").values_list("name", flat=True)[:MOST_QUEUES], 1)
-    hint = f"did you mean {close[0]}?" if close else "see tasks queues"
-    raise wrong(f"there is no queue {name!r}; {hint}")
 
 
 def _databases(queues: Iterable[Any] | None) -> list[str]:
@@ -230,7 +230,7 @@ def _rows_of(ids: list[int]) -> list[Any]:
 
 
 def _table(heads: list[str], rows: Iterable[list[str]]) -> list[str]:
-    cells = [heads, *([printable(text) for text in row] for row in rows)]
+    cells = [heads, *([escape(text) for text in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 

@@ -1,6 +1,6 @@
 """Puts tasks into a queue, each once: in a handful of statements, however many they are."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -10,14 +10,13 @@ from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import QuerySet
 
 from stator.claims import is_retryable, longest_lease
-from tasks import shards
+from tasks import queue_actions, shards
 from tasks.conf import Settings, load_settings
-from tasks.exceptions import PublishRefused, QueuePaused, UnknownAction
+from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.expressions import Later
-from tasks.failures import NoHandler
 from tasks.messages import Message, exclusive_value, message_of
 from tasks.moving import clear
-from tasks.registry import declared, find
+from tasks.registry import declared
 
 # Each further try means that another publisher has just published one of the same keys.
 TRIES = 10
@@ -26,7 +25,7 @@ BATCH = 500
 # What a publication of a key that is there already may change of a task that waits.
 PARAMETERS = (
     "action", "data", "priority", "metadata", "exclusive_value", "lease", "timeout", "max_attempts", "retention",
-    "worker_ids",
+    "worker_ids", "elsewhere_only",
 )  # fmt: skip
 
 
@@ -70,29 +69,53 @@ class Manner:
 
 
 def publish(
-    queue: Any, given: Iterable[dict[str, Any]], manner: Manner, *, known_only: bool = False
+    queue: Any,
+    given: Iterable[dict[str, Any]],
+    manner: Manner,
+    *,
+    known_only: bool = False,
+    over_http: bool = False,
+    admit: Callable[[int], None] = lambda rows: None,
 ) -> list[Published]:
-    """Publish into a queue; one result for each message, in order, and all of them or none."""
+    """Publish into a queue; one result for each message, in order, and all of them or none.
+
+    ``over_http``: by a program, which may do less than code here; see :mod:`tasks.queue_actions`. ``admit``: called
+    with the number of rows once nothing else is wrong, to refuse them.
+    """
     settings = load_settings()
     lease = longest_lease(queue.tasks.model, using=queue._state.db)
     messages = [message_of(_dictionary(each), settings, lease) for each in _bounded(given, settings.PUBLISH_LIMIT)]
-    _bound_parts(messages, settings.PUBLISH_LIMIT)
+    rows = sum(message.rows for message in messages)
+    bound_rows(rows, settings.PUBLISH_LIMIT)
     queue = queue.current()
-    _refuse(queue, messages, known_only)
+    _refuse(queue, messages, known_only, over_http)
+    admit(rows)
+    # By the queue as it is at home: its copies may be behind.
+    listed = frozenset(queue.http_actions) if over_http else None
+    write = partial(_into, manner=manner, settings=settings, listed=listed)
     if not queue.databases:
-        return _into(queue, messages, manner, settings)
-    write = partial(_into, manner=manner, settings=settings)
+        return write(queue, messages)
     return shards.publish(queue, messages, write, update=manner.update)
 
 
-def _into(queue: Any, messages: list[Message], manner: Manner, settings: Settings) -> list[Published]:
-    """Publish into the database that the queue, as it is now, is in."""
+def bound_rows(rows: int, most: int) -> None:
+    """Refuse more rows than may be written at once."""
+    if rows > most:
+        raise PublishRefused(
+            f"{rows:,} rows are more than are published at once; the most is {most:,} (worker_count=n is n + 1 rows)"
+        )
+
+
+def _into(
+    queue: Any, messages: list[Message], manner: Manner, settings: Settings, listed: frozenset[str] | None
+) -> list[Published]:
+    """Publish into the database that the queue, as it is now, is in; ``listed``: over HTTP, what the queue lists."""
     # So that one that has no value of the key is refused before anything is written.
-    rows = [_row(queue, message, settings) for message in messages]
+    rows = [_row(queue, message, settings, listed) for message in messages]
     for attempt in range(1, TRIES + 1):
         try:
             with transaction.atomic(using=queue._state.db):
-                return _publish(queue, rows, manner)
+                return _publish(queue, rows, manner, over_http=listed is not None)
         except DatabaseError as error:
             if attempt == TRIES or not (isinstance(error, IntegrityError) or is_retryable(error)):
                 raise
@@ -109,40 +132,23 @@ def _bounded(given: Iterable[Any], most: int) -> list[Any]:
     return found
 
 
-def _bound_parts(messages: list[Message], most: int) -> None:
-    parts = sum(message.worker_count for message in messages)
-    if parts > most:
-        raise PublishRefused(
-            f"{parts:,} tasks, with one for each worker of those that several share, are more than are published at "
-            f"once; the most is {most:,}"
-        )
-
-
 def _dictionary(given: Any) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise PublishRefused(f"each task must be a dictionary of what publish() takes, not {type(given).__name__}")
     return given
 
 
-def _refuse(queue: Any, messages: list[Message], known_only: bool) -> None:
+def _refuse(queue: Any, messages: list[Message], known_only: bool, over_http: bool) -> None:
     if queue.publishing_paused:
         raise QueuePaused(f"queue {queue.name} takes no tasks at present: {queue.pause_told}")
+    names = [message.action for message in messages]
+    if over_http:
+        queue_actions.refuse_over_http(queue, names)
     if known_only or not queue.actions_elsewhere:
-        for action in dict.fromkeys(message.action for message in messages):
-            _refuse_unknown(queue, action)
+        queue_actions.refuse_unknown(queue, names)
 
 
-def _refuse_unknown(queue: Any, action: str) -> None:
-    try:
-        find(action, queue.name)
-    except NoHandler:
-        raise UnknownAction(
-            f"no action {action!r} is registered for queue {queue.name}; declare it with @tasks.action, "
-            "or set actions_elsewhere on the queue if programs elsewhere run it"
-        ) from None
-
-
-def _row(queue: Any, message: Message, settings: Any) -> Any:
+def _row(queue: Any, message: Message, settings: Any, listed: frozenset[str] | None) -> Any:
     value = exclusive_value(queue.exclusive_key, message.metadata) if queue.exclusive else None
     delay = next(
         given for given in (message.invisible_for, queue.invisible_for, settings.INVISIBLE_FOR) if given is not None
@@ -161,6 +167,7 @@ def _row(queue: Any, message: Message, settings: Any) -> Any:
         retention=message.retention,
         worker_ids=list(message.worker_ids),
         worker_count=message.worker_count,
+        elsewhere_only=listed is not None and message.action not in listed,
         state="pending" if message.worker_count == 1 else "shared",
         # The moment by the database, as a value: with expressions Django cannot send the rows as arrays.
         **dict.fromkeys(("created", "notice_due", "state_changed"), queue.read_at),
@@ -174,10 +181,12 @@ def _declared_attempts(queue: Any, name: str) -> int | None:
     return found.max_attempts if found else None
 
 
-def _publish(queue: Any, rows: list[Any], manner: Manner) -> list[Published]:
+def _publish(queue: Any, rows: list[Any], manner: Manner, *, over_http: bool) -> list[Published]:
     """One attempt, in a transaction: ``IntegrityError`` when another publisher was first with one of the keys."""
     model, using = queue.tasks.model, queue._state.db
     there = _found(queue, [row.key for row in rows if row.key is not None], lock=manner.changes)
+    if over_http and manner.changes:
+        queue_actions.refuse_to_change_over_http(queue, there.values())
     told = _matched(queue, rows, there, manner)
     # Of several with one key the first is published.
     first = {row.key: row for row in reversed(rows) if row.key is not None}

@@ -8,6 +8,7 @@ from django.db import router
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
+from stator.models import move_rows
 from tasks.conf import load_settings
 from tasks.eligibility import attempts_left, with_metadata
 from tasks.exceptions import TaskError
@@ -100,8 +101,7 @@ class TaskQuerySet(QuerySet[Any]):
         tried = self.filter(state="pending", state_claim=None, state_attempts__gt=0)
         tried = tried if queue is None else tried.filter(queue=queue)
         used_up = tried.exclude(attempts_left(load_settings(), queue))
-        moved: int = self.model.transition_perform_queryset(used_up, "errored", reason="no attempts left")
-        return moved
+        return move_rows(used_up, "errored", reason="no attempts left")
 
     def parts_with_status(self, status: str) -> Iterator["TaskQuerySet"]:
         """Those of one status in parts, each of which an index has together."""

@@ -9,7 +9,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Value
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -52,14 +52,18 @@ class Queue(models.Model):
     invisible_for = models.FloatField(null=True, blank=True)
     max_attempts = models.PositiveIntegerField(null=True, blank=True)
     retention = models.FloatField(null=True, blank=True)
+    # Of errored tasks; empty: the setting's, or else as the others.
+    failed_retention = models.FloatField(null=True, blank=True)
     # Whether a worker that released or failed a task, or lost its lease on it, may claim it again.
     same_worker_again = models.BooleanField(default=False)
     # If it may not: after so many further claims of its own.
     worker_retries = models.PositiveSmallIntegerField(default=0)
     # Whether one worker may hold at most one task of this queue.
     one_per_worker = models.BooleanField(default=False)
-    # Whether programs elsewhere run the actions; if not, publishing one that no code here registers is refused.
-    actions_elsewhere = models.BooleanField(default=True)
+    # Whether programs elsewhere serve it, which may know any action; if not, unknown actions are refused.
+    actions_elsewhere = models.BooleanField(default=False)
+    # The actions in Python that programs may publish over HTTP.
+    http_actions = models.JSONField(default=list, db_default=Value([], models.JSONField()), blank=True)
     databases = models.JSONField(default=list, blank=True)
     publish_paused = models.BooleanField(default=False)
     claim_paused = models.BooleanField(default=False)
@@ -90,6 +94,8 @@ class Queue(models.Model):
             raise ValidationError("kind and exclusive_key of a queue stay as it was made; make another queue")
         if self.exclusive != bool(self.exclusive_key):
             raise ValidationError({"exclusive_key": "an exclusive queue has a key, and no other queue has"})
+        if "name" in self.__dict__ and (wrong := rules.queue_name_problem(self.name)):
+            raise ValidationError({"name": wrong})
         self._check_rules()
         using = kwargs.get("using") or self._state.db or home()
         if (self.databases or databases) and using != home():
@@ -126,6 +132,12 @@ class Queue(models.Model):
         """Have the copies be as the row is, once that is committed."""
         if self.databases or before:
             transaction.on_commit(partial(copies.mirror, self.name, before), using=home())
+
+    def clean_fields(self, exclude: Any = None) -> None:
+        """As Django's, and refuse a name that no database keeps."""
+        super().clean_fields(exclude=exclude)
+        if "name" not in (exclude or ()) and (wrong := rules.queue_name_problem(self.name)):
+            raise ValidationError({"name": wrong})
 
     def clean(self) -> None:
         """Refuse settings that no task could have."""

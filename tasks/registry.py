@@ -4,13 +4,13 @@ import inspect
 import math
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from stator.backoff import Backoff
+from stator.backoff import LONGEST, Backoff
 from tasks.failures import NoHandler
 from tasks.throttling import Frequency, frequency, key_text
 
@@ -21,6 +21,9 @@ DJANGO = "django:"
 
 # After errors, where an action says nothing else.
 BACKOFF = Backoff(base=5.0)
+
+# The most attempts, places and tries; a queue has the same bound.
+MOST = 1_000_000
 
 # Held by a thread that makes the event of a context.
 _making = threading.Lock()
@@ -94,14 +97,33 @@ class Action:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise TypeError(f"action {self.name!r}: {self.function!r} is not a function")
-        for option in ("timeout", "local_delay"):
-            if (value := getattr(self, option)) is not None and not _is_number(value):
-                raise ValueError(f"action {self.name!r}: {option}={value!r} must be a number of seconds above 0")
-        for option, least in (("max_attempts", 1), ("concurrency", 1), ("local_retries", 0)):
-            if (value := getattr(self, option)) is not None and not (type(value) is int and value >= least):
-                raise ValueError(f"action {self.name!r}: {option}={value!r} must be a whole number of at least {least}")
+        for problem in self._problems():
+            raise ValueError(f"action {self.name!r}: {problem}")
         if self.rate:
             frequency(self.rate)
+
+    def _problems(self) -> Iterator[str]:
+        for option in ("timeout", "local_delay"):
+            if (value := getattr(self, option)) is None:
+                continue
+            if not _is_number(value) or value <= 0:
+                yield f"{option}={value!r} must be a number of seconds above 0"
+            elif value > LONGEST:
+                yield f"{option}={value!r} must be at most {LONGEST:.0f} seconds"
+        for option, least in (("max_attempts", 1), ("concurrency", 1), ("local_retries", 0)):
+            if (value := getattr(self, option)) is None:
+                continue
+            if type(value) is not int or value < least:
+                yield f"{option}={value!r} must be a whole number of at least {least}"
+            elif value > MOST:
+                yield f"{option}={value!r} must be at most {MOST}"
+        if self.isolated not in (True, False):
+            yield f"isolated={self.isolated!r} must be True or False"
+        if not isinstance(self.backoff, Backoff) and not callable(self.backoff) and not _is_delay(self.backoff):
+            yield (
+                f"backoff={self.backoff!r} must be a number of seconds, a function of the number of errors, "
+                "or a stator.Backoff"
+            )
 
     @cached_property
     def is_async(self) -> bool:
@@ -211,4 +233,8 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_delay(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= LONGEST

@@ -14,6 +14,9 @@ from tasks.querysets import TERMINAL
 
 BATCH = 1000
 
+# The other ends of a task.
+NOT_FAILED = [state for state in TERMINAL if state != "errored"]
+
 # Of each queue and call; what is left is for the next pass.
 BATCHES = 50
 
@@ -24,17 +27,27 @@ CLAIMANT_RETENTION = 86400.0
 def prune(using: str) -> int:
     """Delete ended tasks past their retention, and what is kept beside them; return how many.
 
-    Its own retention, else its queue's, else the setting's. The parts of a shared task go with it.
+    Its own retention, else its queue's, else the setting's. If the queue, or else the setting, has a retention for
+    failed tasks, that counts for those that are errored. The parts of a shared task go with it.
     """
-    default = load_settings().RETENTION
+    settings = load_settings()
     ended: QuerySet[Any] = QuerySet(Task, using=using).filter(state__in=TERMINAL, state_claim=None, whole=None)
     deleted = _prune(using, ended.filter(retention__isnull=False, state_changed__lte=_ago(F("retention"))))
-    for queue, retention in Queue.objects.using(using).values_list("pk", "retention"):
-        # What was written unchecked, and no database can count back, must not keep others from being pruned.
-        seconds = default if retention is None else max(0.0, min(LONGEST, retention))
-        deleted += _prune(using, ended.filter(queue=queue, retention=None, state_changed__lte=Later(-seconds)))
+    for queue, *own in Queue.objects.using(using).values_list("pk", "retention", "failed_retention"):
+        rows = ended.filter(queue=queue, retention=None)
+        seconds, of_failed = _seconds(own[0], settings.RETENTION), _seconds(own[1], settings.FAILED_RETENTION)
+        if of_failed not in (None, seconds):
+            failed = rows.filter(state="errored", state_changed__lte=Later(-of_failed))
+            deleted += _prune(using, failed)
+            rows = rows.filter(state__in=NOT_FAILED)
+        deleted += _prune(using, rows.filter(state_changed__lte=Later(-seconds)))
     Claimant.objects.using(using).filter(seen__lt=Later(-CLAIMANT_RETENTION)).delete()
     return deleted
+
+
+def _seconds(own: float | None, default: Any) -> Any:
+    # What was written unchecked, and no database can count back, must not keep others from being pruned.
+    return default if own is None else max(0.0, min(LONGEST, own))
 
 
 def _ago(seconds: Any) -> Any:

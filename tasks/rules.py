@@ -2,11 +2,39 @@
 
 from typing import Any
 
+from django.core.validators import RegexValidator
+
+from tasks import queue_actions
 from tasks.conf import LONGEST
 from tasks.messages import METADATA_NAME_TOLD, is_metadata_name
 
+# A name is written in addresses, logs and terminals.
+NAME = RegexValidator(
+    r"^\w[\w.:-]{0,99}\Z", "Up to 100 letters, digits, and _ . : - only, beginning with a letter, a digit or _."
+)
+
+NAME_LENGTH = 100
+
+# The most that every database keeps.
+MOST = {"max_attempts": 1_000_000, "worker_retries": 32_767}
+
 # Lengths of time, with the least that each may be.
-SECONDS = {"lease": 0.05, "timeout": 0.05, "invisible_for": 0.0, "retention": 0.0}
+SECONDS = {"lease": 0.05, "timeout": 0.05, "invisible_for": 0.0, "retention": 0.0, "failed_retention": 0.0}
+
+
+def queue_name_problem(name: Any) -> str:
+    """Return one line if no database keeps a queue of this name; empty if all do."""
+    if not isinstance(name, str):
+        return f"the name of a queue must be a text, not {name!r:.80}"
+    if not name:
+        return "the name of a queue is empty; give it 1 to 100 characters"
+    if len(name) > NAME_LENGTH:
+        return f"the name of queue {name[:20]!r}... has {len(name):,} characters; the most is {NAME_LENGTH}"
+    if "\0" in name:
+        return f"the name of queue {name!r} has a NUL character, which databases do not keep"
+    if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
+        return f"the name of queue {name!r} has half of a surrogate pair, which is no character"
+    return ""
 
 
 def problems(queue: Any) -> dict[str, str]:
@@ -16,9 +44,12 @@ def problems(queue: Any) -> dict[str, str]:
         value = _number(queue, name)
         if value is not None and not least <= value <= LONGEST:
             found[name] = f"must be a number of seconds from {least:g} to {LONGEST:.0f}, or empty"
-    attempts = _number(queue, "max_attempts")
-    if attempts is not None and attempts < 1:
-        found["max_attempts"] = "at least one attempt, or empty"
+    for name, most in MOST.items():
+        least = 1 if name == "max_attempts" else 0
+        if (count := _number(queue, name)) is not None and not least <= count <= most:
+            found[name] = f"must be a whole number from {least} to {most:,}"
+    if "http_actions" in queue.__dict__ and (wrong := queue_actions.problem(queue.http_actions)):
+        found["http_actions"] = wrong
     # Of one that is there it cannot be changed.
     if queue._state.adding and queue.exclusive_key and not is_metadata_name(queue.exclusive_key):
         found["exclusive_key"] = f"it is a name in metadata, so it {METADATA_NAME_TOLD}"

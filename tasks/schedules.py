@@ -11,9 +11,10 @@ from stator.backoff import Backoff
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 from tasks.conf import LONGEST, load_settings
-from tasks.exceptions import PublishRefused
+from tasks.exceptions import PublishRefused, UnknownAction
 from tasks.messages import BIGINT, exclusive_value, message_of
 from tasks.moments import moment_problem
+from tasks.queue_actions import refuse_unknown
 from tasks.registry import DJANGO
 from tasks.ticking import KEPT, call, tick
 from tasks.timetable import ALL, ONE, SKIP, Timetable
@@ -179,6 +180,11 @@ class Schedule(StatorModel):
         """The name of a tick that no other has: the key of its task."""
         return f"{self.pk}:{index}"
 
+    def metadata_of(self, pk: int, index: int, planned: str) -> dict[str, Any]:
+        """The metadata of the task of a tick of the schedule with this key."""
+        told = {"schedule": pk, "tick": index, "planned": planned}
+        return {**self.metadata, **told, **({"entity": self.entity} if self.entity else {})}
+
     def problems(self) -> dict[str, str]:
         """For each field that cannot work, one sentence."""
         found = self.timetable.problems()
@@ -205,8 +211,7 @@ class Schedule(StatorModel):
         metadata = self.metadata
         if isinstance(metadata, dict):
             # As the longest that a tick can tell of itself.
-            told = {"schedule": BIGINT, "tick": BIGINT, "planned": "9999-12-31T23:59:59.999999+00:00"}
-            metadata = {**metadata, **told, **({"entity": self.entity} if self.entity else {})}
+            metadata = self.metadata_of(BIGINT, BIGINT, "9999-12-31T23:59:59.999999+00:00")
         found, settings = {}, load_settings()
         for name, value in {"action": self.action, "data": self.data, "metadata": metadata}.items():
             try:
@@ -217,21 +222,36 @@ class Schedule(StatorModel):
                 found[name] = str(refused)
         return found
 
-    def _exclusive_key(self) -> str:
+    def _found_queue(self) -> Any:
         try:
-            queue: Any = self.queue
+            return self.queue
         except ObjectDoesNotExist:
             # The reference is refused as such.
-            return ""
-        return str(queue.exclusive_key)
+            return None
+
+    def _exclusive_key(self) -> str:
+        queue = self._found_queue()
+        return str(queue.exclusive_key) if queue else ""
 
     def clean(self) -> None:
-        """Refuse what cannot work, and a period that a lease could outlast."""
+        """Refuse what cannot work, a period that a lease could outlast, and an action that the queue would refuse."""
         problems = self.problems()
         if not problems and self.timetable.shortest() <= LEASE:
             problems["period"] = f"ticks must be further apart than a lease lasts, {LEASE:g} s"
+        if not problems and (told := self._unknown_action()):
+            problems["action"] = told
         if problems:
             raise ValidationError(problems)
+
+    def _unknown_action(self) -> str:
+        queue = self._found_queue()
+        if queue is None or queue.actions_elsewhere:
+            return ""
+        try:
+            refuse_unknown(queue, [self.action])
+        except UnknownAction as refused:
+            return str(refused)
+        return ""
 
     def save(self, *, update_fields: Any = None, **kwargs: Any) -> None:
         if problems := self.problems():

@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from stator import signals
+from stator.models import move_rows
 from stator.signals import Move
 from tasks import throttles
 from tasks.copies import mirror_all
@@ -40,8 +41,8 @@ def settle(using: str, parts: list[Any]) -> None:
     each = rows.filter(whole=OuterRef("pk"))
     open_or_ended_early = each.filter(~Q(state="completed"))
     for state in ENDED_EARLY:
-        Task.transition_perform_queryset(wholes.filter(Exists(each.filter(state=state))), state, reason="by a part")
-    Task.transition_perform_queryset(wholes.filter(~Exists(open_or_ended_early)), "completed", reason="all parts did")
+        move_rows(wholes.filter(Exists(each.filter(state=state))), state, reason="by a part")
+    move_rows(wholes.filter(~Exists(open_or_ended_early)), "completed", reason="all parts did")
 
 
 def end_parts(using: str, wholes: list[Any] | None = None) -> None:
@@ -52,7 +53,7 @@ def end_parts(using: str, wholes: list[Any] | None = None) -> None:
     rows: QuerySet[Any] = QuerySet(Task, using=using)
     which = {"whole__isnull": False} if wholes is None else {"whole__in": wholes}
     left = rows.filter(**which, whole__state__in=ENDED_EARLY, state="pending")
-    Task.transition_perform_queryset(left, "canceled", reason="the shared task has ended")
+    move_rows(left, "canceled", reason="the shared task has ended")
 
 
 def _on_moves(sender: Any, moves: list[Move], using: str, **kwargs: Any) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
@@ -38,11 +39,16 @@ class Threads:
         self._queue: SimpleQueue[_Call] = SimpleQueue()
         self._lock = threading.Lock()
         self._alive = self._idle = self._given_up = 0
+        self._exhausted_since = 0.0
 
     @property
     def exhausted(self) -> bool:
         """Whether as many functions as may be given up are still running."""
         return self._given_up >= self.count
+
+    def are_exhausted_for(self, seconds: float) -> bool:
+        """Return whether that has been so for so many seconds."""
+        return self.exhausted and time.monotonic() - self._exhausted_since >= seconds
 
     async def run(self, function: Callable[[], Any]) -> Any:
         """What ``function`` returns or raises, called in a thread as soon as one is free."""
@@ -68,6 +74,7 @@ class Threads:
             # One that has not begun is passed over by the thread that finds it.
             if call.begun and not self.exhausted:
                 self._given_up += 1
+                self._exhausted_since = time.monotonic()
                 self._start_thread()
             else:
                 call.begun = False

@@ -19,7 +19,7 @@ class Frequency:
 
 def frequency(text: str) -> Frequency:
     """What ``10/s``, ``100/m``, ``5/h``, ``1/d`` or ``3/10s`` say."""
-    match = re.fullmatch(r"([1-9]\d{0,8})/([1-9]\d{0,4})?([smhd])", text)
+    match = re.fullmatch(r"([1-9]\d{0,8})/([1-9]\d{0,4})?([smhd])", text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"rate={text!r}: write a number and a time, such as 10/s, 100/m or 3/10s")
     return Frequency(int(match[1]), int(match[2] or 1) * UNITS[match[3]])

@@ -14,7 +14,7 @@ from django.utils.timezone import is_naive, make_aware
 from stator.exceptions import TryAgainLater
 from tasks.exceptions import QueuePaused
 from tasks.moments import aware, stored
-from tasks.periodic import Tick, registry
+from tasks.periodic_registry import Tick, registry
 from tasks.rates import Rate, keep_rates, lock_rates
 from tasks.timetable import Due, Planned, judge, judge_last
 
@@ -181,11 +181,8 @@ def _queue_of(fired: tuple[Any, int]) -> int:
 
 
 def _message(row: Any, index: int) -> dict[str, Any]:
-    told = {"schedule": row.pk, "tick": index, "planned": row.fired_for.isoformat()}
-    entity = {"entity": row.entity} if row.entity else {}
-    return {
-        "action": row.action, "data": row.data, "key": row.key_of(index), "metadata": {**row.metadata, **told, **entity}
-    }  # fmt: skip
+    metadata = row.metadata_of(row.pk, index, row.fired_for.isoformat())
+    return {"action": row.action, "data": row.data, "key": row.key_of(index), "metadata": metadata}
 
 
 def _result(step: Step, clock: Clock) -> Any:

@@ -8,7 +8,7 @@ from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from stator.admin.listing import BoundedChangeList, BoundedPaginator, keep_keys
+from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, keep_keys
 from tasks.consumers import Consumer
 
 
@@ -23,7 +23,7 @@ class QueuesField(forms.ModelMultipleChoiceField):
             raise forms.ValidationError(self.error_messages["invalid_list"], "invalid_list") from error
 
 
-class ConsumerAdmin(admin.ModelAdmin):
+class ConsumerAdmin(AnyAddressAdmin):
     """Programs that use the HTTP API; adding one shows its token, once."""
 
     list_display = ("name", "shown_prefix", "enabled", "shown_verbs", "expires", "used_minute")

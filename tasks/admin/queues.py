@@ -6,7 +6,7 @@ from django import forms
 from django.contrib import admin
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.views.main import ChangeList
-from django.core.validators import MaxValueValidator, RegexValidator
+from django.core.validators import MaxValueValidator
 from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -15,7 +15,7 @@ from django.utils.http import urlencode
 
 from stator.admin.acts import refuse_forbidden
 from stator.admin.fields import JSONField
-from stator.admin.listing import BoundedChangeList, BoundedPaginator, keep_keys
+from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, keep_keys
 from stator.durations import span
 from tasks.admin.asking import ask, back, buttons, given, tell
 from tasks.conf import LONGEST
@@ -24,14 +24,14 @@ from tasks.expressions import Later
 from tasks.figures import figures_by_database, figures_of, together
 from tasks.models import Queue
 from tasks.queues import CLAIMANT_ALIVE
+from tasks.rules import MOST, NAME
 
 NONE = "\N{EM DASH}"
 MOST_WORKERS = 100
-MOST = {"max_attempts": 1_000_000, "worker_retries": 32_767}
 FIXED = ("name", "kind", "exclusive_key")
 RULES = (
-    "lease", "timeout", "invisible_for", "max_attempts", "retention", "same_worker_again", "worker_retries",
-    "one_per_worker", "actions_elsewhere", "databases",
+    "lease", "timeout", "invisible_for", "max_attempts", "retention", "failed_retention", "same_worker_again",
+    "worker_retries", "one_per_worker", "actions_elsewhere", "http_actions", "databases",
 )  # fmt: skip
 FIGURES = ("pauses", "waiting", "oldest", "running", "dead", "later")
 HELP = {
@@ -43,11 +43,13 @@ HELP = {
     "invisible_for": "Seconds until a new task may be claimed. Empty: the setting's.",
     "max_attempts": "After so many claims without success a task is errored. Empty: the setting's.",
     "retention": "Seconds for which a task is kept once it has ended. Empty: the setting's.",
+    "failed_retention": "The same for a task that is errored. Empty: the setting's, else as the others.",
     "same_worker_again": "Whether a worker may claim a task again that it gave up, failed or lost.",
     "worker_retries": "If not: after so many further claims of its own.",
     "one_per_worker": "Whether one worker may hold at most one task of this queue.",
     "databases": "JSON, a list of names from DATABASES over which its tasks are spread. Empty: they are where it is.",
-    "actions_elsewhere": "Whether programs elsewhere run the actions. If not, unknown actions are refused.",
+    "actions_elsewhere": "Whether programs elsewhere serve the queue. If not, unknown actions are refused.",
+    "http_actions": "JSON, a list of the actions in Python that programs may publish over HTTP. Empty: none.",
 }
 
 
@@ -62,8 +64,7 @@ class QueueForm(forms.ModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "name" in self.fields:
-            told = "Letters, digits, and _ . : - only, beginning with a letter, a digit or _."
-            self.fields["name"].validators.append(RegexValidator(r"^\w[\w.:-]*\Z", told))
+            self.fields["name"].validators.append(NAME)
         for name in MOST.keys() & self.fields.keys():
             # SQLite would take more than other databases.
             self.fields[name].validators.append(MaxValueValidator(MOST[name]))
@@ -71,6 +72,10 @@ class QueueForm(forms.ModelForm):
     def clean_databases(self) -> Any:
         """No text is an empty list."""
         return self.cleaned_data["databases"] or []
+
+    def clean_http_actions(self) -> Any:
+        """No text is an empty list."""
+        return self.cleaned_data["http_actions"] or []
 
     def clean(self) -> Any:
         """A key if it is exclusive, and only then."""
@@ -180,7 +185,7 @@ def add_figures(queues: list[Any], using: str) -> None:
         queue.figures = together(spread[queue.name]) if queue.databases else figures.get(queue.pk)
 
 
-class QueueAdmin(admin.ModelAdmin):
+class QueueAdmin(AnyAddressAdmin):
     """Queues: their rules, their pauses and what is in them. Their name, kind and key stay as they are made."""
 
     form = QueueForm

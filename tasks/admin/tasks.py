@@ -24,11 +24,12 @@ from tasks.admin.publishing import PublishForm
 from tasks.admin.summaries import summarize
 from tasks.admin.timeline import MOST, as_text, timeline
 from tasks.models import Queue, Task
+from tasks.priorities import shown_priority
 from tasks.querysets import STATUSES, TERMINAL
 
 FIELDS = (
     ("queue", "action", "key"),
-    ("priority", "created"),
+    ("shown_priority", "created"),
     ("lease", "timeout", "max_attempts"),
     ("retention", "shown_workers", "exclusive_value"),
 )
@@ -75,7 +76,7 @@ class TaskAdmin(StatorAdmin):
 
     list_display = (
         "__str__", "queue", "shown_status", "shown_holder", "shown_attempts", "stator_next", "shown_since", "key",
-        "priority",
+        "shown_priority",
     )  # fmt: skip
     list_filter = ("queue", StatusFilter)
     list_select_related = ("queue",)
@@ -90,7 +91,7 @@ class TaskAdmin(StatorAdmin):
         (None, {"fields": FIELDS, "classes": ("task-grid",)}),
         (None, {"fields": ("shown_metadata", "shown_data")}),
     )
-    readonly_fields = ("shown_workers", "shown_metadata", "shown_data", "created", "exclusive_value")
+    readonly_fields = ("shown_priority", "shown_workers", "shown_metadata", "shown_data", "created", "exclusive_value")
 
     class Media:
         css = {"all": ("tasks/admin.css",)}
@@ -173,6 +174,11 @@ class TaskAdmin(StatorAdmin):
         """How long ago it was published."""
         return f"{span((timezone.now() - task.created).total_seconds())} ago"
 
+    @admin.display(description="priority", ordering="priority")
+    def shown_priority(self, task: Any) -> int:
+        """Smaller is sooner; of a task of Django's framework its own, of which larger is sooner."""
+        return shown_priority(task.action, task.priority)
+
     # Pages of tasks
 
     @admin.display(description="workers")
@@ -213,8 +219,6 @@ class TaskAdmin(StatorAdmin):
             "stator_facts": [("Attempts", obj.told_attempts), ("Held by", obj.told_holder), *facts],
             "stator_timeline": events,
             "stator_acts": [*offered(self, request, obj, acts.useful_acts(obj)), *context["stator_acts"]],
-            # Published for several workers it is shared from the first; nothing becomes so later.
-            "stator_moves": [name for name in context["stator_moves"] if name != "shared"],
             "task_results": [as_text(result) for result in results[:MOST]],
             "task_parts": parts[:MOST],
             "task_more": len(parts) > MOST,

@@ -25,6 +25,7 @@ from tasks.api.schemas import (
     ResolveIn,
     ResolveManyIn,
 )
+from tasks.api.server import most_waiting
 from tasks.api.waiting import until_some
 from tasks.claiming import TaskClaim, find_many, was_ended, were_resolved
 from tasks.conf import load_settings
@@ -46,22 +47,22 @@ ENDED = {200: EndedOut, **refusals(404, 409, 413, 415, 422)}
 def claim(request: Any, queue: str, payload: ClaimIn) -> Any:
     """The most urgent ones, up to `limit`. With `wait` it is answered as soon as there is one.
 
+    503 `busy`, at once, when there is none and as many requests wait already as the server has threads to spare.
     Whoever goes away while it waits may be given tasks all the same; they are free again when their leases run out.
     """
     wanted = payload.dict(exclude={"wait"})
     found = queue_of(request.auth, queue)
-    claims = found.claim(**wanted)
+    claims, waited = found.claim(**wanted), 0.0
     if not claims and payload.wait:
-        settings = load_settings()
-        seconds = min(payload.wait, settings.API_WAIT)
-        claims = until_some(
+        seconds = min(payload.wait, load_settings().API_WAIT)
+        claims, waited = until_some(
             # A token that is revoked, or a queue that is deleted, while the request waits gets nothing more.
             lambda: queue_of(still_usable(request.auth, CLAIM.verb), queue).claim(**wanted),
             found.pk,
             seconds,
-            settings.API_WAITING,
+            most_waiting(request),
         )
-    return {"claims": claims}
+    return {"claims": claims, "waited": waited}
 
 
 @router.post(

@@ -13,7 +13,15 @@ from django.http.request import UnreadablePostError
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
-from tasks.exceptions import LeaseLost, MoveRefused, QueuePaused, ShardUnavailable, TaskError, UnknownAction
+from tasks.exceptions import (
+    ActionNotAllowed,
+    LeaseLost,
+    MoveRefused,
+    QueuePaused,
+    ShardUnavailable,
+    TaskError,
+    UnknownAction,
+)
 
 logger = logging.getLogger("tasks.api")
 
@@ -166,6 +174,8 @@ def _of_django(error: DjangoValidationError) -> str:
 
 def _of_task(error: TaskError) -> Refused:
     """What the queue itself refuses."""
+    if isinstance(error, ActionNotAllowed):
+        return Forbidden(str(error), "action_not_allowed")
     if isinstance(error, QueuePaused):
         return Conflict(str(error), "paused")
     if isinstance(error, ShardUnavailable):

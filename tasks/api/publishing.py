@@ -1,17 +1,22 @@
 """Publishing tasks, canceling them, and running dead letters again."""
 
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
 from django.db.models import prefetch_related_objects
 from ninja import Router
 from ninja.responses import Status
 
+from tasks import publishing
 from tasks.api.access import PUBLISH, count_attempts, parts, queue_of, task_of
 from tasks.api.documents import refusals
+from tasks.api.rates import row_rates
 from tasks.api.schemas import Manner, PublishedManyOut, PublishedOut, PublishIn, PublishManyIn, TaskOut
+from tasks.conf import load_settings
+from tasks.consumers import Consumer
 from tasks.exceptions import MoveRefused
-from tasks.models import Queue
+from tasks.queue_actions import refuse_to_change_over_http
 
 router = Router(tags=["publishing"])
 
@@ -26,7 +31,7 @@ MANNER = set(Manner.model_fields)
 )
 def publish(request: Any, queue: str, payload: PublishIn) -> Any:
     """201 when it was inserted, 200 when the queue has a task of this key already."""
-    [published] = _publish(queue_of(request.auth, queue), [payload], payload)
+    [published] = _publish(request.auth, queue, [payload], payload)
     return Status(201 if published.outcome == "inserted" else 200, published)
 
 
@@ -38,7 +43,7 @@ def publish(request: Any, queue: str, payload: PublishIn) -> Any:
 )
 def publish_many(request: Any, queue: str, payload: PublishManyIn) -> Any:
     """All of them or none; one result for each, in their order."""
-    return {"results": _publish(queue_of(request.auth, queue), payload.tasks, payload)}
+    return {"results": _publish(request.auth, queue, payload.tasks, payload)}
 
 
 @router.post(
@@ -65,18 +70,30 @@ def cancel(request: Any, pk: int) -> Any:
 )
 def requeue(request: Any, pk: int) -> Any:
     """A task that is errored waits again, with all its attempts."""
-    task_of(request.auth, pk).requeue(actor=request.auth.name)
+    dead = task_of(request.auth, pk)
+    refuse_to_change_over_http(queue_of(request.auth, dead.queue.name), [dead])
+    dead.requeue(actor=request.auth.name)
     return task_of(request.auth, pk)
 
 
-def _publish(queue: Queue, tasks: list[Any], manner: Manner) -> list[Any]:
+def _publish(consumer: Consumer, queue: str, tasks: list[Any], manner: Manner) -> list[Any]:
     messages = [task.dict(exclude_unset=True, exclude=MANNER) for task in tasks]
-    results = queue.publish_many(messages, **{name: getattr(manner, name) for name in MANNER})
+    options = publishing.Manner(**{name: getattr(manner, name) for name in MANNER})
+    found = queue_of(consumer, queue)
+    results = publishing.publish(found, messages, options, over_http=True, admit=partial(_take_rows, consumer))
     # What is told of each is read once for all of them.
-    found = defaultdict(list)
+    by_alias = defaultdict(list)
     for each in results:
-        found[each.task._state.db].append(each.task)
-    for using, tasks_there in found.items():
+        by_alias[each.task._state.db].append(each.task)
+    for using, tasks_there in by_alias.items():
         prefetch_related_objects([task for task in tasks_there if task.worker_count > 1], parts())
         count_attempts(tasks_there, using)
     return results
+
+
+def _take_rows(consumer: Consumer, rows: int) -> None:
+    """Count the rows of a request, which may turn out to be there already, among those of the consumer's minute."""
+    most = consumer.rows_per_minute or load_settings().API_ROWS_PER_MINUTE
+    # No later minute has room for more.
+    publishing.bound_rows(rows, most)
+    row_rates.take(consumer, most, rows)

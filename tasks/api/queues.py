@@ -10,7 +10,8 @@ from ninja.responses import Status
 from tasks.api.access import CONFIGURE, QUERY, queue_of
 from tasks.api.documents import refusals
 from tasks.api.errors import Conflict, Forbidden
-from tasks.api.schemas import MOST_ON_PAGE, HealthOut, PauseIn, QueueIn, QueueOut, QueueSettings, QueuesOut
+from tasks.api.queue_schemas import PauseIn, QueueIn, QueueOut, QueueSettings, QueuesOut
+from tasks.api.schemas import MOST_ON_PAGE, HealthOut
 from tasks.models import Queue
 
 router = Router(tags=["queues"])
@@ -42,6 +43,7 @@ def create_queue(request: Any, payload: QueueIn) -> Any:
     """For tokens that are for all queues. Kind and exclusive key stay as they are made."""
     if not request.auth.all_queues:
         raise Forbidden("this token is not for all queues, so it cannot make any")
+    _refuse_more(payload.http_actions, [])
     try:
         with transaction.atomic():
             queue = Queue.objects.create(**payload.dict())
@@ -61,12 +63,20 @@ def show_queue(request: Any, queue: str) -> Any:
     "queues/{queue}", auth=CONFIGURE, response={200: QueueOut, **refusals(404, 415, 422)}, summary="Configure a queue"
 )
 def configure_queue(request: Any, queue: str, payload: QueueSettings) -> Any:
-    """What is not given stays. It counts from the next publication and the next claim on."""
+    """What is not given stays. It counts from the next publication and the next claim on.
+
+    `http_actions` can be made shorter, and never longer: else a token that may configure could have any code here run.
+    """
     found = queue_of(request.auth, queue)
     changes = payload.dict(exclude_unset=True)
-    for name, value in changes.items():
-        setattr(found, name, value)
-    found.save(update_fields=list(changes))
+    with transaction.atomic(using=found._state.db):
+        # What somebody takes off the list meanwhile does not come back.
+        found.lock()
+        found.refresh_from_db(fields=["http_actions"])
+        _refuse_more(changes.get("http_actions", []), found.http_actions)
+        for name, value in changes.items():
+            setattr(found, name, value)
+        found.save(update_fields=list(changes))
     return found
 
 
@@ -81,3 +91,12 @@ def pause_queue(request: Any, queue: str, payload: PauseIn) -> Any:
     else:
         found.resume(author=request.auth.name)
     return found
+
+
+def _refuse_more(names: list[str], listed: list[str]) -> None:
+    for name in names:
+        if name not in listed:
+            raise Forbidden(
+                f"http_actions: {name!r} cannot be added over HTTP; "
+                "add it in Python, in the admin, or with: manage.py tasks queue set"
+            )

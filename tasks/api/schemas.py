@@ -5,9 +5,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from ninja import Schema
-from pydantic import AwareDatetime, ConfigDict, Field, JsonValue
-
-from tasks.models import Queue
+from pydantic import ConfigDict, Field, JsonValue
 
 BIGINT = 2**63 - 1
 LONGEST = 100 * 365 * 86400.0
@@ -36,7 +34,7 @@ class TaskIn(Body):
         None, min_length=1, max_length=200, description="Of one key a queue has at most one task.", examples=["image-7"]
     )
     priority: int | None = Field(
-        None, ge=-BIGINT, le=BIGINT, description="Smaller is sooner; by default now in milliseconds.", examples=[1]
+        None, ge=-BIGINT - 1, le=BIGINT, description="Smaller is sooner; by default now in milliseconds.", examples=[1]
     )
     metadata: Metadata = Field({}, description="To claim and search by.", examples=[{"title": "abc"}])
     lease: Seconds | None = Field(None, description="How long a claim holds without a heartbeat.", examples=[30])
@@ -192,6 +190,7 @@ class ClaimsOut(Schema):
     """Empty when there is nothing to claim."""
 
     claims: list[ClaimOut]
+    waited: float = Field(description="Seconds that the request waited before it claimed.", examples=[0])
 
 
 class HeldIn(Body):
@@ -219,7 +218,7 @@ class FailIn(HeldIn):
 
 
 class ResolveIn(HeldIn):
-    """What came of it."""
+    """The task's result, as JSON."""
 
     result: JsonValue = Field(None, examples=[{"ok": True}])
 
@@ -266,75 +265,6 @@ class EndedOut(Schema):
     """The claim has ended; the task as it is now."""
 
     task: TaskOut
-
-
-class QueueSettings(Body):
-    """Rules for tasks that say nothing of their own; null: the project's setting."""
-
-    lease: Seconds | None = Field(None, examples=[60])
-    timeout: Seconds | None = Field(None, examples=[None])
-    invisible_for: SecondsOrNone | None = Field(None, examples=[0])
-    max_attempts: Count | None = Field(None, examples=[5])
-    retention: SecondsOrNone | None = Field(None, examples=[604800])
-    same_worker_again: bool = Field(
-        False, description="Whether a worker may claim a task again that it gave up.", examples=[False]
-    )
-    worker_retries: int = Field(0, ge=0, le=32767, description="If not: so many further claims.", examples=[0])
-    actions_elsewhere: bool = Field(
-        True, description="Whether programs elsewhere run the actions, so that any name will do.", examples=[True]
-    )
-    one_per_worker: bool = Field(False, description="Whether a worker may hold one task at most.", examples=[False])
-
-
-class QueueIn(QueueSettings):
-    """A queue to make. Its kind and its exclusive key stay as they are made."""
-
-    name: str = Field(min_length=1, max_length=100, pattern=r"^\w[\w.:-]*$", examples=["encode"])
-    kind: Queue.Kind = Field(Queue.Kind.SIMPLE, examples=["exclusive"])
-    exclusive_key: str = Field(
-        "", max_length=100, description="Of one value of this metadata at most one task runs.", examples=["title"]
-    )
-
-
-class QueueOut(Schema):
-    """A queue."""
-
-    name: str = Field(examples=["encode"])
-    kind: str = Field(examples=["exclusive"])
-    exclusive_key: str = Field(examples=["title"])
-    lease: float | None = Field(examples=[60])
-    timeout: float | None = Field(examples=[None])
-    invisible_for: float | None = Field(examples=[0])
-    max_attempts: int | None = Field(examples=[5])
-    retention: float | None = Field(examples=[604800])
-    same_worker_again: bool = Field(examples=[False])
-    worker_retries: int = Field(examples=[0])
-    actions_elsewhere: bool = Field(examples=[True])
-    one_per_worker: bool = Field(examples=[False])
-    publish_paused: bool = Field(examples=[False])
-    claim_paused: bool = Field(examples=[False])
-    pause_reason: str = Field(examples=[""])
-    pause_author: str = Field(examples=[""])
-    pause_until: datetime | None = Field(examples=[None])
-    created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
-
-
-class QueuesOut(Schema):
-    """A page of queues; ``next`` goes into ``after`` for the next page."""
-
-    queues: list[QueueOut]
-    next: str | None = Field(examples=[None])
-
-
-class PauseIn(Body):
-    """What is paused from now on, instead of what was; nothing, to resume."""
-
-    publish: bool = Field(False, description="Publishers are refused; workers go on.", examples=[False])
-    claim: bool = Field(False, description="Nothing is claimed; what runs may finish.", examples=[True])
-    reason: str = Field("", max_length=200, examples=["the disk is full"])
-    until: AwareDatetime | None = Field(
-        None, description="It ends by itself then, if given.", examples=["2030-01-31T12:00:00Z"]
-    )
 
 
 class HealthOut(Schema):

@@ -50,7 +50,7 @@ class Waiters:
         woken = threading.Event()
         with self._lock:
             if len(self._waiting) >= most:
-                raise Busy(f"{most} requests wait already, which is all that one process lets wait", 1)
+                raise Busy(f"as many claims wait as may in one process of the server ({most}); ask again", 1)
             self._waiting[woken] = queue
             start, self._watched = not self._watched, True
         if start:
@@ -116,20 +116,25 @@ def _with_ready_there(alias: str, queues: dict[str, int]) -> set[int]:
         return set()
 
 
-def until_some(attempt: Callable[[], list[Any]], queue: int, seconds: float, most: int) -> list[Any]:
-    """What ``attempt`` gives, as soon as it gives anything; an empty list when it does not for so many seconds."""
+def until_some(attempt: Callable[[], list[Any]], queue: int, seconds: float, most: int) -> tuple[list[Any], float]:
+    """Return what ``attempt`` gives, as soon as it gives anything, and after how many seconds of waiting it began.
+
+    An empty list if it gives nothing for so many seconds.
+    """
     found: list[Any] = []
-    end, pause = time.monotonic() + seconds, SHORTEST_PAUSE
+    began = tried = time.monotonic()
+    end, pause = began + seconds, SHORTEST_PAUSE
     with waiters.join(queue, most) as woken:
         while not found and (left := end - time.monotonic()) > 0:
             _give_connections_back()
             if woken.wait(left):
                 woken.clear()
+                tried = time.monotonic()
                 found = attempt()
             if not found:
                 time.sleep(max(0.0, min(pause, end - time.monotonic())))
                 pause = min(LONGEST_PAUSE, 2 * pause)
-    return found
+    return found, tried - began
 
 
 def _give_connections_back() -> None:

@@ -16,15 +16,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
-
+from stator.exceptions import NotBegun
 from tasks.failures import IsolationError
+from tasks.isolation.surroundings import settings_module, surroundings
 
 COMMAND = (sys.executable, "-m", "tasks.isolation")
 
 # What it writes to its error output is kept from the end; the last lines say most.
 ERRORS_KEPT = 8192
 CHUNK = 65536
+
+# Seconds until a process that could not be started is started again.
+START_AGAIN = 10.0
 
 # How often it is looked whether the process has ended, while something it started keeps its output open.
 LOOK = 0.2
@@ -34,7 +37,7 @@ class Child:
     """One isolated attempt. ``limit``: bytes that its answer may have."""
 
     def __init__(self, request: dict[str, Any], limit: int) -> None:
-        self._request = json.dumps(request).encode() + b"\n"
+        self._request = request
         self._limit = limit
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
@@ -43,20 +46,13 @@ class Child:
 
     def run(self) -> dict[str, Any]:
         """Start the process and wait for its answer; :class:`~tasks.failures.IsolationError` where there is none."""
+        environment, request = _environment(), {**self._request, **surroundings(self._request.get("using"))}
         with self._lock:
             if self._killed:
                 raise IsolationError("it was ended before it began")
-            self._process = process = subprocess.Popen(
-                COMMAND,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                bufsize=0,
-                env=_environment(),
-            )
+            self._process = process = _start(environment)
         try:
-            answer = self._exchange(process)
+            answer = self._exchange(process, json.dumps(request).encode() + b"\n")
         finally:
             self.kill()
             process.wait()
@@ -74,10 +70,10 @@ class Child:
                     os.killpg(self._process.pid, signal.SIGKILL)
             self._killed = True
 
-    def _exchange(self, process: subprocess.Popen[bytes]) -> bytes:
+    def _exchange(self, process: subprocess.Popen[bytes], request: bytes) -> bytes:
         """Send the request; the line of the answer, or what there was of it. Standard input stays open meanwhile."""
         try:
-            process.stdin.write(self._request)  # type: ignore[union-attr]
+            process.stdin.write(request)  # type: ignore[union-attr]
         except BrokenPipeError:
             return b""
         answer = b""
@@ -112,6 +108,18 @@ class Child:
         )
 
 
+def _start(environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    try:
+        return subprocess.Popen(
+            COMMAND, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, bufsize=0, env=environment
+        )
+    except OSError as error:
+        # No memory, processes or files are left.
+        reason = f"the attempt did not begin: its process could not be started: {error.strerror}"
+        raise NotBegun(START_AGAIN, reason) from error
+
+
 def _how(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
@@ -123,4 +131,4 @@ def _how(code: int) -> str:
 
 def _environment() -> dict[str, str]:
     path = os.pathsep.join(part or str(Path.cwd()) for part in sys.path)
-    return {**os.environ, "PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE}
+    return {**os.environ, "PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": settings_module()}

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -12,13 +13,14 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from stator.terminal import TerminalCommand
-from tasks import operating
+from tasks import operating, queue_commands
 from tasks.consumers import Consumer, Verb
 from tasks.copies import difference, mirror_all, problem, spread
 from tasks.figures import figures_by_database
 from tasks.models import Queue
 from tasks.moments import aware, moment_problem, stored
 from tasks.operating import wrong
+from tasks.rules import queue_name_problem
 
 MOST_LISTED = 10_000
 COUNTS = {"waiting": "waiting", "later": "due later", "running": "running", "dead": "dead letters"}
@@ -38,6 +40,10 @@ class Command(TerminalCommand):
         self.one_line_errors(parser)
         groups = parser.add_subparsers(dest="act", metavar="SUBCOMMAND", required=True)
         operating.add_subcommands(lambda name, told: self._add(groups, name, told))
+        queue = groups.add_parser("queue", help="Make queues and change their rules.")
+        self.one_line_errors(queue)
+        acts = queue.add_subparsers(dest="queue_act", metavar="create|set", required=True)
+        queue_commands.add_subcommands(partial(self._add, acts))
         token = groups.add_parser("token", help="Tokens of the HTTP API.")
         self.one_line_errors(token)
         acts = token.add_subparsers(dest="token", metavar="create|list|revoke", required=True)
@@ -50,6 +56,8 @@ class Command(TerminalCommand):
             "--expires", metavar="MOMENT", help="ISO 8601, for instance 2030-01-31 or 2030-01-31T12:00Z."
         )
         create.add_argument("--requests-per-minute", type=int, metavar="N", help="Instead of the setting.")
+        told = "Tasks that it may publish, one with worker_count=n being n + 1; instead of the setting."
+        create.add_argument("--rows-per-minute", type=int, metavar="N", help=told)
         self._add(acts, "list", "List consumers; their tokens are kept nowhere.")
         self._add(acts, "revoke", "Disable a consumer for good.").add_argument("name", help="Of the program.")
         told = "Queues in several databases: what is in each, and whether its copy of the queue is as it should be."
@@ -58,9 +66,9 @@ class Command(TerminalCommand):
 
     def act(self, options: dict[str, Any]) -> None:
         """Act, and answer in lines or in one JSON document."""
-        act = TOKEN_ACTS[options["token"]] if options["act"] == "token" else ACTS[options["act"]]
+        act = _act(options)
         data, lines = act(options)
-        self.tell([json.dumps(data, default=str)] if options["json"] else map(operating.printable, lines))
+        self.tell([json.dumps(data, default=str)] if options["json"] else lines)
 
     def _add(self, acts: Any, name: str, help_text: str) -> CommandParser:
         part: CommandParser = acts.add_parser(name, help=help_text, description=help_text)
@@ -69,10 +77,19 @@ class Command(TerminalCommand):
         return part
 
 
+def _act(options: dict[str, Any]) -> Any:
+    if options["act"] == "token":
+        return TOKEN_ACTS[options["token"]]
+    return queue_commands.ACTS[options["queue_act"]] if options["act"] == "queue" else ACTS[options["act"]]
+
+
 def _create(options: dict[str, Any]) -> tuple[Any, list[str]]:
     names = set(options["queue"])
     if bool(names) == options["all_queues"]:
         raise wrong("say which queues the token is for: --queue NAME, once or more, or --all-queues")
+    for name in sorted(names):
+        if told := queue_name_problem(name):
+            raise wrong(told)
     queues = list(Queue.objects.filter(name__in=names))
     if unknown := sorted(names - {queue.name for queue in queues}):
         raise wrong(f"there is no queue {unknown[0]!r}")
@@ -81,6 +98,7 @@ def _create(options: dict[str, Any]) -> tuple[Any, list[str]]:
         all_queues=options["all_queues"],
         expires=_expires(options["expires"], router.db_for_write(Consumer)),
         requests_per_minute=options["requests_per_minute"],
+        rows_per_minute=options["rows_per_minute"],
         **{f"may_{verb}": True for verb in options["verb"]},
     )
     token = consumer.issue()
@@ -156,6 +174,7 @@ def _told(consumer: Consumer) -> dict[str, Any]:
         "expires": _moment(consumer.expires),
         "used": _moment(consumer.used_minute),
         "requests_per_minute": consumer.requests_per_minute,
+        "rows_per_minute": consumer.rows_per_minute,
     }
 
 

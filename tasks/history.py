@@ -1,0 +1,94 @@
+"""What is kept of the attempts of tasks, read in the statement that reads the tasks."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.apps import apps
+from django.db.models import Aggregate, CharField, JSONField, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Cast, JSONObject
+
+from tasks.moments import moment_of_text
+
+EVENTS, REPORT = "kept_events", "kept_report"
+
+# What is kept of an attempt, and of the latest error, by the names of the columns.
+EVENT = ("at", "version", "to", "worker", "claimed", "duration", "attempts", "error")
+ERROR = ("error", "message", "traceback")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The end of one attempt: by itself, or by a move that ended it.
+
+    ``stay``: the version that the task had meanwhile, which each requeue makes another. ``number``: of the attempt in
+    that stay; 0 for a move of a task that was never attempted.
+    """
+
+    at: datetime
+    stay: int
+    number: int
+    to: str
+    worker: str
+    started: datetime
+    error: str
+
+
+class _All(Aggregate):
+    """The values of a group, in no order."""
+
+    function = "JSON_GROUP_ARRAY"
+    output_field = JSONField()
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        return self.as_sql(compiler, connection, function="JSONB_AGG", **context)
+
+    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        return self.as_sql(compiler, connection, function="JSON_ARRAYAGG", **context)
+
+
+def with_history(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """The tasks, each with what :func:`events_of` and :func:`latest_error` tell of it."""
+    history, report = apps.get_model("stator", "History"), apps.get_model("stator", "Report")
+    mine = {"model_label": rows.model._meta.label_lower, "object_pk": Cast(OuterRef("pk"), CharField(max_length=255))}
+    kept = history.objects.filter(**mine, source="pending").order_by().values("model_label")
+    events = kept.annotate(events=_All(JSONObject(**_named(EVENT)))).values("events")
+    errors = report.objects.filter(**mine).exclude(error="").values(found=JSONObject(**_named(ERROR)))
+    return rows.annotate(**{EVENTS: Subquery(events), REPORT: Subquery(errors[:1])})
+
+
+def add_history(row: Any) -> None:
+    """Read it for a task that was read without: one statement."""
+    rows: QuerySet[Any] = QuerySet(type(row), using=row._state.db).filter(pk=row.pk)
+    row.__dict__.update(with_history(rows).values(EVENTS, REPORT).first() or {})
+
+
+def events_of(row: Any) -> list[Event]:
+    """What is kept of the attempts of a task, in their order."""
+    kept = [_event(row, values) for values in row.__dict__.get(EVENTS) or ()]
+    return sorted(kept, key=lambda event: (event.stay, event.number, event.at))
+
+
+def latest_error(row: Any) -> dict[str, str] | None:
+    """The latest error with its traceback; of earlier ones only type and message are kept."""
+    return row.__dict__.get(REPORT)
+
+
+def _named(columns: tuple[str, ...]) -> dict[str, str]:
+    return dict(zip(columns, columns, strict=True))
+
+
+def _event(row: Any, values: dict[str, Any]) -> Event:
+    using = row._state.db
+    at = moment_of_text(values["at"], using)
+    # What was kept by an earlier version has no moment of the claim.
+    started = values["claimed"] and moment_of_text(values["claimed"], using)
+    return Event(
+        at=at,
+        stay=values["version"] - bool(values["to"]),
+        number=values["attempts"],
+        to=values["to"],
+        worker=values["worker"],
+        started=started or at - timedelta(seconds=values["duration"] or 0.0),
+        error=values["error"],
+    )
