@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.site")
 os.environ.setdefault("LOG_LEVEL", "ERROR")
 
 from benchmarks.harness import arguments, database

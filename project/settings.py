@@ -2,6 +2,10 @@
 
 ``DATABASE_URL`` (SQLite when not given), ``DEBUG``, ``SECRET_KEY``, ``ALLOWED_HOSTS``, ``CSRF_TRUSTED_ORIGINS``,
 ``LOG_LEVEL``, and every key of the ``STATOR`` dictionary as ``STATOR_<KEY>``, for instance ``STATOR_LEASE=30``.
+
+About HTTPS: ``SESSION_COOKIE_SECURE`` and ``CSRF_COOKIE_SECURE`` (on without ``DEBUG``), ``SECURE_SSL_REDIRECT`` (off),
+``SECURE_HSTS_SECONDS`` (3600 without ``DEBUG``), ``SECURE_HSTS_INCLUDE_SUBDOMAINS``, ``SECURE_HSTS_PRELOAD``, and
+``SECURE_PROXY_SSL_HEADER``, the name of the header in which a proxy says ``https``, for instance ``X-Forwarded-Proto``.
 """
 
 import logging
@@ -12,6 +16,8 @@ from typing import Any
 import django
 import environ
 from django.core.exceptions import ImproperlyConfigured
+
+from project.keys import kept_key
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 SQLITE_OPTIONS: dict[str, Any] = {
@@ -68,11 +74,24 @@ def _value(text: str) -> Any:
 
 
 DEBUG = env.bool("DEBUG", default=False)
-# Empty outside of DEBUG: workers and migrations need no key, and Django refuses to sign anything with an empty one.
-# Not by env.str(), which takes a value that starts with $ for the name of another variable.
-SECRET_KEY = os.environ.get("SECRET_KEY", "only-for-development-and-never-to-be-kept-secret" if DEBUG else "")
+# Not by env.str(), which takes a value that starts with $ for the name of another variable. Several machines, or users
+# of one, each make a key of their own and do not know each other's sessions: a deployment sets one.
+SECRET_KEY = os.environ.get("SECRET_KEY") or kept_key(BASE_DIR / "var" / "secret-key")
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+
+SESSION_COOKIE_SECURE = env.bool("SESSION_COOKIE_SECURE", default=not DEBUG)
+CSRF_COOKIE_SECURE = env.bool("CSRF_COOKIE_SECURE", default=not DEBUG)
+SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", default=False)
+# Browsers are told so only over HTTPS.
+SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=0 if DEBUG else 3600)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = env.bool("SECURE_HSTS_INCLUDE_SUBDOMAINS", default=False)
+SECURE_HSTS_PRELOAD = env.bool("SECURE_HSTS_PRELOAD", default=False)
+if header := env.str("SECURE_PROXY_SSL_HEADER", default=""):
+    SECURE_PROXY_SSL_HEADER = (f"HTTP_{header.upper().replace('-', '_')}", "https")
+# The first two are decisions about other sites of the domain. The last: probes and programs on the same machine use
+# plain HTTP, which a proxy redirects for everybody else; a login needs HTTPS in any case, as its cookies do.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021", "security.W008"]
 
 DATABASES = {"default": database(env.str("DATABASE_URL", default="") or "sqlite:///db.sqlite3")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -129,7 +148,7 @@ if LOG_LEVEL not in logging.getLevelNamesMapping():
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
+    "formatters": {"line": {"()": "stator.logs.LineFormatter"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
 }

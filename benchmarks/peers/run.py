@@ -8,9 +8,9 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 import psutil
 import psycopg
@@ -38,11 +38,16 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Where a peer keeps its jobs, and the processor seconds of its server so far."""
+    """Where a peer keeps its jobs, and the processor seconds of its server so far.
+
+    ``variables``: of the peer's environment. A password is there, and not in ``url``: every user of the machine can
+    list the arguments of a process.
+    """
 
     url: str
     cpu: Callable[[], float]
     settle: Callable[[], None]
+    variables: dict[str, str] = field(default_factory=dict)
 
 
 def run(peer: Peer, case: Case, jobs: int) -> Told:
@@ -53,7 +58,7 @@ def run(peer: Peer, case: Case, jobs: int) -> Told:
         command += ["--size", str(case.size)]
     with STORES[peer.store]() as store, tempfile.TemporaryFile("w+") as errors:
         command[command.index("{url}")] = store.url
-        with _script(command, variables, errors) as process:
+        with _script(command, variables | store.variables, errors) as process:
             enqueued = _answer(peer, process, errors)
             store.settle()
             server = store.cpu()
@@ -105,13 +110,15 @@ def _postgresql() -> Iterator[Store]:
     """A new database on the server of ``DATABASE_URL``, dropped at the end."""
     from django.db import connection
 
-    url = urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{DATABASE}"))
+    given = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{DATABASE}")
+    password = {"PGPASSWORD": unquote(given.password)} if given.password else {}
+    address = given._replace(netloc=f"{given.username}@{given.netloc.rpartition('@')[2]}") if password else given
     drop = f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)"
     with connection.cursor() as cursor:
         cursor.execute(drop)
         cursor.execute(f"CREATE DATABASE {DATABASE}")
         try:
-            yield Store(url, server_cpu, lambda: _vacuum(url))
+            yield Store(address.geturl(), server_cpu, lambda: _vacuum(given.geturl()), password)
         finally:
             cursor.execute(drop)
 

@@ -40,11 +40,11 @@ def as_server() -> dict[str, Any]:
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
-def give_to_server(directory: Path) -> None:
-    """Make the server's user the owner of a directory."""
+def give_to_server(path: Path) -> None:
+    """Make the server's user the owner of a file or directory."""
     if os.geteuid() == 0:
         user = pwd.getpwnam(USER_FOR_ROOT)
-        os.chown(directory, user.pw_uid, user.pw_gid)
+        os.chown(path, user.pw_uid, user.pw_gid)
 
 
 def open_to_server(directory: Path) -> bool:

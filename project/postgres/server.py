@@ -1,5 +1,7 @@
 """One PostgreSQL server: start it, crash it, be rid of it."""
 
+import os
+import secrets
 import shlex
 import shutil
 import socket
@@ -31,11 +33,16 @@ OPTIONS = {"max_connections": 200, "shared_buffers": "256MB"}
 # A unix socket's path holds 107 bytes (103 on some systems), and the socket's own name takes 15.
 LONGEST_DIRECTORY = 85
 PATIENCE = 60
+PASSWORD_FILE = "password"
 NO_PROCESS = 2**31 - 1
 
 
 class Server:
     """A server with its data in one directory, durable as usual, reached over TCP and a unix socket.
+
+    Every connection needs the server's random password, because any user of the machine reaches the port. The password
+    is in a file of the data directory, which only the server's user and root can read. If root starts the server, it
+    runs as ``nobody``, so other processes of ``nobody`` can read its files.
 
     ``primary``: a running server, of which this one is a standby until it is promoted.
     """
@@ -71,11 +78,22 @@ class Server:
     @property
     def dsn(self) -> str:
         """The connection string, over the unix socket, of the maintenance database."""
-        return make_conninfo(host=str(self.data_dir), port=self._running_port(), user="postgres", dbname="postgres")
+        return make_conninfo(self._dsn_without_password, password=self.password)
+
+    @property
+    def password(self) -> str:
+        """The password of the superuser ``postgres``."""
+        path = self.data_dir / PASSWORD_FILE
+        if not path.exists():
+            raise PostgresError(
+                f"{self.data_dir} has no password file: an earlier version made it, and let every local user in; "
+                f"delete it with: python -m project.postgres stop --remove {shlex.quote(str(self.given_dir))}"
+            )
+        return path.read_text()
 
     def url(self, database: str = DATABASE) -> str:
         """What ``DATABASE_URL`` has to be, over TCP, for one of the databases."""
-        return f"postgresql://postgres@{ADDRESS}:{self._running_port()}/{database}"
+        return f"postgresql://postgres:{self.password}@{ADDRESS}:{self._running_port()}/{database}"
 
     def start(self) -> None:
         """Have the server running and answering; nothing happens when it already is."""
@@ -119,6 +137,10 @@ class Server:
             if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
+    @property
+    def _dsn_without_password(self) -> str:
+        return make_conninfo(host=str(self.data_dir), port=self._running_port(), user="postgres", dbname="postgres")
+
     def _start(self, port: int) -> None:
         self._disown_locks()
         # The dot is the data directory, whatever characters its path has.
@@ -149,7 +171,7 @@ class Server:
         return int(self._status()[3])
 
     def _prepare(self) -> None:
-        if (self.data_dir / "PG_VERSION").exists():
+        if (self.data_dir / "PG_VERSION").exists() and self.password:
             return
         self.given_dir.mkdir(parents=True, exist_ok=True)
         (self.given_dir / "moved-to").unlink(missing_ok=True)
@@ -159,18 +181,34 @@ class Server:
             (self.given_dir / "moved-to").write_text(tempfile.mkdtemp(prefix="stator-postgres-", dir=open_place()))
         give_to_server(self.data_dir)
         if self.primary:
-            self._run("pg_basebackup", "--write-recovery-conf", "--checkpoint=fast", "--dbname", self.primary.dsn)
+            # The files of the primary have the password in them. Not in the arguments, which every user can list.
+            command = ("--write-recovery-conf", "--checkpoint=fast", "--dbname", self.primary._dsn_without_password)
+            self._run("pg_basebackup", *command, PGPASSWORD=self.primary.password)
             return
+        self._initialize()
+
+    def _initialize(self) -> None:
+        password = secrets.token_hex(16)
         # The same order of strings everywhere, whatever the locale of the machine.
         locale = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
-        self._run("initdb", "--auth=trust", "--username=postgres", *locale)
+        # initdb reads the password from a file, and its directory has to be empty.
+        with tempfile.NamedTemporaryFile("w", prefix="stator-postgres-", dir=open_place()) as file:
+            file.write(password)
+            file.flush()
+            give_to_server(Path(file.name))
+            self._run("initdb", "--auth=scram-sha-256", f"--pwfile={file.name}", "--username=postgres", *locale)
+        kept = self.data_dir / PASSWORD_FILE
+        kept.touch(0o600)
+        kept.write_text(password)
+        give_to_server(kept)
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def _run(self, program: str, *arguments: str, **variables: str) -> None:
         # Into a file: the server inherits a pipe, and reading would wait for the server's end.
         with tempfile.TemporaryFile("w+") as output:
             command = [str(find_programs() / program), "-D", str(self.data_dir), *arguments]
             streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
-            code = subprocess.run(command, cwd=self.data_dir, check=False, **streams, **as_server()).returncode
+            options: dict[str, Any] = {"env": {**os.environ, **variables}, **streams, **as_server()}
+            code = subprocess.run(command, cwd=self.data_dir, check=False, **options).returncode
             if code:
                 output.seek(0)
                 lines = [*output.read().splitlines(), *_last_lines(self.data_dir / "server.log")]
