@@ -2,18 +2,24 @@
 
 I1 no two leases of one object overlap, no renewal by anybody but the holder, no reaping before expiry. I2 only
 declared transitions, an unbroken chain, versions without gaps. I3 at most one start for each claim, at most one
-accepted outcome for each (object, version), and none without a start. I4 no accepted write by anybody but the
-holder. I5 every claim has exactly one end. I6 attempts and crashes in the row are those in the history. I7 at the
-end everything is terminal, quarantined or deleted, and no lock is left. I8 reaped and claimed again soon enough.
+accepted outcome for each (object, version), and none without a start; an atomic state has the effects of its accepted
+outcomes and no others. I4 no accepted write by anybody but the holder. I5 every claim has exactly one end. I6 attempts
+and crashes in the row are those in the history. I7 at the end everything is terminal, quarantined or deleted, and no
+lock is left. I8 reaped, claimed again, and claimed when due soon enough. I9 one holder for each exclusive key. I10 a
+waiting row of higher priority is passed over by a bounded number of claims.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any
 
-from tests.faults.events import Effect, Event, History, Kind, kind_of
+from tests.faults.events import Effect, Event, History, Kind, Row, kind_of
+
+# Stands for a row that was deleted.
+GONE = Row("", ready=False)
 
 ENDS = frozenset({Kind.MOVE, Kind.WAIT, Kind.RELEASE, Kind.UNLOCK, Kind.REAP, Kind.DELETE, Kind.STEAL})
 
@@ -24,7 +30,11 @@ class Rules:
 
     ``edges``: declared ``(from, to)``. ``external``: states in which rows may rest at the end besides the terminal
     ones. ``reap_slack`` and ``claim_slack``: seconds from expiry to the reaping, and on to the next claim.
-    ``started``: whether handlers leave effects. ``quiet``: whether all work was done before the history ends.
+    ``due_slack``: seconds from the due time to the claim. ``atomic``: states whose handlers write effects with the
+    outcome, in one transaction. ``started``: whether handlers leave effects. ``quiet``: whether all work was done
+    before the history ends. ``longest_lease``: seconds; a lease that ends later was made before the clock was set
+    back, and may be reaped. ``passed_over``: how many claims may pass over a row that is ready and more urgent than
+    what they take.
     """
 
     edges: frozenset[tuple[str, str]]
@@ -35,9 +45,13 @@ class Rules:
     max_crashes: int = 3
     reap_slack: float | None = None
     claim_slack: float | None = None
+    due_slack: float | None = None
+    atomic: frozenset[str] = frozenset()
     started: bool = True
     quiet: bool = True
     operators: frozenset[str] = frozenset({"operator"})
+    longest_lease: float | None = None
+    passed_over: int | None = None
 
 
 def rules_for(graph: Any, **given: Any) -> Rules:
@@ -104,7 +118,8 @@ def check(history: History, rules: Rules) -> list[Violation]:
         for invariant in INVARIANTS:
             invariant(case)
         found += case.found
-    return found + [Violation("I3", pk, "a handler ran on an object that never was") for pk in effects]
+    found += [Violation("I3", pk, "a handler ran on an object that never was") for pk in effects]
+    return found + keys_have_one_holder(history) + urgent_rows_go_first(history, rules)
 
 
 def kinds_of(violations: Iterable[Violation]) -> set[str]:
@@ -131,10 +146,18 @@ def leases_do_not_overlap(case: Case) -> None:
             case.object_to("I1", f"{step.event.actor} claimed what {step.holder} held")
         elif step.kind is Kind.RENEW and step.event.actor != step.holder:
             case.object_to("I1", f"{step.event.actor} renewed the claim of {step.holder}")
-        elif step.kind is Kind.REAP and at < old.locked_until:
+        elif step.kind is Kind.REAP and at < old.locked_until and not _is_beyond(case, old.locked_until, at):
             case.object_to("I1", f"reaped {old.locked_until - at} before its lease ended")
         elif step.kind is Kind.CLAIM and not (old.ready and new.locked_until and new.locked_until > at):
             case.object_to("I1", f"claimed until {new.locked_until} at {at}, ready={old.ready}")
+        elif step.kind is Kind.CLAIM and old.crashes >= case.rules.max_crashes:
+            case.object_to("I1", f"claimed in quarantine, after {old.crashes} crashes")
+
+
+def _is_beyond(case: Case, until: datetime, at: datetime) -> bool:
+    """Whether a lease ends later than any can: then it was made before the clock was set back."""
+    longest = case.rules.longest_lease
+    return longest is not None and until > at + timedelta(seconds=longest)
 
 
 def chain_is_unbroken(case: Case) -> None:
@@ -185,6 +208,19 @@ def outcomes_have_one_start(case: Case) -> None:
 
 def _moved_by_operator(case: Case, row: Any) -> bool:
     return any(step.event.old is row and case.by_operator(step) for step in case.steps)
+
+
+def atomic_effects_are_accepted(case: Case) -> None:
+    """I3, for states whose effects are written in the transaction of the outcome."""
+    written = Counter((effect.version, effect.state) for effect in case.effects if effect.state in case.rules.atomic)
+    accepted = Counter(
+        (step.event.old.version, step.event.old.state)
+        for step in case.steps
+        if step.kind is Kind.MOVE and step.holder == step.event.actor and step.event.old.state in case.rules.atomic
+    )
+    for entry in written.keys() | accepted.keys():
+        if written[entry] != accepted[entry]:
+            case.object_to("I3", f"version, state {entry}: {written[entry]} effects, {accepted[entry]} accepted moves")
 
 
 def holders_alone_write(case: Case) -> None:
@@ -258,18 +294,76 @@ def recovery_is_prompt(case: Case) -> None:
             reaped = None
 
 
-def _check_delay(case: Case, what: str, expired: Any, at: Any, slack: float | None) -> None:
-    if slack is not None and at - expired > timedelta(seconds=slack):
-        case.object_to("I8", f"{what} {at - expired} after its lease ended")
+def due_rows_are_claimed(case: Case) -> None:
+    """I8, for rows that are due: only where nothing else keeps the workers busy."""
+    due = None
+    for step in case.steps:
+        new = step.event.new
+        if due is not None and step.kind is Kind.CLAIM:
+            _check_delay(case, "claimed", due, step.event.at, case.rules.due_slack, "it was due")
+        attempted = new and not new.claim and new.state not in case.rules.terminal | case.rules.external
+        due = max(new.next_attempt or step.event.at, step.event.at) if attempted else None
+
+
+def keys_have_one_holder(history: History) -> list[Violation]:
+    """I9."""
+    found, holders = list[Violation](), dict[str, str]()
+    for event in history.events:
+        old, new = event.old, event.new
+        if old and old.key is not None and holders.get(old.key) == event.pk:
+            del holders[old.key]
+        if new and new.key is not None and new.claim:
+            if (other := holders.get(new.key)) is not None:
+                found.append(Violation("I9", event.pk, f"holds the key {new.key!r} beside row {other}"))
+            holders[new.key] = event.pk
+    return found
+
+
+def urgent_rows_go_first(history: History, rules: Rules) -> list[Violation]:
+    """I10. Rows that lost a lease have turns of their own."""
+    if rules.passed_over is None:
+        return []
+    found, rows, passed = list[Violation](), dict[str, Row](), Counter[str]()
+    for taken in _claims_and_others(history.events):
+        for event in taken:
+            rows[event.pk] = event.new or GONE
+            passed.pop(event.pk, None)
+        claimed = [event.old.priority for event in taken if kind_of(event) is Kind.CLAIM and not event.old.crashes]
+        held = {row.key for row in rows.values() if row.claim and row.key is not None}
+        for pk, row in rows.items() if claimed else ():
+            if _waits(row, taken[0].at) and row.key not in held and row.priority < max(claimed):
+                passed[pk] += 1
+                if passed[pk] == rules.passed_over + 1:
+                    found.append(Violation("I10", pk, f"passed over by {passed[pk]} claims of less urgent rows"))
+    return found
+
+
+def _waits(row: Row, at: datetime) -> bool:
+    due = row.next_attempt is None or row.next_attempt <= at
+    return row.ready and due and not (row.claim or row.crashes)
+
+
+def _claims_and_others(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """The events in order; what one statement claimed is together."""
+    return (list(same) for _, same in groupby(events, key=lambda event: (event.new and event.new.claim) or object()))
+
+
+def _check_delay(
+    case: Case, what: str, since: Any, at: Any, slack: float | None, from_when: str = "its lease ended"
+) -> None:
+    if slack is not None and at - since > timedelta(seconds=slack):
+        case.object_to("I8", f"{what} {at - since} after {from_when}")
 
 
 INVARIANTS = (
     leases_do_not_overlap,
     chain_is_unbroken,
     outcomes_have_one_start,
+    atomic_effects_are_accepted,
     holders_alone_write,
     claims_end_once,
     accounts_agree,
     nothing_is_left,
     recovery_is_prompt,
+    due_rows_are_claimed,
 )

@@ -1,6 +1,6 @@
 """What happened to the rows of a model: the values that the checker judges. Knows nothing of databases."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
@@ -8,7 +8,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The framework's columns of a row at one moment."""
+    """The framework's columns of a row at one moment, its exclusive key and its priority (smaller is more urgent)."""
 
     state: str
     version: int = 0
@@ -19,6 +19,8 @@ class Row:
     attempts: int = 0
     failures: int = 0
     crashes: int = 0
+    key: str | None = field(default=None, compare=False)
+    priority: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class Kind(StrEnum):
     UNLOCK = "unlock"
     REAP = "reap"
     READY = "ready"
+    REST = "rest"
     SAVE = "save"
     TAMPER = "tamper"
 
@@ -94,7 +97,7 @@ def kind_of(event: Event) -> Kind:
     if (old.state, old.version) != (new.state, new.version):
         return Kind.TAMPER if new.claim else Kind.MOVE
     if old.claim is None:
-        return _unclaimed(old, new)
+        return _unclaimed(old, new, event.at)
     if new.claim is None:
         return _ended(old, new)
     if old.claim != new.claim:
@@ -102,9 +105,12 @@ def kind_of(event: Event) -> Kind:
     return Kind.RENEW if old.locked_until != new.locked_until else Kind.TAMPER
 
 
-def _unclaimed(old: Row, new: Row) -> Kind:
+def _unclaimed(old: Row, new: Row, at: datetime) -> Kind:
     if new.claim is not None:
         return Kind.CLAIM
+    if not new.ready and new.next_attempt and new.next_attempt > at and new == replace(old, ready=False):
+        # It was ready before it was due.
+        return Kind.REST
     return Kind.READY if new.ready and old.attempts == new.attempts else Kind.TAMPER
 
 

@@ -36,6 +36,8 @@ class Fleet:
         self.variables = {**SETTINGS, **{name: str(value) for name, value in variables.items()}}
         self.alive: dict[str, WorkerProcess] = {}
         self.started = 0
+        # The ended ones too, for what they wrote.
+        self.everyone: list[WorkerProcess] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -54,6 +56,7 @@ class Fleet:
         )
         worker.name = name
         self.alive[name] = self._stack.enter_context(worker)
+        self.everyone.append(worker)
         return worker
 
     def kill(self, name: str) -> None:

@@ -1,12 +1,16 @@
-"""PostgreSQL servers that belong to a test, which may crash them, and workers on them."""
+"""PostgreSQL servers that belong to a test, which may crash them, workers on them, and roles with few connections."""
 
+import random
+import secrets
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.db import connection
 
 from project.postgres import DATABASE
 
+ROLE_PASSWORD = secrets.token_hex(16)
 NO_TEST_DATABASES = {"TEST_DATABASE_DEFAULT": "", "TEST_DATABASE_OTHER": ""}
 # The queue of notifications as small as it can be made, so that it can be filled.
 OPTIONS = {"shared_buffers": "32MB", "max_notify_queue_pages": 64}
@@ -19,8 +23,14 @@ def variables_for(server: Any) -> dict[str, str]:
 
 def address_of(server: Any) -> tuple[str, int]:
     """Host and port of a server."""
-    host, port = server.url().split("@")[1].split("/")[0].split(":")
-    return host, int(port)
+    parts = urlsplit(server.url())
+    return parts.hostname, parts.port
+
+
+def url_through(proxy: Any, server: Any) -> str:
+    """The URL of a server by way of a proxy before it."""
+    parts = urlsplit(server.url())
+    return parts._replace(netloc=f"{parts.username}:{parts.password}@127.0.0.1:{proxy.port}").geturl()
 
 
 @contextmanager
@@ -29,9 +39,53 @@ def default_database_on(server: Any) -> Any:
     before = dict(connection.settings_dict)
     host, port = address_of(server)
     connection.close()
-    connection.settings_dict.update(NAME=DATABASE, USER="postgres", HOST=host, PORT=str(port))
+    own = {"NAME": DATABASE, "USER": "postgres", "PASSWORD": server.password, "HOST": host, "PORT": str(port)}
+    connection.settings_dict.update(own)
     try:
         yield
     finally:
         connection.close()
         connection.settings_dict.update(before)
+
+
+@contextmanager
+def role_with_connections(number):
+    """A role that may do what workers do, and no superuser: those are let in whatever the limit."""
+    name = f"limited_{random.getrandbits(32):08x}"
+    execute(f"CREATE ROLE {name} LOGIN PASSWORD '{ROLE_PASSWORD}' CONNECTION LIMIT {number}")
+    for what in ("ALL TABLES", "ALL SEQUENCES"):
+        execute(f"GRANT ALL ON {what} IN SCHEMA public TO {name}")
+    try:
+        yield name
+    finally:
+        cut_connections()
+        execute(f"DROP OWNED BY {name}")
+        execute(f"DROP ROLE {name}")
+
+
+def allow(role, number):
+    """Let a role have so many connections from now on; the database's time afterwards."""
+    execute(f"ALTER ROLE {role} CONNECTION LIMIT {number}")
+    return execute("SELECT clock_timestamp()")
+
+
+def url_for(role):
+    given = connection.get_connection_params()
+    return f"postgresql://{role}:{ROLE_PASSWORD}@{given['host']}:{given['port']}/by-name"
+
+
+def execute(statement):
+    """The first value that a statement gives."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchone()[0] if cursor.description else None
+
+
+def cut_connections():
+    """End every connection to this database but ours; how many there were."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+        return cursor.fetchone()[0]

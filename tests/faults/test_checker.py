@@ -10,11 +10,12 @@ from tests.faults.checker import Rules, check, kinds_of
 from tests.faults.events import Effect, Event, History, Kind, Row
 
 A, B = "a:1", "b:2"
-FIRST, SECOND, THIRD = UUID(int=1), UUID(int=2), UUID(int=3)
+FIRST, SECOND, THIRD, FOURTH = (UUID(int=number) for number in range(1, 5))
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LEASE = 3.0
 EDGES = frozenset({("fresh", "halfway"), ("halfway", "done")})
 RULES = Rules(edges=EDGES, terminal=frozenset({"done"}), initial="fresh")
+ATOMIC = replace(RULES, atomic=frozenset({"fresh"}))
 PROMPT = replace(RULES, reap_slack=2.0, claim_slack=2.0)
 
 
@@ -162,3 +163,76 @@ def test_histories_tell_what_each_event_was():
     assert kinds == [
         Kind.CREATE, Kind.CLAIM, Kind.RENEW, Kind.REAP, Kind.CLAIM, Kind.RELEASE, Kind.CLAIM, Kind.WAIT, Kind.DELETE
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "rules", "script"),
+    [
+        (
+            "I1",
+            RULES,
+            Script().claim(A, FIRST).reap(B).claim(B, SECOND).reap(A).claim(A, THIRD).reap(B).claim(A, FOURTH),
+        ),
+        ("I3", ATOMIC, finished(Script().start(A, version=7))),
+        ("I3", ATOMIC, Script().claim(A, FIRST, started=False).move(A, "halfway").move("operator", "done")),
+        ("I8", replace(RULES, due_slack=2.0), Script().claim(A, FIRST, after=3).move(A, "halfway").delete("operator")),
+    ],
+    ids=["claimed in quarantine", "effect without a move", "move without its effect", "claimed long after it was due"],
+)
+def test_rules_that_say_more_are_judged(rule, rules, script):
+    assert rule in script.broken(rules)
+
+
+def test_row_that_waits_for_its_due_time_is_not_late():
+    script = Script()
+    due = script.clock + timedelta(seconds=60)
+    script.claim(A, FIRST).free(A, next_attempt=due)
+    script.change(B, replace(script.row, ready=True), after=58).claim(A, SECOND).move(A, "halfway")
+
+    assert script.broken(replace(RULES, due_slack=2.0, quiet=False)) == set()
+
+
+def test_lease_beyond_the_longest_may_be_reaped_for_the_clock_was_set_back():
+    script = finished(Script().claim(A, FIRST).reap(B, after=-3600))
+
+    assert "I1" in script.broken()
+    assert "I1" not in script.broken(replace(RULES, longest_lease=LEASE))
+
+
+def several(*changes):
+    """The history of rows that begin as given, and of what happens to them, a second apart."""
+    events, rows = [], {}
+    for number, (pk, actor, row) in enumerate(changes):
+        events.append(Event(pk, START + timedelta(seconds=number), actor, rows.get(pk), row))
+        rows[pk] = row
+    return History(events)
+
+
+def taken(row, claim):
+    return replace(row, claim=claim, locked_until=START + timedelta(hours=1), ready=False, attempts=1)
+
+
+def test_two_holders_of_an_exclusive_key_are_caught():
+    row, other = Row("fresh", key="a"), Row("fresh", key="b")
+    begun = [("1", "operator", row), ("2", "operator", row), ("3", "operator", other), ("1", A, taken(row, FIRST))]
+    rules = replace(RULES, quiet=False, started=False)
+
+    assert kinds_of(check(several(*begun, ("2", B, taken(row, SECOND))), rules)) == {"I9"}
+    assert check(several(*begun, ("3", B, taken(other, SECOND))), rules) == []
+    freed = ("1", A, replace(row, attempts=1, ready=False))
+    assert check(several(*begun, freed, ("2", B, taken(row, SECOND))), rules) == []
+
+
+def test_urgent_row_that_is_passed_over_is_caught():
+    urgent, other = Row("fresh", priority=0), Row("fresh", priority=5)
+    begun = [("1", "operator", other), ("2", "operator", urgent), ("1", A, taken(other, FIRST))]
+    rules = replace(RULES, quiet=False, started=False)
+
+    assert kinds_of(check(several(*begun), replace(rules, passed_over=0))) == {"I10"}
+    assert check(several(*begun), replace(rules, passed_over=1)) == []
+    assert (
+        check(several(begun[1], begun[0], ("2", A, taken(urgent, SECOND)), begun[2]), replace(rules, passed_over=0))
+        == []
+    )
+    together = several(*begun, ("2", A, taken(urgent, FIRST)))
+    assert check(together, replace(rules, passed_over=0)) == []

@@ -74,8 +74,8 @@ def halved(moments):
 
 
 def test_very_many_leases_that_end_at_once_are_reaped_in_batches(watch, fleet, thorough):
-    """Of a worker that died; each object is then run alone, for any of them may have killed it."""
-    objects, kept = (30_000, 2000) if thorough else (LIMIT + 100, 50)
+    """Of a worker that died; then no process has more than a few of its objects at a time."""
+    objects = 30_000 if thorough else LIMIT + 100
     watched = watch(Job)
     Job.objects.bulk_create((Job() for _ in range(objects)), batch_size=5000)
     lost = operations_for(Job, Settings(LEASE=1.0), new_worker_id())
@@ -88,9 +88,6 @@ def test_very_many_leases_that_end_at_once_are_reaped_in_batches(watch, fleet, t
     for _ in range(2):
         workers.start()
 
-    workers.until(lambda: not Job.objects.filter(state_crashes=0, pk__in=pks, state_claim__isnull=False).exists(), 120)
-    # One after another takes its time, and some of them show it as well.
-    Job.objects.filter(pk__in=pks[kept:]).delete()
     workers.until(lambda: not Job.objects.exclude(state="done").exists(), 300)
     workers.stop()
 
@@ -99,10 +96,12 @@ def test_very_many_leases_that_end_at_once_are_reaped_in_batches(watch, fleet, t
     assert len(reaped) == len({event.pk for event in reaped}) == objects
     assert max(Counter(event.at for event in reaped).values()) == LIMIT
     assert not {event.pk for event in reaped} & others
-    alone = most_at_once(history)
+    together = most_at_once(history)
     took = reaped[-1].at - reaped[0].at
-    print(f"{objects} leases were reaped in {took.total_seconds():.1f} s, then at most {alone} of them ran at a time")
-    assert alone <= 2
+    print(
+        f"{objects} leases were reaped in {took.total_seconds():.1f} s, then at most {together} of them ran at a time"
+    )
+    assert together <= 2 * Settings().crashed_at_once
     watched.judge()
 
 

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from project.postgres import DATABASE, temporary_server
+from project.postgres import temporary_server
 from stator.models import Worker
 from tests.faults.fleet import logged
 from tests.faults.proxy import Proxy
-from tests.faults.servers import NO_TEST_DATABASES, OPTIONS, address_of, default_database_on
+from tests.faults.servers import NO_TEST_DATABASES, OPTIONS, address_of, default_database_on, url_through
 from tests.processes import wait_until
 from tests.testapp.faults import Effect, Job
 
@@ -53,7 +53,7 @@ def test_commits_that_a_failover_loses_are_made_again_and_their_holders_are_refu
     standby.stop()
     with Proxy(*address_of(server)) as proxy:
         # A lease that ends after all of this: what refuses the holders of before is their claim alone.
-        workers = fleet("testapp.Job", STATOR_LEASE=60, **NO_TEST_DATABASES, DATABASE_URL=url_through(proxy))
+        workers = fleet("testapp.Job", STATOR_LEASE=60, **NO_TEST_DATABASES, DATABASE_URL=url_through(proxy, server))
         started = [workers.start() for _ in range(2)]
         # One that is not there yet would refuse to start on what is a replica then.
         workers.until(lambda: Worker.objects.live().count() == len(started))
@@ -86,10 +86,6 @@ def taken_over(server, standby):
             yield
     finally:
         server.start()
-
-
-def url_through(proxy):
-    return f"postgresql://postgres@127.0.0.1:{proxy.port}/{DATABASE}"
 
 
 def refused_to_write(workers):

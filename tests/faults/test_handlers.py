@@ -49,13 +49,14 @@ def test_handlers_that_hold_the_loop_end_their_process_which_is_replaced(watch, 
     )  # fmt: skip
     worker = workers.start("--processes", "3")
 
-    # Quarantined: the second time each was alone, so that none of the others can have been.
+    # Quarantined: the second time each was in a process of its own, so that none of the others can have been.
     workers.until(lambda: held.filter(state_crashes=2, state_ready=False, state_claim=None).count() == len(LOOP_BOMBS))
     workers.until(lambda: Bomb.objects.filter(state="done").count() == len(others))
     workers.stop()
 
     # An interpreter that is held stops the watchdog too, and is ended by the timer behind it.
-    assert {died["exit_code"] for died in logged(worker, "stator.worker_died")} == {FROZEN, HELD}
+    died = [*logged(worker, "stator.worker_died"), *logged(worker, "stator.isolated_process_died")]
+    assert {line["exit_code"] for line in died} == {FROZEN, HELD}
     assert "stator: the event loop stood still for 1 s; stacks follow, then the worker exits with 70" in worker.output()
     for kind in ("in spin\n", "in handle_on_loop\n"):
         assert kind in worker.output()

@@ -7,6 +7,7 @@ import pytest
 
 from tests.faults.events import Kind
 from tests.faults.fleet import RECOVERY, logged
+from tests.faults.test_recovery import percentiles, waits_after_expiry
 from tests.testapp.faults import Bomb, Effect, Job
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
@@ -33,23 +34,11 @@ def crashed_claims(history):
     return sum(kind is Kind.REAP for kind in history.kinds())
 
 
-def recoveries(history):
-    """Seconds from the end of each lost lease to the next claim of its object."""
-    waits, expired = [], {}
-    for event, kind in zip(history.events, history.kinds(), strict=True):
-        if kind is Kind.REAP:
-            expired[event.pk] = event.old.locked_until
-        elif kind is Kind.CLAIM and event.pk in expired:
-            waits.append((event.at - expired.pop(event.pk)).total_seconds())
-    return waits
-
-
 def test_no_object_is_lost_when_workers_are_killed(watch, fleet, thorough):
     kills, objects = (50, 1500) if thorough else (12, 250)
     watched = watch(Job)
     Job.objects.bulk_create(Job(seconds=random.uniform(0.05, 0.5)) for _ in range(objects))
-    # Few at once, so that the objects which a dead worker held are not long in line to be run alone.
-    workers = fleet("testapp.Job", STATOR_CONCURRENCY=5, STATOR_MAX_CRASHES=1000)
+    workers = fleet("testapp.Job", STATOR_MAX_CRASHES=1000)
     for _ in range(WORKERS):
         workers.start()
 
@@ -59,8 +48,8 @@ def test_no_object_is_lost_when_workers_are_killed(watch, fleet, thorough):
     workers.stop()
 
     history = watched.history(Job)
-    waits = recoveries(history)
-    print(f"{kills} kills ended {crashed_claims(history)} claims, claimed again within {max(waits):.1f} s of expiry")
+    waits = waits_after_expiry(history)
+    print(f"{kills} kills ended {crashed_claims(history)} claims, claimed again after {percentiles(waits)}")
     assert Job.objects.filter(state="done").count() == objects
     assert crashed_claims(history) > kills / 2
     watched.judge(max_crashes=1000, reap_slack=RECOVERY)
@@ -77,9 +66,11 @@ def test_handlers_that_kill_their_process_are_quarantined_and_spare_the_others(w
     workers.until(lambda: Bomb.stator.quarantined().count() == len(bombs), 120)
     workers.stop()
 
-    # One may have been claimed beside another that went off first; at the second crash each is alone.
-    assert {Effect.objects.filter(object_pk=str(bomb.pk)).count() for bomb in bombs} <= {2, 3}
+    # One may have been claimed beside another that went off first, once or twice; at the third crash each is alone.
+    assert {Effect.objects.filter(object_pk=str(bomb.pk)).count() for bomb in bombs} <= {1, 2, 3}
     crashes = [event.new.crashes for event in watched.history(Bomb).events if event.pk in {str(o.pk) for o in others}]
-    assert max(crashes) <= 1
+    assert max(crashes) <= 2
+    assert len(logged(worker, "stator.worker_died")) <= 2 * len(bombs)
     assert {died["exit_code"] for died in logged(worker, "stator.worker_died")} <= {3, -11, -6}
+    assert {died["pk"] for died in logged(worker, "stator.isolated_process_died")} == {str(bomb.pk) for bomb in bombs}
     watched.judge(reap_slack=RECOVERY)

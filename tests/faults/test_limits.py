@@ -1,4 +1,4 @@
-"""A state with ``concurrency=3``: never more at a time however workers die, and three again soon after."""
+"""Limits of a state, kept and reached again however workers die; and of connections (F36), never hoarded."""
 
 from datetime import timedelta
 
@@ -7,14 +7,16 @@ from django.db import connection
 
 from tests.faults.checker import ENDS
 from tests.faults.events import Kind
-from tests.faults.fleet import LEASE, RECOVERY
-from tests.testapp.faults import Effect
+from tests.faults.fleet import LEASE, RECOVERY, logged
+from tests.faults.servers import allow, cut_connections, execute, role_with_connections, url_for
+from tests.testapp.basic import Step
+from tests.testapp.faults import Effect, Job, ThreadJob
 from tests.testapp.harmed import Limited
 
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 MOST = 3
-# Objects that were lost with a worker are run alone, each in a process that has to become empty first.
+# Objects that were lost with two workers in a row are run in a process of their own, which has to start first.
 SLACK = 1.0
 
 
@@ -91,3 +93,114 @@ def recovered(numbers, killed, moment):
         if at > moment and len([actor for actor in held.values() if actor not in dead]) == MOST:
             return (at - moment) / timedelta(seconds=1)
     raise AssertionError(f"after {moment} the limit was not reached again")
+
+
+HELD = Job.objects.filter(state_claim__isnull=False)
+# What the sessions of workers sent last that only claim, and that only record.
+CLAIMS, RECORDS = "WITH picked AS", "WITH v AS"
+
+
+def sessions(of=""):
+    """Server processes of workers, or of those whose latest statement has this in it."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND backend_type = 'client backend' AND strpos(query, %s) > 0",
+            [of],
+        )
+        return [pid for (pid,) in cursor.fetchall()]
+
+
+def take_away(role, *statements):
+    """End the sessions that sent these last, and leave the role no connection in their place."""
+    lost = [pid for statement in statements for pid in sessions(statement)]
+    assert lost
+    allow(role, len(sessions()) - len(lost))
+    for pid in lost:
+        execute(f"SELECT pg_terminate_backend({pid}, 10000)")
+
+
+def test_nothing_is_held_that_could_not_be_recorded_and_renewed(fleet):
+    """The limit is too low for all that a worker needs; handlers need none."""
+    held = Step.objects.filter(state_claim__isnull=False)
+    with role_with_connections(50) as role:
+        # Nobody listens, who would take a connection as well.
+        workers = fleet("testapp.Step", DATABASE_URL=url_for(role), STATOR_NOTIFY="False", STATOR_LEASE=60)
+        for number in (1, 2, 3):
+            Step.objects.bulk_create(Step() for _ in range(50))
+            allow(role, number)
+            worker = workers.start()
+            workers.until(lambda worker=worker: len(logged(worker, "stator.database_unreachable")) > 3)
+            # With some luck it has those that it needs, and what it holds is recorded.
+            workers.until(lambda: not held.exists())
+            workers.kill(worker.name)
+            workers.until(lambda: not sessions())
+        workers.start()
+        allow(role, 50)
+        workers.until(lambda: not Step.objects.exclude(state="done").exists())
+        workers.stop()
+    assert not Step.objects.filter(state_failures__gt=0).exists()
+
+
+def test_outcomes_are_recorded_although_the_connection_for_that_is_lost(watch, fleet, gate):
+    """By the connection that claims, which claims nothing more until there is another."""
+    watched = watch(Job)
+    with role_with_connections(50) as role:
+        workers = fleet("testapp.Job", DATABASE_URL=url_for(role), STATOR_LEASE=60)
+        worker = workers.start()
+        Job.objects.create()
+        workers.until(lambda: not Job.objects.exclude(state="done").exists())
+        Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(5))
+        workers.until(lambda: HELD.count() == 5)
+        take_away(role, RECORDS)
+        gate.touch()
+        workers.until(lambda: not HELD.exists())
+        assert Job.objects.filter(state="halfway").count() == 5
+
+        workers.until(lambda: len(logged(worker, "stator.database_unreachable")) > 3)
+        assert not HELD.exists()
+        allow(role, 50)
+        workers.until(lambda: not Job.objects.exclude(state="done").exists())
+        workers.stop()
+    assert not logged(worker, "stator.lease_lost")
+    watched.judge()
+
+
+def test_worker_that_cannot_record_hands_back_what_it_holds(watch, fleet, gate):
+    """Neither the connection that records nor the one that claims is left: the heartbeat renews no more."""
+    watched = watch(Job)
+    with role_with_connections(50) as role:
+        workers = fleet("testapp.Job", DATABASE_URL=url_for(role))
+        worker = workers.start()
+        Job.objects.create()
+        workers.until(lambda: not Job.objects.exclude(state="done").exists())
+        Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(5))
+        workers.until(lambda: HELD.count() == 5)
+        take_away(role, RECORDS, CLAIMS)
+        gate.touch()
+        workers.until(lambda: sum(line["count"] for line in logged(worker, "stator.handed_back")) == 5)
+
+        assert not HELD.exists()
+        handed_back = Job.objects.filter(state="fresh", state_attempts=0, state_crashes=0, state_failures=0)
+        assert handed_back.count() == 5
+        allow(role, 50)
+        workers.until(lambda: not Job.objects.exclude(state="done").exists())
+        workers.stop()
+    watched.judge()
+
+
+def test_worker_that_has_nothing_to_do_has_five_connections(watch, fleet):
+    """To claim, to record, for duties, for the heartbeat, and to listen; handlers open theirs when they need them."""
+    watched = watch(Job)
+    cut_connections()
+    workers = fleet("testapp.Job", "testapp.ThreadJob", "testapp.Limited")
+    worker = workers.start()
+    workers.until(lambda: len(sessions()) == 5)
+    # One after another: it takes one thread.
+    for _ in range(8):
+        job = ThreadJob.objects.create()
+        workers.until(lambda job=job: ThreadJob.objects.filter(pk=job.pk, state="done").exists())
+    assert len(sessions()) <= 5 + 2
+    workers.stop()
+    assert not logged(worker, "stator.database_unreachable")
+    watched.judge()

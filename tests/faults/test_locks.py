@@ -1,16 +1,19 @@
-"""Other transactions on the same rows: locks held for long (F28), deadlocks (F33), other isolation levels (F34)."""
+"""Locks of other transactions on rows (F28) and tables, deadlocks (F33), other isolation levels (F34)."""
 
-from contextlib import closing
+from collections import Counter
+from contextlib import closing, contextmanager
 from threading import Event as Flag
 from threading import Thread
+from time import monotonic
 
 import psycopg
 import pytest
 from django.db import DatabaseError, connection, connections, transaction
 
-from tests.faults.fleet import logged
+from tests.faults.fleet import CROWDED, LEASE, logged
 from tests.processes import wait_until
-from tests.testapp.faults import Effect, Job, JobLine
+from tests.testapp.faults import Effect, Job, JobLine, ThreadJob
+from tests.testapp.harmed import Booking, Failing, Limited
 
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
@@ -23,6 +26,10 @@ def other_connection():
 def until_done(workers, jobs=None):
     left = (jobs or Job.objects).exclude(state="done")
     workers.until(lambda: not left.exists())
+
+
+# Seconds until an object of an unlocked table is done, and until a locked one goes on once the lock is gone.
+PROMPTLY, RESUMED_WITHIN = 2.0, 5.0
 
 
 def test_row_that_an_application_holds_is_passed_over_and_found_afterwards(watch, fleet):
@@ -141,3 +148,96 @@ def test_work_is_done_whatever_the_isolation_that_the_database_defaults_to(watch
     assert [logged(worker, "stator.database_unreachable") for worker in started] == [[], [], []]
     assert Job.objects.filter(state="done").count() == 200
     watched.judge()
+
+
+@contextmanager
+def tables_locked(*models, mode="ACCESS EXCLUSIVE"):
+    """Lock tables as a migration does; gives the connection that holds the lock, and commits at the end."""
+    with other_connection() as migration:
+        tables = ", ".join(model if isinstance(model, str) else model._meta.db_table for model in models)
+        migration.execute(f"LOCK TABLE {tables} IN {mode} MODE")
+        yield migration
+        migration.commit()
+
+
+def attempts_of(model):
+    """How many attempts at each object have begun."""
+    effects = Effect.objects.filter(label=model._meta.label_lower)
+    return Counter(effects.values_list("object_pk", "state"))
+
+
+def test_locked_tables_hold_up_no_other_model(watch, fleet, gate):
+    """Two tables are locked for twice the lease while rows of them are held, ready and to be recorded."""
+    locked, others = (ThreadJob, Limited), (Job, Booking, Failing)
+    watched = watch(*others)
+    workers = fleet(*(model._meta.label for model in (*locked, *others)), STATOR_MAX_CRASHES=1000)
+    started = [workers.start() for _ in range(2)]
+    Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(6))
+    for model in locked:
+        model.objects.bulk_create(model(seconds=0.2) for _ in range(100))
+    workers.until(lambda: all(logged(worker, "stator.ready") for worker in started))
+    workers.until(lambda: all(len(attempts_of(model)) >= 6 for model in (Job, *locked)))
+    delays = []
+    with tables_locked(*locked):
+        end = monotonic() + 2 * LEASE
+        while monotonic() < end:
+            began = monotonic()
+            for model in others:
+                model.objects.create()
+            workers.until(lambda: not any(unfinished(model) for model in others))
+            delays.append(monotonic() - began)
+        before = {model: attempts_of(model) for model in locked}
+    unlocked = monotonic()
+    workers.until(lambda: all(attempts_of(model) > before[model] for model in locked))
+    resumed = monotonic() - unlocked
+    gate.touch()
+    workers.until(lambda: not any(model.objects.exclude(state="done").exists() for model in (*locked, *others)), 120)
+
+    print(f"unlocked ones took up to {max(delays):.2f} s, locked ones went on after {resumed:.2f} s")
+    assert set(attempts_of(Job).values()) == {1}
+    assert max(delays) < PROMPTLY + CROWDED
+    assert resumed < RESUMED_WITHIN + CROWDED
+    assert not any(model.objects.filter(state_failures__gt=0).exists() for model in (*locked, *others))
+    for worker in started:
+        told = Counter(line["model"] for line in logged(worker, "stator.lock_timeout"))
+        assert told == Counter(model._meta.label_lower for model in locked)
+        assert [logged(worker, f"stator.{event}") for event in QUIET] == [[]] * len(QUIET)
+    workers.stop()
+    watched.judge()
+
+
+@pytest.mark.parametrize("table", ["testapp_threadjob", "stator_stats"], ids=["its own", "the framework's"])
+def test_outcomes_wait_for_a_table_that_nobody_can_write_to(watch, fleet, gate, table):
+    """As while an index is built: the table is read as usual. The handler has run, and runs once."""
+    watched = watch(Job, ThreadJob)
+    ThreadJob.objects.bulk_create(ThreadJob(gate=str(gate)) for _ in range(3))
+    workers = fleet("testapp.Job", "testapp.ThreadJob", STATOR_LEASE=60)
+    worker = workers.start()
+    workers.until(lambda: Effect.objects.count() == 3)
+    with tables_locked(table, mode="SHARE"):
+        gate.touch()
+        workers.until(lambda: logged(worker, "stator.lock_timeout"))
+        Job.objects.create()
+        if table == "testapp_threadjob":
+            workers.until(lambda: not Job.objects.exclude(state="done").exists())
+    unlocked = monotonic()
+    workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists())
+    resumed = monotonic() - unlocked
+    until_done(workers)
+    workers.stop()
+
+    assert resumed < RESUMED_WITHIN + CROWDED
+    assert set(attempts_of(ThreadJob).values()) == set(attempts_of(Job).values()) == {1}
+    assert not ThreadJob.objects.filter(state_failures__gt=0).exists()
+    assert [logged(worker, f"stator.{event}") for event in QUIET] == [[]] * len(QUIET)
+    watched.judge()
+
+
+# What no worker has to tell of a table that is locked.
+QUIET = ("attempt_failed", "lease_lost", "leases_expired", "database_unreachable", "heartbeat_failed")
+
+
+def unfinished(model):
+    """Objects that are not done, but for those that wait for their gate."""
+    rows = model.objects.exclude(state="done")
+    return (rows.filter(gate="") if model is Job else rows).exists()

@@ -139,7 +139,8 @@ def test_worker_that_finds_a_column_missing_names_it_and_ends(worker_process, co
             lines = worker.output().splitlines()
     finally:
         execute(f"ALTER TABLE testapp_job RENAME COLUMN not_yet TO {column}")
-    assert lines == [f"runstator: table testapp_job lacks {column}; run manage.py makemigrations and migrate"]
+    lacks = f"table testapp_job of testapp.Job in database 'default' lacks column {column}"
+    assert lines == [f"runstator: {lacks}; run manage.py makemigrations and migrate"]
     assert Job.objects.get().state_attempts == 0
 
 

@@ -8,7 +8,7 @@ from django.db.models import F, Q
 from stator import columns
 from stator.conf import Settings
 from stator.db import operations_for
-from stator.db.claim import new_worker_id
+from stator.db.claim import Crashes, new_worker_id
 from stator.db.written import changes_of
 from stator.outcomes import Moved, Waiting
 from tests.faults.checker import kinds_of
@@ -37,7 +37,7 @@ class Party:
 
     def claim(self):
         with self.acting() as operations:
-            claims = operations.claim(STATES, 1) or operations.claim(STATES, 1, alone=True)
+            claims = next(filter(None, (operations.claim(STATES, 1, crashes=crashes) for crashes in Crashes)), [])
             for claim in claims:
                 claim.instance.__dict__["stator"] = claim
                 effect_of(claim.instance).save()
@@ -105,7 +105,7 @@ def claim_carelessly(guarded, **wrong):
 
     def mutate(vendor):
         class Mutant(vendor):
-            def _claim_rows(self, states, limit, token, alone):
+            def _claim_rows(self, states, limit, token, crashes):
                 rows = self.claimable(states) if guarded else self.rows
                 picked = list(rows.values_list("pk", flat=True)[:limit])
                 self.rows.filter(pk__in=picked).update(**{**columns.claiming(token, self._lease_end()), **wrong})

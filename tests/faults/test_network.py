@@ -8,12 +8,14 @@ from threading import Event as Flag
 from time import monotonic
 
 import pytest
-from django.db import connection
+from django.db import InterfaceError, OperationalError, connection
 from django.db.models import F
 
+from tasks.models import Task
 from tests.faults.events import Kind
 from tests.faults.fleet import logged
 from tests.faults.proxy import Proxy
+from tests.tasks.making import make_queue
 from tests.testapp.faults import Effect, Job, ThreadJob
 from tests.testapp.harmed import Booking, Pulse
 
@@ -21,7 +23,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(t
 
 MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
 RENEW = rb'UPDATE "testapp_\w+" SET "state_locked_until" = \('
-CLAIM = rb'UPDATE "testapp_\w+" SET [^;]*"state_claim" = \'[^;]* FROM picked'
+CLAIM = rb'UPDATE "testapp_\w+" SET [^;]*"state_claim" = (CAST\(CASE |\')[^;]* FROM picked'
 RECORD = rb'unnest\(.*UPDATE "testapp_\w+" SET '
 REAP = rb'UPDATE "testapp_\w+" SET [^;]*"state_crashes" = \('
 ANYTHING = rb"^[QP]\x00"
@@ -228,3 +230,33 @@ def stopped(beats):
         if beats.stat().st_mtime_ns != before:
             return False
     return True
+
+
+@pytest.fixture
+def by_proxy(proxy, monkeypatch):
+    """The test's own connection, by way of the proxy."""
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "HOST", "127.0.0.1")
+    monkeypatch.setitem(connection.settings_dict, "PORT", proxy.port)
+    yield proxy
+    connection.close()
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_reply_to_a_publication_that_is_lost_makes_no_second_task(by_proxy, many):
+    queue = make_queue()
+
+    def publish(key):
+        if many:
+            return queue.publish_many([{"action": "resize", "data": 7, "key": key}])[0]
+        return queue.publish("resize", 7, key=key)
+
+    publish("before")
+    by_proxy.lose_replies_to(rb'INSERT INTO "tasks_task"', 1)
+    with pytest.raises((OperationalError, InterfaceError)):
+        publish("invoice-17")
+    assert by_proxy.lost == 1
+    connection.close()
+    assert publish("invoice-17").outcome == "matched"
+    assert Task.objects.filter(key="invoice-17").count() == 1

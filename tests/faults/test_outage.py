@@ -1,7 +1,8 @@
 """Databases that go away under load: a server that crashes, connections that are cut. Workers stay and go on."""
 
 import random
-from contextlib import closing, contextmanager
+from collections import Counter
+from contextlib import closing
 from threading import Event as Flag
 from time import monotonic
 
@@ -10,9 +11,10 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
+from tasks.models import Queue, Task
 from tests.faults.events import Kind
 from tests.faults.fleet import logged
-from tests.faults.servers import NO_TEST_DATABASES
+from tests.faults.servers import NO_TEST_DATABASES, allow, cut_connections, execute, role_with_connections, url_for
 from tests.processes import wait_until
 from tests.testapp.faults import Effect, Job, ThreadJob
 from tests.testapp.harmed import Booking
@@ -138,6 +140,28 @@ def test_work_goes_on_while_connections_are_cut(watch, fleet, thorough, model):
     watched.judge(max_crashes=1000)
 
 
+def test_connections_that_are_cut_cost_no_task_its_only_attempt(fleet):
+    """Before its action is called an attempt reads the queue and takes a place, on connections that are cut."""
+    queues = [Queue.objects.create(name=f"queue-{number}") for number in range(20)]
+    Task.objects.bulk_create(
+        Task(queue=queue, action="single", data={"door": f"{queue}-{number}"}, priority=1, max_attempts=1)
+        for number in range(15)
+        for queue in queues
+    )
+    workers = fleet("tasks.Task", STATOR_CONCURRENCY=10, STATOR_LEASE=60)
+    worker = workers.start()
+    workers.until(lambda: Task.objects.filter(state="completed").exists())
+
+    end = monotonic() + 3.0
+    while monotonic() < end:
+        cut_connections()
+        Flag().wait(0.1)
+    workers.until(lambda: not Task.objects.filter(state="pending").exists(), 120)
+    workers.stop()
+    print(f"{len(logged(worker, 'stator.not_begun'))} attempts did not begin")
+    assert Counter(Task.objects.values_list("state", flat=True)) == {"completed": 300}
+
+
 def test_work_resumes_when_there_are_connections_again(watch, fleet):
     """A worker that has lost its connections and gets no others stays, and goes on within five seconds."""
     watched = watch(Job)
@@ -158,39 +182,6 @@ def test_work_resumes_when_there_are_connections_again(watch, fleet):
         workers.stop()
     assert wait.total_seconds() <= RESUMED_WITHIN
     watched.judge(max_crashes=1000)
-
-
-@contextmanager
-def role_with_connections(number):
-    """A role that may do what workers do, and no superuser: those are let in whatever the limit."""
-    name = f"limited_{random.getrandbits(32):08x}"
-    execute(f"CREATE ROLE {name} LOGIN CONNECTION LIMIT {number}")
-    for what in ("ALL TABLES", "ALL SEQUENCES"):
-        execute(f"GRANT ALL ON {what} IN SCHEMA public TO {name}")
-    try:
-        yield name
-    finally:
-        cut_connections()
-        execute(f"DROP OWNED BY {name}")
-        execute(f"DROP ROLE {name}")
-
-
-def allow(role, number):
-    """Let a role have so many connections from now on; the database's time afterwards."""
-    execute(f"ALTER ROLE {role} CONNECTION LIMIT {number}")
-    return execute("SELECT clock_timestamp()")
-
-
-def url_for(role):
-    given = connection.get_connection_params()
-    return f"postgresql://{role}@{given['host']}:{given['port']}/by-name"
-
-
-def execute(statement):
-    """The first value that a statement gives."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return cursor.fetchone()[0] if cursor.description else None
 
 
 def test_work_goes_on_while_statements_are_cancelled(watch, fleet, thorough):
@@ -271,13 +262,3 @@ def fill_queue():
 
 def moved(model):
     return sum(model.objects.values_list("state_version", flat=True))
-
-
-def cut_connections():
-    """End every connection to this database but ours; how many there were."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-        )
-        return cursor.fetchone()[0]

@@ -1,5 +1,6 @@
 """Workers behind pgbouncer in transaction mode (F12): nothing hangs on a session, and polling takes over."""
 
+import secrets
 import shutil
 import socket
 import subprocess
@@ -22,6 +23,8 @@ from tests.testapp.harmed import Booking
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 POOL_SIZE = 2
+# What clients of the pooler need: any user of the machine reaches its port.
+PASSWORD = secrets.token_hex(16)
 CONFIGURATION = """
 [databases]
 * = host={host} port={port} user={user} password={password}
@@ -29,7 +32,8 @@ CONFIGURATION = """
 listen_addr = 127.0.0.1
 listen_port = {own_port}
 unix_socket_dir =
-auth_type = any
+auth_type = scram-sha-256
+auth_file = {users}
 pool_mode = transaction
 default_pool_size = {pool_size}
 max_client_conn = 100
@@ -44,7 +48,7 @@ def pooler(transactional_db):
     if program is None:
         pytest.skip("pgbouncer is not installed; on Debian and Ubuntu: apt install pgbouncer")
     with pgbouncer(program) as port:
-        yield {"DATABASE_URL": f"postgresql://{connection.settings_dict['USER']}@127.0.0.1:{port}/by-name"}
+        yield {"DATABASE_URL": f"postgresql://{connection.settings_dict['USER']}:{PASSWORD}@127.0.0.1:{port}/by-name"}
 
 
 @contextmanager
@@ -53,11 +57,11 @@ def pgbouncer(program):
     with socket.create_server(("127.0.0.1", 0)) as probe:
         own_port = probe.getsockname()[1]
     place = Path(tempfile.mkdtemp(prefix="stator-pooler-", dir=open_place()))
-    configuration = place / "pgbouncer.ini"
+    configuration, users = place / "pgbouncer.ini", place / "users"
     values = {"user": given["user"], "password": given.get("password") or "none", "pool_size": POOL_SIZE}
-    configuration.write_text(
-        CONFIGURATION.format(host=given["host"], port=given["port"] or 5432, own_port=own_port, **values)
-    )
+    values |= {"host": given["host"], "port": given["port"] or 5432, "own_port": own_port, "users": users}
+    configuration.write_text(CONFIGURATION.format(**values))
+    users.write_text(f'"{given["user"]}" "{PASSWORD}"\n')
     give_to_server(place)
     # In a file: nobody reads a pipe, and one that is full would stop it.
     with (place / "log").open("w") as log:
@@ -95,7 +99,7 @@ def prepares_through(url):
     host, _, port = urlsplit(url).netloc.rpartition("@")[2].partition(":")
     own = connections["default"]
     other = own.copy("pooled")
-    other.settings_dict = {**own.settings_dict, "HOST": host, "PORT": port, "PASSWORD": ""}
+    other.settings_dict = {**own.settings_dict, "HOST": host, "PORT": port, "PASSWORD": PASSWORD}
     try:
         assert session_of(own).prepares
         return session_of(other).prepares

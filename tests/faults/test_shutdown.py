@@ -1,11 +1,12 @@
 """Workers that are told to stop under load (F13): they are gone in time, and nothing that they held stays locked."""
 
+import os
 import signal
 from time import monotonic
 
 import pytest
 
-from tests.faults.fleet import CROWDED
+from tests.faults.fleet import CROWDED, logged
 from tests.testapp.faults import Job, ThreadJob
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
@@ -49,6 +50,66 @@ def test_terminated_worker_finishes_what_is_short_and_hands_back_the_rest(watch,
     long = started(workers, worker, model, LONG)
     assert long.exists()
     assert set(long.values_list("state", "state_ready", "state_attempts", "state_crashes")) == {("fresh", True, 0, 0)}
+    watched.judge(external=frozenset({"fresh", "halfway"}))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@MODELS
+def test_one_signal_to_all_processes_is_one(watch, fleet, model, number):
+    """As Ctrl-C and systemd send it: the supervisor passes it on to workers that have it already."""
+    watched = watch(model)
+    workers = fleet(model._meta.label, **SETTINGS)
+    model.objects.bulk_create(model(seconds=SHORT) for _ in range(16))
+    worker = workers.start("--processes", "2")
+    workers.until(lambda: workers.starts(worker).count() >= 8)
+
+    worker.kill(number)
+
+    assert worker.wait(DEADLINE + 10) == 0, worker.output()
+    assert {event["why"] for event in logged(worker, "stator.stopping")} == {"stopped"}
+    assert len(logged(worker, "stator.stopping")) == 2
+    assert not model.stator.leased().exists()
+    begun = started(workers, worker, model, SHORT)
+    assert begun.exists()
+    assert not begun.filter(state="fresh").exists()
+    watched.judge(external=frozenset({"fresh", "halfway"}))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_second_signal_to_all_processes_ends_them_at_once(watch, fleet, number):
+    watched = watch(Job)
+    workers = fleet("testapp.Job", **{**SETTINGS, "STATOR_LEASE": 60, "STATOR_SHUTDOWN_TIMEOUT": 30})
+    worker = loaded(workers, Job, 2)
+    worker.kill(number)
+    workers.until(lambda: len(logged(worker, "stator.stopping")) == 2)
+    asked = monotonic()
+
+    worker.kill(number)
+
+    assert worker.wait(60) == 130, worker.output()
+    assert monotonic() - asked < 15
+    assert [event["why"] for event in logged(worker, "stator.stopping")].count("forced") == 2
+    assert not Job.stator.leased().exists()
+    watched.judge(external=frozenset({"fresh", "halfway"}))
+
+
+def test_worker_that_alone_gets_a_signal_stops_gracefully(watch, fleet):
+    watched = watch(Job)
+    workers = fleet("testapp.Job", **SETTINGS)
+    Job.objects.bulk_create(Job(seconds=SHORT) for _ in range(16))
+    worker = workers.start("--processes", "2")
+    workers.until(lambda: workers.starts(worker).count() >= 8)
+    pids = {event["pid"] for event in logged(worker, "stator.starting")} - {worker.pid}
+
+    for _ in range(2):
+        # To the workers, as "kill" does, and not to their supervisor.
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+        workers.until(lambda: worker.returncode is not None or len(logged(worker, "stator.stopping")) == 2)
+
+    assert worker.wait(DEADLINE + 10) == 0, worker.output()
+    assert {event["why"] for event in logged(worker, "stator.stopping")} == {"stopped"}
+    assert not started(workers, worker, Job, SHORT).filter(state="fresh").exists()
     watched.judge(external=frozenset({"fresh", "halfway"}))
 
 

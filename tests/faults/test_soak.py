@@ -5,10 +5,10 @@
 
 import os
 import random
-from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from threading import Event as Flag
 from time import monotonic
 from typing import Any
@@ -17,15 +17,15 @@ import psutil
 import pytest
 from django.db import connection
 
-from tests.faults.fleet import LEASE, Fleet
+from tests.faults.fleet import LEASE, Fleet, logged
 from tests.faults.proxy import Proxy
-from tests.faults.servers import NO_TEST_DATABASES, address_of
-from tests.faults.test_failover import url_through
+from tests.faults.report import Report
+from tests.faults.servers import NO_TEST_DATABASES, address_of, url_through
 from tests.faults.test_network import ANYTHING
 from tests.faults.test_sqlite import lock_whole_database
 from tests.faults.test_zombie import awaken, stop_outside_of_transactions
 from tests.processes import WorkerProcess, wait_until
-from tests.testapp.faults import Effect, Job, ThreadJob
+from tests.testapp.faults import Job, ThreadJob
 from tests.testapp.harmed import Booking, Failing
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
@@ -34,6 +34,7 @@ MODELS = (Job, ThreadJob, Booking, Failing)
 SECONDS = 60 * float(os.environ.get("SOAK", "1.25"))
 SEED = int(os.environ.get("SEED", random.randrange(10**6)))
 MEGABYTE = 1024 * 1024
+WORKERS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +170,11 @@ def site(request, fleet):
     variables = {"STATOR_CONCURRENCY": 10, "STATOR_MAX_CRASHES": 100_000}
     with Proxy(*address_of(server)) if server else nullcontext() as proxy:
         if proxy:
-            variables |= {**NO_TEST_DATABASES, "DATABASE_URL": url_through(proxy)}
+            variables |= {**NO_TEST_DATABASES, "DATABASE_URL": url_through(proxy, server)}
         workers = fleet(*(model._meta.label for model in MODELS), **variables)
         # With the queries that Django keeps in DEBUG, which are forgotten after each object.
         steady = workers.start(DEBUG="true")
-        for _ in range(2):
+        for _ in range(WORKERS - 1):
             workers.start()
         yield Site(workers, random.Random(SEED), server, proxy, steady)
         workers.__exit__(None, None, None)
@@ -191,13 +192,13 @@ def watched(request, watch):
 
 @pytest.mark.skipif(not os.environ.get("CHAOS"), reason="takes more than a minute; bin/chaos --soak MINUTES runs it")
 def test_worker_stays_as_it_is_whatever_happens_around_it(watched, site):
-    done, end = Counter(), monotonic() + SECONDS
+    done, end = [], monotonic() + SECONDS
     print(f"SEED={SEED}")
     begun = site.workers.starts
     while monotonic() < end:
         site.until(lambda: all(begun(worker).exists() for worker in site.workers.alive.values()))
         fault = site.choice.choice([*FAULTS, *FAULTS_OF[connection.vendor]])
-        done[fault.__name__] += 1
+        done.append((datetime.now(UTC), fault.__name__))
         fault(site)
         before = begun(site.steady).count()
         site.until(lambda before=before: begun(site.steady).count() > before + 5)
@@ -208,9 +209,19 @@ def test_worker_stays_as_it_is_whatever_happens_around_it(watched, site):
     site.sample()
     site.workers.stop()
 
-    print(f"{Effect.objects.count()} attempts; {', '.join(f'{count} x {name}' for name, count in done.items())}")
+    report = Report(
+        f"{WORKERS} workers, {len(MODELS)} models, {SECONDS / 60:.1f} minutes, {connection.vendor}",
+        [watched.history(model) for model in MODELS], done, refused_writes(site.workers.everyone),
+    )  # fmt: skip
+    print("", *report.lines(), sep="\n")
     judge_growth(site.samples)
+    assert (report.lost, report.doubled) == (0, 0)
     watched.judge(max_crashes=100_000)
+
+
+def refused_writes(workers):
+    """How many outcomes of lost leases the database has refused."""
+    return sum(len(logged(worker, "stator.lease_lost")) for worker in workers)
 
 
 def judge_growth(samples):

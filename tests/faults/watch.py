@@ -13,6 +13,7 @@ from tests.faults.events import Effect, Event, History, Row
 from tests.testapp import faults
 from tests.testapp.actor import OPERATOR
 
+FRAMEWORK = [name for name in Row.__dataclass_fields__ if name not in ("state", "key", "priority")]
 TIMES = ("locked_until", "next_attempt")
 FUNCTION = """
     CREATE OR REPLACE FUNCTION testapp_keep_event() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -115,10 +116,17 @@ def _event(event: faults.Event) -> Event:
 def _row(values: dict[str, Any] | None) -> Row | None:
     if values is None:
         return None
-    given = {name: values[f"state_{name}"] for name in Row.__dataclass_fields__ if name != "state"}
+    given = {name: values[f"state_{name}"] for name in FRAMEWORK}
     times = {name: _moment(given[name]) for name in TIMES}
     claim = UUID(given["claim"]) if given["claim"] else None
-    return Row(**{**given, **times, "state": values["state"], "claim": claim, "ready": bool(given["ready"])})
+    given |= {**times, "state": values["state"], "claim": claim, "ready": bool(given["ready"])}
+    return Row(**given, key=_key(values), priority=values.get("priority", 0))
+
+
+def _key(values: dict[str, Any]) -> str | None:
+    """The exclusive key of a task; no other model has one."""
+    value = values.get("exclusive_value")
+    return None if value is None else f"{values['queue_id']}:{value}"
 
 
 def _moment(text: str | None) -> Any:

@@ -1,0 +1,159 @@
+"""Objects that lost many leases: each in a process of its own, beside which everything else goes on."""
+
+import os
+import signal
+
+import psutil
+import pytest
+
+from stator.conf import Settings
+from stator.db import operations_for
+from stator.db.claim import Crashes, new_worker_id
+from tests.faults.events import Kind
+from tests.faults.fleet import RECOVERY, logged
+from tests.faults.test_recovery import Stream, percentiles, waits_from_creation
+from tests.processes import wait_until
+from tests.testapp.faults import Bomb, Effect, Job, ThreadJob
+
+pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
+
+MOST = 3
+CODES = {"exit": 3, "segfault": -signal.SIGSEGV, "abort": -signal.SIGABRT}
+
+
+def suspect_of(model, **columns):
+    """An object that lost two leases."""
+    made = model.objects.create(**columns)
+    operations = operations_for(model, Settings(LEASE=0.5), new_worker_id())
+    for crashes in (Crashes.NONE, Crashes.FEW):
+        assert len(operations.claim(list(operations.graph.automatic_states), 1, crashes=crashes)) == 1
+        wait_until(lambda: operations.reap(1))
+    return made
+
+
+def crashes_of(history, rows):
+    """The most leases that each of the rows lost in a row."""
+    wanted = {str(row.pk) for row in rows}
+    found = dict.fromkeys(wanted, 0)
+    for event in history.events:
+        if event.pk in wanted and event.new is not None:
+            found[event.pk] = max(found[event.pk], event.new.crashes)
+    return found
+
+
+def isolated(worker):
+    """The processes in which a worker attempts objects alone; not those that watch over them."""
+    children = psutil.Process(worker.pid).children()
+    return [child for child in children if "stator.worker.isolated" in command_of(child)]
+
+
+def command_of(process):
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        # It has ended since, and its worker has yet to notice.
+        return []
+
+
+@pytest.mark.parametrize("kind", CODES)
+def test_object_that_ends_its_process_ends_two_workers_and_is_alone_the_third_time(watch, fleet, kind):
+    watched, stream = watch(Bomb, ThreadJob), Stream()
+    bomb = Bomb.objects.create(kind=kind)
+    others = Bomb.objects.bulk_create(Bomb(kind="harmless") for _ in range(40))
+    workers = fleet("testapp.Bomb", "testapp.ThreadJob")
+    worker = workers.start("--processes", "2")
+
+    workers.until(stream.until(lambda: Bomb.stator.quarantined().filter(pk=bomb.pk).exists()), 120)
+    workers.until(lambda: not Bomb.objects.exclude(pk=bomb.pk).exclude(state="done").exists(), 120)
+    workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists())
+    workers.stop()
+
+    assert Effect.objects.filter(object_pk=str(bomb.pk), note=kind).count() == MOST
+    assert len(logged(worker, "stator.worker_died")) == MOST - 1
+    [died] = logged(worker, "stator.isolated_process_died")
+    assert (died["pk"], died["exit_code"]) == (str(bomb.pk), CODES[kind])
+    history = watched.history(Bomb)
+    # Some were beside it the second time as well, and none the third.
+    assert max(crashes_of(history, others).values()) <= MOST - 1
+    last = max(event.at for event in history.events if event.pk == str(bomb.pk) and event.new.attempts == MOST)
+    reaped = [e.at for e, kind in zip(history.events, history.kinds(), strict=True) if kind is Kind.REAP]
+    assert sum(at >= last for at in reaped) == 1
+    print(f"another model: {percentiles(waits_from_creation(watched.history(ThreadJob)))}")
+    watched.judge(reap_slack=RECOVERY)
+
+
+def test_objects_beside_it_lose_one_lease_where_one_at_a_time_is_tried_again(watch, fleet):
+    watched = watch(Bomb)
+    bomb = Bomb.objects.create(kind="exit")
+    others = Bomb.objects.bulk_create(Bomb(kind="harmless") for _ in range(40))
+    workers = fleet("testapp.Bomb", STATOR_CRASHED_AT_ONCE=1)
+    workers.start("--processes", "2")
+
+    workers.until(lambda: Bomb.stator.quarantined().filter(pk=bomb.pk).exists(), 120)
+    workers.until(lambda: not Bomb.objects.exclude(pk=bomb.pk).exclude(state="done").exists(), 120)
+    workers.stop()
+
+    assert max(crashes_of(watched.history(Bomb), others).values()) == 1
+    watched.judge(reap_slack=RECOVERY)
+
+
+@pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
+def test_others_of_its_model_and_of_all_models_go_on_beside_it(watch, fleet, gate, model):
+    watched, stream = watch(Job, ThreadJob), Stream()
+    suspect = suspect_of(model, gate=str(gate))
+    workers = fleet("testapp.Job", "testapp.ThreadJob")
+    worker = workers.start()
+
+    own = {"label": model._meta.label_lower, "object_pk": str(suspect.pk)}
+    workers.until(stream.until(lambda: workers.starts(worker, **own).exists()))
+    [process] = isolated(worker)
+    assert process.pid != worker.pid
+    for each in (Job, ThreadJob):
+        other = each.objects.create()
+        workers.until(lambda each=each, other=other: each.objects.filter(pk=other.pk, state="done").exists())
+    assert type(suspect).objects.filter(pk=suspect.pk, state="fresh", state_claim__isnull=False).exists()
+    # Held for longer than its lease: the worker renews it.
+    since = type(suspect).objects.get(pk=suspect.pk).state_locked_until
+    workers.until(lambda: type(suspect).objects.get(pk=suspect.pk).state_locked_until > since)
+    gate.touch()
+    workers.until(lambda: not type(suspect).objects.exclude(state="done").exists())
+    wait_until(lambda: not isolated(worker), message="it is not kept where nothing is left to attempt alone")
+    workers.stop()
+    watched.judge()
+
+
+def test_it_is_released_when_its_worker_stops(watch, fleet, gate):
+    watched = watch(Job)
+    suspect_of(Job, gate=str(gate))
+    workers = fleet("testapp.Job")
+    worker = workers.start()
+    workers.until(lambda: workers.starts(worker).exists())
+    [process] = isolated(worker)
+    workers.stop()
+    wait_until(lambda: not process.is_running())
+    job = Job.objects.get()
+    assert (job.state_claim, job.state_ready, job.state_attempts, job.state_crashes) == (None, True, 2, 2)
+    watched.judge(external=frozenset({"fresh"}))
+
+
+def test_its_process_ends_with_its_worker(fleet, gate):
+    suspect_of(Job, gate=str(gate))
+    workers = fleet("testapp.Job")
+    worker = workers.start()
+    workers.until(lambda: workers.starts(worker).exists())
+    [process] = isolated(worker)
+    os.kill(worker.pid, signal.SIGKILL)
+    wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_attempt_that_takes_too_long_is_ended_with_what_it_started(watch, fleet):
+    watched = watch(Bomb)
+    bomb = suspect_of(Bomb, kind="deadlock")
+    workers = fleet("testapp.Bomb", STATOR_MAX_RUNTIME=1)
+    worker = workers.start()
+    workers.until(lambda: Bomb.objects.filter(pk=bomb.pk, state_failures=1, state_claim=None).exists())
+    bomb.refresh_from_db()
+    assert bomb.state_crashes == 0
+    assert [line["error"] for line in logged(worker, "stator.attempt_failed")] == ["stator.exceptions.AttemptTimedOut"]
+    workers.stop()
+    watched.judge(external=frozenset({"fresh"}))

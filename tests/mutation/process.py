@@ -1,0 +1,469 @@
+"""Mutants of the worker process: what it runs, records, renews, claims and schedules, and how it stops."""
+
+from tests.mutation.mutant import Mutant, operations, tests
+
+SLOTS, EXECUTOR, RECORDER, HEARTBEAT, DISPATCHER, SCHEDULER, ENDING, WORKER, ALONE, ROOM = (
+    f"stator/worker/{name}.py"
+    for name in (
+        "slots", "executor", "recorder", "heartbeat", "dispatcher", "scheduler", "ending", "worker", "alone", "room",
+    )
+)  # fmt: skip
+
+
+def in_slots(*names: str) -> tuple[str, ...]:
+    return tests("stator/worker/test_slots.py", *names)
+
+
+def in_recorder(*names: str) -> tuple[str, ...]:
+    return tests("stator/worker/test_recorder.py", *names)
+
+
+def in_heartbeat(*names: str) -> tuple[str, ...]:
+    return tests("stator/worker/test_heartbeat.py", *names)
+
+
+def in_dispatcher(*names: str) -> tuple[str, ...]:
+    return tests("stator/worker/test_dispatcher.py", *names)
+
+
+def in_power(*names: str) -> tuple[str, ...]:
+    return tests("stator/test_power.py", *names)
+
+
+STOPS = tests("stator/worker/test_worker.py")
+
+MUTANTS = [
+    Mutant(
+        "claims in handler threads are not handed back",
+        SLOTS,
+        "self._release([*waiting, *self._threads.take_back()])",
+        "self._release(waiting)",
+        in_slots("claims_that_no_thread_has_begun_are_handed_back"),
+    ),
+    Mutant(
+        "claims on the loop are not handed back",
+        SLOTS,
+        "waiting = [attempt.claims for line in (self._queue, *self._ahead.values()) for attempt in line]",
+        "waiting = []",
+        in_slots("attempts_that_have_not_begun_are_handed_back"),
+    ),
+    Mutant(
+        "an answer counts though it was given up",
+        SLOTS,
+        "if self._forget(claim):\n            self._done",
+        "if self._forget(claim) or True:\n            self._done",
+        in_slots("handler_that_swallows_its_cancellation_is_abandoned_and_its_answer_dropped"),
+    ),
+    Mutant(
+        "a handler runs on without its lease",
+        SLOTS,
+        "elif now > claim.deadline:",
+        "elif False:",
+        in_slots("async_attempt_whose_lease_ran_out_is_cancelled_and_released"),
+    ),
+    Mutant(
+        "a handler runs for ever",
+        SLOTS,
+        "if claim.started and now - claim.started > claim.max_runtime:",
+        "if False:",
+        in_slots("async_attempt_past_its_time_is_cancelled_and_counts_as_an_error"),
+    ),
+    Mutant(
+        "an ended claim runs on",
+        SLOTS,
+        "if all(id(claim) in keys for claim in attempt.claims):",
+        "if False:",
+        in_slots("attempt_whose_claim_has_ended_is_cancelled"),
+    ),
+    Mutant(
+        "a stuck thread counts as free",
+        SLOTS,
+        "self._room.stuck.add(id(attempt.claims[0]))",
+        "pass",
+        in_slots("sync_handler_past_its_time_is_given_up_and_its_thread_counts_as_stuck"),
+    ),
+    Mutant(
+        "a handler finds the context of another",
+        SLOTS,
+        "if self._is_spent(attempt, context):",
+        "if False:",
+        in_slots(
+            "what_a_handler_leaves_in_its_context_is_not_found_by_the_next",
+            "handler_that_cancels_its_own_task_does_not_cancel_the_next",
+        ),
+    ),
+    Mutant(
+        "a cancelled handler is waited for",
+        SLOTS,
+        "now - attempt.cancelled_at > GRACE:",
+        "now - attempt.cancelled_at > 1e9:",
+        in_slots("handler_that_swallows_its_cancellation_is_abandoned_and_its_answer_dropped"),
+    ),
+    Mutant(
+        "nothing is released at the end",
+        SLOTS,
+        "            self._give_up(claim, Released())\n\n    def stop",
+        "            pass\n\n    def stop",
+        in_slots("stopping_cancels_async_attempts_and_releases_the_rest"),
+    ),
+    Mutant(
+        "what was claimed ahead is kept",
+        SLOTS,
+        "        self._hand_back_ahead(now)\n",
+        "",
+        in_slots("what_was_claimed_ahead_and_cannot_begin_is_handed_back_in_time"),
+    ),
+    Mutant(
+        "stuck threads are offered",
+        ROOM,
+        "return self._settings.THREADS - len(self.stuck)\n",
+        "return self._settings.THREADS\n",
+        in_slots("sync_handler_past_its_time_is_given_up_and_its_thread_counts_as_stuck"),
+    ),
+    Mutant(
+        "a model has no limit of its own",
+        ROOM,
+        "if self._settings.CONCURRENCY_PER_MODEL:",
+        "if False:",
+        in_slots("room_of_one_model_may_be_smaller_and_leaves_the_others_theirs"),
+    ),
+    Mutant(
+        "an attempt begins after its deadline",
+        EXECUTOR,
+        "return time.monotonic() > claims[0].deadline",
+        "return False",
+        tests("stator/worker/test_executor.py", "attempt_that_comes_too_late_is_not_begun"),
+    ),
+    Mutant(
+        "an atomic handler's writes are not undone",
+        EXECUTOR,
+        "raise _Undone(ended)",
+        "pass",
+        in_power("effects_of_an_atomic_state_are_undone_by_an_error"),
+    ),
+    Mutant(
+        "an atomic handler has no transaction",
+        EXECUTOR,
+        "with operations.handler_transaction():\n            if self.outermost:",
+        "if True:\n            if self.outermost:",
+        in_power("effects_of_an_atomic_state_are_undone_by_an_error"),
+    ),
+    Mutant(
+        "an atomic outcome is written after the commit",
+        EXECUTOR,
+        "self.recording = True\n            self._recorded, self._written =",
+        "self.recording = True\n        if True:\n            self._recorded, self._written =",
+        in_power("effects_of_an_atomic_state_are_undone_where_its_move_cannot_be_written"),
+    ),
+    Mutant(
+        "an atomic handler runs without its claim",
+        EXECUTOR,
+        "mine = operations.lock_claimed(self._claims)",
+        "mine = self._claims",
+        in_power("atomic_state_does_not_run_once_its_claim_has_ended"),
+    ),
+    Mutant(
+        "an atomic handler begins before its claim is locked",
+        EXECUTOR,
+        "mine = operations.lock_claimed(self._claims)\n            self.begun = True",
+        "self.begun = True\n            mine = operations.lock_claimed(self._claims)",
+        in_power("atomic_attempt_that_cannot_begin_did_not_take_place"),
+    ),
+    Mutant(
+        "a shutdown is an error of the handler",
+        EXECUTOR,
+        'return timed_out(claim) if claim.cancelled_for == "max_runtime" else Released()',
+        "return timed_out(claim)",
+        tests("stator/worker/test_executor.py", "cancelled_attempt_is_released_or_timed_out"),
+    ),
+    Mutant(
+        "a handler that failed saves its fields",
+        EXECUTOR,
+        "if outcome.failure is not None:\n        return outcome",
+        "if False:\n        return outcome",
+        in_power("saved_fields_are_written_when_the_object_stays_but_not_after_an_error"),
+    ),
+    Mutant(
+        "a batch answers for others",
+        EXECUTOR,
+        "if strangers := sum(pk not in pks for pk, _ in results):",
+        "if strangers := 0:",
+        in_power("result_for_an_object_outside_the_batch_is_an_error"),
+    ),
+    Mutant(
+        "a record in doubt is not repeated as such",
+        RECORDER,
+        "batch.again = True\n",
+        "batch.again = False\n",
+        in_recorder("outage_keeps_outcomes_and_the_next_time_repeats_in_doubt"),
+    ),
+    Mutant(
+        "recorded claims are held",
+        RECORDER,
+        "for claim, _ in batch.ended:\n            self.held.pop(id(claim), None)\n        for claim, outcome",
+        "for claim, outcome",
+        in_recorder("what_came_in_is_written_in_batches_of_a_kind"),
+    ),
+    Mutant(
+        "deferred outcomes are dropped",
+        RECORDER,
+        "asyncio.get_running_loop().call_later(DEFERRED_FOR, self.add, claim, outcome)",
+        "pass",
+        in_recorder("deferred_outcome_stays_held_and_is_written_later"),
+    ),
+    Mutant(
+        "claims go on however far behind",
+        RECORDER,
+        "most = MOST_BATCHES * self._size",
+        "most = 10**9",
+        in_recorder("is_behind_while_several_batches_wait_or_are_being_written"),
+    ),
+    Mutant(
+        "lost leases are not told of",
+        RECORDER,
+        "    if written.lost:\n        _robust",
+        "    if False:\n        _robust",
+        tests("stator/test_runner.py", "TestSignals::lost_leases_are_told_of"),
+    ),
+    Mutant(
+        "nobody hears what cannot be recorded",
+        RECORDER,
+        "self._cut_off.add(batch.operations.alias)",
+        "pass",
+        in_recorder("claims_that_cannot_be_recorded_are_told_by_database_until_they_can"),
+    ),
+    Mutant(
+        "an outage drops the outcomes of others",
+        RECORDER,
+        "self._unwritten += self._batches()",
+        "self._unwritten = self._batches()",
+        in_recorder("what_came_in_during_an_outage_is_written_with_what_could_not_be"),
+    ),
+    Mutant(
+        "a renewal leaves the worker's deadline",
+        HEARTBEAT,
+        "claim.deadline = sent + 0.8 * claim.lease",
+        "pass",
+        in_heartbeat("renewing_moves_the_deadline_of_the_worker"),
+    ),
+    Mutant(
+        "an ended claim is not told of",
+        HEARTBEAT,
+        "        if ended:\n            self._ended(ended)",
+        "        pass",
+        in_heartbeat("ended_claims_are_told_of_and_their_deadline_stays"),
+    ),
+    Mutant(
+        "an ended claim has a new deadline",
+        HEARTBEAT,
+        "if id(claim) not in ended:",
+        "if True:",
+        in_heartbeat("ended_claims_are_told_of_and_their_deadline_stays"),
+    ),
+    Mutant(
+        "what runs too long is renewed",
+        HEARTBEAT,
+        "runs_too_long = claim.started and now - claim.started > claim.max_runtime",
+        "runs_too_long = False",
+        in_heartbeat("attempt_past_its_time_is_renewed_no_more"),
+    ),
+    Mutant(
+        "what lost its lease is renewed",
+        HEARTBEAT,
+        ' and claim.cancelled_for != "lease"',
+        "",
+        in_heartbeat("attempt_that_lost_its_lease_is_renewed_no_more"),
+    ),
+    Mutant(
+        "claims are handed back without patience",
+        HEARTBEAT,
+        "if now - since < self._patience:",
+        "if False:",
+        in_heartbeat("nothing_is_handed_back_in_a_database_that_the_heartbeat_has_only_just_reached"),
+    ),
+    Mutant(
+        "locked models come first",
+        HEARTBEAT,
+        "key=lambda group: group[0].locks.are_held",
+        "key=lambda group: not group[0].locks.are_held",
+        in_heartbeat("models_that_are_locked_come_last_and_keep_no_other_from_being_renewed"),
+    ),
+    Mutant(
+        "what cannot be recorded is hoarded",
+        HEARTBEAT,
+        "operations.record([(claim, Released()) for claim in some])",
+        "pass",
+        in_heartbeat("what_cannot_be_recorded_is_handed_back_once_patience_is_over"),
+    ),
+    Mutant(
+        "the heart beats too seldom",
+        HEARTBEAT,
+        "lease / 12 for lease",
+        "lease * 12 for lease",
+        in_heartbeat("beats_come_several_times_before_a_third_of_the_shortest_lease"),
+    ),
+    Mutant(
+        "leases are renewed too late",
+        HEARTBEAT,
+        "now - renewed > claim.lease / 3 and",
+        "now - renewed > claim.lease * 3 and",
+        in_heartbeat("lease_is_renewed_once_a_third_of_it_is_over"),
+    ),
+    Mutant(
+        "a claim whose answer was lost is forgotten",
+        DISPATCHER,
+        "self.doubtful.append((lane.operations, token))",
+        "pass",
+        in_dispatcher("claim_whose_answer_was_lost_is_handed_back_later"),
+    ),
+    Mutant(
+        "a worker that stops claims",
+        DISPATCHER,
+        "if not self.stopped:",
+        "if True:",
+        in_dispatcher("nothing_is_claimed_once_it_is_stopped_but_doubts_are_settled"),
+    ),
+    Mutant(
+        "it is claimed though outcomes wait",
+        DISPATCHER,
+        " and not self._behind(lane.operations):",
+        ":",
+        in_dispatcher("nothing_is_claimed_while_too_many_outcomes_wait_to_be_written"),
+    ),
+    Mutant(
+        "it is claimed without a connection to record",
+        DISPATCHER,
+        "alias not in outages and self._ready(alias)",
+        "alias not in outages",
+        in_dispatcher("nothing_is_claimed_before_it_could_be_recorded_and_renewed"),
+    ),
+    Mutant(
+        "any number of rows that lost a lease run here",
+        DISPATCHER,
+        "min(self._room_of(lane), self._most_crashed - len(self._crashed))",
+        "self._room_of(lane)",
+        in_dispatcher("one_process_holds_few_rows_that_lost_a_lease_at_a_time"),
+    ),
+    Mutant(
+        "a lane stays first in the line",
+        DISPATCHER,
+        "        _send_to_end(self._line, lane)\n",
+        "",
+        in_dispatcher("models_take_turns_at_being_first"),
+    ),
+    Mutant(
+        "a worker is idle while a claim is on its way",
+        DISPATCHER,
+        "return self._claiming or any(",
+        "return any(",
+        in_dispatcher("worker_is_not_idle_while_a_claim_is_on_its_way"),
+    ),
+    Mutant(
+        "others run beside a suspect",
+        DISPATCHER,
+        "if not self._alone.needs_room(any(lane.suspect for lane in _served(self.lanes))):",
+        "if True:",
+        in_dispatcher("nothing_else_is_claimed_while_a_suspect_needs_the_room"),
+    ),
+    Mutant(
+        "rows that lost a lease are forgotten after an error",
+        DISPATCHER,
+        "            lane.crashed = True\n            raise",
+        "            raise",
+        in_dispatcher("claim_of_rows_that_lost_a_lease_which_fails_is_made_again"),
+    ),
+    Mutant(
+        "a model claims for ever first",
+        DISPATCHER,
+        "max(FEW, self.batch) * 2**doublings",
+        "10**6",
+        in_dispatcher("burst_leaves_another_model_its_turn_after_a_few_rows"),
+    ),
+    Mutant(
+        "leases that ran out are not looked for",
+        SCHEDULER,
+        "reaped = found.expired and self._may_reap(operations)",
+        "reaped = False",
+        tests("stator/test_runner.py", "TestWorker::leases_that_ran_out_are_found_and_the_rows_attempted_alone"),
+    ),
+    Mutant(
+        "an idle worker looks as often as a busy one",
+        SCHEDULER,
+        "min(self._settings.POLL_INTERVAL, 2 * self._delay)",
+        "self._delay",
+        tests("stator/worker/test_scheduler.py", "pauses_of_an_idle_worker_double_up_to_the_poll_interval"),
+    ),
+    Mutant(
+        "what is old stays",
+        SCHEDULER,
+        "(first or self.passes % PRUNED_EVERY == 0)",
+        "first",
+        tests("stator/worker/test_scheduler.py", "what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many"),
+    ),
+    Mutant(
+        "a signal counts twice",
+        ENDING,
+        "wanted = self._heeded + 1 if counted is None else max(1, counted)",
+        "wanted = self._heeded + 1",
+        tests("stator/worker/test_ending.py"),
+    ),
+    Mutant("shutdown hands nothing back", WORKER, "        self.slots.hand_back()\n", "", STOPS),
+    Mutant("shutdown does not wait for a claim", WORKER, "        await self._finish(loops[0], deadline)\n", "", STOPS),
+    Mutant("shutdown releases nothing that runs", WORKER, "        self.slots.release_all()\n", "", STOPS),
+    Mutant(
+        "shutdown does not wait for the records",
+        WORKER,
+        "not self.recorder.held or records.done(), max(",
+        "True or records.done(), max(",
+        STOPS,
+    ),
+    Mutant(
+        "a second signal is as the first",
+        WORKER,
+        "self._forced = self._forced or self._is_stopping",
+        "self._forced = False",
+        STOPS,
+    ),
+    Mutant(
+        "what waits to be recorded is not renewed",
+        WORKER,
+        "parts = (self.slots.running, self.alone.running, self.recorder.held)",
+        "parts = (self.slots.running, self.alone.running)",
+        STOPS,
+    ),
+    Mutant(
+        "any number of processes for suspects",
+        ALONE,
+        "return len(self.running) < AT_ONCE and",
+        "return",
+        tests("stator/worker/test_alone.py"),
+    ),
+    Mutant(
+        "a process outlives its claim",
+        ALONE,
+        "            process.kill()\n        self._end(claim, outcome)",
+        "            pass\n        self._end(claim, outcome)",
+        tests("stator/worker/test_alone.py", "attempt_is_ended_before_its_row_is_handed_to_others"),
+    ),
+    Mutant(
+        "a process that died released its row",
+        ALONE,
+        'if answer and answer["ended"] == "not begun":',
+        'if not answer or answer["ended"] == "not begun":',
+        tests("stator/worker/test_alone.py", "of_an_object_that_ended_its_process_nothing_is_recorded"),
+    ),
+    Mutant(
+        "a suspect keeps others waiting",
+        ALONE,
+        "if now - self._since < PATIENCE:",
+        "if True:",
+        tests("stator/worker/test_alone.py", "others_never_wait_longer_than_they_go_on_before_and_after"),
+    ),
+    Mutant(
+        "rows that lost leases are claimed with others",
+        "stator/db/base.py",
+        "Crashes.NONE: Q(state_crashes=0)",
+        "Crashes.NONE: Q()",
+        operations("rows_are_claimed_apart_by_the_leases_that_they_lost"),
+    ),
+]

@@ -1,0 +1,141 @@
+"""Mutants of the queue: which tasks a worker may claim, and what a holder may do."""
+
+from tests.mutation.mutant import Mutant, tests
+
+CLAIMING, ELIGIBILITY = "tasks/claiming.py", "tasks/eligibility.py"
+
+
+def in_claiming(*names: str) -> tuple[str, ...]:
+    return tests("tasks/test_claiming.py", *names)
+
+
+ONE = in_claiming("worker_holds_one_task_where_the_queue_says_so")
+OFTEN = in_claiming("task_runs_at_most_as_often_as_it_may")
+
+MUTANTS = [
+    Mutant(
+        "one task for each worker has no lock",
+        CLAIMING,
+        "        queue.lock()\n",
+        "",
+        tests("tasks/test_races.py", "claim_of_a_worker_that_holds_one_task_at_most_waits_for_its_other_claim"),
+        "postgresql",
+    ),
+    Mutant("a worker may hold another task", CLAIMING, "return not shards.is_held(queue, worker)", "return True", ONE),
+    Mutant("a worker is given several tasks at once", CLAIMING, "1 if queue.one_per_worker else limit,", "limit,", ONE),
+    Mutant(
+        "a worker gets two parts",
+        CLAIMING,
+        "if whole is None or whole not in taken:",
+        "if True:",
+        tests(
+            "tasks/test_shared.py",
+            "so_many_workers_run_it_each_once_and_then_it_is_completed",
+            "worker_that_has_done_its_part_gets_no_other",
+            "worker_gets_one_part_even_where_it_may_have_tasks_again",
+        ),
+    ),
+    Mutant(
+        "a worker that was left out goes on",
+        CLAIMING,
+        "claims.hold(self._claim, until, where=allowed(self.worker))",
+        "claims.hold(self._claim, until)",
+        in_claiming("worker_that_is_no_longer_allowed_loses_its_task_at_the_next_heartbeat"),
+    ),
+    Mutant(
+        "a paused queue hands out tasks",
+        CLAIMING,
+        "if queue.claiming_paused:",
+        "if False:",
+        in_claiming("claim_paused_queue_hands_out_nothing_and_what_runs_may_finish"),
+    ),
+    Mutant(
+        "a task is attempted for ever",
+        CLAIMING,
+        "if mine.exclude(attempts_left(load_settings())).exists():",
+        "if False:",
+        OFTEN,
+    ),
+    Mutant(
+        "tasks that lost every lease stay",
+        CLAIMING,
+        "model.objects.using(using).bury(queue)",
+        "pass",
+        in_claiming("task_that_lost_every_lease_is_errored_and_not_quarantined"),
+    ),
+    Mutant(
+        "any claim was resolved",
+        CLAIMING,
+        "if ends[pk][0] == token and is_same_json(ends[pk][1], result)}",
+        "}",
+        tests(
+            "tasks/test_api_ends.py", "who_lost_the_answer_is_answered_as_at_first", "token_is_that_of_the_very_task"
+        ),
+    ),
+    Mutant(
+        "one attempt more than allowed",
+        ELIGIBILITY,
+        "return Q(state_attempts__lt=effective(",
+        "return Q(state_attempts__lte=effective(",
+        OFTEN,
+    ),
+    Mutant(
+        "anybody may claim",
+        ELIGIBILITY,
+        "return Q(worker_ids=[]) | Q(_names(worker))",
+        "return Q()",
+        in_claiming("only_named_workers_may_claim"),
+    ),
+    Mutant(
+        "urgency counts for nothing",
+        ELIGIBILITY,
+        'rows.order_by("priority", names_nobody(), "pk")',
+        'rows.order_by("pk")',
+        in_claiming("most_urgent_is_first_and_of_equals_the_first_published"),
+    ),
+    Mutant(
+        "a lease goes beyond the timeout",
+        ELIGIBILITY,
+        "return Later(Least(wanted, timeout, Value(longest)))",
+        "return Later(Least(wanted, Value(longest)))",
+        in_claiming(
+            "heartbeat_extends_the_lease_but_not_past_the_timeout",
+            "lease_is_what_was_asked_else_the_tasks_the_queues_or_the_settings",
+        ),
+    ),
+    Mutant(
+        "a heartbeat goes beyond the timeout",
+        ELIGIBILITY,
+        'Least(Later(Least(wanted, Value(longest))), Later(timeout, since=F("state_attempted")))',
+        "Later(Least(wanted, Value(longest)))",
+        in_claiming("heartbeat_extends_the_lease_but_not_past_the_timeout"),
+    ),
+    Mutant(
+        "actions are known by their name alone",
+        ELIGIBILITY,
+        "Q(Exact(queue, Value(only)), action__in=own)",
+        "Q(action__in=own)",
+        tests("tasks/test_eligibility.py"),
+    ),
+    Mutant(
+        "a worker gets its task once more",
+        ELIGIBILITY,
+        "of_task[again : again + 1]",
+        "of_task[again + 1 : again + 2]",
+        in_claiming("worker_may_have_a_task_again_as_often_as_its_retries"),
+    ),
+    Mutant(
+        "values are out of order",
+        ELIGIBILITY,
+        "~value_is_held(rows), ~is_any(_before(eligible))",
+        "~value_is_held(rows)",
+        tests("tasks/test_exclusive.py", "batch_has_at_most_one_of_each_value_in_order"),
+    ),
+    Mutant(
+        "a worker that failed gets it again",
+        ELIGIBILITY,
+        "for had in had_by(worker, rows, queue):",
+        "for had in ():",
+        in_claiming("failed_task_is_for_another_worker_and_its_error_is_kept_as_it_was"),
+    ),
+]
