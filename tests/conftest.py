@@ -22,7 +22,7 @@ def pytest_configure() -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):
+    if not (hasattr(config, "workerinput") or config.getoption("reuse_db")):
         shutil.rmtree(TEST_DIRECTORY, ignore_errors=True)
 
 

@@ -28,6 +28,13 @@ def environment_for_subprocess(**variables: str) -> dict[str, str]:
     return {**os.environ, **databases, **fixed, **variables}
 
 
+def settings_module(folder: Path, text: str, name: str = "changed_settings") -> dict[str, str]:
+    """The variables with which a process has the settings of the tests and, after those, ``text``."""
+    (folder / f"{name}.py").write_text(f"from tests.settings import *\n{text}\n")
+    path = os.pathsep.join([str(folder), environment_for_subprocess()["PYTHONPATH"]])
+    return {"PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": name}
+
+
 class WorkerProcess:
     """``manage.py runstator`` as a process group of its own; leaving the context ends whatever is left of it."""
 

@@ -8,9 +8,11 @@ import tempfile
 from pathlib import Path
 
 from project.settings import *  # noqa: F403
-from project.settings import DATABASES, INSTALLED_APPS, stator_settings
+from project.settings import DATABASES, INSTALLED_APPS, SILENCED_SYSTEM_CHECKS, stator_settings
 
 SECRET_KEY = "for tests"
+# The server of the tests in a browser has no HTTPS.
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = False
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.testapp"]
 # The workers that tests start are given theirs in the environment.
@@ -36,3 +38,6 @@ for alias, config in DATABASES.items():
     elif config["ENGINE"].endswith("sqlite3"):
         # In memory, a database would be out of reach of the processes and threads that tests start.
         config["TEST"] = {"NAME": str(TEST_DIRECTORY / f"{alias}.sqlite3")}
+
+# Of Branch, which is there to be warned of.
+SILENCED_SYSTEM_CHECKS = [*SILENCED_SYSTEM_CHECKS, "stator.W104"]

@@ -1,11 +1,17 @@
-"""What is installed without extras is enough for both apps on SQLite."""
+"""What is installed without extras is enough for both apps on SQLite; the wheel has all files that they need."""
 
+import ast
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -41,3 +47,75 @@ def test_apps_work_without_any_extra():
     command = [sys.executable, "-c", SCRIPT.format(missing=missing)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Return the names of the files in the wheel that pip builds from this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = shutil.copytree(ROOT, folder / "source", ignore=only_sources)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert built.returncode == 0, built.stderr[-2000:]
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path).namelist()
+
+
+def only_sources(folder, names):
+    """Leave out what no wheel is built from; pip would copy environments and databases as well."""
+    if Path(folder) != ROOT:
+        return {"__pycache__"}
+    return {*names} - {"LICENSE", "README.rst", "pyproject.toml", "stator", "tasks"}
+
+
+def test_wheel_has_the_licence_and_the_marks_of_typed_packages(wheel):
+    assert {"stator/py.typed", "tasks/py.typed"} <= {*wheel}
+    assert [name for name in wheel if name.endswith("/licenses/LICENSE")]
+
+
+def test_wheel_has_every_file_of_both_packages(wheel):
+    command = ["git", "ls-files", "stator", "tasks"]
+    tracked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert sorted({*tracked} - {*wheel}) == []
+
+
+def test_no_extra_is_empty():
+    assert [extra for extra, requirements in PROJECT["optional-dependencies"].items() if not requirements] == []
+
+
+# Security rule S14: what comes with an installation, and each of them between two versions.
+RUNTIME = {"django", "cronsim"}
+OPTIONAL = {"django-ninja", "django-tasks", "hypothesis", "opentelemetry-api", "psycopg"}
+# Of modules that are imported, what brings them: Django itself brings asgiref.
+BROUGHT = {"asgiref": "django", "ninja": "django-ninja", "django_tasks": "django-tasks", "pytest": "pytest"}
+BROUGHT |= {"opentelemetry": "opentelemetry-api", "pydantic": "django-ninja"}
+
+
+def test_installation_brings_the_named_few_and_nothing_else():
+    assert names(PROJECT["dependencies"]) == RUNTIME
+    assert set().union(*map(names, PROJECT["optional-dependencies"].values())) == OPTIONAL
+
+
+def test_every_dependency_is_between_two_versions():
+    files = [line for name in ("requirements.txt", "requirements-dev.txt") for line in lines_of(ROOT / name)]
+    for requirement in [*PROJECT["dependencies"], *chain(*PROJECT["optional-dependencies"].values()), *files]:
+        assert re.search(r">=\d[\d.]*,<\d", requirement), requirement
+
+
+def test_no_module_imports_what_nothing_names():
+    ours = {"stator", "tasks"}
+    found = set()
+    for package in ours:
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Import):
+                    found |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom):
+                    found.add(node.module.partition(".")[0])
+    others = {BROUGHT.get(name, name) for name in found - ours - sys.stdlib_module_names}
+    assert others <= RUNTIME | OPTIONAL | {"pytest"}
+
+
+def lines_of(path):
+    lines = (line.strip() for line in path.read_text().splitlines())
+    return [line for line in lines if line and not line.startswith(("-r", "#"))]

@@ -12,10 +12,11 @@ TOOLS = ("cat", "chmod", "date", "dirname", "env", "mktemp", "rm", "sh", "tail",
 PYTEST = """case "$*" in
     *pytest*) if command -v chromedriver >/dev/null; then echo 'tests in a browser: 9 passed' >"$TOLD"; fi ;;
 esac"""
+INSTALLED = "install -y --no-install-recommends chromium chromium-driver pgbouncer faketime"
 # Fetches the lists first; then there are the programs.
 APT = """case $1 in
     update) ;;
-    install) for name in chromium chromedriver pgbouncer; do
+    install) for name in chromium chromedriver pgbouncer faketime; do
         printf '#!/bin/sh\\n' >"$BIN/$name" && chmod +x "$BIN/$name"
     done ;;
 esac
@@ -67,7 +68,10 @@ def test_whole_run_installs_what_is_missing_and_says_that_its_tests_were_run(mac
     machine.has("apt-get", APT)
     done = machine.run()
     assert done.returncode == 0, done.stderr
-    assert machine.installed == ["update", "install -y --no-install-recommends chromium chromium-driver pgbouncer"]
+    assert machine.installed == [
+        "update",
+        "install -y --no-install-recommends chromium chromium-driver pgbouncer faketime",
+    ]
     assert done.stdout.splitlines()[-1] == "       tests in a browser: 9 passed"
     assert machine.run().returncode == 0
     assert len(machine.installed) == 2, "what is there is not installed again"
@@ -97,17 +101,14 @@ def test_whoever_may_not_install_is_told_the_command(machine: Machine) -> None:
     machine.has("id", "echo 1000")
     done = machine.run()
     assert done.returncode == 0
-    assert (
-        "as root: apt-get update && apt-get install -y --no-install-recommends chromium chromium-driver pgbouncer"
-        in done.stderr
-    )
+    assert f"as root: apt-get update && apt-get {INSTALLED}" in done.stderr
     assert machine.installed == []
 
 
 def test_machine_without_apt_is_left_alone(machine: Machine) -> None:
     done = machine.run()
     assert done.returncode == 0
-    assert "no browser or no pgbouncer here, and no apt-get to install them" in done.stderr
+    assert "no browser, pgbouncer or faketime here, and no apt-get to install them" in done.stderr
 
 
 def test_another_wish_is_refused(machine: Machine) -> None:

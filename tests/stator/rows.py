@@ -2,18 +2,20 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
 from stator.conf import Settings
 from stator.db import base, operations_for
 from stator.db.claim import new_worker_id
+from tests.processes import wait_until
 
 FREE = {"state_claim": None, "state_locked_until": None}
 
@@ -130,3 +132,36 @@ def locked_elsewhere(instance: Any) -> Iterator[None]:
         finished.set()
         thread.join(30)
     assert not failure, failure
+
+
+def begun_beside(function: Callable[[], Any]) -> Future[Any]:
+    """Begin a call in a thread with a connection of its own; return once it is over, or waits for the caller's locks.
+
+    On PostgreSQL, within a transaction.
+    """
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(_in_thread(function))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    wait_until(lambda: future.done() or _is_waited_for())
+    return future
+
+
+def _in_thread(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    finally:
+        connections.close_all()
+
+
+def _is_waited_for() -> bool:
+    # Not by pg_stat_activity, which is as it was when the transaction first asked.
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+    with connection.cursor() as cursor:
+        cursor.execute(waiting)
+        return bool(cursor.fetchone()[0])

@@ -5,26 +5,31 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.contrib.admin import AdminSite
 from django.core.checks import run_checks
 from django.db import connection, models
+from django.db.migrations.recorder import MigrationRecorder
 from django.test.utils import CaptureQueriesContext, isolate_apps
 
 from stator import checks
+from stator.admin import register_managed
 from stator.checks import graphs
-from stator.checks.databases import check_rows, check_sqlite
+from stator.checks.databases import check_migrations, check_rows, check_sqlite
 from stator.checks.settings import check_settings
 from stator.checks.tables import (
     check_indexes,
     check_key_length,
     check_model,
+    check_parents,
     check_primary_key,
     check_saved_fields,
     check_state_field,
+    check_state_fields,
 )
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 from tests.stator.admin.requests import set_columns
-from tests.testapp.keys import OneToOneKeyed, TextKeyed, UuidKeyed
+from tests.testapp.keys import BigKeyed, Branch, Heir, OneToOneKeyed, TextKeyed, UuidKeyed
 from tests.testapp.models import Line
 from tests.testapp.operators import EagerGraph, Parcel, ParcelGraph
 
@@ -55,7 +60,8 @@ def ids(found: Any) -> list[str]:
 
 @pytest.mark.django_db
 def test_this_repository_passes_all() -> None:
-    assert run_checks(tags=["stator"], databases=["default"]) == []
+    found = run_checks(tags=["stator"], databases=["default"])
+    assert [(message.id, message.obj) for message in found] == [("stator.W104", Branch)]
 
 
 class TestSettings:
@@ -68,7 +74,7 @@ class TestSettings:
         [
             ({"LEESE": 3}, "'LEESE' is not a setting", "did you mean LEASE?"),
             ({"LEASE": "long"}, "LEASE='long' must be a number", "See the settings in the reference"),
-            ({"REAP_INTERVAL": 90}, "LEASE=60.0 must be longer than REAP_INTERVAL=90", "See"),
+            ({"REAP_INTERVAL": 90}, "LEASE=60.0 must be longer than REAP_INTERVAL=90", "raise LEASE"),
             ({"TOKEN": "short"}, "TOKEN must be a string of at least 32 bytes", "make one with secrets"),
             ({"TOKEN": [""]}, "TOKEN must be a string of at least 32 bytes", "make one with secrets"),
             ("all", "STATOR must be a dictionary, not str", "See"),
@@ -82,6 +88,21 @@ class TestSettings:
         assert error.msg.startswith(f"STATOR setting: {message}")
         assert error.hint.startswith(hint)
         assert "short" not in error.msg + error.hint
+
+    def test_that_means_something_else_than_in_takahes_stator_is_told_of(self, settings: Any) -> None:
+        settings.STATOR_CONCURRENCY_PER_MODEL = 4
+        [warning] = check_settings()
+        assert (warning.id, warning.msg) == (
+            "stator.W002", "STATOR_CONCURRENCY_PER_MODEL=4 limits how many objects of a model are attempted at once."
+        )  # fmt: skip
+        assert warning.hint.endswith("write STATOR = {'CONCURRENCY_PER_MODEL': 4}.")
+
+    @pytest.mark.parametrize(
+        ("given", "most"), [({}, 0), ({}, None), ({}, 100), ({"CONCURRENCY": 4}, 4), ({"CONCURRENCY_PER_MODEL": 5}, 4)]
+    )
+    def test_that_means_the_same_is_fine(self, settings: Any, given: Any, most: int | None) -> None:
+        settings.STATOR, settings.STATOR_CONCURRENCY_PER_MODEL = given, most
+        assert ids(check_settings()) == []
 
     def test_every_problem_is_named(self, settings: Any) -> None:
         settings.STATOR = {"THREADS": 0, "CONCURRENCY": 0}
@@ -109,6 +130,77 @@ class TestTables:
         assert ids(check_state_field(Parcel)) == []
 
     @isolate_apps("tests.testapp")
+    def test_state_fields_beside_the_state_are_refused(self) -> None:
+        class Twice(StatorModel):
+            state = StateField(ParcelGraph)
+            billing = StateField(ParcelGraph)
+
+            class Meta:
+                app_label = "testapp"
+
+        class Misnamed(StatorModel):
+            status = StateField(ParcelGraph)
+
+            class Meta:
+                app_label = "testapp"
+
+        [error] = check_state_fields(Twice)
+        assert error.id == "stator.E106"
+        assert error.msg == "Twice.billing is a StateField beside Twice.state; an object has one state."
+        assert "model of its own" in error.hint
+        assert "stator.E106" in ids(check_model(Twice))
+        [error] = check_state_fields(Misnamed)
+        assert error.id == "stator.E106"
+        assert error.msg == "Misnamed.status is a StateField that is not named state."
+        assert error.hint == "Rename it: state = StateField(ParcelGraph)."
+        assert ids(check_state_fields(Parcel)) == []
+
+    @isolate_apps("tests.testapp")
+    def test_a_state_field_of_a_plain_model_is_refused(self) -> None:
+        class Plain(models.Model):
+            state = StateField(ParcelGraph)
+
+            class Meta:
+                app_label = "testapp"
+
+        class Below(Plain):
+            class Meta:
+                app_label = "testapp"
+
+        class Proxy(Plain):
+            class Meta:
+                app_label = "testapp"
+                proxy = True
+
+        config = apps.get_app_config("testapp")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(config, "get_models", lambda: [Plain, Below, Proxy])
+            [error] = checks.model_checks([config])
+        assert (error.id, error.obj) == ("stator.E107", Plain)
+        assert error.msg == "Plain.state is a StateField, and Plain does not inherit StatorModel: nothing moves it."
+        assert error.hint == "Let Plain inherit stator.models.StatorModel, or make state a CharField."
+
+    @isolate_apps("tests.testapp")
+    def test_a_managed_model_below_another_is_told(self) -> None:
+        class Leaf(BigKeyed):
+            class StatorMeta:
+                history = True
+
+            class Meta:
+                app_label = "testapp"
+
+        [warning] = check_parents(Branch)
+        assert warning.id == "stator.W104"
+        assert warning.msg == "Branch inherits its state from BigKeyed: workers attempt its objects as BigKeyed."
+        assert "OneToOneField" in warning.hint
+        warning, error = check_parents(Leaf)
+        assert error.id == "stator.E108"
+        assert error.msg == "Leaf.StatorMeta has no effect: the state of Leaf is that of BigKeyed."
+        assert error.hint == "Move its options to BigKeyed.StatorMeta."
+        assert [ids(check_parents(model)) for model in (BigKeyed, Heir, Parcel)] == [[]] * 3
+        assert "stator.W104" in ids(check_model(Branch))
+
+    @isolate_apps("tests.testapp")
     def test_a_composite_primary_key_is_refused(self) -> None:
         class Pair(StatorModel):
             pk = models.CompositePrimaryKey("left", "right")
@@ -121,6 +213,13 @@ class TestTables:
 
         [error] = check_primary_key(Pair)
         assert error.id == "stator.E102"
+        # Django's admin takes no such model: the check is what is to be read.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(StatorModel, "subclasses", [Pair])
+            register_managed(site := AdminSite())
+        assert not site.is_registered(Pair)
+        # Django's own checks say nothing of our indexes.
+        assert [*ids(check_model(Pair)), *ids(Pair.check())] == ["stator.E102"]
         assert ids(check_primary_key(Parcel)) == []
 
     @pytest.mark.parametrize(
@@ -365,9 +464,21 @@ class TestRows:
         Parcel.objects.bulk_create([Parcel(state="sent") for _ in range(50)])
         with CaptureQueriesContext(connection) as queries:
             list(check_rows([Parcel], "default"))
-        selects = [query["sql"] for query in queries if "testapp_parcel" in query["sql"]]
-        assert len(selects) == 3
+        selects = [query["sql"] for query in queries if 'FROM "testapp_parcel"' in query["sql"]]
+        # Where the catalog does not tell which columns there are, another one does.
+        assert len(selects) == (3 if connection.vendor == "postgresql" else 4)
         assert all("LIMIT" in sql for sql in selects)
+
+    def test_of_a_database_of_another_package_are_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert list(check_migrations([], "default")) == []
+        there = ["django_migrations", "stator_stats"]
+        monkeypatch.setattr(connection.introspection, "table_names", lambda *cursor: there)
+        [error] = check_migrations([], "default")
+        assert (error.id, error.is_serious()) == ("stator.E301", True)
+        assert "run manage.py migrate stator zero" in error.hint
+        # Before the first migrate it is missing too.
+        MigrationRecorder(connection).record_unapplied("stator", "0001_initial")
+        assert list(check_migrations([], "default")) == []
 
     def test_of_tables_that_are_not_there_yet_are_no_trouble(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Parcel._meta, "db_table", "nowhere")

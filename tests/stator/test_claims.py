@@ -28,6 +28,14 @@ def test_claims_are_picked_in_the_order_that_is_asked_for():
     assert [claim.pk for claim in claims.claim(Errand, 5)] == [rows[0].pk]
 
 
+def test_what_is_ready_before_its_time_is_not_claimed():
+    early, due = put(Errand, state_next_attempt=ago(-60)), put(Errand)
+    given = []
+    assert [claim.pk for claim in claims.claim(Errand, 5, then=lambda found: given.extend(found) or found)] == [due.pk]
+    assert [claim.pk for claim in given] == [due.pk]
+    assert (row(early).state_ready, row(early).state_claim, row(early).state_attempts) == (False, None, 0)
+
+
 def test_what_is_paused_is_not_claimed():
     put(Errand)
     Errand.stator.pause()

@@ -31,8 +31,10 @@ BAD_VALUES = [
     ({"THREADS": 10**9}, "THREADS=1000000000 must be at most"),
     ({"BATCH_SIZE": "many"}, "BATCH_SIZE='many' must be a whole number"),
     ({"MAX_CRASHES": 0}, "MAX_CRASHES=0 must be at least 1"),
+    ({"CRASHED_AT_ONCE": -1}, "CRASHED_AT_ONCE=-1 must be at least 0"),
     ({"WATCHDOG": 0}, "WATCHDOG=0 must be at least 0.5"),
     ({"ERROR_RETENTION": -1}, "ERROR_RETENTION=-1 must be at least 0.0"),
+    ({"HISTORY_RETENTION": -1}, "HISTORY_RETENTION=-1 must be at least 0.0"),
     ({"STATS_RETENTION": "year"}, "STATS_RETENTION='year' must be a number"),
     ({"NOTIFY": "yes"}, "NOTIFY='yes' must be True or False"),
     ({"NOTIFY": 1}, "NOTIFY=1 must be True or False"),
@@ -48,9 +50,11 @@ BAD_VALUES = [
 ]
 
 CONFLICTS = [
-    ({"LEASE": 1, "REAP_INTERVAL": 0.1}, "LEASE=1 is too close to POLL_INTERVAL=1.0; raise it"),
-    ({"LEASE": 5}, "LEASE=5 must be longer than REAP_INTERVAL=5.0"),
-    ({"LEASE": 20}, "SHUTDOWN_TIMEOUT=25.0 must not be longer than LEASE=20"),
+    ({"LEASE": 1, "POLL_INTERVAL": 1}, "LEASE=1 is too close to POLL_INTERVAL=1; raise it"),
+    ({"LEASE": 5, "REAP_INTERVAL": 5}, "LEASE=5 must be longer than REAP_INTERVAL=5; raise LEASE or lower"),
+    ({"REAP_INTERVAL": 60}, "LEASE=60.0 must be longer than REAP_INTERVAL=60; raise LEASE or lower REAP_INTERVAL"),
+    ({"LEASE": 20, "SHUTDOWN_TIMEOUT": 25}, "SHUTDOWN_TIMEOUT=25 must not be longer than LEASE=20; lower it or raise"),
+    ({"SHUTDOWN_TIMEOUT": 61}, "SHUTDOWN_TIMEOUT=61 must not be longer than LEASE=60.0; lower it or raise LEASE"),
 ]
 
 
@@ -76,6 +80,22 @@ def test_wrong_value_is_one_line_that_names_it_and_what_is_wanted(values, messag
     assert text.startswith(f"STATOR setting: {message}")
     assert "\n" not in text
     assert SECRET not in text
+
+
+@pytest.mark.parametrize("lease", [0.5, 1, 2, 3, 5, 9.5, 20, 24, 25, 60, 3600])
+def test_defaults_follow_a_lease_that_is_given_alone(lease):
+    with override_settings(STATOR={"LEASE": lease}):
+        settings = load_settings()
+    assert lease == settings.LEASE
+    assert min(25, lease) == settings.SHUTDOWN_TIMEOUT
+    assert min(5, lease / 2) == settings.REAP_INTERVAL
+    assert min(1, lease / 4) == settings.POLL_INTERVAL
+
+
+def test_value_that_is_given_follows_nothing():
+    with override_settings(STATOR={"LEASE": 6, "SHUTDOWN_TIMEOUT": 2, "REAP_INTERVAL": 4, "POLL_INTERVAL": 3}):
+        settings = load_settings()
+    assert (settings.SHUTDOWN_TIMEOUT, settings.REAP_INTERVAL, settings.POLL_INTERVAL) == (2, 4, 3)
 
 
 @pytest.mark.parametrize(

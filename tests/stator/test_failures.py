@@ -1,6 +1,7 @@
 """Whatever a handler raises can be kept: bounded, storable, and without secrets. Fault F19."""
 
 import time
+from traceback import format_exception
 
 import pytest
 
@@ -193,3 +194,61 @@ def test_another_place_or_type_has_another_fingerprint():
 
 def test_error_that_was_never_raised_can_be_described():
     assert describe(KeyError("x")).message == "'x'"
+
+
+def logged(error):
+    """What the traceback of a record says of an error."""
+    return "".join(format_exception(describe(error).loggable))
+
+
+def test_error_without_secrets_is_logged_as_it_is():
+    error = caught(fail, "no such file")
+    assert describe(error).loggable is error
+
+
+@pytest.mark.parametrize("where", ["message", "cause", "context", "note", "group"])
+def test_credentials_are_masked_in_what_is_logged(where):
+    secret = f"hunter{1 + 1}"
+    error = leaking(where, f"password={secret}")
+    text = logged(error)
+    assert secret not in text
+    assert "password=***" in text
+    assert type(describe(error).loggable).__name__ == type(error).__name__
+    assert ", in leaking" in text
+
+
+def leaking(where, text):
+    inner = ValueError(text)
+    try:
+        match where:
+            case "message":
+                raise inner
+            case "cause":
+                raise KeyError("outer") from inner
+            case "context":
+                try:
+                    raise inner
+                except ValueError:
+                    raise KeyError("outer")  # noqa: B904
+            case "note":
+                inner = KeyError("outer")
+                inner.add_note(text)
+                raise inner
+            case "group":
+                raise ExceptionGroup("several", [KeyError("other"), inner])
+    except Exception as error:
+        return error
+
+
+def test_what_is_logged_has_a_bound_however_long_messages_and_chains_are():
+    error = ValueError("x" * 10_000_000)
+    for _ in range(100):
+        outer = KeyError("y")
+        outer.__cause__, error = error, outer
+    error.__context__ = error
+    assert len(logged(error)) < 6 * TRACEBACK_LENGTH
+
+
+@pytest.mark.parametrize("error", [Mute(), Deadly(), Odd()], ids=["Exception", "BaseException", "TypeError"])
+def test_error_without_a_text_is_logged(error):
+    assert type(error).__name__ in logged(error)

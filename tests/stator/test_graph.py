@@ -308,6 +308,19 @@ def test_external_state_may_have_a_handler_that_nothing_runs():
     assert Outside.automatic_states == set()
 
 
+def test_subclass_inherits_that_only_the_framework_enters_a_state():
+    class Sealed(StateGraph):
+        opened = State(externally_progressed=True)
+        closed = State(enter_by_hand=False)
+        opened.times_out_to(closed, seconds=60)
+
+    class Below(Sealed):
+        again = State()
+        Sealed.opened.transitions_to(again)
+
+    assert [state.enter_by_hand for state in Below.states.values()] == [True, False, True]
+
+
 def test_renamed_from_is_listed():
     assert StepGraph.renames == {"older": StepGraph.renewed}
 
@@ -506,6 +519,25 @@ def option(**options):
         def handle_opened(cls, instance): ...
 
 
+def initial_by_the_framework():
+    class Sealed(StateGraph):
+        opened = State(try_interval=1, enter_by_hand=False)
+        closed = State()
+        opened.transitions_to(closed)
+
+        @classmethod
+        def handle_opened(cls, instance): ...
+
+
+def unreachable_by_the_framework():
+    class Sealed(StateGraph):
+        opened = State(externally_progressed=True, force_initial=True)
+        closed = State()
+        lost = State(externally_progressed=True, enter_by_hand=False)
+        opened.transitions_to(closed)
+        lost.transitions_to(lost, closed)
+
+
 BAD_GRAPHS = [
     (nothing, "Nothing has no states", "add at least one: name = State()"),
     (two_initial, "Two has more than one initial state: one, other", "set force_initial=True on one"),
@@ -534,6 +566,8 @@ BAD_GRAPHS = [
     (two_graphs, "Both: has two graphs as bases", "inherit from one"),
     (long_name, f"Long.{'x' * 101}: a state's name has at most 100 characters", "at most 100"),
     (renamed_from_itself, "Circular.opened: renamed_from='opened' is taken", "name a state that is gone"),
+    (initial_by_the_framework, "Sealed.opened: new objects enter the initial state", "remove enter_by_hand=False"),
+    (unreachable_by_the_framework, "Sealed.lost: nothing enters it", "lead to it, or remove enter_by_hand=False"),
     (renamed_twice, "Twice.closed: renamed_from='old' is taken", "name a state that is gone"),
 ]
 
@@ -550,6 +584,7 @@ BAD_OPTIONS = [
     ({"externally_progressed": 1}, "True or False"),
     ({"attempt_immediately": "no"}, "True or False"),
     ({"force_initial": None}, "True or False"),
+    ({"enter_by_hand": None}, "True or False"),
     ({"delete_after": 0}, "seconds above 0"),
     ({"jitter": 1}, "a fraction"),
     ({"jitter": -0.1}, "a fraction"),

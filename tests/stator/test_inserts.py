@@ -1,16 +1,20 @@
 """What an INSERT of managed objects names, and that rows and objects are the same as if it named everything."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import connection
+from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
 from stator import inserts
 from stator.columns import FRAMEWORK_COLUMNS
+from stator.testing import advance, drain
 from tests.stator.rows import ago, raw, row
 from tests.testapp.basic import Page, Step
+from tests.testapp.keys import BigKeyed, Branch
 
 pytestmark = pytest.mark.django_db
 
@@ -54,6 +58,82 @@ def test_state_that_is_not_attempted_at_once_is_told(state, ready, is_due, bulk)
     assert step.state_ready == ready
 
 
+def assigned(**columns):
+    step = Step()
+    for name, value in columns.items():
+        setattr(step, name, value)
+    step.save()
+    return step
+
+
+STARTED_LATER = {
+    "create": lambda **columns: Step.objects.create(**columns),
+    "acreate": lambda **columns: awaited(Step.objects.acreate, **columns),
+    "assigned": assigned,
+    "asave": lambda **columns: saved_by_async_code(Step(**columns)),
+    "get_or_create": lambda **columns: Step.objects.get_or_create(name="a", defaults=columns)[0],
+    "bulk_create": lambda **columns: Step.objects.bulk_create([Step(), Step(**columns)])[1],
+    "abulk_create": lambda **columns: awaited(Step.objects.abulk_create, [Step(**columns)])[0],
+    "ignore_conflicts": lambda **columns: conflicting(Step(**columns)),
+}
+
+
+@async_to_sync
+async def awaited(function, *args, **kwargs):
+    return await function(*args, **kwargs)
+
+
+def saved_by_async_code(step):
+    awaited(step.asave)
+    return step
+
+
+def conflicting(step):
+    Step.objects.bulk_create([step], ignore_conflicts=True)
+    return raw(Step).get()
+
+
+@pytest.mark.parametrize("create", STARTED_LATER.values(), ids=STARTED_LATER)
+@pytest.mark.parametrize("state", ["new", "late"])
+def test_object_that_is_created_to_start_later_is_not_attempted_before(create, state):
+    due = ago(-3600)
+    step = create(state_next_attempt=due, state=state)
+    found = row(step)
+    assert (found.state, found.state_ready, found.state_next_attempt) == (state, False, due)
+    assert not step.state_ready
+    raw(Step).exclude(pk=step.pk).delete()
+    assert drain(Step) == 0
+    advance(3601, Step)
+    assert drain(Step) == 1
+
+
+def test_start_may_be_a_moment_of_the_database():
+    step = Step.objects.create(state_next_attempt=Now() + timedelta(hours=1))
+    found = row(step)
+    assert not found.state_ready
+    assert ago(-3500) < found.state_next_attempt < ago(-3700)
+
+
+def test_start_that_is_past_is_now():
+    step = Step.objects.create(state_next_attempt=ago(60))
+    assert drain(Step) == 1
+    assert row(step).state == "done"
+
+
+def test_child_is_created_to_start_later_as_its_parent_is():
+    due = ago(-3600)
+    branch = Branch.objects.create(state_next_attempt=due)
+    found = raw(BigKeyed).get(pk=branch.pk)
+    assert (found.state_ready, found.state_next_attempt) == (False, due)
+
+
+def test_only_who_starts_later_names_it():
+    with CaptureQueriesContext(connection) as queries:
+        Step.objects.create(state_next_attempt=ago(-60))
+        Step.objects.create()
+    assert named(queries) == [{"state_ready", "state_next_attempt"}, set()]
+
+
 def test_of_many_that_differ_each_has_its_own():
     steps = [Step(), Step(state="done"), Step(state_changed=LONG_AGO), Step(state_next_attempt=ago(-60))]
     with CaptureQueriesContext(connection) as queries:
@@ -62,7 +142,7 @@ def test_of_many_that_differ_each_has_its_own():
     new, done, old, later = (row(step) for step in made)
     assert (new.state_ready, done.state_ready) == (True, False)
     assert (old.state_changed, new.state_next_attempt) == (LONG_AGO, None)
-    assert later.state_next_attempt == steps[3].state_next_attempt
+    assert (later.state_ready, later.state_next_attempt) == (False, steps[3].state_next_attempt)
 
 
 def test_copy_begins_anew():

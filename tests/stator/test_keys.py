@@ -8,6 +8,7 @@ from django.test import override_settings
 from django.test.utils import isolate_apps
 
 from stator.db import chores
+from stator.db.claim import Crashes
 from stator.failures import describe
 from stator.fields import StateField
 from stator.models import History, Report, StatorModel, Stats
@@ -115,7 +116,7 @@ def test_rows_are_claimed_once_fenced_reaped_and_moved(model, make, implementati
     assert [pk for pk, _ in workers[0].reap(10)] == [first.pk]
     written = workers[0].record([(first, Moved(KeyGraph.second)), (second, Moved(KeyGraph.second))])
     assert (written.lost, [move.pk for move in written.moves]) == ([first], [second.pk])
-    again = workers[0].claim(automatic(workers[0]), 1, alone=True)
+    again = workers[0].claim(automatic(workers[0]), 1, crashes=Crashes.FEW)
     assert [claim.pk for claim in again] == [first.pk]
     failed = workers[0].record([(again[0], Waiting(0.0, describe(ValueError("no"))))])
     assert [pk for pk, _ in failed.failures] == [first.pk]

@@ -7,6 +7,7 @@ import pytest
 from django.db import transaction
 
 from stator.db import chores
+from stator.db.claim import Crashes
 from stator.models import Report, Stats
 from stator.outcomes import Moved
 from stator.runner import StatorRunner
@@ -64,7 +65,7 @@ def test_no_owner_or_token_so_a_late_worker_overwrites_a_newer_result():
     (old,) = claim_all(late)
     expire(step)
     other.reap(10)
-    (new,) = other.claim(automatic(other), 1, alone=True)
+    (new,) = other.claim(automatic(other), 1, crashes=Crashes.FEW)
     other.record([(new, Moved(StepGraph.slow))])
     assert late.record([(old, Moved(StepGraph.done))]).lost == [old]
     assert row(step).state == "slow"

@@ -56,6 +56,18 @@ def test_traceback_is_part_of_the_event():
     assert "ValueError: gone" in json.loads(JsonFormatter().format(record_of(exc_info=raised("gone"))))["traceback"]
 
 
+@pytest.mark.parametrize("formatter", [LineFormatter(), JsonFormatter()], ids=["plain", "json"])
+def test_traceback_of_an_event_has_a_bound_and_no_credentials(formatter):
+    line = formatter.format(record_of(exc_info=raised("password=hunter2 " + "x" * 100_000)))
+    assert "hunter2" not in line
+    assert len(line) < 10_000
+
+
+def test_plain_line_lists_several_values_with_commas():
+    line = LineFormatter().format(record_of("stator.serving", models=["shop.invoice", "shop.order"]))
+    assert line.endswith(" stator.serving models=shop.invoice,shop.order")
+
+
 def test_escape_leaves_other_text_alone():
     assert escape("é 日本 \\ % 🎉") == "é 日本 \\ % 🎉"
     assert escape("a\nb") == "a\\nb"
@@ -73,6 +85,75 @@ def test_events_of_workers_alone_go_to_the_stream_and_only_meanwhile():
         ("info", "stator.progress"), ("info", "tasks.dead_letter"),
     ]  # fmt: skip
     assert [(logger.handlers, logger.level, logger.propagate) for logger in loggers] == before
+
+
+@pytest.fixture
+def configure(monkeypatch):
+    """Configures loggers as a project does: each that is named has one handler and a level, and no other has any."""
+
+    def configure(handler=None, **levels):
+        # In the test itself: pytest adds handlers of its own when that begins.
+        for name in ("root", "stator", "tasks"):
+            logger = logging.getLogger(None if name == "root" else name)
+            monkeypatch.setattr(logger, "handlers", [handler] if name in levels else [])
+            monkeypatch.setattr(logger, "level", levels.get(name, logging.WARNING if name == "root" else 0))
+        logging.root.manager._clear_cache()
+
+    yield configure
+    monkeypatch.undo()
+    logging.root.manager._clear_cache()
+
+
+class Kept(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    def emit(self, record):
+        self.told.append(record.getMessage())
+
+
+def say():
+    logging.getLogger("stator.worker").info("stator.progress")
+    logging.getLogger("tasks.notices").warning("tasks.dead_letter")
+
+
+def test_events_go_to_the_stream_where_the_project_configured_nothing(configure):
+    stream = io.StringIO()
+    configure()
+    with events_to(stream, as_json=False):
+        say()
+    told = [line[20:] for line in stream.getvalue().splitlines()]
+    assert told == ["INFO stator.progress", "WARNING tasks.dead_letter"]
+
+
+def test_events_go_where_the_project_wants_all_events(configure):
+    stream, handler = io.StringIO(), Kept()
+    configure(handler, root=logging.INFO)
+    with events_to(stream, as_json=False):
+        say()
+        assert logging.getLogger("stator").handlers == []
+    assert (handler.told, stream.getvalue()) == (["stator.progress", "tasks.dead_letter"], "")
+
+
+def test_events_of_a_logger_that_the_project_configured_go_there_at_its_level(configure):
+    stream, handler = io.StringIO(), Kept()
+    configure(handler, stator=logging.ERROR)
+    with events_to(stream, as_json=False):
+        say()
+        logging.getLogger("stator.worker").error("stator.attempt_failed")
+        assert logging.getLogger("stator").handlers == [handler]
+    assert handler.told == ["stator.attempt_failed"]
+    assert [line[20:] for line in stream.getvalue().splitlines()] == ["WARNING tasks.dead_letter"]
+
+
+def test_json_that_was_asked_for_is_written_whatever_the_project_configured(configure):
+    stream, handler = io.StringIO(), Kept()
+    configure(handler, root=logging.INFO)
+    with events_to(stream, as_json=True):
+        say()
+    assert handler.told == []
+    assert len(stream.getvalue().splitlines()) == 2
 
 
 def worker_with(handled, moved):

@@ -3,18 +3,23 @@
 import re
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Count, Q
 from django.test.utils import CaptureQueriesContext
 
 from stator import moves
-from stator.models import History
+from stator.exceptions import ProtectedState
+from stator.models import History, StatorModel, move_rows
 from stator.moves import named_state
+from stator.runner import StatorRunner
 from stator.signals import became_ready, transitioned
-from tests.stator.rows import ago, at_once, claim_all, operations_of, put, raw, row
-from tests.testapp.basic import Author, Page, PageGraph
+from stator.testing import attempt
+from tests.stator.rows import ago, at_once, begun_beside, claim_all, operations_of, put, raw, row
+from tests.testapp.basic import Author, Page, PageGraph, Step, StepGraph
 from tests.testapp.keys import BigKeyed, BigProxy, Branch, TextKeyed
 from tests.testapp.models import SyncLine
+from tests.testapp.waiting import Build, BuildGraph
 
 pytestmark = pytest.mark.django_db
 
@@ -218,8 +223,112 @@ class TestRaces:
         assert sum(moved) == 1
         assert History.objects.count() == 1
 
+    @pytest.mark.postgresql
+    def test_move_waits_for_another_and_leaves_what_it_no_longer_means(self):
+        page = put(Page, title="a")
+
+        def move():
+            return Page.transition_perform_queryset(Page.objects.filter(state="draft"), "review")
+
+        with transaction.atomic():
+            assert move() == 1
+            beside = begun_beside(move)
+            assert not beside.done(), "the second move did not wait"
+        assert beside.result(30) == 0
+        assert (row(page).state_version, History.objects.count()) == (1, 1)
+
     def test_opposite_orders_do_not_deadlock(self):
         pages(30, state_changed=ago(5))
         orders = [Page.objects.order_by("pk"), Page.objects.order_by("-pk")] * 2
         at_once(*(lambda rows=rows: Page.transition_perform_queryset(rows, "review") for rows in orders))
         assert set(raw(Page).values_list("state_version", flat=True)) == {4}
+
+
+@pytest.fixture
+def sealed(monkeypatch):
+    """States that only the framework enters."""
+    for state in (StepGraph.done, StepGraph.failed, StepGraph.late):
+        monkeypatch.setattr(state, "enter_by_hand", False)
+
+
+def assign(step, **options):
+    step.state, step.name = "done", "written"
+    step.save(**options)
+
+
+async def assign_later(step):
+    step.state, step.name = StepGraph.done, "written"
+    await step.asave()
+
+
+BY_HAND = {
+    "transition_perform": lambda step: step.transition_perform("done"),
+    "transition_perform, unbound": lambda step: StatorModel.transition_perform(step, StepGraph.done),
+    "atransition_perform": lambda step: async_to_sync(step.atransition_perform)("done"),
+    "of a queryset": lambda step: Step.transition_perform_queryset(Step.objects.filter(pk=step.pk), "done"),
+    "of a queryset, async": lambda step: async_to_sync(Step.atransition_perform_queryset)(Step.objects, "done"),
+    "of no rows": lambda step: Step.transition_perform_queryset(Step.objects.none(), "done"),
+    "operators": lambda step: Step.stator.filter(pk=step.pk).move("done", actor="ann"),
+    "update": lambda step: Step.objects.filter(pk=step.pk).update(state="done", name="written"),
+    "aupdate": lambda step: async_to_sync(Step.objects.filter(pk=step.pk).aupdate)(state=StepGraph.done),
+    "update_or_create": lambda step: Step.objects.update_or_create({"state": "done"}, pk=step.pk),
+    "save": assign,
+    "save of some fields": lambda step: assign(step, update_fields=["state", "name"]),
+    "asave": async_to_sync(assign_later),
+}
+
+
+@pytest.mark.parametrize("move", BY_HAND.values(), ids=BY_HAND)
+def test_state_that_only_the_framework_enters_is_refused_to_every_move_by_hand(sealed, move):
+    step = put(Step)
+    with pytest.raises(ProtectedState) as refused, transaction.atomic():
+        move(step)
+    assert str(refused.value) == (
+        "StepGraph.done is entered by the framework only, not by hand; "
+        "states to move to are new, slow, outside, renewed"
+    )
+    assert isinstance(refused.value, ValueError)
+    assert (row(step).state, row(step).name, row(step).state_version) == ("new", "", 0)
+    assert not History.objects.exists()
+
+
+def test_handler_that_saves_a_state_that_only_the_framework_enters_is_refused(sealed):
+    step = put(Step)
+    (claim,) = claim_all(operations_of(Step))
+    with pytest.raises(ProtectedState), transaction.atomic():
+        assign(claim.instance)
+    assert row(step).state_claim == claim.token
+
+
+def test_object_in_a_state_that_only_the_framework_enters_is_saved_as_any_other(sealed):
+    step = put(Step, state="done")
+    step.name = "written"
+    step.save()
+    assert row(step).name == "written"
+    step.transition_perform("slow")
+    assert row(step).state == "slow"
+
+
+def test_framework_enters_such_states_by_handlers_errors_timeouts_and_conditions(sealed, monkeypatch):
+    monkeypatch.setattr(BuildGraph.built, "enter_by_hand", False)
+    worked, failed = put(Step), put(Step, state_failures=2)
+    late, outside = put(Step, state_changed=ago(8000)), put(Step, state="outside", state_changed=ago(8000))
+    monkeypatch.setattr(StepGraph, "handle_new", lambda step: 1 / 0 if step.pk == failed.pk else None)
+    approved = put(Build, state="checked", approved=True)
+    StatorRunner([Step, Build]).run_single_cycle()
+    assert [row(each).state for each in (failed, late, outside, approved)] == ["failed", "late", "failed", "built"]
+    monkeypatch.undo()
+    assert attempt(worked).to == StepGraph.done
+
+
+def test_code_of_the_model_enters_such_states_with_author_and_reason(sealed):
+    steps = [put(Step) for _ in range(3)]
+    assert move_rows(Step.objects.exclude(pk=steps[2].pk), "done", actor="ann", reason="asked for") == 2
+    assert [row(step).state for step in steps] == ["done", "done", "new"]
+    assert set(History.objects.values_list("actor", "reason", "to")) == {("ann", "asked for", "done")}
+    with pytest.raises(ValueError, match="'nowhere' is not a state of StepGraph"):
+        move_rows(Step.objects, "nowhere")
+
+
+def test_object_may_be_created_in_such_a_state(sealed):
+    assert row(Step.objects.create(state="done")).state == "done"

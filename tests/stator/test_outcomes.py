@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stator.backoff import LONGEST, Backoff
-from stator.exceptions import AttemptTimedOut, Fail, TryAgainLater
+from stator.exceptions import AttemptTimedOut, Fail, NotBegun, TryAgainLater
 from stator.graph import State, StateGraph
 from stator.outcomes import Moved, Released, Waiting, resolve
 from tests.testapp.basic import StepGraph
@@ -196,6 +196,11 @@ def test_try_again_later_is_let_through_by_except_exception():
 
 def test_outcomes_are_values():
     assert Released() == Released()
+
+
+@pytest.mark.parametrize("state", [idle, tried, timed], ids=str)
+def test_attempt_that_did_not_begin_is_released_whatever_came_before(state):
+    assert resolve(state, NotBegun(2.0, "away"), failures=1000, age=1e6) == Released(2.0, "away")
     assert Moved(Errand.done) == Moved(Errand.done)
     assert hash(Waiting(1.0)) == hash(Waiting(1.0))
     with pytest.raises(AttributeError):

@@ -133,6 +133,7 @@ def test_worker_that_starts_and_drains_leaves_paused_rows_alone():
 def test_condition_may_go_by_way_of_another_table():
     blocked = Customer.objects.create(blocked=True)
     held, free = (put(Order, state="working", customer=customer, state_ready=True) for customer in (blocked, None))
+    raw(Order).update(state_next_attempt=None)
     Order.stator.pause(where={"customer__blocked": True})
     assert claimed(operations_of(Order)) == {free.pk}
     assert held.explain()[0].code == "paused"

@@ -9,7 +9,7 @@ from django.utils import timezone
 from stator.conf import Settings
 from stator.db import chores, operations_for, refusals
 from stator.db.base import Operations
-from stator.db.claim import new_worker_id
+from stator.db.claim import Crashes, new_worker_id
 from stator.exceptions import GraphError
 from stator.failures import describe
 from stator.graph import State, StateGraph
@@ -72,6 +72,23 @@ def test_effects_of_an_atomic_state_are_undone_by_an_error(deed, error):
     assert (transfer.state, transfer.state_failures, transfer.touched, transfer.state_claim) == ("new", 1, 0, None)
     assert not Written.objects.exists()
     assert Report.objects.get().error == error
+
+
+def test_effects_of_an_atomic_state_are_undone_where_its_move_cannot_be_written(monkeypatch):
+    Transfer.objects.create()
+    made = operations_for(Transfer, Settings(), new_worker_id())
+    claim = claimed(made)
+
+    def refuse(ended):
+        assert Written.objects.count() == 1
+        raise IntegrityError("no such move today")
+
+    monkeypatch.setattr(made, "record", refuse)
+    [(_, outcome)] = attempt_sync([claim]).ended
+    assert outcome.failure.message == "no such move today"
+    transfer = Transfer.objects.get()
+    assert (transfer.state, transfer.touched, transfer.state_claim) == ("new", 0, claim.token)
+    assert not Written.objects.exists()
 
 
 def test_error_that_broke_the_transaction_and_was_caught_fails_the_attempt():
@@ -139,7 +156,9 @@ def test_atomic_attempt_that_cannot_begin_did_not_take_place(monkeypatch):
     assert attempted(claimed(made)) == ("new", 0, 0)
     assert len(asked) == 2
     transfer.refresh_from_db()
-    assert (transfer.state_ready, transfer.state_attempts, transfer.state_claim) == (True, 0, None)
+    assert (transfer.state_ready, transfer.state_attempts, transfer.state_claim) == (False, 0, None)
+    # Not at once: nothing says that the database is back.
+    assert 0 < (transfer.state_next_attempt - transfer.state_attempted).total_seconds() < 60
 
 
 def test_error_in_what_an_atomic_handler_has_called_after_the_commit_undoes_nothing_and_is_logged(caplog):
@@ -559,9 +578,8 @@ def test_row_of_a_state_without_quarantine_is_claimed_however_many_leases_it_los
     ride = Ride.objects.create()
     made = operations(Ride)
     for _ in range(made.settings.MAX_CRASHES + 2):
-        [_] = made.claim(list(made.graph.automatic_states), 1) or made.claim(
-            list(made.graph.automatic_states), 1, alone=True
-        )
+        claims = [made.claim(list(made.graph.automatic_states), 1, crashes=crashes) for crashes in Crashes]
+        assert sum(map(len, claims)) == 1
         QuerySet(Ride).update(state_locked_until=Now())
         assert len(made.reap(10)) == 1
     ride.refresh_from_db()

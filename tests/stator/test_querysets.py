@@ -31,6 +31,7 @@ def steps():
     """One row for each thing an operator may ask for."""
     return {
         "ready": put(Step),
+        "ready too early": put(Step, state_next_attempt=ago(-60)),
         "due": put(Step, state_ready=False, state_next_attempt=ago(1)),
         "never attempted": put(Step, state_ready=False, state_next_attempt=None),
         "not due": put(Step, state_ready=False, state_next_attempt=ago(-60)),
@@ -68,7 +69,7 @@ def test_operators_find_rows_that_are(steps, ask, expected):
 def test_counts_tell_of_every_state_of_the_graph_and_of_unknown_ones(steps):
     raw(Step).filter(pk=steps["ready"].pk).update(state="of tomorrow")
     assert Step.stator.counts() == {
-        "new": 7, "slow": 0, "late": 2, "outside": 1, "renewed": 0, "done": 1, "failed": 0, "of tomorrow": 1
+        "new": 8, "slow": 0, "late": 2, "outside": 1, "renewed": 0, "done": 1, "failed": 0, "of tomorrow": 1
     }  # fmt: skip
     assert Step.stator.order_by("name").counts()["late"] == 2
     assert Step.stator.in_state("late").counts()["new"] == 0
@@ -83,7 +84,7 @@ def test_quarantine_begins_where_the_setting_says():
 
 def test_retry_has_rows_attempted_now_with_a_clean_record(steps):
     left = row(steps["leased"])
-    assert Step.stator.retry() == 9
+    assert Step.stator.retry() == 10
     again = raw(Step).filter(state__in=["new", "late"], state_claim=None)
     assert set(again.values_list("state_ready", "state_failures", "state_crashes", "state_next_attempt")) == {
         (True, 0, 0, None)

@@ -14,8 +14,8 @@ from stator.commands.doctor.finding import FAIL
 from stator.commands.doctor.tables import usable
 from stator.fields import StateField
 from stator.models import StatorModel
-from stator.startup import OWN, YOUNGEST, Unusable, check_database, collect_rarely
-from tests.testapp.models import Line, LineGraph
+from stator.startup import OWN, YOUNGEST, Unusable, check_database, collect_rarely, lacks_in
+from tests.testapp.models import Line, LineGraph, SyncLine
 
 pytestmark = pytest.mark.django_db
 
@@ -46,7 +46,11 @@ def test_missing_table_is_named_with_the_remedy():
             class Meta:
                 app_label = "testapp"
 
-    assert refused(Unmigrated) == "database 'default' has no table testapp_unmigrated; run manage.py migrate"
+    whole = "database 'default' has no table testapp_unmigrated of testapp.Unmigrated; run manage.py migrate"
+    assert refused(Unmigrated) == whole
+    # Others can be served.
+    check_database([Line, Unmigrated])
+    assert lacks_in([Line, Unmigrated]) == {Unmigrated: whole}
 
 
 def test_missing_columns_are_named_with_the_remedy():
@@ -60,14 +64,33 @@ def test_missing_columns_are_named_with_the_remedy():
                 db_table = "testapp_author"
 
     text = refused(HalfMigrated)
-    assert text.startswith("table testapp_author lacks state, state_attempted, state_attempts, state_changed")
+    assert text.startswith(
+        "table testapp_author of testapp.HalfMigrated in database 'default' lacks columns state, state_attempted, "
+    )
     assert text.endswith("; run manage.py makemigrations and migrate")
+
+
+def test_missing_column_of_the_project_is_named_with_the_remedy():
+    drop("ALTER TABLE testapp_line RENAME COLUMN name TO away")
+    lack = "table testapp_line of testapp.Line in database 'default' lacks column name; run manage.py migrate"
+    assert refused(Line) == lack
+
+
+def test_each_model_is_named_in_a_line_of_its_own():
+    drop("ALTER TABLE testapp_line RENAME COLUMN name TO away")
+    drop("ALTER TABLE testapp_syncline RENAME COLUMN state_claim TO away")
+    with pytest.raises(Unusable) as caught:
+        check_database([Line, SyncLine])
+    assert [line.split(" in ")[0] for line in str(caught.value).splitlines()] == [
+        "table testapp_line of testapp.Line", "table testapp_syncline of testapp.SyncLine",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("table", ["stator_stats", "stator_report", "stator_history", "stator_depth", "stator_limit"])
 def test_missing_table_of_the_framework_is_named(table):
     drop(f"DROP TABLE {table}")
-    assert refused(Line) == f"database 'default' has no table {table}; run manage.py migrate"
+    [label] = [model._meta.label for model in OWN if model._meta.db_table == table]
+    assert refused(Line) == f"database 'default' has no table {table} of {label}; run manage.py migrate"
 
 
 @pytest.fixture
@@ -84,7 +107,7 @@ def test_missing_privileges_are_named_with_the_grant(reader):
         'role "reader" lacks UPDATE on table "testapp_line" in database \'default\'; '
         'GRANT UPDATE ON "testapp_line" TO "reader"'
     )
-    finding = usable("default", [Line])
+    finding, _ = usable("default", [Line])
     assert (finding.level, finding.remedy) == (FAIL, 'GRANT UPDATE ON "testapp_line" TO "reader"')
     drop("RESET ROLE")
     drop("GRANT UPDATE (state, state_claim) ON testapp_line TO reader")
@@ -129,6 +152,7 @@ def test_database_that_is_away_for_a_moment_is_usable(monkeypatch, kind):
         looks.append(args)
         if len(looks) < 3:
             raise kind("server closed the connection unexpectedly")
+        return {}
 
     monkeypatch.setattr(startup, "_check", away_at_first)
     monkeypatch.setattr(startup, "PAUSES", [0.01] * 5)

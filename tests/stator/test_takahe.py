@@ -371,6 +371,22 @@ class TestWorker:
         assert heard[0] == "start"
         assert heard.count("schedule") >= 2
 
+    def test_project_has_its_configuration_before_the_first_handler_is_called(self):
+        Post.objects.create()
+        begun = []
+
+        def load(sender, **kwargs):
+            threading.Event().wait(0.3)
+            begun.append(raw(Post).filter(state_attempts=0, state="new").count())
+
+        on_start.connect(load)
+        try:
+            StatorRunner([Post], until_idle=True).run()
+        finally:
+            on_start.disconnect(load)
+        assert begun == [1]
+        assert raw(Post).get().state == "fanned_out"
+
     @override_settings(STATOR_CONCURRENCY=7, STATOR_CONCURRENCY_PER_MODEL=3, STATOR_TOKEN="t" * 40)
     def test_settings_under_their_old_names_are_honoured(self):
         settings = StatorRunner(MODELS).settings()

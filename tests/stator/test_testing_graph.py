@@ -227,7 +227,7 @@ def breaks(state: State, result: Any, **given: Any) -> Any:
         (loses_errors, "must wait as an error, but gave Waiting("),
         (waits_for_ever, f"waits {LONGEST * 2} s; at least 0 and at most"),
         (hurries, "waits -1 s; at least 0 and at most"),
-        (releases, "None must wait, but gave Released()"),
+        (releases, "None must wait, but gave Released("),
         (breaks, "resolving it raised ZeroDivisionError: division by zero"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -14,6 +14,8 @@ from django.test import Client
 from django.urls import path
 
 from stator import views
+from stator.runner import StatorRunner
+from stator.startup import Unusable
 from stator.views import RequestRunner
 from tests.testapp.models import Line, SyncLine
 from tests.testapp.operators import Eager, Letter, Parcel
@@ -68,6 +70,19 @@ class TestToken:
     def test_a_wrong_one_is_not_found(self, client: Client, headers: dict[str, str]) -> None:
         assert client.post(URL, headers=headers).status_code == 404
         assert untouched()
+
+    def test_tables_that_lack_something_are_named_in_the_log_alone(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def refuse(runner: Any) -> None:
+            raise Unusable("table testapp_line of testapp.Line in database 'default' lacks column name")
+
+        monkeypatch.setattr(StatorRunner, "run", refuse)
+        answer = post(client)
+        assert (answer.status_code, answer.json()) == (503, {"error": "the database cannot be used; the log says why"})
+        assert ["lacks column name" in event.why for event in caplog.records if "unusable" in event.msg] == [True]
+        # The next request is not refused as one too many.
+        assert post(client).status_code == 503
 
     @pytest.mark.parametrize("method", ["get", "head", "put", "delete", "options", "patch"])
     def test_no_method_tells_that_something_is_there(self, client: Client, method: str) -> None:

@@ -11,7 +11,7 @@ from django.db.models import F
 from stator import columns
 from stator.checks.tables import check_waits
 from stator.db import chores
-from stator.db.claim import new_token
+from stator.db.claim import Crashes, new_token
 from stator.db.look import look
 from stator.meta import options_of
 from stator.models import Worker
@@ -172,7 +172,7 @@ def test_row_waits_in_every_automatic_state_and_times_out_meanwhile(rollouts):
 def test_row_that_lost_a_lease_waits_too(rollouts):
     rollout = Rollout.objects.create(build=Build.objects.create())
     change(rollout, state_crashes=1)
-    assert rollouts.claim(automatic(rollouts), 1, alone=True) == []
+    assert rollouts.claim(automatic(rollouts), 1, crashes=Crashes.FEW) == []
     assert is_parked(rollout)
     assert row(rollout).state_crashes == 1
 
@@ -370,7 +370,7 @@ def test_parking_holds_the_awaited_object_until_it_is_done(implementation):
 
     thread = threading.Thread(target=move, daemon=True)
     with transaction.atomic():
-        assert operations._claim_rows(automatic(operations), 10, new_token(operations.worker_id), False) == []
+        assert operations._claim_rows(automatic(operations), 10, new_token(operations.worker_id), Crashes.NONE) == []
         assert is_parked(rollout)
         thread.start()
         assert not moved.wait(0.3)

@@ -47,13 +47,14 @@ def test_first_word_of_a_process_writes_its_row(presence):
 
 
 def test_further_words_are_one_update_and_rare(presence, django_assert_num_queries):
+    """In a transaction, so that the update waits for no lock for long."""
     presence.show()
     raw(Worker).update(heartbeat=Now() - timedelta(hours=1))
     with django_assert_num_queries(0):
         presence.show()
     presence._shown -= 11
     FIGURES["handled"] = 9
-    with django_assert_num_queries(1):
+    with django_assert_num_queries(3):
         presence.show()
     assert (Worker.objects.live().count(), Worker.objects.get().handled) == (1, 9)
 
@@ -119,7 +120,7 @@ def test_rows_of_workers_that_are_gone_are_pruned_after_a_day(presence):
     presence.show()
     raw(Worker).create(id="0" * 12, host="ash", pid=1, version="1", database="default")
     raw(Worker).filter(pk="0" * 12).update(heartbeat=Now() - timedelta(hours=25))
-    assert chores.prune("default", 10, errors=100, stats=100) == 1
+    assert chores.prune("default", 10, errors=100, history=100, stats=100) == 1
     assert Worker.objects.count() == 1
 
 

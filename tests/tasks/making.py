@@ -9,15 +9,16 @@ from django.db import connections
 
 from stator.testing import advance
 from tasks.models import Queue, Task
+from tasks.results import number_of
 from tests.stator.rows import change
 
 STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
 
 
 def make_queue(name: str = "encode", **settings: Any) -> Queue:
-    """A queue; exclusive if it has a key."""
+    """A queue that takes any action; exclusive if it has a key."""
     kind = Queue.Kind.EXCLUSIVE if settings.get("exclusive_key") else Queue.Kind.SIMPLE
-    return Queue.objects.create(name=name, kind=kind, **settings)
+    return Queue.objects.create(name=name, kind=kind, **{"actions_elsewhere": True, **settings})
 
 
 def make_task(queue: Queue, status: str = "pending", **options: Any) -> Task:
@@ -42,6 +43,11 @@ def make_task(queue: Queue, status: str = "pending", **options: Any) -> Task:
 def fresh(task: Task) -> Task:
     """The task as the database has it."""
     return Task.objects.get(pk=task.pk)
+
+
+def task_of(result: Any) -> Task:
+    """The task of a result of Django's framework."""
+    return Task.objects.get(pk=number_of(result))
 
 
 def pass_time(seconds: float) -> None:

@@ -13,11 +13,13 @@ from django.urls import reverse
 from django.utils.html import escape
 
 from stator.admin import conditions, kept
-from stator.models import History, Report
+from stator.models import History, Report, move_rows
 from tasks import figures, moving, querysets
+from tasks.consumers import Consumer
 from tasks.models import Queue, Run, Task
 from tests.stator.rows import ago, change, row
 from tests.tasks.making import STATUSES, claim_one, fresh, make_queue, make_task, pass_time
+from tests.testapp import tasks as examples
 
 pytestmark = pytest.mark.django_db
 
@@ -63,7 +65,7 @@ def make_all(queue):
 
 def make_dead(queue, count, **options):
     queue.publish_many([{"action": "resize", "key": f"dead-{number}", **options} for number in range(count)])
-    Task.transition_perform_queryset(queue.tasks.filter(state="pending", whole=None), "errored", reason="for a test")
+    move_rows(queue.tasks.filter(state="pending", whole=None), "errored", reason="for a test")
 
 
 # The list of tasks
@@ -201,7 +203,7 @@ def test_page_of_a_task_tells_what_happened_to_it_the_latest_first(admin_client,
         claim_one(queue).fail(error)
     pass_time(100)
     claim_one(queue, "bot-2").resolve({"url": "there"})
-    task.transition_perform("canceled", actor="ann", reason="a mistake")
+    move_rows(queue.tasks.all(), "canceled", actor="ann", reason="a mistake")
     text = text_of(admin_client.get(page(task)))
     # The end of a claim and the move that came of it may be of one moment, so whose they are comes before or after.
     order = ["canceled", "by ann", "succeeded", "failed", "ValueError: no such image", "published"]
@@ -209,7 +211,8 @@ def test_page_of_a_task_tells_what_happened_to_it_the_latest_first(admin_client,
     assert found == sorted(found)
     assert "by worker bot-2" in text
     assert "a mistake" in text
-    assert re.search(r"<details[^>]*><summary>Traceback</summary><pre>\s+File .*in test_page_of", text)
+    header = r"<details[^>]*><summary>Traceback</summary><pre>Traceback \(most recent call last\):"
+    assert re.search(rf"{header}\s+File .*in test_page_of", text)
 
 
 def test_page_of_a_task_says_each_thing_once(admin_client):
@@ -435,7 +438,7 @@ def test_most_urgent_comes_first_when_requeued_at_a_rate():
     queue = make_queue()
     for priority in (5, 1, 3):
         queue.publish("resize", key=str(priority), priority=priority)
-    Task.transition_perform_queryset(queue.tasks.all(), "errored")
+    move_rows(queue.tasks.all(), "errored")
     done = queue.tasks.requeue("mended", actor="ann", per_minute=6)
     due = {task.priority: task.state_next_attempt for task in queue.tasks.all()}
     assert (due[3] - due[1], due[5] - due[3]) == (timedelta(seconds=10), timedelta(seconds=10))
@@ -447,7 +450,7 @@ def test_shared_dead_letter_is_requeued_with_its_parts_and_a_part_is_not_alone(d
     whole = queue.publish("resize", worker_count=2).task
     part = whole.parts.first()
     with django_capture_on_commit_callbacks(execute=True):
-        part.transition_perform("errored")
+        move_rows(queue.tasks.filter(pk=part.pk), "errored")
     assert fresh(whole).status == "errored"
     assert queue.tasks.filter(pk=part.pk).requeue().count == 0
     done = queue.tasks.requeue(per_minute=60)
@@ -745,6 +748,23 @@ def test_readers_are_offered_nothing(client):
 # What is stored never becomes markup
 
 
+def test_characters_that_hide_or_reorder_are_spelled_out(admin_client):
+    queue = make_queue("hidden")
+    task = queue.publish("resize", {"data": "e\u202eval"}).task
+    Queue.objects.update(name="e\u202eval", pause_author="e\u202eval", claim_paused=True)
+    change(task, result="e\u202eval", action="e\u202eval")
+    Consumer.objects.create(name="e\u202eval")
+    for response in (
+        admin_client.get(TASKS), admin_client.get(page(task)), admin_client.get(QUEUES), admin_client.get(page(queue)),
+        act(admin_client, "task_cancel", task, confirmed=False), admin_client.get("/admin/tasks/consumer/"),
+    ):  # fmt: skip
+        text = text_of(response)
+        assert r"e\u202eval" in text
+        assert "e\u202eval" not in re.sub(
+            r"<(?:input|option)\b[^>]*>|<textarea.*?</textarea>", "", text, flags=re.DOTALL
+        )
+
+
 def test_hostile_names_and_errors_are_escaped(admin_client):
     queue = make_queue("evil")
     Queue.objects.update(name=EVIL, pause_author=EVIL, pause_reason=EVIL, claim_paused=True)
@@ -773,3 +793,18 @@ def test_hostile_names_and_errors_are_escaped(admin_client):
         text = text_of(response)
         assert EVIL not in text
         assert escape(EVIL) in text
+
+
+# Tasks of Django's framework
+
+
+def test_priority_of_a_task_of_djangos_framework_is_djangos(admin_client):
+    for priority in (20, -5):
+        examples.add.using(priority=priority).enqueue(1)
+    make_task(make_queue(), priority=1661990400000)
+    text = text_of(admin_client.get(TASKS, {"o": "9"}))
+    found = re.findall(r'field-shown_priority">([^<]*)<', text)
+    assert found == ["20", "1661990400000", "-5"], "the most urgent first"
+    for task, shown in zip(Task.objects.order_by("priority"), found, strict=True):
+        text = text_of(admin_client.get(page(task)))
+        assert re.search(rf'field-shown_priority.*?"readonly">{shown}<', text, re.DOTALL)

@@ -10,6 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from stator.models import move_rows
 from tasks.admin import QueueAdmin
 from tasks.explaining import last_error
 from tasks.models import Consumer, Queue, Run, Schedule, Task
@@ -39,7 +40,7 @@ def fill(count: int) -> None:
     queue.claim(worker="bot-1", limit=5 * count)
     held = list(queue.tasks.filter(state_claim__isnull=False, whole=None).order_by("pk").values_list("pk", flat=True))
     for name, keys in (("completed", held[:count]), ("errored", held[count : 2 * count])):
-        Task.transition_perform_queryset(raw(Task).filter(pk__in=keys), name, reason="for a test")
+        move_rows(raw(Task).filter(pk__in=keys), name, reason="for a test")
         Run.objects.filter(task__in=keys).update(ended=ago(5), outcome="failed", reason="no such disk")
     for number in range(count):
         make_queue(f"queue {count} {number}")

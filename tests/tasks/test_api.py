@@ -57,7 +57,7 @@ def fresh_rates():
 
 @pytest.fixture
 def queue():
-    return Queue.objects.create(name="encode", actions_elsewhere=True)
+    return Queue.objects.create(name="encode", actions_elsewhere=True, http_actions=["resize"])
 
 
 @pytest.fixture
@@ -531,7 +531,7 @@ class TestQueues:
         assert found["pause_until"].startswith("2130-01-31T")
         assert found["pause_author"] == "full"
         claims = {"worker": "bot-1"}
-        assert call("POST", "queues/encode/claims", claims, given)[1] == {"claims": []}
+        assert call("POST", "queues/encode/claims", claims, given)[1]["claims"] == []
         assert call("POST", "queues/encode/tasks", {"action": "resize"}, given)[0] == 201
         status, found = call("PUT", "queues/encode/pause", {}, given)
         assert (found["claim_paused"], found["pause_reason"], found["pause_until"]) == (False, "", None)
@@ -696,3 +696,21 @@ def connection_queries():
         return len(queries)
 
     return count
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [("a" * 101, "a" * 101), ("nul\0", "nul%00"), ("half\ud800", "half%ED%A0%80"), ("", None)],
+)
+def test_name_of_a_queue_that_no_database_keeps_is_refused(client, name, address):
+    bearer = {"HTTP_AUTHORIZATION": f"Bearer {token()}"}
+    body = json.dumps({"name": name})
+    answer = client.post("/api/queues", body, content_type="application/json", **bearer)
+    assert answer.status_code == 422
+    assert answer.json()["detail"]
+    assert not Queue.objects.exists()
+    if address:
+        body = json.dumps({"action": "resize"})
+        answer = client.post(f"/api/queues/{address}/tasks", body, content_type="application/json", **bearer)
+        assert answer.status_code in (404, 422)
+        assert answer.json()["detail"]

@@ -82,6 +82,8 @@ def test_examples_of_bodies_are_what_the_api_takes(document, client):
         path = path.replace("{queue}", "other").replace("{pk}", "999999")
         example = example_of(schema, document)
         assert example, name
+        # One of the examples empties the list.
+        Queue.objects.update(http_actions=["resize"])
         if "wait" in example:
             # The queue is empty.
             example["wait"] = 0

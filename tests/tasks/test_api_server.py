@@ -4,12 +4,15 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 
+import httpx
 import pytest
 
 from tasks import client as module
 from tasks.client import Client, LeaseLost
 from tasks.models import Queue, Task
+from tests.processes import wait_until
 from tests.tasks.serving import finished, server, start, token
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
@@ -17,7 +20,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
 @pytest.fixture
 def base(transactional_db):
-    Queue.objects.create(name="encode")
+    Queue.objects.create(name="encode", http_actions=["resize"])
     with server() as address:
         yield address
 
@@ -93,7 +96,7 @@ while claims := call("POST", "queues/encode/claims", {"worker": "bot-%d", "limit
 def test_client_class_against_the_server(base):
     client = Client(base, token())
     assert client.health() == {"status": "ok"}
-    assert client.create_queue("resize", lease=20, max_attempts=2)["lease"] == 20
+    assert client.create_queue("resize", lease=20, max_attempts=2, actions_elsewhere=True)["lease"] == 20
     assert client.configure_queue("resize", max_attempts=3)["max_attempts"] == 3
     assert client.publish("resize", "a", {"n": 1}, key="one")["outcome"] == "inserted"
     assert client.publish("resize", "a", {"n": 1}, key="one")["outcome"] == "matched"
@@ -159,3 +162,37 @@ def test_claims_outlast_the_server(transactional_db):
         claim.resolve("done")
     task.refresh_from_db()
     assert task.result == "done"
+
+
+class Poll(threading.Thread):
+    """A claim that waits longer than the test, unless there is a task."""
+
+    def __init__(self, base, given, number):
+        super().__init__(daemon=True)
+        self.request = (f"{base}queues/encode/claims", given, {"worker": f"bot-{number}", "wait": 25})
+        self.answer = None
+
+    def run(self):
+        url, given, body = self.request
+        self.answer = httpx.post(url, json=body, headers={"Authorization": f"Bearer {given}"}, timeout=60)
+
+
+@pytest.mark.parametrize("threads", [2, 8])
+def test_health_answers_while_more_claims_want_to_wait_than_the_server_has_threads(transactional_db, threads):
+    queue, given = Queue.objects.create(name="encode", actions_elsewhere=True), token()
+    with server(threads=threads) as base:
+        polls = [Poll(base, given, number) for number in range(threads + 4)]
+        for poll in polls:
+            poll.start()
+        # Half of the threads are for those that wait.
+        wait_until(lambda: sum(poll.answer is not None for poll in polls) == len(polls) - threads // 2)
+        assert httpx.get(f"{base}health", timeout=20).json() == {"status": "ok"}
+        refused = [poll.answer for poll in polls if poll.answer is not None]
+        assert {(answer.status_code, answer.json()["error"]) for answer in refused} == {(503, "busy")}
+        assert {answer.headers["Retry-After"] for answer in refused} == {"1"}
+        assert len(refused) == len(polls) - threads // 2
+        queue.publish_many([{"action": "resize"}] * threads)
+        for poll in polls:
+            poll.join(30)
+        claimed = [poll.answer.json()["claims"] for poll in polls if poll.answer.status_code == 200]
+        assert [len(claims) for claims in claimed] == [1] * (threads // 2)

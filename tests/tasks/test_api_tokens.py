@@ -50,6 +50,8 @@ def test_create_with_everything_as_json():
         "2130-01-31T00:00Z",
         "--requests-per-minute",
         "9",
+        "--rows-per-minute",
+        "8",
     )
     assert Consumer.objects.of_token(told.pop("token"))
     assert told == {
@@ -61,6 +63,7 @@ def test_create_with_everything_as_json():
         "expires": "2130-01-31T00:00:00+00:00",
         "used": None,
         "requests_per_minute": 9,
+        "rows_per_minute": 8,
     }
 
 

@@ -7,7 +7,9 @@ import threading
 from dataclasses import fields
 from datetime import datetime, timedelta
 from datetime import timezone as dt_timezone
+from importlib import import_module
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from django.dispatch import Signal
 from django.test import override_settings
 from django.utils import timezone
 
+from stator.backoff import Backoff
 from stator.models import Report
 from stator.signals import became_ready
 from stator.testing import advance, drain
@@ -30,9 +33,11 @@ from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.failures import NoHandler
 from tasks.framework import TaskException, TaskResultDoesNotExist, TaskResultStatus, task_backends
 from tasks.models import Queue, Task
-from tasks.results import django_priority, priority_of
+from tasks.priorities import django_priority, priority_of
+from tasks.results import number_of
 from tests.processes import environment_for_subprocess
 from tests.stator.test_testing import run_examples
+from tests.tasks.making import task_of
 from tests.testapp import tasks as examples
 
 pytestmark = pytest.mark.django_db
@@ -43,10 +48,6 @@ BACKEND = "tasks.backend.StatorBackend"
 @pytest.fixture(autouse=True)
 def _no_calls() -> None:
     examples.calls.clear()
-
-
-def row(result: Any) -> Task:
-    return Task.objects.get(pk=int(result.id))
 
 
 def done(result: Any) -> Any:
@@ -106,11 +107,11 @@ class TestEnqueueing:
     @pytest.mark.django_db(transaction=True)
     def test_row_is_the_same_however_often_its_statement_was_sent(self) -> None:
         results = [examples.add.using(priority=3).enqueue("\u00fc", right=[number, None]) for number in range(15)]
-        assert [row(result).data["kwargs"]["right"] for result in results] == [[n, None] for n in range(15)]
+        assert [task_of(result).data["kwargs"]["right"] for result in results] == [[n, None] for n in range(15)]
         own = ("id", "created", "notice_due", "state_changed", "data", "priority")
         made = [{name: value for name, value in values.items() if name not in own} for values in Task.objects.values()]
         assert made == made[:1] * 15
-        assert all(row(result).created == result.enqueued_at for result in results)
+        assert all(task_of(result).created == result.enqueued_at for result in results)
 
     def test_the_row_is_as_the_model_makes_it(self) -> None:
         first = timezone.now() + timedelta(hours=1)
@@ -123,7 +124,9 @@ class TestEnqueueing:
         own = ("id", "created", "notice_due", "state_changed")
         made = [{name: value for name, value in values.items() if name not in own} for values in Task.objects.values()]
         priorities = [each.pop("priority") for each in made]
-        assert max(priorities) - min(priorities) < 60_000
+        assert len({each["data"].pop("nonce") for each in made}) == 4
+        assert priorities[1] - priorities[0] < 60_000
+        assert priorities[2] == priorities[3] > priorities[1] + 3_500_000
         assert made[:1] * 2 + made[2:3] * 2 == made
         assert (made[0]["state_ready"], made[0]["state_next_attempt"]) == (True, None)
         assert (made[2]["state_ready"], made[2]["state_next_attempt"]) == (False, first)
@@ -210,7 +213,7 @@ class TestEnqueueing:
         Queue.objects.create(name="default", invisible_for=own)
         first, second = examples.add.enqueue(1), *enqueue_many([((2,), {})])
         soon = examples.add.using(run_after=timezone.now() + timedelta(seconds=10)).enqueue(3)
-        assert {row(each).status for each in (first, second, soon)} == {"invisible"}
+        assert {task_of(each).status for each in (first, second, soon)} == {"invisible"}
         advance(11, Task)
         assert drain(Task) == 1
         advance(40, Task)
@@ -265,11 +268,11 @@ class TestEnqueueingMany:
         examples.add.enqueue(0)
         results = enqueue_many(((number,), {"right": number}) for number in range(1, 1203))
         assert [result.args for result in results] == [[number] for number in range(1, 1203)]
-        data = {str(pk): data for pk, data in Task.objects.values_list("pk", "data")}
-        assert [data[result.id]["args"] for result in results] == [result.args for result in results]
-        assert [data[result.id]["kwargs"] for result in results] == [result.kwargs for result in results]
+        data = dict(Task.objects.values_list("pk", "data"))
+        assert [data[number_of(result)]["args"] for result in results] == [result.args for result in results]
+        assert [data[number_of(result)]["kwargs"] for result in results] == [result.kwargs for result in results]
         assert {result.status for result in results} == {TaskResultStatus.READY}
-        assert [result.id for result in results] == sorted((result.id for result in results), key=int)
+        assert [number_of(result) for result in results] == sorted(number_of(result) for result in results)
         assert all(isinstance(result.enqueued_at, datetime) for result in results)
 
     def test_they_run_in_that_order(self) -> None:
@@ -285,7 +288,7 @@ class TestEnqueueingMany:
     def test_time_and_priority_are_those_of_the_task(self) -> None:
         first = timezone.now() + timedelta(hours=1)
         results = enqueue_many([((1,), {}), ((2,), {})], examples.add.using(run_after=first, priority=-7))
-        for each in map(row, results):
+        for each in map(task_of, results):
             assert (each.state_ready, each.state_next_attempt) == (False, first)
             assert django_priority(each.priority) == -7
         assert drain(Task) == 0
@@ -374,7 +377,7 @@ class TestEnqueueingMany:
     def test_async_code_may_do_so_too(self) -> None:
         backend = task_backends["default"]
         results = async_to_sync(backend.aenqueue_many)(examples.add, [((1,), {}), ((2,), {})])  # type: ignore[attr-defined]
-        assert [row(result).data["args"] for result in results] == [[1], [2]]
+        assert [task_of(result).data["args"] for result in results] == [[1], [2]]
 
 
 class TestRunning:
@@ -402,8 +405,9 @@ class TestRunning:
         assert (result.status, result.is_finished, result.attempts) == (TaskResultStatus.FAILED, True, 1)
         [error] = result.errors
         assert (error.exception_class_path, error.exception_class) == ("builtins.ValueError", ValueError)
-        assert "in go_wrong" in error.traceback
-        assert "ValueError: so it is" in error.traceback
+        header, first, *_, last = error.traceback.splitlines()
+        assert (header, last) == ("Traceback (most recent call last):", "ValueError: so it is")
+        assert first.endswith("in go_wrong")
         with pytest.raises(ValueError, match="failed"):
             _ = result.return_value
         advance(86400, Task)
@@ -435,7 +439,7 @@ class TestRunning:
 
     def test_a_canceled_task_has_failed(self) -> None:
         result = examples.add.enqueue(1)
-        row(result).transition_perform("canceled")
+        task_of(result).cancel()
         result.refresh()
         assert (result.status, result.is_finished) == (TaskResultStatus.FAILED, True)
 
@@ -447,13 +451,9 @@ class TestRunning:
         advance(3601, Task)
         assert done(result).return_value == 2
 
-    def test_a_time_that_has_passed_is_now(self) -> None:
-        result = examples.add.using(run_after=timezone.now() - timedelta(hours=1)).enqueue(1)
-        assert done(result).return_value == 2
-
     def test_options_are_kept_on_the_row(self) -> None:
         with backend(OPTIONS={"max_attempts": 7, "timeout": 12.5, "retention": 60}):
-            made = row(examples.add.enqueue(1))
+            made = task_of(examples.add.enqueue(1))
         assert (made.max_attempts, made.timeout, made.retention) == (7, 12.5, 60)
 
 
@@ -472,7 +472,7 @@ class TestPriority:
 
     def test_the_row_has_it_and_the_result_too(self) -> None:
         low, high = examples.send.using(priority=-5).enqueue("low"), examples.send.enqueue("high")
-        assert [made.pk for made in Task.objects.order_by("priority")] == [int(high.id), int(low.id)]
+        assert [made.pk for made in Task.objects.order_by("priority")] == [number_of(high), number_of(low)]
         assert [examples.send.get_result(result.id).task.priority for result in (low, high)] == [-5, 10]
 
 
@@ -543,11 +543,11 @@ class TestSignals:
         from stator.signals import Move
         from tasks.backend import tell_finished
 
-        made = [row(examples.add.enqueue(number)) for number in range(20)]
+        made = [task_of(examples.add.enqueue(number)) for number in range(20)]
         drain(Task)
         with CaptureQueriesContext(connection) as queries, Heard(framework.task_finished) as told:
             tell_finished(Task, [Move(task.pk, "pending", "completed") for task in made], "default")
-        assert (len(told), len(queries)) == (20, 4)
+        assert (len(told), len(queries)) == (20, 2)
 
     def test_a_receiver_that_raises_does_no_harm(self, caplog: pytest.LogCaptureFixture) -> None:
         def bad(**kwargs: Any) -> None:
@@ -560,10 +560,27 @@ class TestSignals:
             framework.task_finished.disconnect(bad)
         assert "tasks.receiver_failed" in caplog.text
 
+    def test_a_failed_task_is_logged_with_its_stack(self, caplog: pytest.LogCaptureFixture) -> None:
+        examples.go_wrong.enqueue("no such file")
+        drain(Task)
+        names = {"stator.worker": "stator.attempt_failed", framework.signals.logger.name: "Task id="}
+        for name, message in names.items():
+            [event] = [each for each in caplog.records if each.name == name and each.levelname == "ERROR"]
+            assert event.getMessage().startswith(message)
+            assert event.exc_info is not None
+            assert str(event.exc_info[1]) == "no such file"
+            told = "".join(format_exception(event.exc_info[1]))
+            assert ", in go_wrong\n" in told
+
+    def test_a_task_that_succeeds_is_logged_without_a_stack(self, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level("INFO", framework.signals.logger.name):
+            done(examples.add.enqueue(1))
+        assert not [each for each in caplog.records if each.name == framework.signals.logger.name and each.exc_info]
+
     @pytest.mark.django_db(transaction=True)
     def test_the_end_of_a_task_that_is_canceled_is_told_too(self) -> None:
         with Heard(framework.task_finished) as told:
-            row(examples.add.enqueue(1)).transition_perform("canceled")
+            task_of(examples.add.enqueue(1)).cancel()
         assert [status for *_, status in told] == [TaskResultStatus.FAILED]
 
 
@@ -583,6 +600,8 @@ class TestPaths:
     def test_all_else_is_an_error_of_the_row_and_nothing_is_imported(self, path: str) -> None:
         queue, _ = Queue.objects.get_or_create(name="default")
         data = {"args": ["true"], "kwargs": {}, "backend": "default"}
+        # What a worker itself needs is loaded by the first.
+        drain(Task)
         made = Task.objects.create(queue=queue, action=f"django:{path}", data=data, priority=1)
         loaded = set(sys.modules)
         drain(Task)
@@ -632,6 +651,54 @@ class TestPaths:
             assert resolve("tests.tasks.elsewhere.far").name == "far"
         del sys.modules["tests.tasks.elsewhere"]
 
+    def test_one_in_a_module_that_no_worker_imports_is_refused(self) -> None:
+        far = import_module("tests.tasks.elsewhere").far
+        try:
+            with backend():
+                with pytest.raises(PublishRefused) as caught:
+                    far.enqueue()
+                told = str(caught.value)
+                assert "tests.tasks.elsewhere.far" in told
+                assert "installed app" in told
+                assert '["OPTIONS"]["modules"]' in told
+                assert "\n" not in told
+                assert not Task.objects.exists()
+                [error] = task_backends["default"].check()
+                assert (error.id, "tests.tasks.elsewhere" in error.msg) == ("tasks.E203", True)
+                assert '["OPTIONS"]["modules"]' in error.hint
+            with backend(OPTIONS={"modules": ["tests.tasks.elsewhere"]}):
+                far.enqueue()
+                assert task_backends["default"].check() == []
+        finally:
+            del sys.modules["tests.tasks.elsewhere"]
+        assert Task.objects.count() == 1
+
+    def test_one_that_its_module_has_under_another_name_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        renamed = framework.task(examples.no_task)
+        monkeypatch.setattr(examples, "renamed", renamed, raising=False)
+        with pytest.raises(PublishRefused, match="no_task is not a task"):
+            renamed.enqueue()
+        assert not Task.objects.exists()
+
+    @pytest.mark.parametrize("many", [False, True])
+    @pytest.mark.parametrize(
+        ("name", "told"),
+        [
+            ("a" * 101, "has 101 characters; the most is 100"),
+            ("nul\0", "has a NUL character"),
+            ("half\ud800", "has half of a surrogate pair"),
+            ("", "is empty"),
+        ],
+    )
+    def test_a_queue_name_that_no_database_keeps_is_refused(self, name: str, told: str, many: bool) -> None:
+        with backend():
+            there = examples.add.using(queue_name=name)
+            with pytest.raises(PublishRefused) as caught:
+                task_backends["default"].enqueue_many(there, [((1,), {})]) if many else there.enqueue(1)
+        assert told in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert not Queue.objects.exists()
+
     @pytest.mark.parametrize(
         "data",
         [None, [], {}, {"args": [], "kwargs": {}}, {"args": [1], "kwargs": {}, "backend": "gone"},
@@ -656,6 +723,22 @@ class TestOptions:
             ({"timeout": "1"}, "timeout='1' must be a number of seconds above 0"),
             ({"modules": "os"}, "modules='os' must be a list of names of modules"),
             ({"rate": "fast"}, "rate='fast': write a number and a time"),
+            ({"rate": 5}, "rate=5: write a number and a time"),
+            ({"retention": -1}, "retention=-1 must be a number of seconds from 0 to 3153600000"),
+            ({"retention": float("nan")}, "retention=nan must be a number of seconds from 0 to 3153600000"),
+            ({"retention": "7 days"}, "retention='7 days' must be a number of seconds from 0 to 3153600000"),
+            ({"retention": timedelta(days=7)}, "must be a number of seconds; write 604800"),
+            ({"timeout": timedelta(minutes=1)}, "must be a number of seconds; write 60"),
+            ({"timeout": 1e12}, "timeout=1000000000000.0 must be at most 3153600000 seconds"),
+            ({"backoff": "x"}, "backoff='x' must be a number of seconds, a function of the number of errors, or"),
+            ({"backoff": -1}, "backoff=-1 must be a number of seconds"),
+            ({"isolated": "yes"}, "isolated='yes' must be True or False"),
+            ({"max_attempts": 10**12}, "max_attempts=1000000000000 must be at most 1000000"),
+            ({"concurrency": 10**12}, "concurrency=1000000000000 must be at most 1000000"),
+            ({"local_retries": 10**12}, "local_retries=1000000000000 must be at most 1000000"),
+            ({"local_delay": 1e300}, "local_delay=1e+300 must be at most 3153600000 seconds"),
+            (None, "OPTIONS=None must be a dictionary"),
+            (["max_attempts"], "OPTIONS=['max_attempts'] must be a dictionary"),
         ],
     )
     def test_bad_ones_are_refused_by_the_check_and_by_enqueueing(self, options: dict[str, Any], told: str) -> None:
@@ -665,7 +748,29 @@ class TestOptions:
             with pytest.raises(ImproperlyConfigured) as caught:
                 examples.add.enqueue(1)
             assert told in str(caught.value)
+            assert "\n" not in str(caught.value)
         assert not Task.objects.exists()
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"retention": 0},
+            {"retention": 0.5, "timeout": 60, "isolated": False},
+            {"backoff": 30}, {"backoff": 0}, {"backoff": Backoff(base=2.0)}, {"backoff": float},
+            {"max_attempts": 1_000_000, "concurrency": 1, "local_retries": 0, "local_delay": 0.1},
+        ],
+    )  # fmt: skip
+    def test_values_that_work_are_taken(self, options: dict[str, Any]) -> None:
+        with backend(OPTIONS=options):
+            assert task_backends["default"].check() == []
+            examples.add.enqueue(1)
+
+    @pytest.mark.parametrize("name", ["a" * 101, "nul\0", "half\ud800", ""])
+    def test_a_queue_in_queues_that_cannot_be_is_told_by_the_check(self, name: str) -> None:
+        with backend(QUEUES=["default", name]):
+            [error] = task_backends["default"].check()
+            assert error.id == "tasks.E202"
+            assert "QUEUES" in error.msg
 
     def test_good_ones_have_nothing_to_tell(self) -> None:
         assert [

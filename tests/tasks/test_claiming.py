@@ -5,11 +5,11 @@ from asgiref.sync import async_to_sync
 from django.db import IntegrityError, connection
 from django.db.models import QuerySet
 
-from stator.exceptions import LeaseLost
+from stator.exceptions import LeaseLost, ProtectedState
 from stator.models import History
 from tasks.exceptions import MoveRefused, TaskError
 from tasks.models import Queue, Run, Task
-from tests.stator.rows import change, expire
+from tests.stator.rows import change, expire, row
 from tests.tasks.making import STATUSES, claim_one, fresh, make_queue, make_task, pass_time
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -470,6 +470,23 @@ def test_table_of_statuses(queue, status, act):
     else:
         _act(act, queue, task, claim)
     assert fresh(task).status == wanted
+
+
+@pytest.mark.parametrize("state", ["completed", "canceled", "errored", "shared"])
+@pytest.mark.parametrize("status", STATUSES)
+def test_no_move_by_hand_ends_a_task(queue, status, state):
+    task = make_task(queue, status)
+    before = row(task)
+    for move in (
+        lambda: task.transition_perform(state, actor="ann"),
+        lambda: Task.transition_perform_queryset(queue.tasks.all(), state),
+        lambda: Task.stator.filter(pk=task.pk).move(state),
+        lambda: queue.tasks.update(state=state),
+    ):
+        with pytest.raises(ProtectedState, match=rf"^TaskGraph\.{state} is entered by the framework only"):
+            move()
+    assert (row(task).state, row(task).state_version) == (before.state, before.state_version)
+    assert fresh(task).status == status
 
 
 def test_dead_letter_is_requeued_with_all_its_attempts_for_all_workers(queue):

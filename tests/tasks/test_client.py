@@ -83,8 +83,42 @@ def answers(server, *script):
     server.script = [found if found is DROPPED else (*found, {})[:3] for found in script]
 
 
-def claim(client):
-    return Claim(client, {"task": {"id": 7}, "attempt": 1, "lease": 30.0, "token": "t"})
+def claim(client, lease=30.0):
+    return Claim(client, {"task": {"id": 7}, "attempt": 1, "lease": lease, "token": "t"})
+
+
+class Clock:
+    """What the client has for ``time``: seconds pass while it pauses, and with each answer of the server."""
+
+    def __init__(self, seconds_to_answer):
+        self.now, self.seconds_to_answer = 1000.0, seconds_to_answer
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(server, monkeypatch):
+    """``clock(seconds)``: from now on each answer takes so long, by the clock of the client alone."""
+
+    def begin(seconds_to_answer):
+        made = Clock(seconds_to_answer)
+        monkeypatch.setattr(module, "time", made)
+        once = Client._once
+
+        def slow(self, *arguments):
+            try:
+                return once(self, *arguments)
+            finally:
+                made.now += made.seconds_to_answer
+
+        monkeypatch.setattr(Client, "_once", slow)
+        return made
+
+    return begin
 
 
 def test_module_imports_nothing_but_the_standard_library():
@@ -106,7 +140,15 @@ def test_token_goes_in_the_header_and_nowhere_else(client, server):
     assert "secret" not in path + repr(body) + repr(client)
 
 
-@pytest.mark.parametrize("lost", [DROPPED, (502, b"<html>bad gateway</html>"), (503, {"error": "x", "detail": "y"})])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        DROPPED,
+        (500, {"error": "internal", "detail": "x"}),
+        (502, b"<html>bad gateway</html>"),
+        (503, {"error": "x", "detail": "y"}),
+    ],
+)
 @pytest.mark.parametrize(
     "call",
     [
@@ -118,6 +160,10 @@ def test_token_goes_in_the_header_and_nowhere_else(client, server):
         lambda client: client.cancel(7),
         lambda client: claim(client).verify(),
         lambda client: claim(client).heartbeat(),
+        lambda client: claim(client).resolve(),
+        lambda client: claim(client).release(),
+        lambda client: claim(client).fail("x"),
+        lambda client: claim(client).cancel(),
     ],
 )
 def test_calls_that_may_be_made_twice_are_made_again(client, server, pauses, call, lost):
@@ -128,7 +174,7 @@ def test_calls_that_may_be_made_twice_are_made_again(client, server, pauses, cal
     assert server.asked[0][:3] == server.asked[2][:3]
 
 
-@pytest.mark.parametrize("lost", [DROPPED, (502, b"<html>bad gateway</html>")])
+@pytest.mark.parametrize("lost", [DROPPED, (500, {"error": "x", "detail": "y"}), (502, b"<html>bad gateway</html>")])
 @pytest.mark.parametrize(
     "call",
     [
@@ -139,10 +185,6 @@ def test_calls_that_may_be_made_twice_are_made_again(client, server, pauses, cal
         lambda client: client.claim("q", worker="bot-1"),
         lambda client: client.requeue(7),
         lambda client: client.create_queue("q"),
-        lambda client: claim(client).resolve(),
-        lambda client: claim(client).release(),
-        lambda client: claim(client).fail("x"),
-        lambda client: claim(client).cancel(),
     ],
 )
 def test_calls_that_may_not_are_made_once(client, server, pauses, call, lost):
@@ -255,3 +297,93 @@ def test_pages_are_followed(client, server):
         "queue=q&status=errored&metadata=%7B%22title%22%3A+%22a%26b%22%7D",
         "queue=q&status=errored&metadata=%7B%22title%22%3A+%22a%26b%22%7D&after=2",
     ]
+
+
+CLAIMED = {"claims": [{"task": {"id": 7}, "attempt": 1, "lease": 30.0, "token": "t"}]}
+
+
+@pytest.mark.parametrize(
+    ("waited", "left"),
+    [
+        # Sent 25 s ago, claimed at once, answered late.
+        ({"waited": 0.0}, 5.0),
+        # Claimed after 20 of the 25 s.
+        ({"waited": 20.0}, 25.0),
+        # A server that does not say so: as far as can be known.
+        ({}, 30.0),
+    ],
+)
+def test_lease_is_counted_from_before_the_claim(client, server, clock, waited, left):
+    answers(server, (200, {**CLAIMED, **waited}))
+    now = clock(25.0)
+    [held] = client.claim("q", worker="bot-1", wait=20)
+    now.now += left - 0.1
+    assert not held.lost
+    now.now += 0.1
+    assert held.lost
+
+
+@pytest.mark.parametrize(
+    "hold", [lambda held: held.heartbeat(), lambda held: held.verify()], ids=["heartbeat", "verify"]
+)
+def test_lease_is_counted_from_before_the_heartbeat_that_was_answered(client, server, clock, hold):
+    answers(server, DROPPED, (200, {"lease": 20}))
+    now = clock(7.0)
+    held = claim(client)
+    now.now += 29.0
+    # The first is lost, and the second is sent after that and a pause.
+    hold(held)
+    sent = now.now - 7.0
+    now.now = sent + 19.9
+    assert not held.lost
+    now.now = sent + 20.0
+    assert held.lost
+
+
+def test_claim_that_was_ended_is_not_lost_later(client, server, clock):
+    answers(server, (200, {"task": {}}))
+    now = clock(0.0)
+    held = claim(client)
+    held.resolve()
+    now.now += 60.0
+    assert not held.lost
+
+
+def test_end_of_a_claim_is_tried_again_while_its_lease_lasts_and_then_told(client, server, clock):
+    answers(server, DROPPED)
+    now = clock(0.0)
+    held = claim(client, lease=100.0)
+    with pytest.raises(Unreachable, match="POST tasks/7/claim/resolve: "):
+        held.resolve({"ok": True})
+    assert held.lost
+    # With pauses of 10 s at most.
+    assert 100.0 <= now.now - 1000.0 <= 110.0
+    assert 10 <= len(server.asked) <= 40
+    assert {repr(body) for _, _, body, _ in server.asked} == {repr({"token": "t", "result": {"ok": True}})}
+
+
+def test_end_of_a_claim_whose_lease_is_over_is_tried_as_often_as_other_calls(client, server, clock):
+    answers(server, DROPPED)
+    clock(0.0)
+    with pytest.raises(Unreachable):
+        claim(client, lease=0.0).release()
+    assert len(server.asked) == 4
+
+
+def test_server_that_lets_no_more_claims_wait_is_asked_until_the_wait_is_over(client, server, clock):
+    busy = (503, {"error": "busy", "detail": "later"}, {"Retry-After": "1"})
+    answers(server, *[busy] * 10, (200, {"claims": [], "waited": 0.0}))
+    now = clock(0.5)
+    assert client.claim("q", worker="bot-1", wait=10) == []
+    waits = [body["wait"] for _, _, body, _ in server.asked]
+    assert waits[0] == 10
+    assert waits == sorted(waits, reverse=True)
+    assert now.now - 1000.0 >= 10
+
+
+def test_server_that_is_busy_all_the_same_is_told(client, server, clock):
+    answers(server, (503, {"error": "busy", "detail": "later"}, {"Retry-After": "1"}))
+    clock(0.5)
+    with pytest.raises(ApiError) as refused:
+        client.claim("q", worker="bot-1", wait=10)
+    assert refused.value.code == "busy"

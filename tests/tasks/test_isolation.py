@@ -9,8 +9,12 @@ from typing import Any
 
 import psutil
 import pytest
+from django.conf import UserSettingsHolder, global_settings, settings
 from django.contrib.auth.models import Group
+from django.db import connections
+from django.test import override_settings
 
+from stator.backoff import Backoff
 from stator.models import Report
 from stator.testing import Waiting, attempt, drain
 from tasks import isolation
@@ -18,6 +22,7 @@ from tasks.failures import IsolationError
 from tasks.isolation import Child
 from tasks.models import Queue, Task
 from tests.processes import environment_for_subprocess, wait_until
+from tests.testapp.tasks import process_id
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -72,7 +77,13 @@ class TestAnswers:
         assert (task.state, report(task).error, report(task).message) == (
             "pending", "tests.testapp.actions.Odd", "from afar",
         )  # fmt: skip
-        assert "actions.py" in report(task).traceback
+        header, first, *_, last = report(task).traceback.splitlines()
+        assert (header, last) == ("Traceback (most recent call last):", "tests.testapp.actions.Odd: from afar")
+        assert "/tests/testapp/actions.py" in first
+
+    def test_errors_of_one_place_have_one_fingerprint_and_those_of_others_another(self) -> None:
+        prints = [report(ran(do)).fingerprint for do in ("raise", "raise", "raise elsewhere")]
+        assert prints[0] == prints[1] != prints[2]
 
     def test_fail_and_later_mean_there_what_they_mean_here(self) -> None:
         task = ran("fail")
@@ -91,6 +102,57 @@ class TestAnswers:
         request = {"task": task.pk, "token": "0" * 32, "using": "default", "action": "alone", "queue": "default"}
         answer = Child(request, 10_000).run()
         assert answer["name"] == "LeaseLost"
+
+
+BACKEND = {"BACKEND": "tasks.backend.StatorBackend", "QUEUES": [], "OPTIONS": {"isolated": True}}
+
+
+class TestSurroundings:
+    """The process sees the databases and the settings of the one that started it, as tests have them."""
+
+    @pytest.mark.parametrize("alias", ["default", "of-this-test"])
+    def test_a_backend_of_overridden_settings_runs_its_tasks(self, alias: str) -> None:
+        with override_settings(TASKS={"default": {**BACKEND, "OPTIONS": {}}, alias: BACKEND}):
+            result = process_id.using(backend=alias).enqueue()
+            drain(Task)
+            result.refresh()
+            assert result.errors == []
+            assert result.return_value != os.getpid()
+
+    def test_so_it_does_where_an_option_is_nothing_that_json_has(self) -> None:
+        options = {"isolated": True, "max_attempts": 2, "backoff": Backoff(base=1)}
+        with override_settings(TASKS={"default": {**BACKEND, "OPTIONS": options}}):
+            result = process_id.using(backend="default").enqueue()
+            drain(Task)
+            result.refresh()
+            assert result.return_value != os.getpid()
+
+    @override_settings(LOGIN_URL="/nowhere/", STATOR_TASKS={"PAYLOAD_LIMIT": 5000})
+    def test_settings_are_those_of_the_process_that_started_it(self) -> None:
+        names = ["LOGIN_URL", "STATOR_TASKS", "ROOT_URLCONF"]
+        assert ran(action="alone-settings", data={"names": names}).result == [
+            "/nowhere/",
+            {"PAYLOAD_LIMIT": 5000},
+            settings.ROOT_URLCONF,
+        ]
+
+    def test_databases_are_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in environment_for_subprocess():
+            if name.startswith("TEST_DATABASE_"):
+                monkeypatch.delenv(name)
+        assert ran().state == "completed"
+
+    @pytest.mark.sqlite
+    def test_a_database_in_memory_is_refused_with_the_way_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(connections["other"].settings_dict, "NAME", "file:memorydb_other?mode=memory&cache=shared")
+        told = "database 'other' is in memory, where no other process finds it; name a file"
+        with pytest.raises(IsolationError, match=told):
+            Child({"using": "other"}, 100).run()
+
+    def test_settings_without_a_module_are_refused_with_the_way_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(settings, "_wrapped", UserSettingsHolder(global_settings))
+        with pytest.raises(IsolationError, match="needs a settings module"):
+            Child({}, 100).run()
 
 
 class TestCrashes:
@@ -159,7 +221,7 @@ class TestEndings:
             found = pids(path)
             assert all(is_running(pid) for pid in found)
             if how == "cancel":
-                task.transition_perform("canceled")
+                task.cancel(running=True)
             elif how == "stop":
                 assert worker.stop() == 0, worker.output()
             else:
@@ -169,6 +231,20 @@ class TestEndings:
         assert task.state == ("canceled" if how == "cancel" else "pending")
         # Handed back, the attempt was none; of a worker that died it stays counted.
         assert task.state_attempts == {"cancel": 0, "stop": 0, "die": 1}[how]
+
+    def test_signal_to_all_processes_lets_it_finish(self, worker_process: Any, tmp_path: Path) -> None:
+        """As systemd sends it unless told otherwise, to every process of the unit."""
+        path = tmp_path / "pids"
+        task = make(data={"do": "wait", "path": str(path)})
+        with worker_process("tasks.Task", "--json-logs") as worker:
+            pids(path)
+            for process in [*psutil.Process(worker.pid).children(recursive=True), psutil.Process(worker.pid)]:
+                process.send_signal(signal.SIGTERM)
+            wait_until(lambda: "stator.stopping" in worker.output(), message=worker.output)
+            Path(f"{path}.go").touch()
+            assert worker.wait() == 0, worker.output()
+        task.refresh_from_db()
+        assert (task.state, task.state_failures) == ("completed", 0)
 
     def test_what_holds_the_interpreter_ends_with_the_worker_too(self, worker_process: Any, tmp_path: Path) -> None:
         path = tmp_path / "pids"

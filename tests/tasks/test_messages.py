@@ -96,3 +96,12 @@ def test_numbers_are_compared_as_json_has_them(one, other):
 @pytest.mark.parametrize(("one", "other"), [(1e23, 10**23 + 1), ("1", 1), (None, 0), ({"a": 1}, {"b": 1})])
 def test_other_values_differ(one, other):
     assert not is_same_json(one, other)
+
+
+@pytest.mark.parametrize("priority", [2**63, -(2**63) - 1])
+def test_refusal_of_a_priority_names_the_numbers_that_are_allowed(priority):
+    with pytest.raises(PublishRefused) as refused:
+        message_of({"action": "a", "priority": priority}, Settings(), 60.0)
+    assert str(refused.value).endswith(f"must be a whole number from {-(2**63)} to {2**63 - 1}")
+    for allowed in (-(2**63), 2**63 - 1):
+        assert message_of({"action": "a", "priority": allowed}, Settings(), 60.0).priority == allowed

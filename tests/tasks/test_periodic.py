@@ -14,19 +14,19 @@ from stator.models import Report
 from stator.runner import StatorRunner
 from stator.signals import on_start
 from stator.testing import drain
-from tasks import periodic as module
+from tasks import periodic, periodic_registry
 from tasks.declared import check_functions, check_schedules, sync
 from tasks.models import Queue, Schedule
-from tasks.periodic import periodic
 from tasks.schedules import LEASE
 from tasks.testing import advance
+from tests.processes import environment_for_subprocess
 from tests.stator.rows import at_once, row
 
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch):
     """Functions of one test alone."""
-    monkeypatch.setattr(module, "registry", found := {})
+    monkeypatch.setattr(periodic_registry, "registry", found := {})
     for user in ("tasks.declared", "tasks.ticking"):
         monkeypatch.setattr(f"{user}.registry", found)
     return found
@@ -225,13 +225,13 @@ class TestSync:
         assert Schedule.objects.get().state == "paused"
 
     def test_schedules_of_people_are_left_alone(self, calls):
-        queue = Queue.objects.create(name="ticks")
+        queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
         mine = Schedule.objects.create(name="mine", queue=queue, action="act", period=60.0)
         sync()
         assert not row(mine).removed
 
     def test_name_that_is_taken_is_refused_in_one_line(self, calls):
-        queue = Queue.objects.create(name="ticks")
+        queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
         Schedule.objects.create(name="flush", queue=queue, action="act", period=60.0)
         declare(calls)
         with pytest.raises(ImproperlyConfigured, match=r"^@periodic flush: schedule \d+ has that name"):
@@ -289,7 +289,7 @@ def test_check_has_nothing_to_say_of_what_works(calls):
 
 @pytest.mark.django_db
 def test_check_of_the_database_finds_schedules_that_cannot_work():
-    queue = Queue.objects.create(name="ticks")
+    queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
     for name in ("fine", "hasty", "broken"):
         Schedule.objects.create(name=name, queue=queue, action="act", period=60.0)
     Schedule.objects.filter(name="hasty").update(period=5.0)
@@ -307,3 +307,39 @@ def test_empty_database_is_migrated_in_spite_of_the_checks(tmp_path):
     command = [sys.executable, "manage.py", "migrate", "-v0"]
     done = subprocess.run(command, env=environment, cwd=settings.BASE_DIR, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+IMPORTS = {
+    "package": "import tasks\nperiodic, action = tasks.periodic, tasks.action",
+    "names": "from tasks import action, periodic",
+    "module first": "from tasks.periodic import periodic\nimport tasks\nassert tasks.periodic is periodic\n"
+    "from tasks import action",
+    "module last": "from tasks import action, periodic\nimport tasks.periodic\nassert tasks.periodic is periodic",
+    "ready": "import django\ndjango.setup()\nimport tasks\nperiodic, action = tasks.periodic, tasks.action",
+}
+
+
+@pytest.mark.parametrize("imports", IMPORTS.values(), ids=IMPORTS)
+def test_decorators_are_imported_as_the_guides_say(imports):
+    program = f"""
+{imports}
+
+@periodic(every=60, jitter=15, name="flush")
+def flush(tick): ...
+
+@action("resize-in-a-fresh-process", queue="encode")
+def resize(image): ...
+
+from tasks.periodic_registry import registry
+from tasks.registry import registry as actions
+assert registry["flush"].function is flush
+assert "resize-in-a-fresh-process" in actions
+"""
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        env=environment_for_subprocess(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr

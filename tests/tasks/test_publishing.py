@@ -234,27 +234,47 @@ def test_exclusive_queue_refuses_a_message_without_its_key():
     assert queue.publish("a", metadata={"title": 7}).task.exclusive_value == "7"
 
 
-def test_unknown_action_is_refused_where_only_known_ones_are_taken(queue, monkeypatch):
-    assert queue.publish("anything").outcome == "inserted"
+def test_unknown_action_is_refused_unless_programs_elsewhere_serve_the_queue(monkeypatch):
+    queue = Queue.objects.create(name="encode")
     with pytest.raises(UnknownAction, match="no action 'nowhere' is registered for queue encode"):
-        queue.publish("nowhere", known_only=True)
-    Queue.objects.update(actions_elsewhere=False)
-    with pytest.raises(UnknownAction):
         queue.publish("nowhere")
     known = registry.Action(name="nowhere", function=len)
     monkeypatch.setitem(registry.registry, "nowhere", {"": known})
-    assert queue.publish("nowhere", known_only=True).outcome == "inserted"
+    assert queue.publish("nowhere").outcome == "inserted"
+    Queue.objects.update(actions_elsewhere=True)
+    assert queue.publish("anything").outcome == "inserted"
+    with pytest.raises(UnknownAction, match="no action 'anything'"):
+        queue.publish("anything", known_only=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("rezise", "did you mean 'resize'?"),
+        ("only-here", "it is registered for other queues: special"),
+        ("x", "register it with @tasks.action"),
+    ],
+)
+def test_refusal_of_an_unknown_action_names_the_remedies(name, remedy):
+    queue = Queue.objects.create(name="encode")
+    with pytest.raises(UnknownAction) as refused:
+        queue.publish(name)
+    assert str(refused.value) == (
+        f"no action {name!r} is registered for queue encode; {remedy}; "
+        "if programs elsewhere run it, set actions_elsewhere=True on the queue"
+    )
+    assert not Task.objects.exists()
 
 
 @override_settings(STATOR_TASKS={"PUBLISH_LIMIT": 10})
 def test_parts_of_shared_tasks_count_among_those_that_are_published_at_once(queue):
-    with pytest.raises(PublishRefused, match="11 tasks, with one for each worker"):
-        queue.publish("a", worker_count=11)
-    with pytest.raises(PublishRefused, match="the most is 10"):
-        queue.publish_many([{"action": "a", "worker_count": 5}, {"action": "b", "worker_count": 6}])
+    with pytest.raises(PublishRefused, match="11 rows are more than are published at once; the most is 10"):
+        queue.publish("a", worker_count=10)
+    with pytest.raises(PublishRefused, match="11 rows"):
+        queue.publish_many([{"action": "a", "worker_count": 4}, {"action": "b", "worker_count": 5}])
     assert not Task.objects.exists()
-    queue.publish_many([{"action": "a", "worker_count": 5}] * 2)
-    assert Task.objects.count() == 12
+    queue.publish_many([{"action": "a", "worker_count": 4}] * 2)
+    assert Task.objects.count() == 10
 
 
 def test_async_code_publishes_and_claims(queue):

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
+from django.core.management import CommandError, call_command
 from django.db import IntegrityError
 from django.db.models import QuerySet
 
@@ -40,6 +41,7 @@ def test_exclusive_queue_has_a_key_and_no_other_has(kind, key):
     "settings",
     [
         {"lease": 0}, {"lease": -5}, {"lease": float("nan")}, {"timeout": -1}, {"retention": -1}, {"retention": 1e12},
+        {"failed_retention": -1}, {"failed_retention": float("nan")},
         {"invisible_for": float("inf")}, {"max_attempts": 0}, {"kind": "exclusive", "exclusive_key": "7"},
         {"kind": "exclusive", "exclusive_key": 'a"b'},
     ],
@@ -135,3 +137,42 @@ async def _go_through(queue):
     assert claim.task == third
     await claim.arelease("no")
     await claim.task.arequeue()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("a" * 101, "has 101 characters; the most is 100"),
+        ("nul\0", "has a NUL character"),
+        ("half\ud800", "has half of a surrogate pair"),
+        ("", "is empty"),
+    ],
+)
+class TestNamesThatNoDatabaseKeeps:
+    def test_saving_refuses_them(self, name, told):
+        with pytest.raises(ValidationError, match=told):
+            Queue.objects.create(name=name)
+        assert not Queue.objects.exists()
+
+    def test_cleaning_refuses_them_once(self, name, told):
+        with pytest.raises(ValidationError) as caught:
+            Queue(name=name).full_clean()
+        [message] = caught.value.message_dict["name"]
+        assert message
+
+    def test_commands_refuse_them(self, name, told):
+        with pytest.raises(CommandError) as caught:
+            call_command("tasks", "queue", "create", name)
+        assert "\n" not in str(caught.value)
+        for command in (("tasks", "pause", name), ("tasks", "queue", "set", name, "--lease", "5")):
+            with pytest.raises(CommandError, match=f"{told}|is not UTF-8"):
+                call_command(*command)
+        with pytest.raises(CommandError, match=f"{told}|is not UTF-8"):
+            call_command("tasks", "token", "create", "bot", "--verb", "claim", "--queue", name)
+
+
+def test_a_name_of_a_hundred_characters_is_kept():
+    queue = Queue(name="é" * 100)
+    queue.full_clean()
+    queue.save()
+    assert Queue.objects.get().name == "é" * 100

@@ -73,7 +73,7 @@ class TestSchedules:
         return self.keys
 
     def make(self, count, **options):
-        queue = Queue.objects.create(name="ticks")
+        queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
         given = {"queue": queue, "action": "act", "period": 60.0, "rate_limit": 1.0, "rate_key": "a", **options}
         return [Schedule.objects.create(name="tick", entity=str(n), **given) for n in range(count)]
 

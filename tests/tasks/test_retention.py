@@ -39,6 +39,30 @@ def test_retention_is_the_tasks_else_the_queues_else_the_settings(settings, own,
     assert prune("default") == 1
 
 
+@pytest.mark.parametrize(
+    ("setting", "queues", "kept_for"), [(None, None, 100), (200, None, 200), (200, 400, 400), (None, 50, 50)]
+)
+def test_failed_tasks_are_kept_as_long_as_the_queue_or_the_setting_says(settings, setting, queues, kept_for):
+    settings.STATOR_TASKS = {"RETENTION": 300, "FAILED_RETENTION": setting}
+    queue = make_queue(retention=100, failed_retention=queues)
+    failed, completed, canceled = (make_task(queue, status) for status in ("errored", "completed", "canceled"))
+    for task in (failed, completed, canceled):
+        aged(task, kept_for - 5)
+    prune("default")
+    ended = {task.pk for task in Task.objects.all()}
+    assert failed.pk in ended
+    assert {completed.pk, canceled.pk} & ended == ({completed.pk, canceled.pk} if kept_for < 105 else set())
+    aged(failed, kept_for + 5)
+    prune("default")
+    assert not Task.objects.filter(pk=failed.pk).exists()
+
+
+def test_own_retention_of_a_failed_task_stands_above_that_of_its_queue():
+    task = make_task(make_queue(failed_retention=400), "errored", retention=50)
+    aged(task, 55)
+    assert prune("default") == 1
+
+
 def test_what_is_kept_beside_a_task_goes_with_it():
     queue = make_queue(retention=0)
     queue.publish("other")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def schedule():
-    queue = Queue.objects.create(name="ticks")
+    queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
     made = Schedule.objects.create(name="report", entity="seven", queue=queue, action="act", period=3600.0, jitter=5)
     drain(Schedule)
     return made
@@ -80,6 +80,16 @@ def test_form_refuses_what_cannot_work(admin_client, schedule, field, value):
     response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
     assert field in response.context["adminform"].form.errors
     assert Schedule.objects.count() == 1
+
+
+def test_form_refuses_an_action_that_the_queue_would_refuse(admin_client):
+    queue = Queue.objects.create(name="encode")
+    posted = {"name": "new", "queue": queue.pk, "zone": "UTC", "jitter": "0", "missed": "one", "cron": "0 * * * *"}
+    posted |= {"metadata": "{}", "action": "rezise"}
+    response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
+    assert "did you mean 'resize'?" in response.context["adminform"].form.errors["action"][0]
+    assert admin_client.post(reverse("admin:tasks_schedule_add"), posted | {"action": "resize"}).status_code == 302
+    assert Schedule.objects.get().action == "resize"
 
 
 def test_run_now_pause_and_resume(admin_client, schedule):

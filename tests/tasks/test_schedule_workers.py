@@ -25,7 +25,7 @@ def worker(**variables):
 
 
 def make_schedules(count, **options):
-    queue = Queue.objects.create(name="ticks")
+    queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
     given = {"queue": queue, "action": "act", "missed": "all", **options}
     return Schedule.objects.bulk_create(Schedule(name="tick", entity=str(n), **given) for n in range(count))
 

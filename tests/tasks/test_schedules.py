@@ -14,11 +14,12 @@ from tasks import ticking
 from tasks.models import Queue, Schedule, Task
 from tasks.testing import advance
 from tests.stator.rows import change, row
+from tests.tasks.making import make_queue
 
 
 @pytest.fixture
 def queue(db):
-    return Queue.objects.create(name="ticks")
+    return Queue.objects.create(name="ticks", actions_elsewhere=True)
 
 
 def schedule_of(queue, **options):
@@ -371,7 +372,7 @@ class TestWhatCannotWork:
     @pytest.mark.parametrize("given", [{"metadata": {"title": "a"}}, {"key": "entity", "entity": "a"}], ids=str)
     def test_exclusive_queue_needs_a_value_of_its_key(self, db, given):
         key = given.pop("key", "title")
-        exclusive = Queue.objects.create(name="one", kind=Queue.Kind.EXCLUSIVE, exclusive_key=key)
+        exclusive = make_queue("one", exclusive_key=key)
         with pytest.raises(ValidationError, match=f"must have a value of '{key}'"):
             schedule_of(exclusive)
         schedule_of(exclusive, **given)
@@ -449,7 +450,7 @@ class TestManyAtOnce:
         count, second = (250, 4) if connection.vendor == "postgresql" else (100, 10)
         period, step, published, times = 60, 15, [], {}
         # With transactions that end: in one alone, PostgreSQL would have to step over every former version of each row.
-        queue = Queue.objects.create(name="ticks")
+        queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
         monkeypatch.setattr(Queue, "publish_many", lambda self, given: published.extend(given))
         Schedule.objects.bulk_create(
             Schedule(name="tick", entity=str(n), queue=queue, action="act", period=period, jitter=15)

@@ -423,7 +423,7 @@ class TestCopies:
         queue.databases = ["default"]
         with pytest.raises(ValidationError, match="'other' has tasks of a queue encode; a database leaves"):
             queue.save()
-        QuerySet(Queue, using="other").create(name="theirs").publish("a")
+        QuerySet(Queue, using="other").create(name="theirs", actions_elsewhere=True).publish("a")
         with pytest.raises(ValidationError, match="'other' has tasks of a queue theirs; a database comes to"):
             make_queue("theirs", databases=BOTH)
 

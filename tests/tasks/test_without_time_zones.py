@@ -93,12 +93,30 @@ def test_token_expires_at_a_moment(given, expires):
 
 @pytest.mark.parametrize("zone", [UTC, None], ids=["with a zone", "of the site"])
 def test_task_of_the_framework_runs_after_a_moment(zone):
-    result = add.using(run_after=datetime.now(zone) + timedelta(seconds=60)).enqueue(1)
-    task = Task.objects.get(pk=result.id)
+    add.using(run_after=datetime.now(zone) + timedelta(seconds=60)).enqueue(1)
+    task = Task.objects.get()
     assert 55 < seconds_until(task.state_next_attempt) <= 60
     assert drain(Task) == 0
     advance(61)
     assert drain(Task) == 1
+
+
+@pytest.mark.parametrize("zone", [UTC, None], ids=["with a zone", "of the site"])
+def test_task_of_the_framework_whose_moment_has_passed_is_ready_at_once(zone):
+    for enqueued in range(2):
+        # The first makes the queue.
+        add.using(run_after=datetime.now(zone) - timedelta(seconds=60)).enqueue(enqueued)
+    add.using(run_after=datetime.now(zone) + timedelta(seconds=60)).enqueue(2)
+    assert list(Task.objects.order_by("pk").values_list("state_ready", flat=True)) == [True, True, False]
+    assert drain(Task) == 2
+
+
+def test_result_of_the_framework_has_moments_of_the_site():
+    result = add.enqueue(1)
+    drain(Task)
+    result.refresh()
+    assert result.enqueued_at <= result.started_at == result.last_attempted_at <= result.finished_at
+    assert -60 < seconds_until(result.started_at) <= 0
 
 
 def test_hour_that_clocks_show_twice_is_two_hours():

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
 
@@ -122,6 +123,12 @@ def thread(context: tasks.Context) -> None:
     seen.append("ended")
 
 
+@tasks.action("hang")
+def hang() -> None:
+    """Never return."""
+    Event().wait()
+
+
 @tasks.action("write")
 def write(name: str) -> None:
     """Write a row."""
@@ -169,6 +176,8 @@ def alone(context: tasks.Context, do: str = "", path: str = "") -> Any:
         os._exit(7)
     if do == "raise":
         raise Odd("from afar")
+    if do == "raise elsewhere":
+        go_wrong("from further away")
     if do == "fail":
         raise tasks.Fail("never")
     if do == "later":
@@ -181,6 +190,10 @@ def alone(context: tasks.Context, do: str = "", path: str = "") -> Any:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         Path(path).write_text(f"{os.getpid()} {child.pid}\n")
         Event().wait(600)
+    if do == "wait":
+        Path(path).write_text(f"{os.getpid()}\n")
+        while not Path(f"{path}.go").exists():
+            Event().wait(0.02)
     if do == "hold":
         Path(path).write_text(f"{os.getpid()}\n")
         # Called with the interpreter held, so that no other thread of the process gets on.
@@ -190,6 +203,12 @@ def alone(context: tasks.Context, do: str = "", path: str = "") -> Any:
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         os._exit(0)
     return {"pid": os.getpid(), "attempt": context.attempt, "mine": context.still_mine(), "task": context.task.pk}
+
+
+@tasks.action("alone-settings", isolated=True)
+def alone_settings(names: list[str]) -> list[Any]:
+    """Values of settings, in a process of its own."""
+    return [getattr(settings, name) for name in names]
 
 
 @tasks.action("alone-async", isolated=True)

@@ -1,15 +1,20 @@
 """Who writes to the database, as the triggers of the fault tests see it: a worker process, or an operator."""
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from django.db import connection
 from django.db.backends.signals import connection_created
 
 OPERATOR = "operator"
+
+# A process that attempts an object for its worker acts by the claim of that.
+PID = os.getppid() if Path(sys.argv[0]).parent.name == "isolated" else None
 
 _acting = threading.local()
 
@@ -21,7 +26,7 @@ def actor() -> str:
     if told := os.environ.get("PGAPPNAME"):
         return told
     name = os.environ.get("TESTAPP_ACTOR")
-    return f"{name}:{os.getpid()}" if name else OPERATOR
+    return f"{name}:{PID or os.getpid()}" if name else OPERATOR
 
 
 @contextmanager

@@ -31,9 +31,19 @@ async def greet(name: str) -> str:
 
 
 @task(takes_context=True)
-def describe(context: Any, note: str) -> dict[str, Any]:
-    """What the context says."""
+def started(context: Any, times: int = 0) -> None:
+    """Note when it started, as it is told; fail so many times."""
+    calls.append(context.task_result.started_at)
+    if context.attempt <= times:
+        raise LookupError(f"time {context.attempt}")
+
+
+@task(takes_context=True)
+def describe(context: Any, note: str, times: int = 0) -> dict[str, Any]:
+    """What the context says, once it has failed so many times."""
     result = context.task_result
+    if context.attempt <= times:
+        raise LookupError(f"time {context.attempt}")
     return {
         "id": result.id,
         "attempt": context.attempt,
@@ -53,6 +63,12 @@ async def adescribe(context: Any) -> int:
 def send(to: str) -> None:
     """With a priority and a queue."""
     calls.append(to)
+
+
+@task()
+def note(name: str) -> None:
+    """Note that it ran."""
+    calls.append(name)
 
 
 @task()

@@ -75,6 +75,21 @@ class TestActs:
         parcel.refresh_from_db()
         assert parcel.state == "packed"
 
+    def test_states_that_only_the_framework_enters_are_not_offered_and_refused(
+        self, admin_client: Client, monkeypatch: Any
+    ) -> None:
+        monkeypatch.setattr(Parcel.state_graph.delivered, "enter_by_hand", False)
+        parcel = Parcel.objects.create()
+        names = [name for name in Parcel.state_graph.states if name != "delivered"]
+        asked = act(admin_client, "stator_move", parcel).content.decode()
+        assert re.findall(r'<option value="(\w*)"', asked) == ["", *names]
+        for across in ("0", "1"):
+            told = move(admin_client, parcel, select_across=across).content.decode()
+            assert "delivered is no state that objects are moved to by hand. Choose packed or" in told
+        parcel.refresh_from_db()
+        assert parcel.state == "packed"
+        assert not History.objects.exists()
+
     def test_all_rows_of_a_filter_are_moved(self, admin_client: Client) -> None:
         here = [Parcel.objects.create(orders="wait") for _ in range(3)]
         there = Parcel.objects.create(state="sent")

@@ -18,6 +18,9 @@ pytestmark = pytest.mark.django_db
 
 
 EVIL = "<script>alert(1)</script>"
+# Shown as it is, "lave" reads from the right and "x" stands nowhere.
+HIDDEN = "e\u202eval\u2066\x9b1m\ufeffx"
+SHOWN = r"e\u202eval\u2066\x9b1m\ufeffx"
 
 
 class TestEscaping:
@@ -44,6 +47,34 @@ class TestEscaping:
             text = page.content.decode()
             assert EVIL not in text
             assert escape(EVIL) in text
+
+    def test_of_characters_that_hide_or_reorder(self, admin_client: Client) -> None:
+        letter = Letter.objects.create(number=HIDDEN)
+        parcel = Parcel.objects.create(address=HIDDEN)
+        letter.transition_perform("posted", actor=HIDDEN, reason=HIDDEN)
+        set_columns(letter, state=HIDDEN)
+        set_columns(parcel, state=HIDDEN)
+        letters = "/admin/testapp/letter/"
+        pages = [
+            admin_client.get(LIST), admin_client.get(page_of(parcel)), admin_client.get(letters),
+            admin_client.get(f"{LIST}{parcel.pk}/stator/"), act(admin_client, "stator_move", letter, url=letters),
+            admin_client.get(f"{LIST}{parcel.pk}/history/"), admin_client.get(f"{LIST}{parcel.pk}/delete/"),
+            admin_client.get("/admin/stator/history/"),
+            admin_client.get(f"/admin/stator/history/{History.objects.first().pk}/change/"),
+        ]  # fmt: skip
+        for page in pages:
+            assert page.status_code == 200
+            text = page.content.decode()
+            assert SHOWN in text
+            assert HIDDEN not in re.sub(r"<(?:input|option|button)\b[^>]*>", "", text)
+
+    def test_saving_a_form_changes_no_character(self, admin_client: Client) -> None:
+        parcel = Parcel.objects.create(address=f"{HIDDEN} שלום\u200f می‌خواهم")
+        form = admin_client.get(page_of(parcel)).context["adminform"].form
+        page = admin_client.get(page_of(parcel)).content.decode()
+        assert f'value="{parcel.address}"' in page
+        admin_client.post(page_of(parcel), {**form.initial, "_save": "Save"})
+        assert Parcel.objects.get(pk=parcel.pk).address == parcel.address
 
     def test_nothing_is_marked_safe(self) -> None:
         for module in Path(stator.admin.__file__).parent.glob("*.py"):

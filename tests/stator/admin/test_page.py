@@ -206,6 +206,10 @@ class TestButtons:
     def test_offers_the_moves_of_the_graph_then_any_other(self, admin_client: Client) -> None:
         assert self.moves(live(admin_client, Parcel.objects.create())) == ["stamped", "returned", ""]
 
+    def test_offers_no_state_that_only_the_framework_enters(self, admin_client: Client, monkeypatch: Any) -> None:
+        monkeypatch.setattr(Parcel.state_graph.returned, "enter_by_hand", False)
+        assert self.moves(live(admin_client, Parcel.objects.create())) == ["stamped", ""]
+
     def test_offers_any_state_to_a_row_in_an_unknown_one(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create()
         set_columns(parcel, state="gone")

@@ -53,7 +53,6 @@ def test_explain_gives_the_reasons_in_words_and_as_json():
     answer = asked("explain", LABEL, errand.pk)
     assert (answer["model"], answer["pk"], answer["reasons"][0]["code"]) == (LABEL, str(errand.pk), "terminal")
     assert answer["reasons"][0]["remedy"] == REMEDIES["terminal"]
-    assert asked("explain", LABEL, errand.pk + 1)["reasons"][0]["code"] == "gone"
 
 
 def test_explain_gives_what_the_model_itself_says(monkeypatch):
@@ -187,7 +186,8 @@ def test_database_that_is_away_is_one_line_and_exit_code_75(tmp_path):
 
 def test_retry_of_named_rows_records_the_user():
     errands = [put(Errand, state_ready=False, state_failures=3, state_next_attempt=ago(-600)) for _ in range(3)]
-    assert asked("retry", LABEL, errands[0].pk, errands[1].pk) == {"model": LABEL, "retried": 2}
+    named = asked("retry", LABEL, errands[0].pk, errands[1].pk)
+    assert named == {"model": LABEL, "named": 2, "missing": [], "retried": 2}
     assert Errand.stator.ready().count() == 2
     assert set(History.objects.values_list("actor", "reason")) == {(getpass.getuser(), "retried")}
     assert run("retry", LABEL, "--failed") == "1 of testapp.Errand will be attempted now.\n"
@@ -206,9 +206,10 @@ def test_retry_by_state_condition_limit_and_of_all():
 
 def test_unlock_ends_claims_of_named_rows():
     errand, other = put(Errand, **held()), put(Errand, **held())
-    assert asked("unlock", LABEL, errand.pk, other.pk + 1) == {"model": LABEL, "named": 2, "unlocked": 1}
+    assert asked("unlock", LABEL, errand.pk) == {"model": LABEL, "named": 1, "missing": [], "unlocked": 1}
     assert set(Errand.stator.leased()) == {other}
-    assert run("unlock", LABEL, errand.pk) == "0 of 1 unlocked; nobody held the others.\n"
+    assert run("unlock", LABEL, errand.pk) == "0 of 1 unlocked: it is held by nobody.\n"
+    assert run("unlock", LABEL, errand.pk, other.pk) == "1 of 2 unlocked: the other is held by nobody.\n"
 
 
 def test_move_records_who_and_why():
@@ -217,6 +218,39 @@ def test_move_records_who_and_why():
     assert state_of(errand) == "done"
     entry = History.objects.get()
     assert (entry.actor, entry.reason, entry.to) == (getpass.getuser(), "asked for", "done")
+
+
+def test_move_to_a_state_that_only_the_framework_enters_is_refused(monkeypatch):
+    monkeypatch.setattr(ErrandGraph.done, "enter_by_hand", False)
+    errand = put(Errand)
+    told = refused("move", LABEL, "done", errand.pk, "--reason", "asked for")
+    assert told.startswith("ErrandGraph.done is entered by the framework only, not by hand; states to move to are new,")
+    assert state_of(errand) == "new"
+
+
+def test_keys_that_no_object_has_are_named_with_exit_code_1():
+    errand, gone = put(Errand, **held()), 10**6
+    nobody = f"no object has key {gone}"
+    move = ("move", LABEL, "done", "--reason", "asked for")
+    assert run(*move, gone, code=1) == f"0 of 1 moved to done: {nobody}.\n"
+    assert run("retry", LABEL, gone, code=1) == f"0 of 1 will be attempted now: {nobody}.\n"
+    assert run("unlock", LABEL, gone, code=1) == f"0 of 1 unlocked: {nobody}.\n"
+    assert run("explain", LABEL, gone, code=1) == f"gone: {nobody}.\n"
+    assert asked("explain", LABEL, gone, code=1)["reasons"][0]["code"] == "gone"
+    assert run("retry", LABEL, gone, errand.pk, code=1) == (
+        f"0 of 2 will be attempted now: {nobody}; the other is held, or in a state that workers do not attempt.\n"
+    )
+    answer = asked(*move, errand.pk, gone, gone + 1, code=1)
+    assert answer == {"model": LABEL, "state": "done", "named": 3, "missing": [str(gone), str(gone + 1)], "moved": 1}
+    assert state_of(errand) == "done"
+    keys = range(gone, gone + 22)
+    told = f"0 of 22 moved to done: no object has key {', '.join(map(str, keys[:20]))} or 2 others.\n"
+    assert run(*move, *keys, code=1) == told
+
+
+def test_key_that_is_given_twice_counts_once():
+    errand = put(Errand)
+    assert run("move", LABEL, "done", errand.pk, errand.pk, "--reason", "r") == "1 of 1 moved to done.\n"
 
 
 def test_pause_and_resume():
@@ -341,7 +375,7 @@ def test_prune_deletes_what_is_old_enough():
     report = Report.objects.create(model_label="testapp.errand", object_pk="1", state="new")
     raw(Report).filter(pk=report.pk).update(at=ago(400 * 86400))
     Report.objects.create(model_label="testapp.errand", object_pk="2", state="new")
-    assert asked("prune") == {"deleted": {"default": 1}, "thinned": {"default": 0}}
+    assert asked("prune") == {"deleted": {"default": 1}, "thinned": {"default": 0}, "merged": {"default": 0}}
     assert run("prune") == "0 rows deleted from default\n"
 
 

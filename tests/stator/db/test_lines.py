@@ -10,6 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, models
 from django.test.utils import isolate_apps
 
+from stator.db.claim import Crashes
 from stator.db.lines import AGEING, HEAD_EVERY, HEAD_PART, Turn
 from stator.fields import StateField
 from stator.meta import options_of
@@ -53,6 +54,19 @@ def test_smaller_numbers_are_claimed_sooner_and_equal_ones_by_age(make):
     assert pks(operations.claim(NEW, 3)) == [old.pk]
 
 
+@pytest.mark.parametrize("state", ["new", "narrow"])
+@pytest.mark.parametrize("columns", [(Ticket, {}), (Enquiry, {"tenant": "a"})], ids=["urgent", "fair"])
+def test_row_that_is_ready_before_its_time_is_in_no_line(make, columns, state):
+    """However urgent it is."""
+    model, own = columns
+    put(model, state=state, state_next_attempt=ago(-60), **own, **({"urgency": 1} if model is Ticket else {}))
+    due = put(model, state=state, **own)
+    operations = make(model)
+    found = [claim.pk for _ in range(3) for claim in operations.claim([TicketGraph.states[state]], 1)]
+    assert found == [due.pk]
+    assert raw(model).filter(state_ready=True).count() == 0
+
+
 def test_row_that_waits_is_claimed_however_many_urgent_ones_come(make):
     many(Ticket, 30, urgency=1, state_changed=ago(20))
     waiting = [put(Ticket, urgency=9, state_changed=ago(seconds)).pk for seconds in (100, 90, 80)]
@@ -77,11 +91,12 @@ def test_each_set_of_states_ages_by_itself(make):
     assert found.index(old.pk) == AGEING - 1
 
 
-def test_row_that_lost_a_lease_is_claimed_alone_and_by_age(make):
-    put(Ticket, urgency=1, state_crashes=1)
-    old = put(Ticket, urgency=9, state_crashes=1, state_changed=ago(60))
-    put(Ticket, urgency=0)
-    assert pks(make(Ticket).claim(NEW, 5, alone=True)) == [old.pk]
+def test_rows_that_lost_a_lease_are_claimed_apart_and_by_age(make):
+    for crashes, which in ((1, Crashes.FEW), (2, Crashes.MANY)):
+        new = put(Ticket, urgency=1, state_crashes=crashes)
+        old = put(Ticket, urgency=9, state_crashes=crashes, state_changed=ago(60))
+        put(Ticket, urgency=0)
+        assert pks(make(Ticket).claim(NEW, 5, crashes=which)) == [old.pk, new.pk]
 
 
 # Shares
@@ -178,7 +193,7 @@ def test_rows_that_lost_a_lease_or_are_in_other_states_have_no_turn(make):
     mine = put(Enquiry, tenant="d")
     operations = make(Enquiry)
     assert pks(operations.claim(NEW, 10)) == [mine.pk]
-    assert tenants(operations.claim(NEW, 10, alone=True)) == {"a": 1}
+    assert tenants(operations.claim(NEW, 10, crashes=Crashes.FEW)) == {"a": 1}
 
 
 @pytest.mark.postgresql
@@ -376,4 +391,6 @@ def test_rows_before_the_place_are_claimed_from_the_head(transactional_db, monke
     # Too few are left behind the place: the next claim sees what came before it.
     earlier = put(Line, state_changed=ago(5000))
     assert pks(operations.claim(states, 2)) == [rows[5].pk]
-    assert pks(operations.claim(states, 2)) == [earlier.pk]
+    later = put(Line, state_changed=ago(10))
+    assert pks(operations.claim(states, 1)) == [earlier.pk]
+    assert pks(operations.claim(states, 1)) == [later.pk]

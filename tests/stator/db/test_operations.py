@@ -4,15 +4,15 @@ import threading
 from datetime import timedelta
 
 import pytest
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from stator.db import chores
-from stator.db.claim import new_token, new_worker_id
+from stator.db import base, chores
+from stator.db.claim import Crashes, new_token, new_worker_id
 from stator.db.look import Work, look
 from stator.failures import describe
-from stator.models import Depth, Report, Stats
+from stator.models import Depth, History, Report, Stats
 from stator.outcomes import Moved, Released, Waiting
 from stator.signals import transitioned
 from stator.workers import worker_of
@@ -123,8 +123,34 @@ def test_row_that_is_claimed_not_ready_or_quarantined_is_not_claimed(operations)
     put(Step, state_ready=False)
     put(Step, state_crashes=3)
     put(Step, state_crashes=7)
-    assert claim_all(operations) == []
-    assert operations.claim(automatic(operations), 5, alone=True) == []
+    for crashes in Crashes:
+        assert operations.claim(automatic(operations), 5, crashes=crashes) == []
+
+
+def test_quarantined_row_is_not_claimed_in_any_manner(operations):
+    put(Step, state_crashes=operations.settings.MAX_CRASHES)
+    assert [operations.claim(automatic(operations), 5, crashes=crashes) for crashes in Crashes] == [[], [], []]
+
+
+@pytest.mark.parametrize("crashes", Crashes)
+def test_row_that_is_ready_before_its_time_is_not_claimed_and_loses_the_mark(operations, crashes):
+    lost = {Crashes.NONE: 0, Crashes.FEW: 1, Crashes.MANY: 2}[crashes]
+    early = put(Step, state_next_attempt=ago(-60), state_attempted=ago(7), state_crashes=lost)
+    due = put(Step, state_next_attempt=ago(5), state_crashes=lost)
+    claims = [claim for _ in range(3) for claim in operations.claim(automatic(operations), 5, crashes=crashes)]
+    assert pks(claims) == [due.pk]
+    now = row(early)
+    assert (now.state_ready, now.state_claim, now.state_locked_until, now.state_attempts) == (False, None, None, 0)
+    assert (now.state_next_attempt, now.state_attempted) == (early.state_next_attempt, early.state_attempted)
+    assert work(operations) == Work()
+    change(early, state_next_attempt=ago(1))
+    assert chores.mark_ready(operations, 10) == 1
+
+
+def test_row_without_a_due_time_is_claimed_though_its_state_begins_in_the_future(operations):
+    """As one whose clock was set back since."""
+    step = put(Step, state_changed=ago(-3600))
+    assert pks(claim_all(operations)) == [step.pk]
 
 
 def test_only_the_states_asked_for_are_claimed(operations):
@@ -162,12 +188,19 @@ def test_name_of_a_state_is_only_ever_a_value(operations):
     assert raw(Step).filter(state=hostile).count() == 1
 
 
-def test_suspect_is_claimed_alone_and_by_no_ordinary_claim(operations):
-    suspects = [put(Step, state_crashes=1, state_changed=ago(99)), put(Step, state_crashes=2)]
-    clean = put(Step)
-    assert pks(claim_all(operations)) == [clean.pk]
-    assert pks(operations.claim(automatic(operations), 50, alone=True)) == [suspects[0].pk]
-    assert pks(operations.claim(automatic(operations), 50, alone=True)) == [suspects[1].pk]
+@pytest.mark.parametrize(
+    ("max_crashes", "expected"),
+    [(1, [1, 0, 0]), (2, [1, 0, 1]), (3, [1, 1, 1]), (4, [1, 1, 2])],
+)
+def test_rows_are_claimed_apart_by_the_leases_that_they_lost(make, max_crashes, expected):
+    """In the crash that would put it into quarantine nothing else runs beside a row."""
+    operations = make(MAX_CRASHES=max_crashes)
+    for crashes in range(5):
+        put(Step, state_crashes=crashes)
+    found = work(operations)
+    assert [found.ready, found.crashed, found.suspect] == [count > 0 for count in expected]
+    assert [len(operations.claim(automatic(operations), 50, crashes=crashes)) for crashes in Crashes] == expected
+    assert work(operations) == Work()
 
 
 def test_state_may_have_a_lease_of_its_own(operations):
@@ -282,9 +315,26 @@ def test_move_because_of_a_failure_is_both(operations):
     assert Report.objects.get().error == "ValueError"
 
 
+def test_row_that_is_released_until_later_is_due_then_and_the_attempt_is_refunded(operations):
+    soon, later = put(Step, state_failures=2, state_crashes=1), put(Step, state_failures=1)
+    claims = [claim for crashes in Crashes for claim in operations.claim(automatic(operations), 2, crashes=crashes)]
+    outcomes = {soon.pk: Released(), later.pk: Released(60.0, "the database was away")}
+    written = record(operations, *((claim, outcomes[claim.pk]) for claim in claims))
+    soon, later = row(soon), row(later)
+    assert [(found.state_attempts, found.state_claim, found.state_changed) for found in (soon, later)] == [
+        (0, None, soon.state_changed), (0, None, later.state_changed),
+    ]  # fmt: skip
+    assert [(found.state_failures, found.state_crashes) for found in (soon, later)] == [(2, 1), (1, 0)]
+    assert (soon.state_ready, soon.state_next_attempt) == (True, None)
+    assert not later.state_ready
+    assert 55 < (later.state_next_attempt - later.state_attempted).total_seconds() < 120
+    assert (written.moves, written.failures, written.lost) == ([], [], [])
+    assert Report.objects.get().message == "the database was away"
+
+
 def test_attempt_that_ends_at_all_clears_the_count_of_crashes(operations):
     step = put(Step, state_crashes=2)
-    (claim,) = operations.claim(automatic(operations), 1, alone=True)
+    (claim,) = operations.claim(automatic(operations), 1, crashes=Crashes.MANY)
     record(operations, (claim, Waiting(30.0, ERROR)))
     assert row(step).state_crashes == 0
 
@@ -313,6 +363,19 @@ def test_batch_of_different_outcomes_is_written_together(operations):
     assert not raw(Step).exclude(state_claim=None).exists()
 
 
+def test_outcome_and_what_is_kept_beside_it_are_written_together_or_not_at_all(operations, monkeypatch):
+    def refuse(*args):
+        raise DatabaseError("the disk is full")
+
+    step = put(Step)
+    claim = take(operations, step)
+    monkeypatch.setattr(base, "keep", refuse)
+    with pytest.raises(DatabaseError, match="the disk is full"):
+        record(operations, (claim, Waiting(5.0, ERROR)))
+    assert (row(step).state_claim, row(step).state_failures) == (claim.token, 0)
+    assert not Stats.objects.exists()
+
+
 def test_outcomes_of_two_claim_statements_go_into_one_batch(operations):
     put(Step)
     put(Step)
@@ -320,6 +383,48 @@ def test_outcomes_of_two_claim_statements_go_into_one_batch(operations):
     written = record(operations, *((claim, Moved(StepGraph.done)) for claim in claims))
     assert len(written.moves) == 2
     assert raw(Step).filter(state="done").count() == 2
+
+
+def test_late_outcome_beside_the_current_one_of_its_row_writes_nothing(operations):
+    step = put(Step)
+    late = take(operations, step)
+    expire(step)
+    operations.reap(10)
+    (current,) = operations.claim(automatic(operations), 1, crashes=Crashes.FEW)
+    done = Moved(StepGraph.done)
+    for batch in ([(late, done), (current, done)], [(current, done), (late, done)]):
+        Stats.objects.all().delete()
+        change(step, state="new", state_version=0, state_claim=current.token)
+        written = record(operations, *batch)
+        assert written.lost == [late]
+        assert [move.pk for move in written.moves] == [step.pk]
+        assert (row(step).state, row(step).state_version) == ("done", 1)
+        assert sum(Stats.objects.values_list("handled", flat=True)) == 1
+
+
+@pytest.mark.parametrize("outcome", [Moved(StepGraph.done), Waiting(5.0, ERROR), Released()])
+def test_outcome_whose_answer_was_lost_is_found_written_when_it_is_repeated(operations, outcome):
+    step = put(Step)
+    claim = take(operations, step)
+    once = record(operations, (claim, outcome))
+    before = raw(Step).filter(pk=step.pk).values().get()
+    again = operations.record([(claim, outcome)], again=True)
+    assert (again.lost, again.deferred) == ([], [])
+    assert (again.moves, again.failures) == (once.moves, once.failures)
+    assert raw(Step).filter(pk=step.pk).values().get() == before
+    # Who does not say that it is repeated has lost the claim.
+    assert record(operations, (claim, outcome)).lost == [claim]
+    assert raw(Step).filter(pk=step.pk).values().get() == before
+
+
+def test_outcome_that_is_repeated_for_a_row_that_others_have_claimed_since_is_lost(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    expire(step)
+    operations.reap(10)
+    operations.claim(automatic(operations), 1, crashes=Crashes.FEW)
+    for outcome in (Moved(StepGraph.done), Waiting(5.0), Released()):
+        assert operations.record([(claim, outcome)], again=True).lost == [claim]
 
 
 # Fencing
@@ -345,7 +450,7 @@ def test_late_finisher_does_not_overwrite(make, outcome):
     claim = take(late, step)
     expire(step)
     other.reap(10)
-    (second,) = other.claim(automatic(other), 1, alone=True)
+    (second,) = other.claim(automatic(other), 1, crashes=Crashes.FEW)
     refused(late, claim, outcome)
     assert record(other, (second, Moved(StepGraph.done))).lost == []
 
@@ -464,7 +569,7 @@ def test_stale_holder_cannot_renew(make):
     claim = take(late, step)
     expire(step)
     other.reap(10)
-    other.claim(automatic(other), 1, alone=True)
+    other.claim(automatic(other), 1, crashes=Crashes.FEW)
     until = row(step).state_locked_until
     assert late.renew([claim]) == {id(claim)}
     assert row(step).state_locked_until == until
@@ -518,6 +623,21 @@ def test_ended_claim_cannot_be_extended(operations):
     assert row(step).state_locked_until is None
 
 
+def test_claim_that_others_have_taken_over_is_neither_held_nor_extended(make):
+    step, late, other = put(Step), make(), make()
+    claim = take(late, step)
+    expire(step)
+    other.reap(10)
+    (second,) = other.claim(automatic(other), 1, crashes=Crashes.FEW)
+    assert not claim.still_mine()
+    assert not claim.extend(100)
+    assert second.still_mine()
+
+
+def test_lease_may_last_as_long_as_an_attempt(make):
+    assert make(LEASE=60, MAX_RUNTIME=5000).longest_lease == 5000
+
+
 @pytest.mark.parametrize("seconds", [0, -5, float("nan"), float("inf")])
 def test_claim_is_extended_by_a_time_only(operations, seconds):
     step = put(Step)
@@ -557,19 +677,19 @@ def test_reaping_is_bounded_and_begins_with_the_lease_that_ended_first(operation
     assert len(operations.reap(10)) == 3
 
 
-def crash(operations, step, alone):
-    assert pks(operations.claim(automatic(operations), 1, alone=alone)) == [step.pk]
+def crash(operations, step, crashes):
+    assert pks(operations.claim(automatic(operations), 1, crashes=crashes)) == [step.pk]
     expire(step)
     operations.reap(10)
 
 
 def test_row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_retries(operations):
     step = put(Step)
-    for number in range(3):
-        crash(operations, step, alone=number > 0)
+    for crashes in Crashes:
+        crash(operations, step, crashes)
     assert row(step).state_crashes == 3
     assert not row(step).state_ready
-    assert claim_all(operations) == operations.claim(automatic(operations), 1, alone=True) == []
+    assert [operations.claim(automatic(operations), 1, crashes=crashes) for crashes in Crashes] == [[], [], []]
     assert chores.mark_ready(operations, 10) == 0
     assert work(operations) == Work()
     assert list(Step.stator.quarantined()) == list(Step.stator.failed()) == [step]
@@ -582,7 +702,7 @@ def test_row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_re
 
 def test_number_of_crashes_allowed_is_a_setting(make):
     step = put(Step)
-    crash(make(MAX_CRASHES=1), step, alone=False)
+    crash(make(MAX_CRASHES=1), step, Crashes.NONE)
     assert not row(step).state_ready
 
 
@@ -748,11 +868,20 @@ def test_work_tells_what_there_is_to_do(operations):
     raw(Step).update(state_locked_until=ago(1))
     assert work(operations) == Work(expired=True)
     operations.reap(10)
+    assert work(operations) == Work(crashed=True)
+    raw(Step).update(state_crashes=2)
     assert work(operations) == Work(suspect=True)
     raw(Step).update(state_ready=False, state_crashes=0)
     assert work(operations) == Work(due=True)
     raw(Step).update(state_next_attempt=ago(-60))
     assert work(operations) == Work()
+
+
+def test_work_tells_of_leases_from_before_the_clock_was_set_back(operations):
+    step = put(Step)
+    take(operations, step)
+    change(step, state_locked_until=ago(-86400))
+    assert work(operations) == Work(expired=True)
 
 
 def test_work_tells_how_long_it_is_until_the_next_row_comes_due(make):
@@ -813,10 +942,11 @@ def test_samples_of_all_models_of_a_database_are_kept_by_one_statement(make):
 def test_old_reports_and_statistics_are_pruned(operations):
     for age in (50, 150):
         Report.objects.create(model_label="x", object_pk=str(age), state="a", at=ago(age))
+        History.objects.create(model_label="x", object_pk=str(age), version=1, source="a", at=ago(age))
         Stats.objects.create(model_label="x", hour=ago(age), source="a")
         Depth.objects.create(model_label="x", minute=ago(age), queued=1)
-    assert chores.prune("default", 10, errors=100, stats=100) == 3
-    assert [model.objects.count() for model in (Report, Stats, Depth)] == [1, 1, 1]
+    assert chores.prune("default", 10, errors=100, history=100, stats=100) == 4
+    assert [model.objects.count() for model in (Report, History, Stats, Depth)] == [1, 1, 1, 1]
 
 
 # Statistics and reports
@@ -903,7 +1033,7 @@ def test_no_count_is_lost_with_several_workers_at_once(make):
 
 
 def attempt_again(operations, step, outcome):
-    change(step, state_ready=True)
+    change(step, state_ready=True, state_next_attempt=None)
     record(operations, (take(operations, step), outcome))
 
 
@@ -957,7 +1087,7 @@ def test_idempotency_key_is_stable_over_retries_and_new_on_re_entry(operations):
     second = take(operations, step)
     expire(step)
     operations.reap(10)
-    (third,) = operations.claim(automatic(operations), 1, alone=True)
+    (third,) = operations.claim(automatic(operations), 1, crashes=Crashes.FEW)
     assert first.idempotency_key == second.idempotency_key == third.idempotency_key
     assert first.idempotency_key == f"testapp.step:{step.pk}:0:new"
     assert (first.attempt, second.attempt, third.attempt) == (1, 2, 3)
@@ -974,3 +1104,9 @@ def test_rows_that_nothing_attempts_lose_the_mark_of_readiness(operations):
     assert chores.settle(operations, 10) == 0
     assert [row(step).state_ready for step in (outside, ended, due)] == [False, False, True]
     assert chores.time_out(operations, 10).count == 1
+
+
+def test_rows_that_are_ready_before_their_time_lose_the_mark_of_readiness(operations):
+    early, due, now = put(Step, state_next_attempt=ago(-60)), put(Step, state_next_attempt=ago(1)), put(Step)
+    assert chores.settle(operations, 10) == 1
+    assert [row(step).state_ready for step in (early, due, now)] == [False, True, True]

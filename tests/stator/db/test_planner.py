@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 
 from stator import claims as program_claims
 from stator.db import chores
+from stator.db.claim import Crashes
 from stator.db.look import look, overdue
 from stator.outcomes import Waiting
 from tests.stator.rows import automatic, operations_of
@@ -104,7 +105,14 @@ def operations(filled, django_db_blocker):
 
 CASES = {
     "claim": (lambda operations: operations.claim(automatic(operations), 100), "st_ready_"),
-    "claim of a suspect": (lambda operations: operations.claim(automatic(operations), 1, alone=True), "st_crash_"),
+    "claim of crashed": (
+        lambda operations: operations.claim(automatic(operations), 50, crashes=Crashes.FEW),
+        "st_crash_",
+    ),
+    "claim of a suspect": (
+        lambda operations: operations.claim(automatic(operations), 1, crashes=Crashes.MANY),
+        "st_crash_",
+    ),
     "reap": (lambda operations: operations.reap(100), "st_lease_"),
     "mark ready": (lambda operations: chores.mark_ready(operations, 1000), "st_rest_"),
     "time out": (lambda operations: chores.time_out(operations, 1000), "st_rest_"),

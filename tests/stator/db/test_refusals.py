@@ -9,7 +9,7 @@ from django.db.models.signals import post_delete, pre_delete
 from django.test.utils import CaptureQueriesContext
 
 from stator.db import chores, refusals
-from stator.db.claim import new_token, new_worker_id
+from stator.db.claim import Crashes, new_token, new_worker_id
 from stator.db.look import Work, look
 from stator.models import Report
 from stator.runner import StatorRunner
@@ -243,7 +243,7 @@ def test_suspect_that_cannot_be_claimed_keeps_no_other(make, clock):
     bad, other = (put(Step, state_crashes=1, state_changed=ago(age)) for age in (100, 50))
     operations = make()
     with refused(Step, bad.pk):
-        came = [operations.claim([StepGraph.new], 1, alone=True) for _ in range(2)]
+        came = [operations.claim([StepGraph.new], 1, crashes=Crashes.FEW) for _ in range(2)]
     assert [claim.pk for claims in came for claim in claims] == [other.pk]
 
 

@@ -3,9 +3,10 @@
 import sqlite3
 
 import pytest
-from django.db import IntegrityError, InterfaceError, InternalError, OperationalError
+from django.db import DatabaseError, IntegrityError, InterfaceError, InternalError, OperationalError, connection
 
-from stator.db.retry import is_of_database, is_outage
+from stator.db.refusals import is_refusal
+from stator.db.retry import is_of_database, is_of_schema, is_outage
 from stator.exceptions import TryAgainLater
 
 
@@ -21,6 +22,32 @@ def test_outages(error):
 @pytest.mark.parametrize("error", [IntegrityError, sqlite3.IntegrityError, DriversError, ValueError])
 def test_faults(error):
     assert not is_outage(error("not null"))
+
+
+ABSENT = [
+    "SELECT absent FROM testapp_line",
+    "SELECT testapp_line.absent FROM testapp_line",
+    "UPDATE testapp_line SET absent = 1",
+    "INSERT INTO testapp_line (absent) VALUES (1)",
+    "SELECT 1 FROM nowhere",
+]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("statement", ABSENT)
+def test_name_that_is_not_there_is_neither_an_outage_nor_the_fault_of_a_row(statement):
+    with pytest.raises(DatabaseError) as caught, connection.cursor() as cursor:
+        cursor.execute(statement)
+    assert is_of_schema(caught.value)
+    assert not is_outage(caught.value)
+    assert not is_refusal(caught.value)
+
+
+@pytest.mark.parametrize("number", [1054, 1146])
+def test_name_that_is_not_there_is_known_by_the_number_of_mysql(number):
+    error = OperationalError(number, "Unknown column")
+    error.__cause__ = DriversError(number, "Unknown column")
+    assert is_of_schema(error)
 
 
 def test_value_that_exceeds_a_limit_of_the_database_is_no_outage_whatever_its_name():

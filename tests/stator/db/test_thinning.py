@@ -110,7 +110,7 @@ def test_pass_looks_at_about_as_many_as_it_may(operations):
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_hour_with_more_samples_than_are_read_at_once_is_thinned_in_parts(operations, monkeypatch, order):
-    monkeypatch.setattr(chores, "SAMPLES", 10)
+    monkeypatch.setattr(chores, "PARTS", 10)
     samples(hour(5), *range(50)[::order])
     thin_all(operations)
     assert [(queued, oldest) for _, queued, oldest in kept()] == [(49, 1000.0)]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stator.db.claim import new_token, new_worker_id
-from stator.db.written import is_written
+from stator.db.written import by_kind, is_written
 from stator.outcomes import Moved, Released, Waiting
 from tests.testapp.basic import StepGraph
 
@@ -25,9 +25,26 @@ CLAIM = SimpleNamespace(state=FROM, version=3, attempt=2)
         (Waiting(1.0), FROM, 3, 2, None, True),
         (Waiting(1.0), FROM, 3, 3, TOKEN, False),
         (Waiting(1.0), FROM, 3, 3, None, False),
+        # The same attempt, still on its way: of a process that has the claim as well.
+        (Waiting(1.0), FROM, 3, 2, TOKEN, False),
         (Released(), FROM, 3, 1, None, True),
         (Released(), FROM, 3, 2, TOKEN, False),
     ],
 )
 def test_outcome_is_found_written_in_the_row_it_left(outcome, state, version, attempts, token, expected):
     assert is_written(CLAIM, outcome, state.name, version, attempts, token) is expected
+
+
+def ended(pk, outcome):
+    return SimpleNamespace(pk=pk, state=FROM, token=new_token(new_worker_id())), outcome
+
+
+def test_outcomes_of_one_row_are_never_in_one_part_and_the_latest_comes_first():
+    # The lease of row 1 was lost twice, and each time the same worker claimed the row again.
+    first, second, third = (ended(1, Waiting(delay)) for delay in (1.0, 2.0, 3.0))
+    other, moved = ended(2, Waiting(1.0)), ended(1, Moved(TO))
+    parts = by_kind([first, second, other, third, moved])
+    assert sorted(map(len, parts)) == [1, 1, 1, 2]
+    of_row = [claim for part in parts for claim, outcome in part if claim.pk == 1 and isinstance(outcome, Waiting)]
+    assert of_row == [third[0], second[0], first[0]]
+    assert all(len({claim.pk for claim, _ in part}) == len(part) for part in parts)

@@ -192,7 +192,8 @@ def test_due_but_not_marked_ready(crew):
 
 
 def test_lost_leases_before_the_quarantine(crew):
-    assert codes(put(Errand, state_crashes=1)) == ["crashed", "in_line"]
+    assert codes(put(Errand, state_crashes=1)) == ["in_line"]
+    assert codes(put(Errand, state_crashes=2)) == ["crashed", "in_line"]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +235,7 @@ def situations():
     """Every combination of what may be said of a row, in every state, in paused models and others."""
     lists = (
         ["new", "limited", "outside", "asked", "heir", "done", "swept", "former", "mislaid"],
-        ["ready", "due", "waiting", "leased", "expired"],
+        ["ready", "early", "due", "waiting", "leased", "expired"],
         [(0, 0, ""), (0, 0, "reason"), (2, 0, "error"), (0, 1, ""), (0, 3, "error"), (2, 3, "")],
     )
     return itertools.product(*lists)
@@ -246,6 +247,7 @@ def made(state, standing, past):
     columns = {**FREE, "state_failures": failures, "state_crashes": crashes}
     columns |= {
         "ready": {"state_ready": True},
+        "early": {"state_ready": True, "state_next_attempt": ago(-600)},
         "due": {"state_next_attempt": ago(60)},
         "waiting": {"state_next_attempt": ago(-600)},
         "leased": held(seconds=600),
@@ -263,8 +265,8 @@ def true_of(reason, errand):
     """Whether a reason is borne out by the row itself."""
     state = errand.state_graph.states.get(errand.state)
     automatic = state is not None and state.automatic
-    claimed, rests = errand.state_claim is not None, errand.state_next_attempt is not None and not errand.state_ready
-    waits = automatic and rests and errand.state_next_attempt > ago(0) and not claimed
+    claimed, due = errand.state_claim is not None, errand.state_next_attempt
+    waits = automatic and not claimed and due is not None and due > ago(0)
     truths = {
         "terminal": state is not None and state.terminal,
         "unknown_state": state is None,
@@ -277,10 +279,10 @@ def true_of(reason, errand):
         "not_due": waits and errand.state_failures == 0,
         "paused": automatic and Pause.objects.active().exists(),
         "no_worker": not Worker.objects.live().exists(),
-        "crashed": errand.state_ready and errand.state_crashes > 0,
+        "crashed": errand.state_ready and errand.state_crashes > 1,
         "at_limit": errand.state == "limited" and Errand.stator.in_state("limited").leased().exists(),
-        "in_line": automatic and errand.state_ready,
-        "due": automatic and rests and errand.state_next_attempt <= ago(0),
+        "in_line": automatic and errand.state_ready and not waits,
+        "due": automatic and not errand.state_ready and due is not None and due <= ago(0),
     }
     return truths[reason.code]
 
@@ -313,6 +315,7 @@ def made_to_wait(state, standing, past, builds):
     columns = {**FREE, "state_failures": failures, "state_crashes": crashes}
     columns |= {
         "ready": {"state_ready": True},
+        "early": {"state_ready": True, "state_next_attempt": ago(-600)},
         "parked": parking(),
         "due": {"state_next_attempt": ago(60)},
         "waiting": {"state_next_attempt": ago(-600)},
@@ -340,7 +343,7 @@ def test_objects_that_wait_for_others_say_so_exactly_while_they_do(worked_on, cr
     made, built = put(Build), put(Build, state="built")
     done, undone = put(Rollout, state="done"), put(Rollout, state="stale")
     builds = [{}, *({"build": build, "after": after} for build in (made, built) for after in (None, undone, done))]
-    standings = ["ready", "parked", "due", "waiting", "leased", "expired"]
+    standings = ["ready", "early", "parked", "due", "waiting", "leased", "expired"]
     pasts = [(0, 0, ""), (0, 0, "reason"), (2, 0, "error"), (0, 1, ""), (0, 3, "error")]
     firsts = {"terminal": 2}
     for situation in itertools.product(["new", "started", "done", "mislaid"], standings, pasts, builds):

@@ -1,6 +1,8 @@
 """Bad arguments end with one line and code 2, an unusable database with one line and code 75. Faults F41, F11."""
 
+import io
 import json
+import re
 import subprocess
 import sys
 
@@ -8,12 +10,13 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
+from stator import __version__
 from stator.management.commands import runstator
 from stator.management.commands.runstator import Command
 from stator.models import StatorModel
 from stator.runner import managed
 from stator.startup import Unusable
-from tests.processes import environment_for_subprocess
+from tests.processes import environment_for_subprocess, settings_module
 from tests.stator.rows import put, raw
 from tests.testapp.keys import BigKeyed
 from tests.testapp.models import Line, SyncLine
@@ -148,7 +151,10 @@ def test_stopped_server_ends_with_code_75_and_one_line_without_the_password():
 def test_tables_that_are_missing_end_with_code_75_and_one_line(tmp_path):
     done = run("testapp.Line", DATABASE_URL="sqlite:////", TEST_DATABASE_DEFAULT=str(tmp_path / "empty.sqlite3"))
     assert done.returncode == 75
-    assert done.stderr.strip() == "runstator: database 'default' has no table testapp_line; run manage.py migrate"
+    assert (
+        done.stderr.strip()
+        == "runstator: database 'default' has no table testapp_line of testapp.Line; run manage.py migrate"
+    )
 
 
 def test_unusable_database_ends_every_process_of_several(tmp_path):
@@ -158,7 +164,7 @@ def test_unusable_database_ends_every_process_of_several(tmp_path):
     )  # fmt: skip
     assert done.returncode == 75
     assert set(done.stderr.strip().splitlines()) == {
-        "runstator: database 'default' has no table testapp_line; run manage.py migrate"
+        "runstator: database 'default' has no table testapp_line of testapp.Line; run manage.py migrate"
     }
 
 
@@ -193,18 +199,79 @@ class TestWorking:
         call_command("runstator", "testapp.Branch", "--until-idle")
         assert raw(BigKeyed).get().state == "last"
 
-    def test_real_process_works_and_ends_with_code_0(self):
+    def test_real_process_says_what_it_serves_and_how_when_it_is_ready_and_why_it_ends(self):
         put(Line)
-        done = run("testapp.Line", "--until-idle")
+        done = run("testapp.SyncLine", "testapp.Line", "-c", "7", "--until-idle", STATOR_LEASE="20")
         assert done.returncode == 0
-        ended = "INFO stator.ended ended=idle handled=2 failed=0 lost=0 unfinished=0"
-        assert [line[20:] for line in done.stderr.splitlines()] == [ended]
+        starting, serving, ready, stopping, ended = [line[20:] for line in done.stderr.splitlines()]
+        assert re.fullmatch(
+            rf"INFO stator.starting worker=[0-9a-f]{{12}} version={__version__} pid=\d+ concurrency=7 "
+            r"concurrency_per_model=0 threads=10 lease=20 reap_interval=5.0 poll_interval=1.0 schedule_interval=30.0 "
+            r"shutdown_timeout=20.0 max_runtime=3600.0",
+            starting,
+        )
+        assert serving == "INFO stator.serving database=default models=testapp.line,testapp.syncline"
+        assert re.fullmatch(r"INFO stator.ready seconds=\d+\.\d+", ready)
+        assert stopping == "INFO stator.stopping why=idle"
+        assert ended == "INFO stator.ended ended=idle handled=2 failed=0 lost=0 unfinished=0"
         assert raw(Line).get().state == "last"
 
-    def test_json_logs_say_why_it_ended(self):
+    def test_json_logs_say_the_same(self):
         done = run("testapp.Line", "--run-for", "0.1", "--json-logs")
-        [event] = [json.loads(line) for line in done.stderr.splitlines()]
-        assert (event["event"], event["ended"], event["handled"]) == ("stator.ended", "time over", 0)
+        events = [json.loads(line) for line in done.stderr.splitlines()]
+        # On a crowded machine the time may be over before it was ready.
+        names = [event["event"] for event in events if event["event"] != "stator.ready"]
+        assert names == ["stator.starting", "stator.serving", "stator.stopping", "stator.ended"]
+        assert events[1]["models"] == ["testapp.line"]
+        assert (events[-1]["ended"], events[-1]["handled"]) == ("time over", 0)
+
+    def test_project_that_configures_no_logging_is_told_the_same(self, tmp_path):
+        done = run("testapp.Line", "--until-idle", **settings_module(tmp_path, "LOGGING = {}\nDEBUG = False"))
+        assert done.returncode == 0
+        names = [line.split()[3] for line in done.stderr.splitlines()]
+        assert names == ["stator.starting", "stator.serving", "stator.ready", "stator.stopping", "stator.ended"]
+
+    def test_project_that_configures_logging_has_it_its_way(self, tmp_path):
+        logging = LOGGED.format(path=str(tmp_path / "log"))
+        done = run("testapp.Line", "--until-idle", **settings_module(tmp_path, logging))
+        assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+        names = ["stator.starting", "stator.serving", "stator.ready", "stator.stopping", "stator.ended"]
+        assert (tmp_path / "log").read_text().splitlines() == [f"mine {name}" for name in names]
+
+    @pytest.mark.parametrize("where", ["the option", "the stream of the process"])
+    def test_program_that_calls_it_may_have_the_errors_elsewhere(self, monkeypatch, where):
+        put(Line)
+        errors = io.StringIO()
+        if where == "the option":
+            call_command("runstator", "testapp.Line", "--until-idle", "--json-logs", stderr=errors)
+        else:
+            monkeypatch.setattr(sys, "stderr", errors)
+            call_command("runstator", "testapp.Line", "--until-idle", "--json-logs")
+        assert raw(Line).get().state == "last"
+        events = [json.loads(line)["event"] for line in errors.getvalue().splitlines()]
+        assert (events[0], events[-1]) == ("stator.starting", "stator.ended")
+
+    def test_program_that_calls_it_is_not_ended_where_the_database_cannot_be_used(self, monkeypatch):
+        def refuse(models, alias):
+            raise Unusable("database 'default' is away; look for it")
+
+        monkeypatch.setattr(runstator, "check_database", refuse)
+        errors = io.StringIO()
+        with pytest.raises(SystemExit) as ended:
+            call_command("runstator", "testapp.Line", stderr=errors)
+        assert ended.value.code == 75
+        assert errors.getvalue() == "runstator: database 'default' is away; look for it\n"
+
+
+LOGGED = """
+LOGGING = {{
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {{"mine": {{"format": "mine %(message)s"}}}},
+    "handlers": {{"file": {{"class": "logging.FileHandler", "filename": {path!r}, "formatter": "mine"}}}},
+    "loggers": {{"stator": {{"handlers": ["file"], "level": "INFO"}}}},
+}}
+"""
 
 
 def test_all_models_are_chosen_unless_some_are_named():

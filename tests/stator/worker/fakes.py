@@ -5,7 +5,11 @@ import time
 from types import SimpleNamespace
 from uuid import uuid4
 
+from django.db import OperationalError
+
 from stator.conf import Settings
+from stator.db.claim import Claim, Crashes
+from stator.db.locks import WAIT, Locks
 from stator.graph import State, StateGraph
 from stator.outcomes import Moved
 
@@ -44,34 +48,51 @@ class FakeClaim:
         self.deadline = self.claimed + 48.0
         vars(self).update(attributes)
 
+    preparing, duration = Claim.preparing, Claim.duration
+
 
 class FakeOperations:
     """Rows in a list: each claim takes the first; outcomes are kept."""
 
-    graph, alias, worker_id, shard = WorkGraph, "default", "0" * 12, 0
+    graph, alias, worker_id, shard, lacking = WorkGraph, "default", "0" * 12, 0, ""
 
-    def __init__(self, label="app.model", ready=0, suspects=0, state="called"):
-        self.label, self.ready, self.suspects, self.state = label, ready, suspects, state
+    def __init__(self, label="app.model", ready=0, crashed=0, suspects=0, state="called"):
+        self.label, self.state = label, state
+        self.left = {Crashes.NONE: ready, Crashes.FEW: crashed, Crashes.MANY: suspects}
         self.asked, self.released, self.recorded, self.renewed = [], [], [], []
         self.ended = set()
         self.settings = Settings()
+        self.locks = Locks(label, WAIT)
         self.model = type("Model", (), {})
 
-    def claim(self, states, limit, *, token, alone=False):
-        self.asked.append((limit, alone))
-        if alone:
-            count, self.suspects = min(1, self.suspects), max(0, self.suspects - 1)
-        else:
-            count = min(limit, self.ready)
-            self.ready -= count
+    @property
+    def ready(self):
+        return self.left[Crashes.NONE]
+
+    @ready.setter
+    def ready(self, count):
+        self.left[Crashes.NONE] = count
+
+    def claim(self, states, limit, *, token, crashes=Crashes.NONE):
+        self.asked.append((limit, crashes))
+        count = min(limit, self.left[crashes])
+        self.left[crashes] -= count
         return [FakeClaim(self, self.state, token=token) for _ in range(count)]
 
     def release_token(self, token):
         self.released.append(token)
 
-    def renew(self, claims):
+    def renew(self, claims, *, wait):
         self.renewed.append(list(claims))
         return {id(claim) for claim in claims if claim in self.ended}
+
+
+def lock_timeout():
+    """The error of a statement that waited in vain for a lock."""
+    error = OperationalError("canceling statement due to lock timeout")
+    error.__cause__ = Exception()
+    error.__cause__.sqlstate = "55P03"
+    return error
 
 
 def elsewhere(operations, alias="other"):

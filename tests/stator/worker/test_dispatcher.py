@@ -1,34 +1,52 @@
-"""Which model is claimed next, how much, and what runs alone."""
-
-import time
+"""Which model is claimed next, how much, and what becomes of rows that lost leases."""
 
 import pytest
 from django.db import OperationalError
 
+from stator.db.claim import Crashes
+from stator.db.locks import FIRST_PAUSE, LONGEST_PAUSE, PROBE, WAIT
 from stator.worker import dispatcher as module
 from stator.worker.dispatcher import Dispatcher, Lane, lanes_of
 from stator.worker.outage import Outages
-from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, on_loop
+from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop
 
 
 class Room:
     """In place of slots: keeps what was begun, and says how much room there is."""
 
     def __init__(self, room):
-        self.left, self.begun = room, []
+        self.left, self.begun, self.running = room, [], {}
 
     def room(self, label, is_async, batch=1):
         return max(0, self.left)
 
     def begin(self, claims):
         self.begun += claims
+        self.running |= {id(claim): claim for claim in claims}
         self.left -= len(claims)
 
 
-def dispatcher_of(*operations, room=10, empty=lambda: True, run=at_once, **further):
+class Alone:
+    """In place of processes: so many places, and whether others have to wait."""
+
+    def __init__(self, places=0, waits=False):
+        self.places, self.waits, self.begun = places, waits, []
+
+    @property
+    def has_room(self):
+        return len(self.begun) < self.places
+
+    def begin(self, claims):
+        self.begun += claims
+
+    def needs_room(self, is_wanted):
+        return self.waits and is_wanted
+
+
+def dispatcher_of(*operations, room=10, alone=None, most_crashed=5, run=at_once, **further):
     lanes = [next(lane for lane in lanes_of(one) if one.state in lane.names) for one in operations]
     room = Room(room)
-    return Dispatcher(lanes, room, run, empty, **further), room
+    return Dispatcher(lanes, room, run, alone or Alone(), most_crashed, [room.running], **further), room
 
 
 def test_sync_and_async_handlers_of_a_model_have_lanes_of_their_own():
@@ -42,14 +60,14 @@ async def test_no_more_is_claimed_than_there_is_room_to_start():
     dispatcher, room = dispatcher_of(operations, room=7)
     assert await dispatcher.claim() == 7
     assert await dispatcher.claim() == 0
-    assert operations.asked == [(7, False)]
+    assert operations.asked == [(7, Crashes.NONE)]
     assert len(room.begun) == 7
 
 
 @on_loop
 async def test_nothing_is_claimed_while_too_many_outcomes_wait_to_be_written():
     operations, behind = FakeOperations(ready=100), True
-    dispatcher, _ = dispatcher_of(operations, behind=lambda alias: behind)
+    dispatcher, _ = dispatcher_of(operations, behind=lambda operations: behind)
     assert await dispatcher.claim() == 0
     assert operations.asked == []
     behind = False
@@ -140,7 +158,7 @@ async def test_batch_of_a_handler_is_claimed_as_a_whole():
     operations = FakeOperations(ready=500)
     operations.state = operations.graph.states["awaited"]
     lane = Lane(operations, [operations.state], is_async=True, batch=300)
-    dispatcher = Dispatcher([lane], Room(500), at_once, lambda: True)
+    dispatcher = Dispatcher([lane], Room(500), at_once, Alone(), 5, [])
     assert await dispatcher.claim() == 300
 
 
@@ -207,9 +225,73 @@ async def test_database_that_is_away_keeps_no_rows_of_another_from_being_claimed
 
 
 @on_loop
+async def test_locked_model_keeps_no_rows_of_another_from_being_claimed(monkeypatch):
+    locked, other = FakeOperations("app.locked"), FakeOperations("app.other", ready=30)
+    dispatcher, room = dispatcher_of(locked, other)
+    tried = []
+
+    def claim(*args, **kwargs):
+        tried.append(args)
+        raise lock_timeout()
+
+    monkeypatch.setattr(locked, "claim", claim)
+    for _ in range(3):
+        assert await dispatcher.claim() == 10
+        room.left = 10
+    # It is left alone for a while, and nothing is in doubt: what waited in vain did nothing.
+    assert (len(tried), dispatcher.doubtful) == (1, [])
+    monkeypatch.undo()
+    locked.ready = 3
+    monkeypatch.setattr(locked.locks, "_vain", {})
+    assert await dispatcher.claim() == 3
+
+
+@on_loop
+async def test_locked_model_is_asked_less_often_each_time_and_for_a_shorter_while():
+    locked = FakeOperations()
+    assert locked.locks.wait == WAIT
+    pauses = []
+    for _ in range(8):
+        with pytest.raises(OperationalError), locked.locks.tried("claim"):
+            raise lock_timeout()
+        pauses.append(locked.locks.pause("claim"))
+    assert pauses[0] <= FIRST_PAUSE
+    assert 0.4 * LONGEST_PAUSE < pauses[-1] <= LONGEST_PAUSE
+    assert locked.locks.wait == PROBE
+
+
+@on_loop
+async def test_nothing_is_claimed_before_it_could_be_recorded_and_renewed():
+    operations, ready, asked = FakeOperations(ready=5), False, []
+
+    async def connect(alias):
+        asked.append(alias)
+
+    dispatcher, _ = dispatcher_of(operations, ready=lambda alias: ready, connect=connect)
+    assert await dispatcher.claim() == 0
+    assert (operations.asked, asked, dispatcher.hungry) == ([], ["default"], True)
+    ready = True
+    assert await dispatcher.claim() == 5
+    assert asked == ["default"]
+
+
+@on_loop
+async def test_database_without_a_connection_to_record_keeps_no_rows_of_another_from_being_claimed():
+    cut, other = elsewhere(FakeOperations("app.cut", ready=5)), FakeOperations("app.other", ready=5)
+
+    async def connect(alias):
+        raise OperationalError("too many connections")
+
+    dispatcher, _ = dispatcher_of(cut, other, ready=lambda alias: alias == "default", connect=connect)
+    with pytest.raises(OperationalError, match="too many"):
+        await dispatcher.claim()
+    assert (cut.ready, other.ready) == (5, 0)
+
+
+@on_loop
 async def test_suspect_of_a_database_that_is_away_keeps_nothing_of_another_waiting(monkeypatch):
     away, other = elsewhere(FakeOperations("app.away")), FakeOperations("app.other", ready=5)
-    dispatcher, room = dispatcher_of(away, other)
+    dispatcher, room = dispatcher_of(away, other, alone=Alone(places=1))
     dispatcher.lanes[0].suspect = True
     for name in ("claim", "release_token"):
         monkeypatch.setattr(away, name, down)
@@ -222,7 +304,7 @@ async def test_suspect_of_a_database_that_is_away_keeps_nothing_of_another_waiti
 @on_loop
 async def test_outcomes_that_wait_keep_only_their_own_database_from_being_claimed():
     behind, other = elsewhere(FakeOperations("app.behind", ready=5)), FakeOperations("app.other", ready=5)
-    dispatcher, _ = dispatcher_of(behind, other, behind=lambda alias: alias == "other")
+    dispatcher, _ = dispatcher_of(behind, other, behind=lambda operations: operations is behind)
     assert await dispatcher.claim() == 5
     assert (behind.ready, other.ready) == (5, 0)
 
@@ -238,57 +320,93 @@ async def test_nothing_is_claimed_once_it_is_stopped_but_doubts_are_settled():
 
 
 @on_loop
-async def test_suspect_waits_for_the_process_to_be_empty_and_then_runs_alone():
-    operations = FakeOperations(ready=50, suspects=1)
-    state = {"empty": False}
-    dispatcher, room = dispatcher_of(operations, empty=lambda: state["empty"])
+async def test_rows_that_lost_a_lease_are_claimed_first_and_leave_others_the_room_that_they_do_not_need():
+    operations = FakeOperations(ready=50, crashed=3)
+    dispatcher, _ = dispatcher_of(operations)
+    dispatcher.lanes[0].crashed = True
+    assert await dispatcher.claim() == 10
+    assert operations.asked == [(5, Crashes.FEW), (7, Crashes.NONE)]
+    assert not dispatcher.lanes[0].crashed
+
+
+@on_loop
+async def test_one_process_holds_few_rows_that_lost_a_lease_at_a_time():
+    operations, other = FakeOperations(crashed=20), FakeOperations("app.other", crashed=20, ready=1)
+    dispatcher, room = dispatcher_of(operations, other, most_crashed=4)
+    for lane in dispatcher.lanes:
+        lane.crashed = True
+    assert await dispatcher.claim() == 5, "and one that lost none"
+    assert (operations.left[Crashes.FEW], other.left[Crashes.FEW], other.ready) == (16, 20, 0)
+    assert await dispatcher.claim() == 0
+    for claim in room.begun[:2]:
+        del room.running[id(claim)]
+    assert await dispatcher.claim() == 2
+    assert (operations.left[Crashes.FEW], other.left[Crashes.FEW]) == (16, 18), "models take turns"
+    assert all(lane.crashed for lane in dispatcher.lanes)
+
+
+@on_loop
+async def test_claim_of_rows_that_lost_a_lease_which_fails_is_made_again(monkeypatch):
+    operations = FakeOperations(crashed=2)
+    dispatcher, room = dispatcher_of(operations)
+    dispatcher.lanes[0].crashed = True
+    monkeypatch.setattr(operations, "claim", down)
+    with pytest.raises(OperationalError, match="down"):
+        await dispatcher.claim()
+    monkeypatch.undo()
+    assert await dispatcher.claim() == 2
+    assert len(room.begun) == 2
+
+
+@on_loop
+async def test_suspects_are_claimed_for_places_of_their_own_while_others_go_on():
+    operations, alone = FakeOperations(ready=50, suspects=3), Alone(places=2)
+    dispatcher, room = dispatcher_of(operations, alone=alone)
+    dispatcher.lanes[0].suspect = True
+    assert await dispatcher.claim() == 11
+    assert (len(alone.begun), len(room.begun)) == (1, 10)
+    assert await dispatcher.claim() == 1
+    assert await dispatcher.claim() == 0
+    assert operations.asked == [(1, Crashes.MANY), (10, Crashes.NONE), (1, Crashes.MANY)]
+    assert dispatcher.hungry, "one is left"
+    alone.places = 5
+    assert await dispatcher.claim() == 1
+    assert await dispatcher.claim() == 0
+    assert not dispatcher.lanes[0].suspect
+
+
+@on_loop
+async def test_nothing_else_is_claimed_while_a_suspect_needs_the_room():
+    operations, alone = FakeOperations(ready=50, suspects=1), Alone(waits=True)
+    dispatcher, _ = dispatcher_of(operations, alone=alone)
+    assert await dispatcher.claim() == 10
     dispatcher.lanes[0].suspect = True
     assert await dispatcher.claim() == 0
-    assert operations.asked == []
-    state["empty"] = True
-    assert await dispatcher.claim() == 1
-    assert operations.asked == [(1, True)]
-    state["empty"] = False
-    assert await dispatcher.claim() == 0
-    state["empty"] = True
-    assert await dispatcher.claim() == 0
-    assert operations.asked == [(1, True)] * 2
-    assert await dispatcher.claim() == 9
-    assert operations.asked[2:] == [(9, False)]
+    assert len(operations.asked) == 1
 
 
 @on_loop
 async def test_lane_without_a_suspect_does_not_stand_before_one_that_has():
     """A look tells that a model has some, and not in which of its lanes."""
     first, second = FakeOperations(suspects=0), FakeOperations(suspects=2)
-    dispatcher, room = dispatcher_of(first, second)
+    dispatcher, _ = dispatcher_of(first, second, alone=Alone(places=1), room=0)
     for lane in dispatcher.lanes:
         lane.suspect = True
     assert await dispatcher.claim() == 1
-    assert (first.asked, second.asked) == ([(1, True)], [(1, True)])
-    assert [claim.operations for claim in room.begun] == [second]
+    assert (first.asked, second.asked) == ([(1, Crashes.MANY)], [(1, Crashes.MANY)])
     assert [lane.suspect for lane in dispatcher.lanes] == [False, True]
 
 
 @on_loop
 async def test_lanes_with_suspects_take_turns():
-    first, second = FakeOperations(suspects=5), FakeOperations(suspects=5)
-    dispatcher, room = dispatcher_of(first, second)
+    first, second, alone = FakeOperations(suspects=5), FakeOperations(suspects=5), Alone(places=1)
+    dispatcher, _ = dispatcher_of(first, second, alone=alone, room=0)
     for lane in dispatcher.lanes:
         lane.suspect = True
-    for _ in range(4):
+    for places in (1, 2, 3, 4):
+        alone.places = places
         await dispatcher.claim()
-    assert [claim.operations for claim in room.begun] == [first, second, first, second]
-
-
-@on_loop
-async def test_suspect_does_not_hold_up_the_others_for_ever(monkeypatch):
-    operations = FakeOperations(ready=50, suspects=1)
-    dispatcher, _ = dispatcher_of(operations, empty=lambda: False)
-    dispatcher.lanes[0].suspect = True
-    assert await dispatcher.claim() == 0
-    dispatcher._emptying_since = time.monotonic() - module.EMPTYING - 1
-    assert await dispatcher.claim() == 10
+    assert [claim.operations for claim in alone.begun] == [first, second, first, second]
 
 
 @on_loop

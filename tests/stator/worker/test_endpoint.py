@@ -3,6 +3,7 @@
 import socket
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.db import OperationalError
 
 from stator.runner import StatorRunner
 from stator.worker.endpoint import Endpoint
+from stator.worker.health import Health
 from tests.processes import wait_until
 from tests.testapp.models import Line
 from tests.testapp.operators import Parcel
@@ -24,6 +26,10 @@ class Stub:
 
     class watchdog:
         sees_life = True
+
+    def __init__(self) -> None:
+        self.health = Health()
+        self.schema = SimpleNamespace(left_out=[])
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -54,10 +60,24 @@ class TestProbes:
         assert get(stub.port, "/health")[0] == 200
         assert get(stub.port, "/ready") == (503, "not\n")
 
+    def test_of_one_that_leaves_a_model_out(self, stub: Any) -> None:
+        stub.schema.left_out.append(
+            SimpleNamespace(lacking="table shop_invoice lacks column total; run manage.py migrate")
+        )
+        told = "ready\nleft out: table shop_invoice lacks column total; run manage.py migrate\n"
+        assert get(stub.port, "/ready") == (200, told)
+        assert get(stub.port, "/health") == (200, "alive\n")
+
     def test_of_one_that_stands_still(self, stub: Any) -> None:
         stub.watchdog = type("watchdog", (), {"sees_life": False})
         assert get(stub.port, "/health") == (503, "not\n")
         assert get(stub.port, "/ready")[0] == 503
+
+    def test_of_one_that_something_holds_up_for_good(self, stub: Any) -> None:
+        stub.health.watch("actions", lambda patience: "held" if patience <= 1 else "")
+        assert get(stub.port, "/health") == (200, "alive\n")
+        stub.health.watch("handlers", lambda patience: "held")
+        assert get(stub.port, "/health") == (503, "not\n")
 
     def test_other_addresses_are_not_there(self, stub: Any) -> None:
         assert get(stub.port, "/etc/passwd")[0] == 404

@@ -10,7 +10,7 @@ from stator.db.written import Written, accepted_of
 from stator.outcomes import Moved, Released, Waiting
 from stator.worker import recorder as module
 from stator.worker.recorder import Recorder
-from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, elsewhere, on_loop, until
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, elsewhere, lock_timeout, on_loop, until
 
 DONE = Moved(WorkGraph.done)
 
@@ -201,27 +201,28 @@ async def test_database_that_is_away_keeps_no_outcome_of_another_from_being_writ
 @on_loop
 async def test_outcomes_of_a_database_that_is_away_do_not_keep_another_from_being_claimed(writing):
     writing = writing(size=1)
-    writing.add(*[DONE] * module.MOST_BATCHES, operations=elsewhere(FakeOperations()))
-    assert writing.recorder.is_behind("other")
-    assert not writing.recorder.is_behind("default")
+    away = elsewhere(FakeOperations())
+    writing.add(*[DONE] * module.MOST_BATCHES, operations=away)
+    assert writing.recorder.is_behind(away)
+    assert not writing.recorder.is_behind(FakeOperations())
 
 
 @on_loop
 async def test_is_behind_while_several_batches_wait_or_are_being_written(writing):
     writing = writing(size=2)
     writing.add(*[DONE] * (2 * module.MOST_BATCHES - 1))
-    assert not writing.recorder.is_behind("default")
+    assert not writing.recorder.is_behind(FakeOperations())
     writing.add(DONE)
-    assert writing.recorder.is_behind("default")
+    assert writing.recorder.is_behind(FakeOperations())
 
     writing.answers = [None, OperationalError("gone")]
     with pytest.raises(OperationalError):
         await writing.recorder.flush()
-    assert not writing.recorder.is_behind("default")
+    assert not writing.recorder.is_behind(FakeOperations())
     writing.add(DONE, DONE)
-    assert writing.recorder.is_behind("default")
+    assert writing.recorder.is_behind(FakeOperations())
     await writing.recorder.flush()
-    assert not writing.recorder.is_behind("default")
+    assert not writing.recorder.is_behind(FakeOperations())
 
 
 @on_loop
@@ -239,4 +240,55 @@ async def test_outcomes_whose_rows_are_locked_do_not_keep_others_from_being_clai
     writing.answers = [Written(deferred=[(claim, DONE)]) for claim in claims]
     await writing.recorder.flush()
     assert len(writing.recorder.held) == len(claims)
-    assert not writing.recorder.is_behind("default")
+    assert not writing.recorder.is_behind(FakeOperations())
+
+
+@on_loop
+async def test_outcomes_of_a_locked_model_wait_while_those_of_others_are_written(writing):
+    writing, locked, other = writing(size=1), FakeOperations("app.locked"), FakeOperations("app.other")
+    writing.answers = [lock_timeout()]
+    held = writing.add(DONE, DONE, operations=locked)
+    writing.add(DONE, operations=other)
+    assert await writing.recorder.flush() == 1
+    assert list(writing.recorder.held.values()) == held
+    # One try showed it for both, and nothing more of that model is claimed for now.
+    assert [ended[0][0].operations for ended, _ in writing.batches] == [locked, other]
+    assert writing.recorder.is_behind(locked)
+    assert writing.recorder.unrecorded() == {}
+
+
+@on_loop
+async def test_outcomes_of_a_locked_model_are_written_soon_after_without_being_asked_for(writing):
+    writing, locked = writing(), FakeOperations()
+    writing.answers = [lock_timeout()]
+    writing.add(DONE, operations=locked)
+    await writing.recorder.flush()
+    await asyncio.wait_for(writing.recorder.came.wait(), 10)
+    assert await writing.recorder.flush() == 1
+    assert not writing.recorder.held
+    assert not writing.recorder.is_behind(locked)
+
+
+@on_loop
+async def test_outcomes_of_a_locked_model_do_not_keep_others_from_being_claimed(writing):
+    writing, locked, other = writing(size=1), FakeOperations("app.locked"), FakeOperations("app.other")
+    writing.answers = [lock_timeout()]
+    writing.add(*[DONE] * 2 * module.MOST_BATCHES, operations=locked)
+    assert writing.recorder.is_behind(other)
+    await writing.recorder.flush()
+    assert not writing.recorder.is_behind(other)
+
+
+@on_loop
+async def test_claims_that_cannot_be_recorded_are_told_by_database_until_they_can(writing):
+    writing = writing()
+    writing.answers = [OperationalError("too many connections")]
+    held = writing.add(DONE, DONE)
+    assert writing.recorder.unrecorded() == {}
+    with pytest.raises(OperationalError):
+        await writing.recorder.flush()
+    assert writing.recorder.unrecorded() == {"default": held}
+    writing.recorder.forget({id(held[0])})
+    assert writing.recorder.unrecorded() == {"default": held[1:]}
+    await writing.recorder.flush()
+    assert writing.recorder.unrecorded() == {}

@@ -10,10 +10,10 @@ from stator.conf import Settings
 from stator.db.look import Work
 from stator.worker import scheduler as module
 from stator.worker.dispatcher import Lane
-from stator.worker.duties import PASS, PRUNE, START
+from stator.worker.duties import PASS, PRUNE, SAMPLE, START
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, LOOK_PART, PRUNED_EVERY, Scheduler
-from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, on_loop
+from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop
 
 POLL_INTERVAL = 20.0
 
@@ -22,11 +22,12 @@ class Looking(Scheduler):
     """What it finds is given."""
 
     def __init__(self):
-        super().__init__([], [], Settings(POLL_INTERVAL=POLL_INTERVAL), at_once)
+        self.operations = FakeOperations()
+        super().__init__([self.operations], [], Settings(POLL_INTERVAL=POLL_INTERVAL), at_once)
         self.found = Work()
 
     def look(self, outages):
-        return {FakeOperations(): self.found}
+        return {self.operations: self.found}
 
     async def perform_pass(self, aliases, outages):
         self.passes += 1
@@ -149,7 +150,7 @@ class Databases:
         self.operations = [elsewhere(FakeOperations("app.a")), FakeOperations("app.b")]
         self.lanes = [Lane(operations, [], False, 1) for operations in self.operations]
         self.scheduler = Scheduler(self.operations, self.lanes, Settings(), at_once)
-        self.done, self.scheduled = [], 0
+        self.done, self.scheduled, self.locked = [], 0, set()
         monkeypatch.setattr(module, "look", self.look)
         monkeypatch.setattr(module, "perform", self.perform)
         monkeypatch.setattr(module, "send_scheduled", self.schedule)
@@ -168,6 +169,8 @@ class Databases:
     def reach(self, models):
         if models[0].alias == self.away:
             raise OperationalError("away")
+        if self.locked.intersection(models):
+            raise lock_timeout()
 
     async def tick(self):
         """The labels of models that became hungry, and what was done in each database."""
@@ -210,3 +213,80 @@ async def test_only_database_that_is_away_is_waited_for(monkeypatch):
     with pytest.raises(OperationalError, match="away"):
         await only.tick(lambda: None)
     assert only.passes == 0
+
+
+class OneDatabase(Databases):
+    """Three models in one, of which some may be locked by others."""
+
+    def __init__(self, monkeypatch):
+        super().__init__(monkeypatch)
+        self.operations = [FakeOperations(f"app.{name}") for name in "abc"]
+        self.lanes = [Lane(operations, [], False, 1) for operations in self.operations]
+        self.scheduler = Scheduler(self.operations, self.lanes, Settings(), at_once)
+        self.of = {operations: [] for operations in self.operations}
+
+    def perform(self, duty, *models, stopped):
+        self.reach(models)
+        for operations in models:
+            self.of[operations].append(duty)
+
+    def let_try(self):
+        """Have all pauses be over."""
+        for operations in self.operations:
+            for step in ("look", *(duty.name for duty in (*START, *PASS))):
+                vain = operations.locks._vain.get(step)
+                if vain:
+                    operations.locks._vain[step] = type(vain)(vain.times, 0.0)
+
+
+@on_loop
+async def test_locked_model_keeps_no_look_and_no_duty_from_others_of_its_database(monkeypatch):
+    database = OneDatabase(monkeypatch)
+    locked, *others = database.operations
+    database.locked = {locked}
+    hungry, _ = await database.tick()
+    assert hungry == ["app.b", "app.c"]
+    assert database.of[locked] == []
+    for operations in others:
+        assert [duty for duty in database.of[operations] if duty is not PRUNE] == [*START, *PASS, SAMPLE]
+    assert not database.scheduler.found_nothing
+
+    # The pass was made for the others; only what is left of it is tried again.
+    database.let_try()
+    assert (await database.tick())[0] == ["app.b", "app.c"]
+    database.locked = set()
+    database.let_try()
+    assert (await database.tick())[0] == ["app.a", "app.b", "app.c"]
+    assert database.of[locked] == [*START, *PASS]
+    assert len(database.of[others[0]]) <= len([*START, *PASS, SAMPLE, PRUNE])
+    assert database.scheduled == 1
+
+
+@on_loop
+async def test_looks_that_wait_for_a_lock_do_not_pass_for_slow_ones(monkeypatch):
+    database = OneDatabase(monkeypatch)
+    database.locked = {database.operations[0]}
+    await database.tick()
+    assert database.scheduler._least == FIRST_LOOK
+
+
+@on_loop
+async def test_receiver_that_does_not_return_holds_up_no_pass_and_is_not_called_again_meanwhile(monkeypatch):
+    database, called, go_on = OneDatabase(monkeypatch), [], asyncio.Event()
+    monkeypatch.setattr(module, "PREPARED_WITHIN", 0.01)
+
+    async def prepare(function, scheduler):
+        called.append(function)
+        await go_on.wait()
+        raise ValueError("no such setting")
+
+    database.scheduler._prepare = prepare
+    for _ in range(2):
+        await database.scheduler.perform_pass(["default"], Outages())
+    assert (len(called), database.scheduler.passes) == (1, 2)
+    go_on.set()
+    with pytest.raises(ValueError, match="no such setting"):
+        await database.scheduler.perform_pass(["default"], Outages())
+    with pytest.raises(ValueError, match="no such setting"):
+        await database.scheduler.perform_pass(["default"], Outages())
+    assert len(called) == 2

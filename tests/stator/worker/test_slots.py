@@ -181,10 +181,10 @@ async def test_sync_handler_past_its_time_is_given_up_and_its_thread_counts_as_s
         claim.started -= 6
         ran.slots.sweep()
         assert ran.outcomes[0][1].failure.kind == "stator.exceptions.AttemptTimedOut"
-        assert ran.slots.all_stuck
+        assert ran.slots.trouble()
         assert ran.slots.room("app.model", False) == 0
         gate.set()
-        await until(lambda: not ran.slots.all_stuck)
+        await until(lambda: not ran.slots.trouble())
         assert len(ran.outcomes) == 1
         assert ran.slots.room("app.model", False) > 0
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from threading import Event
 
-from tasks.periodic import periodic
+from tasks import periodic
 
 
 def note(text):

@@ -1,0 +1,48 @@
+"""Every page parses without a warning, and its links lead to files that exist."""
+
+import io
+from pathlib import Path
+
+import pytest
+from docutils import nodes
+from docutils.core import publish_doctree
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*ROOT.glob("*.rst"), *ROOT.glob("docs/**/*.rst"), *ROOT.glob("benchmarks/*.rst")]
+
+
+def parse(page):
+    """Return the document tree of the page and the warnings of the parser."""
+    warnings = io.StringIO()
+    settings = {"report_level": 2, "halt_level": 5, "warning_stream": warnings}
+    tree = publish_doctree(page.read_text(), source_path=str(page), settings_overrides=settings)
+    return tree, warnings.getvalue()
+
+
+def dead_links(page, tree):
+    """Return the relative links and images of the page that lead nowhere."""
+    targets = [node["refuri"] for node in tree.findall(nodes.reference) if "refuri" in node]
+    targets += [node["uri"] for node in tree.findall(nodes.image)]
+    paths = [target.partition("#")[0] for target in targets if "://" not in target and not target.startswith("mailto:")]
+    return [path for path in paths if path and not (page.parent / path).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_parses_and_its_links_lead_to_files(page):
+    tree, warnings = parse(page)
+    assert warnings == ""
+    assert dead_links(page, tree) == []
+
+
+def test_malformed_table_and_dead_link_are_found(tmp_path):
+    page = tmp_path / "page.rst"
+    page.write_text("`Gone <gone.rst>`_\n\n=== ===\ntoolong b\n=== ===\n")
+    tree, warnings = parse(page)
+    assert "Malformed table" in warnings
+    assert dead_links(page, tree) == ["gone.rst"]
+
+
+def test_readme_names_every_guide():
+    readme = (ROOT / "README.rst").read_text()
+    guides = sorted(path.name for path in ROOT.glob("docs/guides/*.rst"))
+    assert [name for name in guides if f"docs/guides/{name}" not in readme] == []

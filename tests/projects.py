@@ -1,0 +1,143 @@
+"""Projects of their own in a temporary folder, worked on by real ``manage.py`` commands, on the server of this run."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from django.conf import settings
+from django.db import connection
+from psycopg import connect
+
+MANAGE = """
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
+execute_from_command_line(sys.argv)
+"""
+
+SETTINGS = """
+DATABASES = {{"default": {database!r}}}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "stator", {apps}]
+SECRET_KEY = "for tests"
+USE_TZ = True
+{further}
+"""
+
+
+class Project:
+    """A project: its files, its commands, and its database as a program without Django sees it."""
+
+    def __init__(self, folder: Path, database: dict[str, Any]) -> None:
+        self.folder = folder
+        self.database = database
+
+    def begin(self, *apps: str, further: str = "") -> None:
+        """Make ``manage.py`` and settings with these apps; those that are not Django's own get folders."""
+        names = ", ".join(map(repr, apps))
+        self.write("manage.py", MANAGE)
+        self.write("settings.py", SETTINGS.format(database=self.database, apps=names, further=further))
+        for app in apps:
+            if "." not in app:
+                self.write(f"{app}/__init__.py", "")
+                self.write(f"{app}/migrations/__init__.py", "")
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file, in the folders that it needs."""
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def read(self, path: str) -> str:
+        """The text of a file."""
+        return (self.folder / path).read_text()
+
+    def manage(self, *arguments: str, code: int = 0) -> str:
+        """Run ``manage.py``; return what it printed, after it ended with the exit code that is expected."""
+        ended = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=self.folder,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        printed = f"{ended.stdout}{ended.stderr}"
+        assert ended.returncode == code, f"manage.py {' '.join(arguments)} ended with {ended.returncode}:\n{printed}"
+        return printed
+
+    def execute(self, statement: str, *params: Any) -> list[tuple[Any, ...]]:
+        """The rows of a statement that a program without Django sends; parameters are ``?``."""
+        with closing(self._connect()) as database, closing(database.cursor()) as cursor:
+            cursor.execute(statement if self.is_sqlite else statement.replace("?", "%s"), params)
+            found = cursor.fetchall() if cursor.description else []
+            database.commit()
+            return found
+
+    def columns(self, table: str) -> list[str]:
+        """The names of the columns of a table, in the order of the alphabet."""
+        with closing(self._connect()) as database, closing(database.cursor()) as cursor:
+            cursor.execute(f"SELECT * FROM {table} LIMIT 0")
+            return sorted(column[0] for column in cursor.description)
+
+    def indexes(self, table: str) -> list[str]:
+        """The names of the indexes of a table that are not those of keys."""
+        catalog = (
+            "name FROM sqlite_master WHERE tbl_name" if self.is_sqlite else "indexname FROM pg_indexes WHERE tablename"
+        )
+        found = [name for (name,) in self.execute(f"SELECT {catalog} = ?", table)]
+        return sorted(name for name in found if name.startswith(("st_", "ix_")))
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether the database is a file of SQLite."""
+        return connection.vendor == "sqlite"
+
+    def _connect(self) -> Any:
+        return sqlite3.connect(self.database["NAME"]) if self.is_sqlite else connect(**_conninfo(self.database))
+
+    def _environment(self) -> dict[str, str]:
+        # Without the settings of this run. The project's own packages come first, those of this repository after them.
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("DJANGO_", "STATOR_"))}
+        return {**kept, "PYTHONPATH": str(settings.BASE_DIR)}
+
+
+@contextmanager
+def temporary_project(folder: Path) -> Iterator[Project]:
+    """A project without files, with an empty database of the vendor that is tested now."""
+    if connection.vendor == "sqlite":
+        options = {"transaction_mode": "IMMEDIATE", "timeout": 30, "init_command": "PRAGMA journal_mode=WAL"}
+        yield Project(folder, {**_given("ENGINE"), "NAME": str(folder / "db.sqlite3"), "OPTIONS": options})
+        return
+    name = f"project_{uuid4().hex[:12]}"
+    _execute(f'CREATE DATABASE "{name}"')
+    try:
+        yield Project(folder, {**_given("ENGINE", "HOST", "PORT", "USER", "PASSWORD"), "NAME": name})
+    finally:
+        _execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def _given(*names: str) -> dict[str, Any]:
+    return {name: connection.settings_dict[name] for name in names}
+
+
+def _execute(statement: str) -> None:
+    """On the server, by a connection that no test has; a database cannot be made within a transaction."""
+    with closing(connect(**_conninfo({**connection.settings_dict, "NAME": "postgres"}), autocommit=True)) as server:
+        server.execute(statement)
+
+
+def _conninfo(config: dict[str, Any]) -> dict[str, Any]:
+    parts = {"dbname": "NAME", "host": "HOST", "port": "PORT", "user": "USER", "password": "PASSWORD"}
+    return {name: config[key] or None for name, key in parts.items()}

@@ -1,0 +1,189 @@
+"""Strict mode (security rule S13): a raw write that revives an ended claim is refused, and nothing else is."""
+
+from uuid import uuid4
+
+import pytest
+from django.apps import apps
+from django.db import IntegrityError, connection, transaction
+from django.db.migrations.state import ProjectState
+from django.db.migrations.writer import OperationWriter
+
+from stator.columns import FRAMEWORK_COLUMNS
+from stator.outcomes import Moved, Released
+from stator.strict_fence import TRIGGER, StrictFence
+from stator.testing import drain
+from tests.stator.rows import claim_all, expire, operations_of, put, raw, row
+from tests.testapp.models import Line
+
+pytestmark = pytest.mark.django_db
+on_postgresql = pytest.mark.postgresql
+BOTH = pytest.mark.parametrize("implementation", ["vendor", "portable"])
+
+
+def migrate(operation, backwards=False):
+    state = ProjectState.from_apps(apps)
+    with connection.schema_editor() as editor:
+        method = operation.database_backwards if backwards else operation.database_forwards
+        method("testapp", editor, state, state)
+
+
+def made():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_trigger WHERE tgname = %s", [TRIGGER])
+        triggers = cursor.fetchone()[0]
+        cursor.execute("SELECT count(*) FROM pg_proc WHERE starts_with(proname, %s)", [TRIGGER])
+        return triggers, cursor.fetchone()[0]
+
+
+@pytest.fixture
+def strict():
+    migrate(StrictFence("Line"))
+    yield
+    migrate(StrictFence("Line"), backwards=True)
+
+
+def write_back(old):
+    """Write a row as it was read earlier, past the framework, all columns of it."""
+    names = [*FRAMEWORK_COLUMNS, "state"]
+    raw(Line).filter(pk=old.pk).update(**{name: getattr(old, name) for name in names})
+
+
+def claimed():
+    """A worker's claim on a new row, and the row as it was then."""
+    line, operations = put(Line), operations_of(Line)
+    [claim] = claim_all(operations)
+    return operations, claim, row(line)
+
+
+def reaped(operations, old):
+    expire(old)
+    assert operations.reap(10)
+
+
+def claimed_by_another(operations, old):
+    reaped(operations, old)
+    Line.stator.retry()
+    [_] = claim_all(operations_of(Line))
+
+
+def moved(operations, old):
+    old.transition_perform("second")
+
+
+def unlocked(operations, old):
+    Line.stator.filter(pk=old.pk).unlock()
+
+
+ENDED = pytest.mark.parametrize("end", [reaped, claimed_by_another, moved, unlocked])
+
+
+@ENDED
+@on_postgresql
+def test_without_it_a_raw_write_revives_an_ended_claim(end):
+    operations, claim, old = claimed()
+    end(operations, row(old))
+    write_back(old)
+    assert row(old).state_claim == claim.token
+
+
+@ENDED
+@on_postgresql
+@pytest.mark.usefixtures("strict")
+def test_raw_write_that_revives_an_ended_claim_is_refused(end):
+    operations, claim, old = claimed()
+    end(operations, row(old))
+    after = row(old)
+    told = f"revive an ended claim, or an earlier version, of testapp.line {old.pk}"
+    with pytest.raises(IntegrityError, match=told), transaction.atomic():
+        write_back(old)
+    written = operations.record([(claim, Moved(Line.state_graph.states["second"]))])
+    assert written.lost == [claim]
+    assert row(old).state_version == after.state_version
+
+
+@on_postgresql
+@pytest.mark.usefixtures("strict")
+def test_claim_that_no_worker_made_is_refused():
+    line = put(Line)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        raw(Line).filter(pk=line.pk).update(state_claim=uuid4())
+
+
+@on_postgresql
+@pytest.mark.usefixtures("strict")
+def test_earlier_version_is_refused():
+    line = put(Line)
+    drain(Line)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        write_back(line)
+
+
+@BOTH
+@on_postgresql
+@pytest.mark.usefixtures("strict")
+def test_what_workers_and_operators_write_is_not(implementation):
+    line, operations = put(Line), operations_of(Line, implementation)
+    [claim] = claim_all(operations)
+    operations.renew([claim])
+    row(line).save()
+    raw(Line).filter(pk=line.pk).update(name="by raw SQL")
+    operations.record([(claim, Released())])
+    [claim] = claim_all(operations)
+    expire(line)
+    assert operations.reap(10)
+    Line.stator.retry()
+    [claim] = claim_all(operations)
+    operations.record([(claim, Moved(Line.state_graph.states["second"]))])
+    row(line).transition_perform("first")
+    drain(Line)
+    assert row(line).state == "last"
+
+
+@on_postgresql
+@pytest.mark.usefixtures("transactional_db", "strict")
+def test_real_worker_takes_rows_to_the_end(worker_process):
+    Line.objects.bulk_create(Line() for _ in range(50))
+    with worker_process("testapp.Line", "--until-idle") as worker:
+        assert worker.wait() == 0
+    assert not Line.objects.exclude(state="last").exists()
+
+
+@on_postgresql
+def test_trigger_is_made_once_and_dropped_again():
+    operation = StrictFence("Line")
+    migrate(operation)
+    migrate(operation)
+    assert made() == (1, 1)
+    migrate(StrictFence("Line", enabled=False))
+    assert made() == (0, 0)
+    migrate(StrictFence("Line", enabled=False), backwards=True)
+    assert made() == (1, 1)
+    migrate(operation, backwards=True)
+    assert made() == (0, 0)
+
+
+@pytest.mark.sqlite
+def test_does_nothing_on_other_databases(django_assert_num_queries):
+    with django_assert_num_queries(0):
+        StrictFence("Line").database_forwards("testapp", connection.schema_editor(), None, ProjectState.from_apps(apps))
+
+
+@on_postgresql
+def test_table_without_a_claim_is_refused():
+    with pytest.raises(ValueError, match="Author has no state_claim in its own table"):
+        migrate(StrictFence("Author"))
+
+
+@pytest.mark.parametrize(
+    ("operation", "text", "name"),
+    [
+        (StrictFence("Line"), "Refuse raw writes that revive an ended claim of Line", "StrictFence(\n"),
+        (StrictFence("Line", enabled=False), "Allow raw writes that revive an ended claim of Line", "enabled=False"),
+    ],
+)
+def test_migrations_tell_what_it_does(operation, text, name):
+    written, imports = OperationWriter(operation, indentation=0).serialize()
+    assert name in written
+    assert "import stator.strict_fence" in imports
+    assert operation.describe() == text
+    assert operation.migration_name_fragment == "line_strict_fence"

@@ -1,0 +1,204 @@
+"""Objects that lost many leases: in processes of their own, or in this one once nothing else runs."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from stator.outcomes import Released
+from stator.worker import alone as module
+from stator.worker.alone import AT_ONCE, GRACE, PATIENCE, PAUSES, Drained, Isolation
+from stator.worker.isolated.process import NotStarted
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, on_loop, until
+
+
+class Within:
+    """A process that runs so many attempts."""
+
+    def __init__(self):
+        self.runs = 0
+        self.alone = Drained(self.begin, lambda: not self.runs)
+
+    def begin(self, claims):
+        self.runs += len(claims)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+def test_others_wait_for_the_process_to_become_empty_and_then_for_the_object(clock):
+    within = Within()
+    alone, within.runs = within.alone, 3
+    assert not alone.needs_room(False)
+    assert alone.needs_room(True)
+    assert not alone.has_room
+    within.runs = 0
+    assert alone.has_room
+    alone.begin([FakeClaim(FakeOperations())])
+    assert alone.needs_room(False)
+    assert not alone.has_room
+    within.runs = 0
+    assert not alone.needs_room(False)
+
+
+@pytest.mark.parametrize("empties", [False, True], ids=["never empty", "the object runs for long"])
+def test_others_never_wait_longer_than_they_go_on_before_and_after(clock, empties):
+    within = Within()
+    alone, within.runs, waited = within.alone, 1, []
+    for _ in range(60):
+        waited.append(alone.needs_room(True))
+        if empties and alone.has_room:
+            alone.begin([FakeClaim(FakeOperations())])
+        within.runs = max(within.runs, 1) if not empties or within.runs else 0
+        clock.now += PATIENCE / 5
+    turns = "".join("w" if waits else "." for waits in waited)
+    assert "w" * 6 not in turns
+    assert "." * 5 in turns
+
+
+def test_nothing_is_attempted_alone_while_others_have_their_time(clock):
+    within = Within()
+    alone, within.runs = within.alone, 1
+    assert alone.needs_room(True)
+    clock.now += PATIENCE
+    assert not alone.needs_room(True)
+    within.runs = 0
+    assert not alone.has_room
+    clock.now += PATIENCE
+    assert alone.has_room
+
+
+class FakeProcess:
+    """In place of a process: answers when it is told to."""
+
+    made, comes_up = [], True
+
+    def __init__(self):
+        self.asked, self.is_usable, self.idle_since, self.killed = [], True, 0.0, False
+        self.answer = asyncio.get_running_loop().create_future()
+        self.made.append(self)
+
+    @classmethod
+    async def start(cls, options):
+        if not cls.comes_up:
+            raise NotStarted("it ended with 1")
+        return cls()
+
+    async def attempt(self, claim):
+        self.asked.append(claim)
+        answer = await self.answer
+        self.answer = asyncio.get_running_loop().create_future()
+        self.is_usable = answer is not None
+        return answer
+
+    async def retire(self):
+        self.kill()
+        return -9
+
+    def kill(self):
+        self.killed, self.is_usable = True, False
+        if not self.answer.done():
+            self.answer.set_result(None)
+
+
+@pytest.fixture
+def processes(monkeypatch):
+    monkeypatch.setattr(module, "Process", FakeProcess)
+    monkeypatch.setattr(FakeProcess, "made", [])
+    monkeypatch.setattr(FakeProcess, "comes_up", True)
+    return FakeProcess
+
+
+class Apart:
+    """A worker that attempts objects in processes."""
+
+    def __init__(self):
+        self.within, self.ended, self.told = [], [], []
+        self.alone = Isolation(
+            self.within.extend, lambda: not self.within, {}, lambda *ended: self.ended.append(ended),
+            lambda *told: self.told.append(told),
+        )  # fmt: skip
+
+    async def begin(self):
+        claim = FakeClaim(FakeOperations())
+        self.alone.begin([claim])
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return claim
+
+
+RECORDED = {"ended": "recorded", "moved": ["done"], "failed": 0, "lost": 0}
+
+
+@on_loop
+async def test_each_object_has_a_process_of_its_own_which_takes_the_next_when_it_is_done(processes):
+    apart = Apart()
+    claims = [await apart.begin() for _ in range(AT_ONCE)]
+    assert [process.asked for process in processes.made] == [[claim] for claim in claims]
+    assert not apart.alone.has_room
+    assert not apart.alone.needs_room(True), "others go on"
+    processes.made[0].answer.set_result(RECORDED)
+    await until(lambda: apart.told == [(claims[0], RECORDED)])
+    assert apart.alone.has_room
+    third = await apart.begin()
+    assert processes.made[0].asked == [claims[0], third]
+    assert set(apart.alone.running) == {id(claims[1]), id(third)}
+    await apart.alone.close()
+    assert all(process.killed for process in processes.made)
+
+
+@on_loop
+async def test_of_an_object_that_ended_its_process_nothing_is_recorded(processes):
+    apart = Apart()
+    claim = await apart.begin()
+    processes.made[0].kill()
+    await until(lambda: apart.told)
+    assert (apart.told, apart.ended, apart.alone.running) == ([(claim, {})], [], {})
+    await apart.begin()
+    assert len(processes.made) == 2
+
+
+@on_loop
+async def test_object_that_was_not_begun_is_handed_back(processes):
+    apart = Apart()
+    claim = await apart.begin()
+    processes.made[0].answer.set_result({"ended": "not begun"})
+    await until(lambda: apart.ended == [(claim, Released())])
+    assert apart.told == []
+
+
+@on_loop
+async def test_attempt_is_ended_before_its_row_is_handed_to_others(processes):
+    apart = Apart()
+    late, ended = await apart.begin(), await apart.begin()
+    late.deadline = 0.0
+    apart.alone.sweep()
+    assert (apart.ended, processes.made[0].killed) == ([(late, Released())], True)
+    apart.alone.cancel_ended({id(ended), 12345})
+    apart.alone.sweep()
+    assert not processes.made[1].killed, "its process may be about to say so"
+    apart.alone._ended_at[id(ended)] -= 2 * GRACE
+    apart.alone.sweep()
+    assert processes.made[1].killed
+    await asyncio.sleep(0)
+    assert (len(apart.ended), apart.told) == (2, [])
+
+
+@on_loop
+async def test_where_no_process_comes_up_objects_wait_for_this_one_to_be_empty(processes, monkeypatch, caplog):
+    monkeypatch.setattr(processes, "comes_up", False)
+    apart, tried = Apart(), []
+    while apart.alone._works:
+        tried.append(await apart.begin())
+        assert not (apart.alone._works and apart.alone.has_room), "not at once again"
+        apart.alone._starts_at = 0.0
+    assert apart.ended == [(claim, Released()) for claim in tried]
+    assert [record.retry_in for record in caplog.records] == [*PAUSES, None]
+    assert apart.alone.has_room
+    claim = await apart.begin()
+    assert apart.within == [claim]
+    assert apart.alone.needs_room(False)

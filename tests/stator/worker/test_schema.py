@@ -1,0 +1,303 @@
+"""Models whose tables lack something: which are left out, when they are taken back, and what becomes of their rows."""
+
+import time
+from contextlib import contextmanager
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.db import DatabaseError, OperationalError, ProgrammingError, connection
+
+from stator.models import Stats, Worker
+from stator.outcomes import Released, Waiting
+from stator.runner import StatorRunner
+from stator.startup import Unusable
+from stator.worker import executor as executor_module
+from stator.worker import outage as outage_module
+from stator.worker import schema as module
+from stator.worker.database import DatabaseThreads
+from stator.worker.dispatcher import Lane
+from stator.worker.executor import attempt_async, attempt_sync
+from stator.worker.heartbeat import Heartbeat
+from stator.worker.outage import Outages, reach
+from stator.worker.presence import Presence
+from stator.worker.recorder import Recorder
+from stator.worker.schema import Schema
+from tests.stator.rows import claim_all, operations_of, put, raw, row
+from tests.stator.worker.fakes import FakeClaim
+from tests.testapp.models import Line, SyncLine
+from tests.testapp.power import Measure, Transfer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@contextmanager
+def without(model, column):
+    """Meanwhile the table of a model lacks a column."""
+    rename = f"ALTER TABLE {model._meta.db_table} RENAME COLUMN {{}} TO {{}}"
+    execute(rename.format(column, "away"))
+    try:
+        yield
+    finally:
+        execute(rename.format("away", column))
+
+
+def execute(statement):
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def error_of(statement="SELECT absent FROM testapp_line"):
+    with pytest.raises(DatabaseError) as caught:
+        execute(statement)
+    return caught.value
+
+
+async def run(function, *args, **kwargs):
+    """In place of a database thread: in that of the test."""
+    return await sync_to_async(function)(*args, **kwargs)
+
+
+def wait_for(function, *args):
+    return async_to_sync(function)(*args)
+
+
+@pytest.fixture
+def pair():
+    return operations_of(Line), operations_of(SyncLine)
+
+
+@pytest.fixture
+def schema(pair):
+    return Schema(list(pair), run)
+
+
+class TestSchema:
+    def test_model_is_left_out_and_taken_back_each_with_one_event(self, schema, pair, caplog):
+        line, sync = pair
+        with caplog.at_level("INFO", "stator"):
+            with without(Line, "name"):
+                wait_for(schema.examine)
+                wait_for(schema.examine)
+                assert schema.left_out == [line]
+                assert "lacks column name" in line.lacking
+                assert sync.lacking == ""
+            wait_for(schema.examine)
+        assert schema.left_out == []
+        assert schema.changes == 2
+        events = [(record.getMessage(), record.model) for record in caplog.records]
+        assert events == [("stator.model_left_out", "testapp.line"), ("stator.model_back", "testapp.line")]
+
+    def test_tables_are_read_again_only_when_it_is_time(self, schema, pair):
+        with without(Line, "name"):
+            wait_for(schema.examine)
+        wait_for(schema.look_again)
+        assert schema.left_out == [pair[0]]
+        schema._next = time.monotonic()
+        wait_for(schema.look_again)
+        assert schema.left_out == []
+
+    def test_complete_tables_are_not_read_again(self, schema, django_assert_num_queries):
+        wait_for(schema.examine)
+        with django_assert_num_queries(0):
+            wait_for(schema.look_again)
+
+    def test_no_model_that_is_left_ends_the_worker_with_a_line_for_each(self, schema):
+        with without(Line, "name"), without(SyncLine, "state"), pytest.raises(Unusable) as caught:
+            wait_for(schema.examine)
+        assert [line.split()[1] for line in str(caught.value).splitlines()] == ["testapp_line", "testapp_syncline"]
+
+    def test_database_that_is_away_leaves_no_model_out(self, schema, monkeypatch):
+        def away(model, alias):
+            raise OperationalError("server closed the connection unexpectedly")
+
+        monkeypatch.setattr(module, "lack_of", away)
+        wait_for(schema.examine)
+        assert schema.left_out == []
+
+
+class TestSteps:
+    def test_step_goes_on_with_others_and_raises_at_its_end(self, pair):
+        outages, done = Outages(), []
+        for operations in pair:
+            with outages.noted(operations.alias):
+                if operations is pair[0]:
+                    raise error_of()
+                done.append(operations)
+        assert done == [pair[1]]
+        with pytest.raises(DatabaseError, match="absent"):
+            outages.tell()
+
+    def test_step_is_taken_again_at_once_without_the_model(self, schema, pair, caplog):
+        error = error_of()
+
+        async def step():
+            if not pair[0].lacking:
+                raise error
+            return "done"
+
+        with without(Line, "name"):
+            assert wait_for(reach, step, set(), lambda: False, schema) == "done"
+        assert [record.getMessage() for record in caplog.records] == ["stator.model_left_out"]
+
+    def test_error_that_no_table_explains_is_raised_after_some_tries(self, schema, monkeypatch):
+        monkeypatch.setattr(outage_module, "PAUSES", [0.001] * 3)
+        tries, error = [], error_of("SELECT 1 FROM nowhere")
+
+        async def step():
+            tries.append(1)
+            raise error
+
+        with pytest.raises(DatabaseError, match="nowhere"):
+            wait_for(reach, step, set(), lambda: False, schema)
+        assert len(tries) == 4
+
+    def test_lane_of_a_model_that_is_left_out_wants_nothing_until_it_is_back(self, pair):
+        lane = Lane(pair[0], [], False, 1)
+        lane.suspect = True
+        pair[0].lacking = "table testapp_line lacks column name"
+        assert not lane.wanted
+        pair[0].lacking = ""
+        assert lane.wanted
+
+    def test_lease_of_another_model_is_renewed(self, pair, monkeypatch):
+        line, sync = pair
+        put(Line), put(SyncLine)
+        claims = [*claim_all(line), *claim_all(sync)]
+        for claim in claims:
+            claim.deadline -= claim.lease
+        renewed, error = [], error_of()
+
+        def refuse(claims, **kwargs):
+            raise error
+
+        monkeypatch.setattr(line, "renew", refuse)
+        monkeypatch.setattr(sync, "renew", lambda claims, **kwargs: renewed.extend(claims) or set())
+        heartbeat = Heartbeat(lambda: claims, lambda keys: None, 1.0, None)
+        with pytest.raises(DatabaseError, match="absent"):
+            heartbeat.beat()
+        assert [claim.operations for claim in renewed] == [sync]
+
+
+class TestAttempts:
+    def outcome_of(self, state, error):
+        def act():
+            raise error
+
+        async def act_async():
+            raise error
+
+        claim = FakeClaim(operations_of(Line), state, act_async if state == "awaited" else act)
+        attempted = async_to_sync(attempt_async)([claim]) if state == "awaited" else attempt_sync([claim])
+        ((_, outcome),) = attempted.ended
+        return outcome
+
+    @pytest.mark.parametrize("state", ["called", "awaited"])
+    def test_error_about_a_column_that_the_model_lacks_is_not_the_handlers(self, state):
+        with without(Line, "name"):
+            assert self.outcome_of(state, error_of("SELECT name FROM testapp_line")) == Released()
+
+    @pytest.mark.parametrize("state", ["called", "awaited"])
+    def test_error_about_another_name_is(self, state):
+        outcome = self.outcome_of(state, error_of())
+        assert isinstance(outcome, Waiting)
+        assert "absent" in outcome.failure.message
+
+    @pytest.mark.parametrize("state", ["called", "awaited"])
+    def test_table_that_cannot_be_read_says_nothing(self, state, monkeypatch):
+        def away(model, alias):
+            raise OperationalError("server closed the connection unexpectedly")
+
+        monkeypatch.setattr(executor_module, "lack_of", away)
+        assert "absent" in self.outcome_of(state, error_of()).failure.message
+
+    def test_atomic_attempt_is_released_too(self):
+        transfer, operations = put(Transfer), operations_of(Transfer)
+        claims = claim_all(operations)
+        with without(Transfer, "touched"):
+            attempted = attempt_sync(claims)
+            assert [outcome for _, outcome in attempted.ended] == [Released()]
+            operations.record(attempted.ended)
+        after = row(transfer)
+        assert (after.state, after.state_claim, after.state_attempts, after.state_failures) == ("new", None, 0, 0)
+
+
+class TestRecords:
+    def flush(self, ended, run=run):
+        async def write():
+            recorder = Recorder(run, 100, lambda operations, names: None)
+            for pair in ended:
+                recorder.add(*pair)
+            while recorder.came.is_set() or recorder._unwritten:
+                await recorder.flush()
+            return recorder
+
+        return wait_for(write)
+
+    def attempted(self, count=3):
+        for _ in range(count):
+            put(Measure)
+        return [ended for claim in claim_all(operations_of(Measure)) for ended in attempt_sync([claim]).ended]
+
+    def test_rows_whose_values_have_no_column_are_released(self):
+        ended = self.attempted()
+        with without(Measure, "label"):
+            recorder = self.flush(ended)
+        assert recorder.held == {}
+        assert (recorder.failed, recorder.lost) == (0, 0)
+        rows = raw(Measure).values_list("state", "state_ready", "state_claim", "state_attempts", "state_failures")
+        assert set(rows) == {("new", True, None, 0, 0)}
+
+    def test_so_they_are_by_the_threads_of_a_worker(self):
+        ended = self.attempted()
+        threads = DatabaseThreads([ended[0][0].operations])
+        try:
+            with without(Measure, "label"):
+                self.flush(ended, threads.record)
+        finally:
+            threads.stop(10)
+        assert set(raw(Measure).values_list("state", "state_claim", "state_failures")) == {("new", None, 0)}
+
+    def test_leases_of_rows_that_cannot_even_be_released_run_out(self, caplog):
+        ended = self.attempted()
+        with without(Measure, "state_claim"):
+            recorder = self.flush(ended)
+        assert recorder.held == {}
+        assert (recorder.failed, recorder.lost) == (0, 0)
+        assert raw(Measure).filter(state="new", state_claim__isnull=False, state_failures=0).count() == 3
+        assert caplog.records == []
+
+    def test_outcomes_are_refused_as_ever_where_another_table_lacks_something(self, caplog):
+        ended = self.attempted(1)
+        with without(Stats, "handled"):
+            self.flush(ended)
+        assert {record.getMessage() for record in caplog.records} == {"stator.record_refused"}
+
+
+class TestWorker:
+    def test_model_is_left_out_from_the_start(self, caplog):
+        line, sync = put(Line), put(SyncLine)
+        with without(Line, "name"), caplog.at_level("ERROR", "stator"):
+            summary = StatorRunner([Line, SyncLine], until_idle=True).run()
+        assert list(summary.handled) == ["testapp.syncline"]
+        assert [record.getMessage() for record in caplog.records] == ["stator.model_left_out"]
+        assert row(line).state_attempts == 0
+        assert row(sync).state != sync.state
+
+    def test_worker_without_a_model_ends(self):
+        with without(Line, "name"), pytest.raises(Unusable, match="lacks column name"):
+            StatorRunner([Line], until_idle=True).run()
+
+    def test_its_row_has_the_models_that_it_serves(self, pair):
+        presence = Presence("a" * 12, list(pair), lambda: {"running": 0, "handled": 0, "lost": 0})
+        presence.show()
+        assert Worker.objects.get().models == ["testapp.line", "testapp.syncline"]
+        pair[0].lacking = "table testapp_line lacks column name"
+        presence.leave()
+        assert Worker.objects.get().models == ["testapp.syncline"]
+
+
+def test_errors_of_another_kind_are_as_they_were(pair):
+    outages = Outages()
+    with pytest.raises(ProgrammingError), outages.noted("default"):
+        raise ProgrammingError("permission denied for table testapp_line")
+    outages.tell()

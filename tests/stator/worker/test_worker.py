@@ -1,0 +1,117 @@
+"""How a worker stops: a claim on its way arrives, what has not begun is handed back, what runs may finish."""
+
+import asyncio
+import threading
+from types import SimpleNamespace
+
+from stator.conf import Settings
+from stator.db.written import accepted_of
+from stator.outcomes import Moved, Released
+from stator.worker.alone import Drained
+from stator.worker.dispatcher import Dispatcher, Lane
+from stator.worker.recorder import Recorder
+from stator.worker.slots import Slots
+from stator.worker.worker import Worker
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
+
+DONE = Moved(WorkGraph.done)
+
+
+class Stopping:
+    """A worker with the parts that take part in its end: ``run`` sends its claims, ``written`` has its outcomes."""
+
+    def __init__(self, run=None, lanes=(), **settings):
+        self.written = []
+        self.worker = worker = Worker([], Settings(**settings))
+        worker._stopping, worker._begun = asyncio.Event(), asyncio.Event()
+        worker._begun.set()
+        worker.slots = Slots(worker.settings, worker._ended, worker._recorded)
+        worker.alone = Drained(worker.slots.begin, worker._is_empty)
+        worker.recorder = Recorder(self.write, 100, lambda operations, names: None)
+        worker.dispatcher = Dispatcher(list(lanes), worker.slots, run, worker.alone, 10, ())
+        worker.scheduler = SimpleNamespace(stop=lambda: None, soon=lambda: None)
+        worker.schema = SimpleNamespace(changes=0)
+        worker.slots.start()
+        self.loops = [asyncio.create_task(loop) for loop in (worker._fast_loop(), worker._record_loop())]
+
+    async def write(self, function, operations, ended, *, again):
+        self.written += ended
+        return accepted_of(ended)
+
+    def stop(self):
+        """Tell the worker to stop; return what is over once it has."""
+        self.worker.stop()
+        return asyncio.create_task(self.worker._shut_down(self.loops))
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *error):
+        self.worker.slots.stop()
+
+
+@on_loop
+async def test_what_has_not_begun_is_handed_back_while_what_runs_may_finish():
+    gate = threading.Event()
+    async with Stopping(THREADS=1, SHUTDOWN_TIMEOUT=3) as stopping:
+        runs, waits = (FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done") for _ in range(2))
+        stopping.worker.slots.begin([runs, waits])
+        await until(lambda: runs.started)
+        stopped = stopping.stop()
+        await until(lambda: stopping.written)
+        assert stopping.written == [(waits, Released())]
+        assert not stopped.done()
+        gate.set()
+        await stopped
+        assert stopping.written[1:] == [(runs, DONE)]
+        assert not waits.started
+
+
+@on_loop
+async def test_claim_that_is_on_its_way_arrives_before_the_worker_ends():
+    sent, answer = asyncio.Event(), asyncio.Event()
+    operations = FakeOperations(ready=3)
+
+    async def run(function, *args, **kwargs):
+        claims = function(*args, **kwargs)
+        sent.set()
+        await answer.wait()
+        return claims
+
+    async with Stopping(run, [Lane(operations, [WorkGraph.called], False, 1)]) as stopping:
+        await sent.wait()
+        stopped = stopping.stop()
+        # A worker that did not wait would be done by now: nothing runs, and nothing is left to be recorded.
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not stopped.done()
+        answer.set()
+        await stopped
+        # Each was handed back, or had begun and could finish.
+        assert len({id(claim) for claim, _ in stopping.written}) == len(stopping.written) == 3
+        assert not stopping.worker.recorder.held
+        assert not stopping.worker.slots.running
+
+
+@on_loop
+async def test_second_signal_releases_what_runs_at_once():
+    gate = threading.Event()
+    async with Stopping(THREADS=1, SHUTDOWN_TIMEOUT=30) as stopping:
+        claim = FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done")
+        stopping.worker.slots.begin([claim])
+        await until(lambda: claim.started)
+        stopped = stopping.stop()
+        stopping.worker.stop()
+        await stopped
+        assert stopping.written == [(claim, Released())]
+        gate.set()
+
+
+@on_loop
+async def test_claim_is_renewed_until_its_outcome_is_written():
+    async with Stopping() as stopping:
+        claim = FakeClaim(FakeOperations())
+        stopping.worker._ended(claim, DONE)
+        assert stopping.worker._held() == [claim]
+        await until(lambda: stopping.written)
+        assert stopping.worker._held() == []

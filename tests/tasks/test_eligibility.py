@@ -1,0 +1,54 @@
+"""Which tasks a worker process claims: those of which the code here has the action, for the queue that they are in."""
+
+from typing import Any
+
+import pytest
+
+from stator.models import Report
+from stator.testing import drain
+from tasks.models import Queue, Task
+
+pytestmark = pytest.mark.django_db
+
+
+def make(action: str, queue: str, *, elsewhere: bool = True, **columns: Any) -> Task:
+    found, _ = Queue.objects.get_or_create(name=queue, defaults={"actions_elsewhere": elsewhere})
+    return Task.objects.create(queue=found, action=action, **columns)
+
+
+class TestActionsOfQueues:
+    """The action ``only-here`` is for the queue ``special`` alone; ``resize`` is for every queue."""
+
+    @pytest.mark.parametrize("most", [None, 1])
+    def test_a_task_of_other_programs_is_left_to_them_whatever_functions_of_its_name_are_here(self, most: Any) -> None:
+        task = make("only-here", "for-programs", max_attempts=most)
+        assert drain(Task) == 0
+        task.refresh_from_db()
+        assert (task.state, task.state_ready, task.state_attempts, Report.objects.count()) == ("pending", True, 0, 0)
+
+    def test_the_same_action_in_its_own_queue_is_run(self) -> None:
+        task = make("only-here", "special")
+        assert drain(Task) == 1
+        task.refresh_from_db()
+        assert (task.state, task.result) == ("completed", "here")
+
+    def test_an_action_for_every_queue_is_run_in_a_queue_for_programs_too(self) -> None:
+        task = make("resize", "for-programs", data={"image": 7})
+        assert drain(Task) == 1
+        task.refresh_from_db()
+        assert task.state == "completed"
+
+    def test_a_queue_without_programs_is_served_whole_so_that_a_wrong_action_says_so(self) -> None:
+        task = make("only-here", "ours", elsewhere=False)
+        drain(Task)
+        task.refresh_from_db()
+        assert (task.state, Report.objects.get().error) == ("pending", "tasks.failures.NoHandler")
+
+    def test_of_an_exclusive_queue_a_task_of_other_programs_holds_up_none_of_ours(self) -> None:
+        queue = Queue.objects.create(
+            name="films", kind=Queue.Kind.EXCLUSIVE, exclusive_key="title", actions_elsewhere=True
+        )
+        theirs = Task.objects.create(queue=queue, action="only-here", priority=1, exclusive_value="a")
+        ours = Task.objects.create(queue=queue, action="fetch", priority=2, exclusive_value="a", data="x")
+        assert drain(Task) == 1
+        assert [Task.objects.get(pk=each.pk).state for each in (theirs, ours)] == ["pending", "completed"]

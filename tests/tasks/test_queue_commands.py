@@ -1,0 +1,58 @@
+"""``manage.py tasks queue``: queues are made and changed, and every mistake is one line."""
+
+from functools import partial
+
+import pytest
+
+from tasks.models import Queue
+from tests import commanding
+
+pytestmark = pytest.mark.django_db
+
+run, asked = partial(commanding.run, "tasks", "queue"), partial(commanding.asked, "tasks", "queue")
+refused = partial(commanding.refused, "tasks", "queue")
+
+
+def test_create_makes_a_queue_with_its_rules():
+    told = run("create", "encode", "--http-action", "resize", "--http-action", "fetch", "--lease", "60")
+    assert told == "Queue encode is made: takes known actions only; over HTTP resize, fetch of the site's own code.\n"
+    queue = Queue.objects.get()
+    assert (queue.lease, queue.http_actions, queue.actions_elsewhere) == (60, ["resize", "fetch"], False)
+
+
+def test_create_answers_in_json():
+    told = asked("create", "films", "--actions-elsewhere", "--exclusive-key", "title", "--max-attempts", "3")
+    assert (told["queue"], told["exclusive_key"], told["max_attempts"]) == ("films", "title", 3)
+    assert (told["actions_elsewhere"], told["http_actions"], told["lease"]) == (True, [], None)
+    assert Queue.objects.get().exclusive
+
+
+def test_set_changes_what_is_given_and_leaves_the_rest():
+    Queue.objects.create(name="encode", actions_elsewhere=True, http_actions=["resize"], lease=60)
+    assert asked("set", "encode", "--no-actions-elsewhere", "--worker-retries", "2")["http_actions"] == ["resize"]
+    told = run("set", "encode", "--no-http-actions")
+    assert told == "Queue encode: takes known actions only; over HTTP none of the site's own code.\n"
+    queue = Queue.objects.get()
+    assert (queue.actions_elsewhere, queue.http_actions, queue.worker_retries, queue.lease) == (False, [], 2, 60)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["create", "a/b"], "QUEUE Up to 100 letters, digits"),
+        (["create", "x" * 101], "QUEUE Up to 100 letters, digits"),
+        (["create", "encode"], "there is a queue 'encode' already; change it with: tasks queue set"),
+        (["create", "new", "--exclusive-key", "7"], "--exclusive-key: it is a name in metadata"),
+        (["create", "new", "--lease", "0"], "--lease: must be a number of seconds"),
+        (["create", "new", "--lease", "nan"], "--lease: must be a number of seconds"),
+        (["create", "new", "--max-attempts", "10000000"], "--max-attempts: must be a whole number from 1 to 1,000,000"),
+        (["create", "new", "--worker-retries", "-1"], "--worker-retries: must be a whole number from 0 to 32,767"),
+        (["create", "new", "--http-action", "two words"], "--http-action: 'two words' is no name of an action"),
+        (["set", "encoed", "--lease", "9"], "there is no queue 'encoed'; did you mean encode?"),
+        (["set", "encode"], "say what to change; see tasks queue set --help"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, told):
+    Queue.objects.create(name="encode")
+    assert told in refused(*arguments)
+    assert [(queue.name, queue.lease) for queue in Queue.objects.all()] == [("encode", None)]
