@@ -114,8 +114,9 @@ class Worker:
     def stop(self, why: str = "stopped") -> None:
         """Stop gracefully; a second call stops at once. Call it on the event loop, as signal handlers do."""
         self._forced = self._forced or self._is_stopping
-        self._why = "forced" if self._forced else why
-        if self._announce:
+        before, self._why = self._why, "forced" if self._forced else why
+        # Whoever presses Ctrl-C a third time has read the rest.
+        if self._announce and self._why != before:
             tell_stopping(self._why)
         if self._stopping is not None:
             self._stopping.set()

@@ -32,7 +32,8 @@ def test_disorder_left_by_a_handler_does_not_reach_the_next(watch, fleet):
     watched.judge(external=frozenset({"fresh"}), started=False)
 
 
-WATCHDOG = 1.0
+# Longer than a healthy process stands still on a crowded machine.
+WATCHDOG = 2.0
 FROZEN, HELD = 70, 1
 
 
@@ -45,22 +46,24 @@ def test_handlers_that_hold_the_loop_end_their_process_which_is_replaced(watch, 
     others = Bomb.objects.bulk_create(Bomb(kind="harmless") for _ in range(20))
     workers = fleet(
         "testapp.Bomb", STATOR_WATCHDOG=WATCHDOG, STATOR_LEASE=lease, STATOR_REAP_INTERVAL=0.3,
-        STATOR_SHUTDOWN_TIMEOUT=2, STATOR_MAX_CRASHES=2,
+        STATOR_SHUTDOWN_TIMEOUT=2, STATOR_MAX_CRASHES=3,
     )  # fmt: skip
     worker = workers.start("--processes", "3")
 
-    # Quarantined: the second time each was in a process of its own, so that none of the others can have been.
-    workers.until(lambda: held.filter(state_crashes=2, state_ready=False, state_claim=None).count() == len(LOOP_BOMBS))
+    # Quarantined: the third time each was in a process of its own, so that none of the others can have been.
+    quarantined = held.filter(state_crashes=3, state_ready=False, state_claim=None)
+    workers.until(lambda: quarantined.count() == len(LOOP_BOMBS), 180)
     workers.until(lambda: Bomb.objects.filter(state="done").count() == len(others))
     workers.stop()
 
     # An interpreter that is held stops the watchdog too, and is ended by the timer behind it.
     died = [*logged(worker, "stator.worker_died"), *logged(worker, "stator.isolated_process_died")]
     assert {line["exit_code"] for line in died} == {FROZEN, HELD}
-    assert "stator: the event loop stood still for 1 s; stacks follow, then the worker exits with 70" in worker.output()
+    frozen = f"stator: the event loop stood still for {WATCHDOG:.0f} s; stacks follow, then the worker exits with 70"
+    assert frozen in worker.output()
     for kind in ("in spin\n", "in handle_on_loop\n"):
         assert kind in worker.output()
-    watched.judge(max_crashes=2)
+    watched.judge()
 
 
 def test_handlers_that_hold_threads_fail_and_the_worker_ends_when_none_is_left(watch, fleet):

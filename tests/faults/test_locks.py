@@ -201,7 +201,10 @@ def test_locked_tables_hold_up_no_other_model(watch, fleet, gate):
     for worker in started:
         told = Counter(line["model"] for line in logged(worker, "stator.lock_timeout"))
         assert told == Counter(model._meta.label_lower for model in locked)
-        assert [logged(worker, f"stator.{event}") for event in QUIET] == [[]] * len(QUIET)
+        # Leases of locked rows run out: nobody can renew them, and the first who comes afterwards may count a crash.
+        labels = {model._meta.label_lower for model in others}
+        loud = [line for event in QUIET for line in logged(worker, f"stator.{event}")]
+        assert [line for line in loud if line.get("model", min(labels)) in labels] == []
     workers.stop()
     watched.judge()
 
