@@ -31,7 +31,7 @@ from stator.graph import State
 from stator.indexes import place_in_line
 from stator.moves import named_state, owner_of
 from stator.outcomes import Moved, Outcome, Released, Waiting
-from stator.pauses import Pauses, read_pauses
+from stator.pauses import Pauses
 from stator.worker.recorder import tell
 
 __all__ = [
@@ -70,7 +70,7 @@ def claim(
     it if ``pick`` may match few of very many rows.
     """
     operations = _operations(model, using, worker)
-    operations.pauses = Pauses.of(operations.label, read_pauses(operations.alias))
+    operations.pauses = Pauses.of(operations.label, operations.read_pauses())
     until = operations.settings.LEASE if lease is None else lease
 
     def locked() -> list[Any]:

@@ -96,10 +96,8 @@ def _check(alias: str, models: list[Any]) -> dict[Any, str]:
     if driver := unsupported_driver(connection):
         raise Unusable(f"database {alias!r} is reached by {driver}, which Stator does not support; {REMEDY}")
     with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute("SELECT pg_is_in_recovery()")
-            if cursor.fetchone()[0]:
-                raise Unusable(f"database {alias!r} is a read replica (in recovery); point it at the primary")
+        if is_replica(connection):
+            raise Unusable(f"database {alias!r} is a read replica (in recovery); point it at the primary")
         tables = set(connection.introspection.table_names(cursor))
         if migrated_by_another(connection, tables):
             raise Unusable(f"database {alias!r}: {OTHER_PACKAGE}; {OTHER_REMEDY}")
@@ -113,6 +111,15 @@ def _check(alias: str, models: list[Any]) -> dict[Any, str]:
         # One line is enough where nothing was migrated yet.
         raise Unusable(next(iter(lacking.values())))
     return lacking
+
+
+def is_replica(connection: Any) -> bool:
+    """Whether a database takes no writes because it follows another one."""
+    if connection.vendor != "postgresql":
+        return False
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_is_in_recovery()")
+        return bool(cursor.fetchone()[0])
 
 
 def migrated_by_another(connection: Any, tables: set[str]) -> bool:

@@ -1,13 +1,12 @@
 """The ``OPTIONS`` of a backend for Django's Tasks framework, and what is wrong with them."""
 
-import math
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
 from tasks.conf import LONGEST
-from tasks.registry import BACKOFF, Action
+from tasks.registry import BACKOFF, Action, is_delay
 from tasks.rules import queue_name_problem
 
 # Options that are those of an action.
@@ -64,7 +63,7 @@ def _problem_of_options(given: Any) -> str:
         Action(name="options", function=len, **shared_options(options))
     except (TypeError, ValueError) as error:
         return "OPTIONS: " + str(error).removeprefix("action 'options': ")
-    if not _is_retention(options.retention):
+    if options.retention is not None and not is_delay(options.retention):
         return f"OPTIONS: retention={options.retention!r} must be a number of seconds from 0 to {LONGEST:.0f}, or None"
     if not isinstance(options.modules, list | tuple) or not all(isinstance(name, str) for name in options.modules):
         return f"OPTIONS: modules={options.modules!r} must be a list of names of modules"
@@ -76,10 +75,3 @@ def _problem_of_queues(queues: Any) -> str:
         if wrong := queue_name_problem(name):
             return f"QUEUES: {wrong}"
     return ""
-
-
-def _is_retention(value: Any) -> bool:
-    if value is None:
-        return True
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value) and 0 <= value <= LONGEST

@@ -23,7 +23,7 @@ DJANGO = "django:"
 BACKOFF = Backoff(base=5.0)
 
 # The most attempts, places and tries; a queue has the same bound.
-MOST = 1_000_000
+MOST_TRIES = 1_000_000
 
 # Held by a thread that makes the event of a context.
 _making = threading.Lock()
@@ -115,11 +115,11 @@ class Action:
                 continue
             if type(value) is not int or value < least:
                 yield f"{option}={value!r} must be a whole number of at least {least}"
-            elif value > MOST:
-                yield f"{option}={value!r} must be at most {MOST}"
+            elif value > MOST_TRIES:
+                yield f"{option}={value!r} must be at most {MOST_TRIES}"
         if self.isolated not in (True, False):
             yield f"isolated={self.isolated!r} must be True or False"
-        if not isinstance(self.backoff, Backoff) and not callable(self.backoff) and not _is_delay(self.backoff):
+        if not isinstance(self.backoff, Backoff) and not callable(self.backoff) and not is_delay(self.backoff):
             yield (
                 f"backoff={self.backoff!r} must be a number of seconds, a function of the number of errors, "
                 "or a stator.Backoff"
@@ -236,5 +236,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _is_delay(value: Any) -> bool:
+def is_delay(value: Any) -> bool:
+    """Whether it is a number of seconds for which something may be put off."""
     return _is_number(value) and 0 <= value <= LONGEST

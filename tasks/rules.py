@@ -7,6 +7,7 @@ from django.core.validators import RegexValidator
 from tasks import queue_actions
 from tasks.conf import LONGEST
 from tasks.messages import METADATA_NAME_TOLD, is_metadata_name
+from tasks.registry import MOST_TRIES
 
 # A name is written in addresses, logs and terminals.
 NAME = RegexValidator(
@@ -16,7 +17,7 @@ NAME = RegexValidator(
 NAME_LENGTH = 100
 
 # The most that every database keeps.
-MOST = {"max_attempts": 1_000_000, "worker_retries": 32_767}
+MOST = {"max_attempts": MOST_TRIES, "worker_retries": 32_767}
 
 # Lengths of time, with the least that each may be.
 SECONDS = {"lease": 0.05, "timeout": 0.05, "invisible_for": 0.0, "retention": 0.0, "failed_retention": 0.0}

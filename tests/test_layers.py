@@ -42,7 +42,6 @@ LONG_FUNCTIONS = {
 # Where statements of our own are sent to a database, and why the ORM does not do.
 WITH_SQL = {
     "checks.databases": "asks the server for what it knows of itself",
-    "checks.deployment": "asks the server whether it is a replica",
     "commands.doctor.clocks": "the same",
     "commands.doctor.postgresql": "the same",
     "commands.doctor.tables": "the same",

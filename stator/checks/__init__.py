@@ -6,8 +6,15 @@ from django.apps import apps
 from django.core.checks import CheckMessage, Tags
 from django.core.checks import register as register_check
 
-from stator.checks.databases import check_drivers, check_migrations, check_rows, check_sqlite, check_triggers
-from stator.checks.deployment import check_atomic_requests, check_debug, check_primary
+from stator.checks.databases import (
+    check_drivers,
+    check_migrations,
+    check_primary,
+    check_rows,
+    check_sqlite,
+    check_triggers,
+)
+from stator.checks.deployment import check_atomic_requests, check_debug
 from stator.checks.graphs import check_graph
 from stator.checks.settings import check_settings
 from stator.checks.tables import check_model, check_plain_model

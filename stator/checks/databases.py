@@ -8,9 +8,10 @@ from django.db import connections, router
 
 from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.schema import lack_of
+from stator.explain.reason import counted
 from stator.indexes import line_of_all
 from stator.operations import ReconcileTrigger, function_name
-from stator.startup import OTHER_PACKAGE, OTHER_REMEDY, migrated_by_another
+from stator.startup import OTHER_PACKAGE, OTHER_REMEDY, is_replica, migrated_by_another
 
 # Ready rows that are looked at. Rows in unknown states are never claimed, so they gather at the head of the line.
 HEAD = 1000
@@ -65,6 +66,18 @@ def check_migrations(models: list[Any], alias: str) -> Iterator[checks.CheckMess
             f"Database {alias!r}: {OTHER_PACKAGE}.",
             hint=f"To go on, {OTHER_REMEDY}. See docs/guides/from-takahe.rst.",
             id="stator.E301",
+        )
+
+
+def check_primary(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
+    """E403: managed models are written to a read replica."""
+    written = [model for model in models if router.db_for_write(model) == alias]
+    if written and is_replica(connections[alias]):
+        yield checks.Error(
+            f"Database {alias!r} is a read replica (in recovery), so workers cannot serve "
+            f"{counted(len(written), 'model')}.",
+            hint=f"Point DATABASES[{alias!r}] at the primary, or route the models to another database.",
+            id="stator.E403",
         )
 
 

@@ -28,19 +28,3 @@ def check_atomic_requests(models: list[Any]) -> Iterator[checks.CheckMessage]:
                 hint="Put transaction.non_atomic_requests on views that wait for workers, then silence this check.",
                 id="stator.W402",
             )
-
-
-def check_primary(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
-    """E403: managed models are written to a read replica."""
-    connection = connections[alias]
-    written = [model for model in models if router.db_for_write(model) == alias]
-    if connection.vendor != "postgresql" or not written:
-        return
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_is_in_recovery()")
-        if cursor.fetchone()[0]:
-            yield checks.Error(
-                f"Database {alias!r} is a read replica (in recovery), so workers cannot serve {len(written)} models.",
-                hint=f"Point DATABASES[{alias!r}] at the primary, or route the models to another database.",
-                id="stator.E403",
-            )

@@ -42,7 +42,7 @@ from stator.failures import bounded
 from stator.graph import State
 from stator.limits import Limit
 from stator.outcomes import Moved
-from stator.pauses import Pauses, read_pauses
+from stator.pauses import Pause, Pauses, read_pauses
 from stator.signals import Move
 from stator.statistics import Stats, Stay
 from stator.waits import wake
@@ -63,7 +63,7 @@ class Operations(Rows):
 
         A state whose ``concurrency`` is limited is claimed by itself. Nothing is taken that is paused.
         """
-        self.pauses = self.pauses or self._read_pauses()
+        self.pauses = self.pauses or Pauses.of(self.label, self.read_pauses())
         if not (states := self.pauses.running(states)):
             return []
         token = token or new_token(self.worker_id)
@@ -72,9 +72,10 @@ class Operations(Rows):
         states_by_name = self.graph.states
         return [Claim(self, instance, states_by_name[instance.state], token, claimed) for instance in instances]
 
-    def _read_pauses(self) -> Pauses:
+    def read_pauses(self) -> list[Pause]:
+        """What is paused in this database, for all models."""
         with self.reading():
-            return Pauses.of(self.label, read_pauses(self.alias))
+            return read_pauses(self.alias)
 
     def _claim(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Any]:
         """Claim rows together or, where the database refuses that, those that it does not refuse.

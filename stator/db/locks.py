@@ -56,6 +56,10 @@ class Locks:
         """Seconds that the next statement may wait for a lock."""
         return self._wait if not self._vain or self._wait is None else min(self._wait, PROBE)
 
+    def shortest(self, wait: float | None) -> float | None:
+        """Seconds that the next statement may wait for a lock if somebody allows it ``wait``; None for no limit."""
+        return min((each for each in (self.wait, wait) if each is not None), default=None)
+
     @property
     def are_held(self) -> bool:
         """Whether any step has waited in vain and was not taken since."""

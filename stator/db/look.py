@@ -13,7 +13,7 @@ from stator.columns import after, come_due
 from stator.db.base import Operations
 from stator.db.claim import Crashes
 from stator.db.refusals import MARK_READY, REAP
-from stator.pauses import Pause, Pauses, read_pauses
+from stator.pauses import Pause, Pauses
 
 NONE = Pauses()
 
@@ -57,7 +57,7 @@ def look(*group: Operations) -> dict[Operations, Work]:
     found, seen = _ask(group)
     if any(operations.pauses is None or operations.pauses.seen != seen for operations in group):
         before = _pauses(group)
-        active = _read_pauses(group[0]) if seen != NONE.seen else []
+        active = group[0].read_pauses() if seen != NONE.seen else []
         for operations in group:
             operations.pauses = Pauses.of(operations.label, active)
         found, _ = (found, seen) if _pauses(group) == before else _ask(group)
@@ -95,11 +95,6 @@ def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], tuple[int, int]]:
     statement, params = _statement(group, _pauses(group), tuple(map(_open, group)))
     *found, count, total = group[0].fetch(statement, list(params))[0]
     return found, (int(count or 0), int(total or 0))
-
-
-def _read_pauses(operations: Operations) -> list[Pause]:
-    with operations.reading():
-        return read_pauses(operations.alias)
 
 
 def _pauses(group: tuple[Operations, ...]) -> tuple[Pauses, ...]:

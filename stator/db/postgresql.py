@@ -52,8 +52,7 @@ class Operations(Spelled):
             return hurried(connection, super().transaction, longest, session_of(connection).usual["lock_timeout"])
         if connection.in_atomic_block:
             return super().transaction()
-        waits = [each for each in (longest, wait) if each is not None]
-        return self._read_committed(idle=self.settings.LEASE / 2, wait=min(waits, default=None))
+        return self._read_committed(idle=self.settings.LEASE / 2, wait=self.locks.shortest(wait))
 
     def handler_transaction(self) -> AbstractContextManager[Any]:
         """As above, around a handler. The handler's own statements use the session's planner settings."""

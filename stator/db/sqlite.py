@@ -20,8 +20,7 @@ class Operations(base.Operations):
 
     def transaction(self, *, wait: float | None = None) -> AbstractContextManager[Any]:
         """A transaction that holds the write lock from its first statement on."""
-        waits = [each for each in (self.locks.wait, wait) if each is not None]
-        return self._immediate(min(waits, default=None))
+        return self._immediate(self.locks.shortest(wait))
 
     def handler_transaction(self) -> AbstractContextManager[Any]:
         """As above; it waits for the lock as long as the connection does."""

@@ -6,7 +6,7 @@ import pytest
 from django.core.checks import run_checks
 from django.db import connection
 
-from stator.checks.deployment import check_primary
+from stator.checks.databases import check_primary
 from stator.startup import Unusable, check_database
 from tests.testapp.models import Line
 
@@ -42,7 +42,7 @@ def test_read_replica_is_an_error_for_checks_and_workers() -> None:
     [message] = check_primary([Line], "default")
     assert (message.id, message.msg) == (
         "stator.E403",
-        "Database 'default' is a read replica (in recovery), so workers cannot serve 1 models.",
+        "Database 'default' is a read replica (in recovery), so workers cannot serve 1 model.",
     )
     with pytest.raises(Unusable, match="is a read replica"):
         check_database([Line])
