@@ -12,6 +12,14 @@ from tasks.models import Queue, Task
 from tasks.results import number_of
 from tests.stator.rows import change
 
+# Each with a part of what is said about it.
+NAMES_THAT_NO_DATABASE_KEEPS = [
+    ("a" * 101, "has 101 characters; the most is 100"),
+    ("nul\0", "has a NUL character"),
+    ("half\ud800", "has half of a surrogate pair"),
+    ("", "is empty"),
+]
+
 STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
 
 

@@ -37,7 +37,7 @@ from tasks.priorities import django_priority, priority_of
 from tasks.results import number_of
 from tests.processes import environment_for_subprocess
 from tests.stator.test_testing import run_examples
-from tests.tasks.making import task_of
+from tests.tasks.making import NAMES_THAT_NO_DATABASE_KEEPS, task_of
 from tests.testapp import tasks as examples
 
 pytestmark = pytest.mark.django_db
@@ -681,15 +681,7 @@ class TestPaths:
         assert not Task.objects.exists()
 
     @pytest.mark.parametrize("many", [False, True])
-    @pytest.mark.parametrize(
-        ("name", "told"),
-        [
-            ("a" * 101, "has 101 characters; the most is 100"),
-            ("nul\0", "has a NUL character"),
-            ("half\ud800", "has half of a surrogate pair"),
-            ("", "is empty"),
-        ],
-    )
+    @pytest.mark.parametrize(("name", "told"), NAMES_THAT_NO_DATABASE_KEEPS)
     def test_a_queue_name_that_no_database_keeps_is_refused(self, name: str, told: str, many: bool) -> None:
         with backend():
             there = examples.add.using(queue_name=name)

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from tasks.exceptions import TaskError
 from tasks.models import Claimant, Queue
 from tests.stator.rows import ago
-from tests.tasks.making import make_queue, pass_time
+from tests.tasks.making import NAMES_THAT_NO_DATABASE_KEEPS, make_queue, pass_time
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -139,15 +139,7 @@ async def _go_through(queue):
     await claim.task.arequeue()
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("a" * 101, "has 101 characters; the most is 100"),
-        ("nul\0", "has a NUL character"),
-        ("half\ud800", "has half of a surrogate pair"),
-        ("", "is empty"),
-    ],
-)
+@pytest.mark.parametrize(("name", "told"), NAMES_THAT_NO_DATABASE_KEEPS)
 class TestNamesThatNoDatabaseKeeps:
     def test_saving_refuses_them(self, name, told):
         with pytest.raises(ValidationError, match=told):
