@@ -37,6 +37,7 @@ BENCHMARKS = {
         ["--seconds", "1", "--rows", "200"],
         ["no old snapshot: ", "an old snapshot held: "],
     ),
+    "mixed": ([], ["resident MB", "MB per ten minutes"]),
 }
 
 
