@@ -239,7 +239,7 @@ class Operations(Spelled):
 
     def _keeps_moves(self, group: list[Ended]) -> bool:
         """But for those that an error caused: errors have texts and are rare, moves are many."""
-        return self._keeps_keys and all(getattr(outcome, "failure", None) is None for outcome in each_once(group))
+        return self._keeps_keys and all(outcome.failure is None for outcome in each_once(group))
 
     def _saved_here(self, group: list[Ended]) -> tuple[str, ...]:
         """Fields that the recording statement writes as well; the others take a statement for each object."""

@@ -253,7 +253,7 @@ class _Atomic:
             mine = operations.lock_claimed(self._claims)
             self.begun = True
             ended = outcomes_of(mine, spread(mine, begin(mine))) if mine else []
-            if any(getattr(outcome, "failure", None) for _, outcome in ended):
+            if any(outcome.failure for _, outcome in ended):
                 raise _Undone(ended)
             self.recording = True
             self._recorded, self._written = ended, operations.record(ended)
