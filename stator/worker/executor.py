@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
 from operator import attrgetter
 from types import CoroutineType
 from typing import Any, NamedTuple
@@ -17,7 +16,6 @@ from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, transaction
 from django.db.models import Model
 
-from stator.conf import Settings
 from stator.db import Operations
 from stator.db.claim import Claim
 from stator.db.preparing import not_begun
@@ -62,12 +60,6 @@ class Calls(NamedTuple):
     atomic: Callable[[list[Claim]], Attempted]
     given_up: Callable[[Claim, Outcome], None]
     mover: Callable[[Operations], Callable[..., Moves]]
-
-
-def calls_of(settings: Settings) -> Calls:
-    """How the handlers of a worker with these settings are called."""
-    # By name: it needs a package that a project may not have.
-    return import_module("stator.worker.tracing").traced() if settings.TRACING else PLAIN
 
 
 def attempt_sync(claims: list[Claim], calls: Calls | None = None) -> Attempted:
