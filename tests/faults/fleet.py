@@ -1,6 +1,7 @@
 """Several real workers on the databases of a test, each with a name by which the event log knows it."""
 
 import json
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ CROWDED = 3.0
 RECOVERY = REAP_INTERVAL + 1.0 + CROWDED
 
 # A worker that is left behind by a test run that was killed ends by itself.
-LONGEST_RUN = "900"
+LONGEST_RUN = str(900 + int(60 * float(os.environ.get("SOAK", "0"))))
 
 SETTINGS = {
     "STATOR_LEASE": str(LEASE),
