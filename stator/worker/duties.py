@@ -56,7 +56,7 @@ def settle(operations: Operations) -> bool:
 
 
 def reopen(operations: Operations) -> bool:
-    """Make parked rows ready whose awaited object has moved; return whether there may be more."""
+    """Make parked rows ready that no longer wait for anything; return whether there may be more."""
     return chores.reopen(operations, 5 * LIMIT) == 5 * LIMIT
 
 
