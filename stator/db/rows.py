@@ -96,8 +96,7 @@ class Rows:
         return WAIT
 
     def transaction(self, *, wait: float | None = None) -> AbstractContextManager[Any]:
-        """Return a short transaction for the framework's writes; ``wait``: seconds that it waits for a lock, if fewer.
-        """
+        """Return a short transaction for our own writes; ``wait``: seconds that it waits for a lock, if fewer."""
         return transaction.atomic(using=self.alias)
 
     def reading(self) -> AbstractContextManager[Any]:
