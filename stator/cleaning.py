@@ -45,7 +45,7 @@ def changes_session(statement: str) -> bool:
 
 
 def _discard(connection: Any) -> None:
-    """Close a connection in whatever state its transaction is; the next use opens another."""
+    """Close a connection regardless of its transaction's state; the next use opens another."""
     connection.in_atomic_block = False
     connection.savepoint_ids = []
     connection.needs_rollback = False

@@ -36,7 +36,7 @@ FRAMEWORK_COLUMNS = frozenset(
     }
 )
 
-# Those that count something about a row.
+# The counters among them.
 COUNTS = ("state_attempts", "state_failures", "state_crashes", "state_version")
 
 Changes = dict[str, Any]

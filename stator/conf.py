@@ -27,9 +27,7 @@ def _setting(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The ``STATOR`` dictionary of the Django settings, checked. Values are in seconds unless their help says
-    otherwise.
-    """
+    """The ``STATOR`` dictionary of the Django settings, checked. Values are seconds unless their help differs."""
 
     LEASE: float = _setting(60.0, "How long a claim holds without a heartbeat.", 0.5)
     REAP_INTERVAL: float = _setting(5.0, "How often leases that ran out are looked for.", 0.05, of_lease=0.5)
@@ -90,9 +88,7 @@ class Settings:
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Return the settings in force with ``overrides``; raise ``ImproperlyConfigured`` with one line if a value is
-    wrong.
-    """
+    """Return the settings with ``overrides``; raise ``ImproperlyConfigured`` with one line if a value is wrong."""
     settings, problems = read_settings()
     if overrides and not problems:
         settings, problems = read_settings(**overrides)

@@ -56,8 +56,7 @@ def _aged(model: Any, suffix: str) -> Index:
 
 
 def _resting(suffix: str) -> Index:
-    """Return the index for MARK READY, TIME OUT and DELETE: rows that are neither held nor ready, by state and due
-    time.
+    """Return the index for MARK READY, TIME OUT and DELETE: rows neither held nor ready, by state and due time.
 
     External and terminal states have no due time, so their rows are in the order in which they entered the state.
     """

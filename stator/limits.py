@@ -4,9 +4,7 @@ from django.db import models
 
 
 class Limit(models.Model):
-    """One limited state of one model. It has no counter: running attempts are counted by their claims, which cannot
-    leak.
-    """
+    """One limited state of one model. It has no counter: claims are counted, so that nothing can leak."""
 
     model_label = models.CharField(max_length=200)
     state = models.CharField(max_length=100)

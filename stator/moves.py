@@ -106,8 +106,7 @@ def write_by_hand(queryset: QuerySet[Any], changes: columns.Changes, *, actor: s
 
 
 def in_batches(queryset: QuerySet[Any], write: Callable[[str, QuerySet[Any], list[Any]], int]) -> int:
-    """Lock the rows in batches, in the order of their keys; return the sum of what ``write(alias, rows, before)``
-    returns.
+    """Lock the rows in batches, in key order; return the sum of the results of ``write(alias, rows, before)``.
 
     ``before`` has ``(pk, state, version, stayed, attempts, attempted)`` of each locked row. Each batch is one
     transaction.

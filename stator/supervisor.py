@@ -32,9 +32,7 @@ HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD)
 
 
 class Supervisor:
-    """A parent of ``count`` forked processes that run ``work(number)``, which returns the exit code, until told to
-    stop.
-    """
+    """Runs ``work(number)``, which returns an exit code, in each of ``count`` forked processes until told to stop."""
 
     def __init__(self, count: int, work: Callable[[int], int], grace: float) -> None:
         self._count = count
@@ -110,7 +108,7 @@ class Supervisor:
         try:
             code = self._work(number)
         finally:
-            # ``sys.exit`` would run the clean-up of which the child has a copy of the parent's.
+            # ``sys.exit`` would run the parent's clean-up, of which the child has a copy.
             os._exit(code)
 
     def _wait(self) -> None:

@@ -41,9 +41,7 @@ class WorkerQuerySet(QuerySet["Worker"]):
         return self.filter(stopped=None, heartbeat__gt=columns.after(-WORKER_ALIVE))
 
     def with_status(self) -> "WorkerQuerySet":
-        """Annotate each with ``status``, which is ``alive``, ``gone`` (no heartbeat) or ``stopped``, and the time
-        ``now``.
-        """
+        """Annotate each with ``status``: ``alive``, ``gone`` (no heartbeat) or ``stopped``, and the time ``now``."""
         status = Case(
             When(stopped__isnull=False, then=Value("stopped")),
             When(heartbeat__lte=columns.after(-WORKER_ALIVE), then=Value("gone")),

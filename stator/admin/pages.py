@@ -46,9 +46,7 @@ class Pages:
         return set(pks) if rows is None else set(rows.filter(pk__in=set(pks)).values_list("pk", flat=True))
 
     def retryable(self, model: Any, pks: list[Any], using: str) -> list[Any]:
-        """Return the keys of objects that the user may retry; each is checked if the project's admin overrides a
-        permission.
-        """
+        """Return the keys of objects that the user may retry; checks each if the project's admin overrides this."""
         model_admin: Any = self._site.get_model_admin(model) if self._site.is_registered(model) else None
         rows = self._narrowed(model, using)
         if getattr(model_admin, "differs_by_object", False):

@@ -9,7 +9,7 @@ from django.core import checks
 from stator.conf import read_settings
 from stator.graph import State, StateGraph
 
-# A loop keeps a worker busy if all its states are attempted more often than this, in seconds.
+# Seconds; a loop whose states all have a shorter try_interval keeps a worker busy.
 SECOND = 1.0
 
 

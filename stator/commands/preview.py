@@ -130,9 +130,7 @@ def _chosen(rows: OperatorQuerySet, options: dict[str, Any]) -> tuple[dict[State
 
 @dataclass(slots=True)
 class _Rehearsed:
-    """The findings. ``gave_up``: state and objects of a handler that took too long. ``not_tried``: untried objects by
-    state.
-    """
+    """The findings. ``gave_up``: state and objects of a too slow handler. ``not_tried``: untried objects by state."""
 
     findings: list[Finding] = field(default_factory=list)
     gave_up: dict[str, Any] | None = None

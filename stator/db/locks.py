@@ -57,9 +57,7 @@ class Locks:
         return self._wait if not self._vain or self._wait is None else min(self._wait, PROBE)
 
     def shortest(self, wait: float | None) -> float | None:
-        """Return the seconds that the next statement may wait for a lock if the caller allows ``wait``; None for no
-        limit.
-        """
+        """Return the seconds to wait for the next lock if the caller allows ``wait``; None for no limit."""
         return min((each for each in (self.wait, wait) if each is not None), default=None)
 
     @property

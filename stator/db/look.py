@@ -104,7 +104,7 @@ def _pauses(group: tuple[Operations, ...]) -> tuple[Pauses, ...]:
 
 
 def probes(operations: Operations, open_rows: Open | None = None) -> list[list[QuerySet[Any]]]:
-    """Return, for each field of :class:`Work`, querysets of which one is not empty if there is such work."""
+    """Return, for each field of :class:`Work`, querysets; at least one has rows if there is such work."""
     claim, mark_ready, reap = open_rows or _open(operations)
     claimable = operations.claimable(list(operations.graph.automatic_states)).filter(claim)
     return [

@@ -204,8 +204,7 @@ class Operations(Spelled):
         return [token if param == NO_TOKEN else param for param in self._claiming[1]]
 
     def _instances(self, rows: list[Any], turn: Turn | None = None, *, placed: bool = False) -> list[Any]:
-        """Return the instances of claimed rows. ``placed``: the last column is a row's place, by which the record finds
-        it.
+        """Return the instances of claimed rows. ``placed``: the last column is a row's place, for the record.
 
         Otherwise the record uses the index of the keys; PostgreSQL removes dead versions that it meets there.
         """

@@ -100,15 +100,11 @@ class Rows:
         return transaction.atomic(using=self.alias)
 
     def reading(self) -> AbstractContextManager[Any]:
-        """Return a context for a query that waits for locks as :meth:`transaction` does; no transaction without a
-        limit.
-        """
+        """Return a context for a query with the lock timeout of :meth:`transaction`; no transaction without one."""
         return nullcontext() if self.locks.wait is None else self.transaction()
 
     def handler_transaction(self) -> AbstractContextManager[Any]:
-        """Return the transaction of a handler whose state is ``atomic``; the handler may wait for locks without a
-        limit.
-        """
+        """Return the transaction of a handler whose state is ``atomic``; the handler has no lock timeout."""
         return self.transaction()
 
     def hurry(self) -> None:

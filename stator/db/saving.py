@@ -29,7 +29,7 @@ def array_types(model: Any, connection: Any, names: tuple[str, ...]) -> list[str
 
 
 def saved_arrays(model: Any, connection: Any, group: list[Ended], names: tuple[str, ...]) -> list[list[Any]]:
-    """Return an array of which outcomes have values, then one array of values for each field."""
+    """Return an array of flags for outcomes with values, then one array of values for each field."""
     values = [getattr(outcome, "values", None) for _, outcome in group]
     arrays: list[list[Any]] = [[given is not None for given in values]]
     for name in names:

@@ -250,8 +250,7 @@ def _held(table: str) -> str:
 
 
 def move(table: str, pk: str, pick: str, picked: str, assignments: str, *, history: bool, tell: bool) -> str:
-    """Return MOVE for rows that a query picks and locks. Parameters: of the query, the SET list, statistics and
-    history.
+    """Return MOVE for rows that a query picks and locks. Parameters: query, SET list, statistics, history.
 
     ``picked`` is the column of the query with the primary key, ``stator_entered`` that with ``state_changed``,
     ``stator_place`` the row's place, where it is updated as in CLAIM. Returns the primary keys with ``tell``, else one

@@ -35,9 +35,7 @@ class Operations(base.Operations):
         return atomic if wait is None else _waiting(connection, wait, atomic)
 
     def reading(self) -> AbstractContextManager[Any]:
-        """Return a context like the portable one. Readers wait for the lock as well, unless the database is in WAL
-        mode.
-        """
+        """Return a context with a lock timeout. Readers wait for the lock as well, except in WAL mode."""
         if self.locks.wait is None or self.connection.in_atomic_block:
             return nullcontext()
         self.connection.ensure_connection()

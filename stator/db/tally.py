@@ -62,7 +62,7 @@ def by_state(rows: Any, late: Q | None = None) -> Any:
 
 
 def in_all(rows: Any) -> Any:
-    """Return rows as a kind of which only the number is wanted, which an index alone may answer."""
+    """Return rows as a kind with a total only, which an index alone may answer."""
     return _kind(rows, Value(""), Now(), Now(), Value(0))
 
 

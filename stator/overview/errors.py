@@ -56,9 +56,7 @@ def groups(using: str, rows_of: dict[str, OperatorQuerySet]) -> tuple[list[Group
 
 
 def fingerprinted(rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterator[list[Any]]:
-    """Yield up to ``page`` keys at a time of failing rows whose latest error has this fingerprint; may yield empty
-    lists.
-    """
+    """Yield lists of up to ``page`` keys of failing rows whose latest error has this fingerprint; some may be empty."""
     label = rows.model._meta.label_lower
     reports = Report.objects.using(rows.db).filter(model_label=label, fingerprint=fingerprint).exclude(error="")
     last = 0

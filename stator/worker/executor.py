@@ -179,8 +179,7 @@ def _key_of(model: Any, each: Any) -> Any:
 
 
 def call_atomic(claims: list[Claim]) -> Attempted:
-    """Call the handler and write its outcome in one transaction; an outcome that is an error undoes the handler's
-    writes.
+    """Call the handler and write its outcome in one transaction; an error as outcome undoes the handler's writes.
 
     A failure before the call is retried once. A lock of others that prevents recording is not the handler's error.
     """

@@ -1,6 +1,4 @@
-"""The row of this process in the table of workers: inserted at the start, refreshed by the heartbeat, closed at the
-end.
-"""
+"""The row of this process in the table of workers: inserted at the start, then refreshed, closed at the end."""
 
 import os
 import socket

@@ -80,7 +80,7 @@ class Watchdog:
         try:
             write_liveness(self._liveness_file)
         except OSError as error:
-            # Whoever reads the file sees it grow old; a full disk must not end the watch.
+            # A probe sees that the file gets old; a full disk must not end the watchdog.
             logger.warning("stator.liveness_failed", extra={"error": type(error).__name__})
 
 

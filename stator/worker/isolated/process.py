@@ -102,7 +102,7 @@ class Process:
         self.is_usable = False
         if self._life < 0:
             return
-        # The group may be gone; macOS reports "not permitted" for a group of which all have ended.
+        # The group may be gone; macOS reports "not permitted" if all its processes have ended.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         os.close(self._life)
