@@ -20,8 +20,7 @@ class Failure:
     """An error as it is stored. ``fingerprint`` is equal for errors of one type raised at one place.
 
     ``deliberate``: the handler raised ``Fail``, so the object is not attempted again. ``error``: the exception itself;
-    it
-    is not stored.
+    it is not stored.
     """
 
     kind: str

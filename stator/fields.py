@@ -151,7 +151,7 @@ class HeldBy(Exact):
     """A comparison of the claim that never reads the index of leases.
 
     An equality would imply that there is a claim. PostgreSQL's statistics mostly know of no leases, so it would choose
-    that index over the primary key, and walk over all leases, present and past, to find one row.
+    their index over the primary key. To find one row it would walk over all leases, present and past.
     """
 
     def as_postgresql(self, compiler: Any, connection: Any) -> tuple[str, tuple[Any, ...]]:

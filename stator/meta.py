@@ -19,14 +19,11 @@ class ModelOptions:
 
     ``history``: write one row per move, error and manual action. ``reconcile_on``: names of fields; when one of them
     changes, the object is reconciled: attempted again, from the initial state if it was in a terminal one.
-    ``priority``:
-    name of an integer field; ready rows with smaller numbers are claimed sooner. ``fair_by``: name of a field whose
-    values take turns. ``waits_for``: names of relations, each with the names of the states of the related object that
-    end
-    the waiting. ``claimable``: a function (a ``staticmethod``) that takes the id of a worker and a ``Q`` of the rows
-    that
-    pauses hold, and returns a ``Q`` of the ready rows that this worker may claim. It is called at each poll and each
-    claim, so it has to be quick.
+    ``priority``: name of an integer field; ready rows with smaller numbers are claimed sooner. ``fair_by``: name of a
+    field whose values take turns. ``waits_for``: names of relations, each with the names of the states of the related
+    object that end the waiting. ``claimable``: a function (a ``staticmethod``) of a worker's id and a ``Q`` of the rows
+    that pauses hold. It returns a ``Q`` of the ready rows that this worker may claim, and is called at each poll and
+    each claim, so it has to be quick.
     """
 
     history: bool = False

@@ -22,8 +22,7 @@ class ReconcileTrigger(Operation):
 
     Like every migration it is self-contained, because graphs change later. ``settled``: the states from which objects
     return to ``initial``. ``automatic``: those in which they are attempted now. ``delay``: seconds from the return to
-    the
-    first attempt, None for never. ``history``: write a row for each return.
+    the first attempt, None for never. ``history``: write a row for each return.
 
     It replaces the trigger of an earlier migration; without ``fields`` it only drops that. Backwards it drops the
     trigger. It does nothing on other databases. Workers find the objects at their next poll.

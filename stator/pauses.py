@@ -47,8 +47,7 @@ class Pause(models.Model):
     """Objects of one model that workers leave alone until ``until``, or until somebody resumes them.
 
     ``state``: empty for all states. ``where``: lookups that an object must match; empty for all objects. Only the end
-    of
-    a pause is ever changed.
+    of a pause is ever changed.
     """
 
     model_label = models.CharField(max_length=200)

@@ -103,8 +103,7 @@ class OperatorQuerySet(GuardedQuerySet):
         """Pause the model, one state of it, or the rows that match ``where``; running attempts may finish.
 
         ``where``: lookups with JSON values, such as ``{"tenant": 3}``. ``seconds``: how long the pause lasts; None:
-        until
-        ``resume()``. Workers obey from their next poll on.
+        until ``resume()``. Workers obey from their next poll on.
         """
         self._refuse_part("pause")
         return make_pause(

@@ -60,8 +60,7 @@ def rehearse(operations: Operations, state: State, pks: list[Any], seconds: floa
     """Yield what one call of the state's handler would do to these objects, due or not.
 
     Objects that are claimed, locked, gone or in another state by now are left out. Raises :class:`TookTooLong` if a
-    call
-    takes longer than ``seconds``.
+    call takes longer than ``seconds``.
     """
     with _rolled_back(operations):
         claims = _claim(operations, state, pks)

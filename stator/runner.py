@@ -128,8 +128,7 @@ class StatorRunner:
         """Do deletions, timeouts and one step of every ready or due row; return how many were attempted.
 
         It works in the calling thread and on its connection, so also inside a test's transaction. Errors of handlers
-        are
-        recorded, not raised. Nothing sleeps.
+        are recorded, not raised. Nothing sleeps.
         """
         worker_id, settings = new_worker_id(), self.settings()
         databases = {alias for model in self.models for alias in self.databases_of(model)}

@@ -45,8 +45,7 @@ def collect_rarely() -> None:
 
     A batch is some thousand objects that all live until it is written. By default the collector checks them every few
     dozen rows and finds nothing, which takes a seventh of the worker's own processor time. A higher threshold is kept,
-    and
-    a disabled collector stays off.
+    and a disabled collector stays off.
     """
     youngest, *older = gc.get_threshold()
     if 0 < youngest < YOUNGEST:

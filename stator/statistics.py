@@ -49,8 +49,7 @@ class Stats(models.Model):
     left, by the database's clock; an attempt after which the object stays adds nothing.
 
     Each worker adds to rows of its own ``shard``, in the transaction that records the attempts. So workers do not wait
-    for
-    each other, and no count is lost or written twice. When an hour is over, the scheduling pass merges its shards.
+    for each other, and no count is lost or written twice. When an hour is over, the scheduling pass merges its shards.
     """
 
     model_label = models.CharField(max_length=200)

@@ -23,9 +23,8 @@ class StrictFence(Operation):
     """Refuse, on PostgreSQL, an UPDATE that revives an ended claim of a model's object, or an earlier version of it.
 
     ``save()`` and ``update()`` cannot do that. Raw SQL, a restored copy of a row, or another program can; after that,
-    the
-    holder of an ended claim could overwrite a newer outcome with its own. The statement fails with ``IntegrityError``.
-    For claims and records of workers it costs one comparison.
+    the holder of an ended claim could overwrite a newer outcome with its own. The statement fails with
+    ``IntegrityError``. For claims and records of workers it costs one comparison.
 
     ``enabled=False`` drops the trigger of an earlier migration. Going backwards does the opposite. It does nothing on
     other databases.

@@ -5,9 +5,8 @@ the line, and polls do not meet it. The move of the awaited object reopens its w
 relation, in the same transaction. A scheduling pass finds rows that no move wakes, because the awaited object was
 deleted or because an application had locked the row.
 
-Whether a row waits is checked against the awaited object whenever the row is about to be claimed, so a row that was
-reopened too early does no harm. No row is parked too late to be woken, because the awaited object is locked against
-changes meanwhile.
+Before each claim of a row, the awaited object is checked, so a row that was reopened too early does no harm. No row is
+parked too late to be woken, because the awaited object is locked against changes meanwhile.
 """
 
 from collections.abc import Collection, Iterable

@@ -103,8 +103,7 @@ def among(queryset: Any, rows: Any, parts: Iterator[Any] | None = None, *, shown
     """Return the rows of the queryset that are among ``rows``. If they are only ``shown``, few keys are read first.
 
     Otherwise the database would follow the order of the list to fill the first page, and read the whole table if few
-    rows
-    match. If more than ``FEW`` match, it finds some soon in that order.
+    rows match. If more than ``FEW`` match, it finds some soon in that order.
     """
     keys = few_keys(parts or iter([rows.order_by()])) if shown else None
     return queryset.filter(pk__in=rows.order_by().values("pk") if keys is None else keys)

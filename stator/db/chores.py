@@ -60,8 +60,7 @@ def reopen(operations: Operations, limit: int) -> int:
     """Make parked rows ready that no longer wait for anything; return how many. Index ``st_rest``.
 
     Moves wake their waiters. This duty is for cases without such a move: an awaited object was deleted, a row was
-    locked
-    when it should have been woken, or a model waits for less than before.
+    locked when it should have been woken, or a model waits for less than before.
     """
     parked = operations.waiting().filter(columns.parked())
     rows = parked.exclude(waiting(operations.model, operations.alias)) if operations.waits else parked

@@ -36,9 +36,8 @@ class Claim:
     Times are monotonic seconds of this process. ``deadline``: when the worker must have stopped unless the lease is
     extended; it is counted from before the claim was sent, so it is never later than the lease in the database.
     ``attempted``: the database's time of the claim, as in its column. ``place``: where in its table the claim has put
-    the
-    row, if known. ``unreadable``: the error of the project's code when the instance was made; the attempt fails with
-    it.
+    the row, if known. ``unreadable``: the error of the project's code when the instance was made; the attempt fails
+    with it.
     """
 
     __slots__ = (

@@ -36,11 +36,9 @@ class Turn:
     """State kept between claims in the same states: their number, and where the last one ended.
 
     ``last``: its last value, if values take turns. ``place``: its place in a line by age. Claimed rows leave the index,
-    but
-    their entries stay while anybody has an older snapshot open, and a claim from the head of the line would walk over
+    but their entries stay while anybody has an older snapshot open. A claim from the head of the line would walk over
     them again. So a claim that found as many rows as it wanted tells the next one where to begin: behind the time and
-    key
-    of its last row. Rows that arrive before that place wait for the next claim from the head.
+    key of its last row. Rows that arrive before that place wait for the next claim from the head.
     """
 
     __slots__ = ("claims", "head_took", "last", "place", "took", "wait_until")

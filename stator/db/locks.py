@@ -1,7 +1,7 @@
 """Lock timeouts of a worker's statements, and which of its steps are skipped after one.
 
-A migration may lock a table for minutes. A statement that waited for it would hold up everything its thread does for
-other models, so it gives up soon and is tried again later.
+A migration may lock a table for minutes. A statement that waited for it would hold up its thread's work for other
+models, so it gives up soon and is tried again later.
 """
 
 import logging

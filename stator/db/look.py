@@ -30,8 +30,7 @@ class Work:
 
     ``ready``: rows to claim. ``crashed``: rows that lost a lease. ``suspect``: rows to run alone. ``due``: rows to mark
     ready. ``expired``: leases that ran out. ``next_due``: seconds until the next row comes due; None if that is more
-    than
-    ``POLL_INTERVAL`` away.
+    than ``POLL_INTERVAL`` away.
     """
 
     ready: bool = False

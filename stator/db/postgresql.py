@@ -45,8 +45,7 @@ class Operations(Spelled):
         """Return a transaction at READ COMMITTED, whatever the default of the database is.
 
         A worker that is stopped or swapped out inside a transaction would keep its locks and block all others; the
-        server
-        ends its session instead.
+        server ends its session instead.
         """
         longest, connection = self.locks.wait, self.connection
         if longest is not None and self._is_shared:

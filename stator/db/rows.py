@@ -122,8 +122,7 @@ class Rows:
         """Lock up to ``limit`` rows, skipping those locked by others; return their primary keys.
 
         ``in_order``: the rows are many, and an index has them in the wanted order. ``among``: rows that an index has in
-        that
-        order; ``sought`` filters them, and may match few or many.
+        that order; ``sought`` filters them, and may match few or many.
         """
         options = self._lock_options(skip_locked=self.connection.features.has_select_for_update_skip_locked)
         return list(rows.select_for_update(**options).values_list("pk", flat=True)[:limit])

@@ -114,8 +114,7 @@ def send_in_passing(connection: Any, statement: str, params: list[Any]) -> list[
     """Return the rows of an application's statement, by a kept plan if it is sent often, else by Django's cursor.
 
     Django's cursor is used in a transaction, which an error would break, and where queries are counted or wrapped. It
-    is
-    also used on a new connection, which may be closed before reading the session's settings pays off.
+    is also used on a new connection, which may be closed before reading the session's settings pays off.
     """
     connection.ensure_connection()
     sent = _sent[connection.connection] = _sent.get(connection.connection, 0) + 1

@@ -70,14 +70,11 @@ def claim(
 ) -> str:
     """Return CLAIM. Parameters: state names, most crashes, the place to begin behind, limit, those of the SET list.
 
-    ``crashed``: claim rows that lost leases; the least number of crashes comes before the most.
-    ``further``: begin behind a place, which is a time and a key.
-    ``order`` comes before age and ends with a comma; its columns need their table, or ORDER BY would take them for
-    names
-    of the SELECT list. The pick is materialised: a plan that runs it again would lock more rows than asked for. NO KEY
-    UPDATE, so that a row is not skipped while somebody inserts a child row that refers to it. Index ``st_ready``, by
-    age
-    ``st_age``.
+    ``crashed``: claim rows that lost leases; the least number of crashes comes before the most. ``further``: begin
+    behind a place, which is a time and a key. ``order`` comes before age and ends with a comma; its columns need their
+    table, or ORDER BY would take them for names of the SELECT list. The pick is materialised: a plan that runs it again
+    would lock more rows than asked for. NO KEY UPDATE, so that a row is not skipped while somebody inserts a child row
+    that refers to it. Index ``st_ready``, by age ``st_age``.
 
     A locked row is updated where it was found: the index of the key has an entry for each of its versions, and IS NOT
     DISTINCT FROM does not use it. The key is compared because partitions of a table have rows in the same places. A row
@@ -112,8 +109,7 @@ def lock_among(pick: str, picked: str) -> str:
     """Return LOCK for those of rows in order that are ``sought``. Parameters: those of both queries, then the limit.
 
     ``picked`` is the row at ``among.place``, locked, or nothing. It runs for each row in turn until there are enough,
-    so
-    the order needs no sort and the plan no statistics.
+    so the order needs no sort and the plan no statistics.
     """
     return f"""
 SELECT one.pk FROM ({pick}) among CROSS JOIN LATERAL ({picked}) one WHERE among.sought LIMIT %s
@@ -129,8 +125,7 @@ def claim_shares(
     one to the largest, then from the smallest. Each gets an equal share; ``more`` is for values that have more when
     others have less. The limits within are constants, so that the planner walks the index, and end early. The order
     within is that of the whole index, or the planner would use the index of a foreign key. The last column is the
-    number
-    of a row's turn. Index ``st_ready``, by age ``st_age``.
+    number of a row's turn. Index ``st_ready``, by age ``st_age``.
     """
     claimable = "state_ready AND state_claim IS NULL AND state = ANY(%s) AND state_crashes = 0"
     order = f"{order}COALESCE(state_next_attempt, state_changed), {table}.{pk}"
@@ -185,8 +180,7 @@ def record(
 
     ``saved`` are the columns, each with its type, for which some outcomes have values. They add to the arrays one that
     says which outcomes do, and one for each column. Returns the primary keys; with ``tell``, each with the seconds in
-    the
-    state that was left, for a caller that writes the history.
+    the state that was left, for a caller that writes the history.
 
     Rows are found by their key or, if ``placed``, first at the place where their claim has put them: the index of keys
     has an entry for each version of a row. IS NOT DISTINCT FROM is an equality for which the planner uses no index, of
@@ -252,9 +246,9 @@ def _held(table: str) -> str:
 def move(table: str, pk: str, pick: str, picked: str, assignments: str, *, history: bool, tell: bool) -> str:
     """Return MOVE for rows that a query picks and locks. Parameters: query, SET list, statistics, history.
 
-    ``picked`` is the column of the query with the primary key, ``stator_entered`` that with ``state_changed``,
-    ``stator_place`` the row's place, where it is updated as in CLAIM. Returns the primary keys with ``tell``, else one
-    row with their number.
+    ``picked`` is the column of the query with the primary key, ``stator_entered`` that with ``state_changed``.
+    ``stator_place`` is the row's place, where it is updated as in CLAIM. Returns the primary keys with ``tell``, else
+    one row with their number.
     """
     further = f",{KEPT}" if history else ""
     return f"""

@@ -11,8 +11,8 @@ from stator.graph import State
 class Attempt:
     """One call of a handler in progress.
 
-    It has its claims, whether it has a place on the loop, the task of an asynchronous handler that has begun, and when
-    it was cancelled.
+    ``placed``: whether it has a place on the loop. ``task``: that of an asynchronous handler that has begun.
+    ``cancelled_at``: when it was cancelled.
     """
 
     __slots__ = ("cancelled_at", "claims", "is_async", "label", "left", "placed", "task")

@@ -89,14 +89,13 @@ class Dispatcher:
     """Claims rows for the lanes in turn, never more than there is room to start.
 
     After its claim a lane goes to the end of the line, so a hungry lane waits for at most one claim of each other
-    hungry
-    lane.
+    hungry lane.
 
     A lane is hungry while it may have ready rows: until a claim brings fewer rows than it asked for, and again after a
     poll, a notification or a recorded move.
 
-    Rows that lost a lease are claimed before the others, but at most ``most_crashed`` of them are ``held`` (by the
-    ``id()`` of their claims) at a time: one of them may end the process, and rows that lost no lease need places too.
+    Rows that lost a lease are claimed before the others, but at most ``most_crashed`` of them are ``held`` at a time
+    (by the ``id()`` of their claims). One of them may end the process, and rows that lost no lease need places too.
     Rows that lost more leases go to ``alone``.
 
     ``behind``: whether too many outcomes wait to be recorded. ``ready``: whether connections to record and to renew

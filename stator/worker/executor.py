@@ -54,8 +54,7 @@ class Calls(NamedTuple):
 
     ``sync``, ``awaited`` and ``atomic`` return the outcomes of a call. The first two raise what a call for several
     objects raised. ``atomic`` undoes whatever it did not record. ``given_up`` is called when nobody waits for a call
-    any
-    more. ``mover`` returns the ``move_rows`` of operations.
+    any more. ``mover`` returns the ``move_rows`` of operations.
     """
 
     sync: Callable[[list[Claim]], list[Ended]]

@@ -35,11 +35,9 @@ class Heartbeat:
 
     ``held`` returns the claims that run or are not recorded yet; ``ended`` gets the ``id()`` of claims that have ended.
     The thread also refreshes ``presence``, and closes it at its end. ``aliases``: databases to which a connection is
-    kept
-    open; ``connected`` is called after one was opened. ``unrecorded`` returns, by database, the claims whose outcomes
-    cannot be recorded because the worker has no connection. If that lasts for ``patience`` seconds in which the
-    heartbeat
-    reaches the database, they are released, and ``handed_back`` gets their ``id()``.
+    kept open; ``connected`` is called after one was opened. ``unrecorded`` returns, by database, the claims whose
+    outcomes cannot be recorded because the worker has no connection. If that lasts for ``patience`` seconds in which
+    the heartbeat reaches the database, they are released, and ``handed_back`` gets their ``id()``.
     """
 
     def __init__(
@@ -89,8 +87,7 @@ class Heartbeat:
         """Renew the claims that are old enough, with one statement per model and batch.
 
         Neither a database that is away nor a model whose table is locked holds up the others. Locked models come last.
-        All
-        renewals together wait no longer than a third of the shortest lease.
+        All renewals together wait no longer than a third of the shortest lease.
         """
         now = time.monotonic()
         groups = _by_model([claim for claim in self._held() if _wants_renewal(claim, now)])

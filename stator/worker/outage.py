@@ -59,8 +59,7 @@ async def reach(
 
     Until it succeeds, the step is in ``unreachable``. After an error about a missing table or column, the step is
     repeated without the models that ``schema`` finds incomplete. If it finds none, the step is repeated at most as
-    often
-    as there are pauses.
+    often as there are pauses.
     """
     pauses = iter(PAUSES)
     while True:

@@ -56,8 +56,7 @@ class Recorder:
 
     ``held`` has the claims from the end of their attempt until their outcome is written. ``woken`` is called after each
     batch with its operations and the states in which it may have made rows ready, or which others await. ``run`` calls
-    a
-    function in a database thread; the function's first argument is the operations, which determine the thread.
+    a function in a database thread; the function's first argument is the operations, which determine the thread.
     """
 
     def __init__(
@@ -89,8 +88,7 @@ class Recorder:
         """Return whether so many outcomes wait, or are being written, that no more rows of a model should be claimed.
 
         Counts the outcomes of the same database, without those of models that others have locked: nothing is claimed
-        for
-        these anyway.
+        for these anyway.
         """
         if not operations.locks.allow(RECORD):
             return True
@@ -115,9 +113,8 @@ class Recorder:
     async def gather(self) -> None:
         """Wait for as long as the last batch took to write, unless a whole batch is there.
 
-        So a stream of single outcomes is written in batches that keep the database busy for at most half of the time,
-        and
-        the first outcome after a pause is written at once.
+        So batches keep the database busy for at most half of the time, even if outcomes arrive one by one. The first
+        outcome after a pause is written at once.
         """
         rest = self._wrote_until + min(self._took, LONGEST_GATHER) - time.monotonic()
         if rest > 0 and len(self._waiting) < self._size:

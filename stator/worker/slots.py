@@ -35,8 +35,7 @@ class Slots:
 
     ``done`` gets each claim with its outcome, once; ``recorded`` gets outcomes recorded in their handler's transaction.
     ``running`` maps the ``id()`` of a claim to the claim. A synchronous attempt waits for a handler thread or runs in
-    one.
-    An asynchronous attempt waits for a task or runs in one. A task runs one attempt after another as long as their
+    one. An asynchronous attempt waits for a task or runs in one. A task runs one attempt after another as long as their
     handlers do not suspend, because a new task costs more than a short handler. Attempts claimed ahead wait for a place
     before that.
     """

@@ -136,9 +136,8 @@ class HandlerThreads:
     """Threads that run synchronous handlers; a free thread takes the next claim, so a slow one holds up no other.
 
     ``run`` is called in a thread with each claim; its results go to ``done`` on the event loop, in batches. Threads
-    that
-    were not needed for a while sleep with their connections closed: only as many are awake as there lately were claims
-    at once.
+    that were not needed for a while sleep with their connections closed: only as many are awake as there lately were
+    claims at once.
     """
 
     def __init__(self, count: int, run: Callable[[Any], Any], done: Callable[[Any, Any], None]) -> None:

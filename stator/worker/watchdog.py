@@ -22,8 +22,7 @@ class Watchdog:
     """A thread that expects ``tick()`` at least every ``limit`` seconds, and otherwise ends the process.
 
     A handler that never releases the interpreter stops this thread too; the C-level timer of ``faulthandler`` then
-    dumps
-    the stacks and ends the process with exit code 1.
+    dumps the stacks and ends the process with exit code 1.
     """
 
     def __init__(self, limit: float, liveness_file: str | None, healthy: Callable[[], str]) -> None:

@@ -48,10 +48,9 @@ class Worker:
 
     ``run_for``: stop after so many seconds; 0 for never. ``until_idle``: stop once nothing is ready or running.
     ``watch``: end the process when the loop freezes. ``announce``: log its start, the models it serves, and its end.
-    ``heed_signals=False``: leave signals to the program that runs it. ``requests``: see ``StopSignals``.
-    ``isolate``: options of the processes for objects that lost many leases. Without them, such an object waits until
-    nothing else runs here.
-    The worker runs in the thread that calls :meth:`run`.
+    ``heed_signals=False``: leave signals to the program that runs it. ``requests``: see ``StopSignals``. ``isolate``:
+    options of the processes for objects that lost many leases. Without them, such an object waits until nothing else
+    runs here. The worker runs in the thread that calls :meth:`run`.
     """
 
     # Seconds from the start to the end of the first poll.
