@@ -151,8 +151,7 @@ def move_many(
 
     A lost claim had ended before, and nothing was written for it. The number of statements does not grow with the
     number of claims. The values must be of exactly the fields that the state ``saves``. ``then`` is called with the
-    other
-    claims in the same transaction. Raises ``ValueError`` if no such transition is declared or the fields differ.
+    other claims in the same transaction. Raises ``ValueError`` if no such transition is declared or the fields differ.
     """
     if not ends:
         return []

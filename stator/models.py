@@ -104,7 +104,7 @@ class StatorModel(models.Model):
             self.refresh_from_db(fields=["state", *sorted(FRAMEWORK_COLUMNS)])
 
     async def atransition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
-        """Call :meth:`transition_perform` from async code."""
+        """Run :meth:`transition_perform` in a thread, for async code."""
         await sync_to_async(self.transition_perform)(state, actor=actor, reason=reason)
 
     @classmethod
@@ -119,7 +119,7 @@ class StatorModel(models.Model):
     async def atransition_perform_queryset(
         cls, queryset: Any, state: State | str, *, actor: str = "", reason: str = ""
     ) -> int:
-        """Call :meth:`transition_perform_queryset` from async code."""
+        """Run :meth:`transition_perform_queryset` in a thread, for async code."""
         return await sync_to_async(cls.transition_perform_queryset)(queryset, state, actor=actor, reason=reason)
 
     def explain(self) -> list[Reason]:
@@ -127,7 +127,7 @@ class StatorModel(models.Model):
         return explain(type(self), self.pk, router.db_for_write(type(self), instance=self))
 
     async def aexplain(self) -> list[Reason]:
-        """Call :meth:`explain` from async code."""
+        """Run :meth:`explain` in a thread, for async code."""
         return await sync_to_async(self.explain)()
 
     @classmethod
@@ -221,7 +221,7 @@ class StatorModel(models.Model):
     def _claimed(self, base_qs: Any, claim: UUID) -> Any:
         """Return the rows that the claim may write.
 
-        Under multi-table inheritance a plain parent's table has no claim column, so the child's row is asked.
+        Under multi-table inheritance a plain parent's table has no claim column, so the row with the claim is checked.
         """
         owner = owner_of(type(self))
         if issubclass(base_qs.model, owner):

@@ -88,7 +88,7 @@ class Claim:
         return self.operations.holds(self)
 
     async def astill_mine(self) -> bool:
-        """Call :meth:`still_mine` from async handlers."""
+        """Run :meth:`still_mine` in a thread, for async code."""
         return await sync_to_async(self.still_mine)()
 
     def extend(self, seconds: float) -> bool:
@@ -108,7 +108,7 @@ class Claim:
         self.deadline = now + 0.8 * min(seconds, self.operations.longest_lease)
 
     async def aextend(self, seconds: float) -> bool:
-        """Call :meth:`extend` from async handlers."""
+        """Run :meth:`extend` in a thread, for async code."""
         return await sync_to_async(self.extend)(seconds)
 
 
