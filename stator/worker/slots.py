@@ -213,7 +213,7 @@ class Slots:
                 self._end(claim, Released())
 
     def _have_spare_task(self) -> None:
-        """Create a task that takes from the queue on the loop's next turn, whatever the running ones do."""
+        """Ensure that a task takes from the queue on the loop's next turn, whatever the running ones do."""
         if self._spare is None and (self._queue or (self._ahead and self._room.has_place)):
             task = asyncio.create_task(self._work(), context=self._context.copy())
             self._tasks.add(task)
