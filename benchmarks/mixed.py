@@ -72,7 +72,8 @@ def loaded(kinds: tuple[Any, ...], seconds: float) -> tuple[list[Sample], int]:
     process = subprocess.Popen(
         [sys.executable, "-c", "from benchmarks.mixed import work; work()"], env=dict(os.environ)
     )
-    samples, done, began = [], 0, time.monotonic()
+    samples: list[Sample] = []
+    done, began = 0, time.monotonic()
     pause = threading.Event()
     try:
         while (now := time.monotonic() - began) < seconds:
@@ -109,7 +110,8 @@ def feed(kinds: tuple[Any, ...]) -> None:
 
     for kind in kinds:
         kind.objects.bulk_create(kind() for _ in range(OBJECTS))
-    for task in (add, add_in_thread):
+    functions: tuple[Any, ...] = (add, add_in_thread)
+    for task in functions:
         task.get_backend().enqueue_many(task, [((1, 2), {})] * (TASKS // 2))
 
 

@@ -1,7 +1,7 @@
 """Outcomes of attempts: the one place that turns a handler's result or error into an outcome. Pure functions."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from stator.backoff import LONGEST, delay_after, jittered
 from stator.exceptions import Fail, InvalidTransition, NotBegun, TryAgainLater
@@ -20,6 +20,8 @@ class Moved:
     failure: Failure | None = None
     values: dict[str, Any] | None = field(default=None, repr=False, compare=False)
 
+    reason: ClassVar[str] = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -37,6 +39,9 @@ class Released:
 
     after: float = 0.0
     reason: str = ""
+
+    failure: ClassVar[Failure | None] = None
+    values: ClassVar[dict[str, Any] | None] = None
 
 
 Outcome = Moved | Waiting | Released

@@ -110,7 +110,7 @@ def _call(claims: list[Claim], seconds: float) -> list[Ended]:
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome
             results = [] if many else [error]
     ended = outcomes_of(claims, results) if results else []
-    undone = many and claims[0].state.atomic and any(getattr(outcome, "failure", None) for _, outcome in ended)
+    undone = many and claims[0].state.atomic and any(outcome.failure for _, outcome in ended)
     return [] if undone else ended
 
 
@@ -172,10 +172,10 @@ def _finding(claim: Claim, outcome: Outcome) -> Finding:
 
 def _judged(claim: Claim, outcome: Outcome) -> Finding:
     to = outcome.to.name if isinstance(outcome, Moved) else ""
-    if failure := getattr(outcome, "failure", None):
+    if failure := outcome.failure:
         return _failing(claim, failure, to)
     what = ("times out" if _is_late(claim, to) else "moves") if to else "stays"
-    return Finding(claim.pk, claim.state.name, what, to or claim.state.name, "", getattr(outcome, "reason", ""))
+    return Finding(claim.pk, claim.state.name, what, to or claim.state.name, "", outcome.reason)
 
 
 def _is_late(claim: Claim, to: str) -> bool:

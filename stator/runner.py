@@ -17,8 +17,9 @@ from stator.moves import owner_of
 from stator.outcomes import Outcome
 from stator.signals import on_schedule
 from stator.worker.attempt import grouped
+from stator.worker.calls import calls_of
 from stator.worker.dispatcher import lanes_of
-from stator.worker.executor import attempt_async, attempt_sync, calls_of
+from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.health import Health
 from stator.worker.recorder import send_moves, tell
 from stator.worker.summary import Summary

@@ -10,10 +10,11 @@ from django.db import DatabaseError, InterfaceError, connections, router
 from django.db.migrations.recorder import MigrationRecorder
 
 from stator.db.drivers import REMEDY, unsupported_driver
+from stator.db.files import missing_file
 from stator.db.retry import is_outage
 from stator.db.schema import lack_of
-from stator.failures import bounded
 from stator.models import Depth, History, Limit, Pause, Report, Stats, Worker
+from stator.texts import one_line
 
 # Seconds, jittered, between checks of a database that cannot be used: it may be starting too, or has just cut our
 # connection. Connecting cannot distinguish that from a wrong name, so a wrong name is reported after all these pauses.
@@ -72,7 +73,7 @@ def lacks_in(models: list[Any], alias: str | None = None) -> dict[Any, str]:
         try:
             lacking |= _check_patiently(name, group)
         except (DatabaseError, InterfaceError) as error:
-            text = bounded(" ".join(str(error).split()), 300)
+            text = one_line(error)
             raise Unusable(f"database {name!r} cannot be used: {text}; check DATABASES[{name!r}]") from error
     return lacking
 
@@ -95,6 +96,8 @@ def _check(alias: str, models: list[Any]) -> dict[Any, str]:
     connection = connections[alias]
     if driver := unsupported_driver(connection):
         raise Unusable(f"database {alias!r} is reached by {driver}, which Stator does not support; {REMEDY}")
+    if path := missing_file(connection):
+        raise Unusable(f"database {alias!r}: its file {path} does not exist; put it back, or run manage.py migrate")
     with connection.cursor() as cursor:
         if is_replica(connection):
             raise Unusable(f"database {alias!r} is a read replica (in recovery); point it at the primary")

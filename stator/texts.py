@@ -57,6 +57,11 @@ def text_of(told: object) -> str:
         return f"<{type(told).__name__}.__str__ raised {type(broken).__name__}>"
 
 
+def one_line(error: BaseException) -> str:
+    """Return the message of an error of a database as one short line."""
+    return bounded(" ".join(text_of(error).split()), 300)
+
+
 def escape(text: str) -> str:
     r"""Return the text as one line, with ``\x1b`` or ``\u202e`` for what forges lines, colours or an order."""
     return _CONTROL.sub(spelled_out, text)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from functools import cache, partial
+from importlib import import_module
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -22,7 +23,7 @@ from tasks.conf import Settings, load_settings
 from tasks.eligibility import choose_queues
 from tasks.failures import IsolationError, NoHandler, OutOfAttempts, Throttled, final, remote
 from tasks.isolation import Child
-from tasks.registry import Action, Context, action, find, registry
+from tasks.registry import DJANGO, Action, Context, action, find, finders, registry
 from tasks.threads import Threads
 from tasks.values import storable
 
@@ -68,9 +69,22 @@ _queues: WeakKeyDictionary[Any, dict[Any, _Queue]] = WeakKeyDictionary()
 
 def connect() -> None:
     """Load the modules of all apps in which actions are declared, and have workers watch the threads of actions."""
+    _load_backend()
     autodiscover_modules(*MODULES)
     on_start.connect(_watch_threads, dispatch_uid="tasks.actions")
     on_start.connect(_choose_queues, dispatch_uid="tasks.queues")
+
+
+def _load_backend() -> None:
+    """Load what finds the tasks of Django's framework, where this process has that framework."""
+    try:
+        import_module("tasks.backend").connect()
+    except ImportError as error:
+        finders[DJANGO] = partial(_refuse, str(error))
+
+
+def _refuse(why: str, path: str, queue: str, data: Any) -> Any:
+    raise NoHandler(f"no handler: Django's Tasks framework cannot be loaded: {why}")
 
 
 def _watch_threads(sender: Any, **kwargs: Any) -> None:

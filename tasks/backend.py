@@ -43,7 +43,7 @@ from tasks.messages import json_text
 from tasks.moments import moment_problem
 from tasks.numbering import database_of
 from tasks.priorities import priority_of
-from tasks.registry import DJANGO, Action, Context
+from tasks.registry import DJANGO, Action, Context, finders
 from tasks.results import NONCE, STATUSES, has_past, new_result, number_of, results_of
 from tasks.rules import queue_name_problem
 
@@ -249,6 +249,11 @@ class DjangoAction(Action):
 
 # Of tasks that were attempted here, by backend and path: the task, the configuration of the backend, the action.
 _actions: dict[tuple[str, str], tuple[Any, Any, DjangoAction]] = {}
+
+
+def connect() -> None:
+    """Have this process find the actions of tasks of Django's framework."""
+    finders[DJANGO] = action_of
 
 
 def action_of(path: str, queue: str, data: Any) -> DjangoAction:

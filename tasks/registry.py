@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 from stator.backoff import LONGEST, Backoff
@@ -24,6 +23,9 @@ BACKOFF = Backoff(base=5.0)
 
 # The most attempts, places and tries; a queue has the same bound.
 MOST_TRIES = 1_000_000
+
+# Of tasks whose names begin so: what finds their action, by the rest of the name, the queue and the data of the task.
+finders: dict[str, Callable[[str, str, Any], "Action"]] = {}
 
 # Held by a thread that makes the event of a context.
 _making = threading.Lock()
@@ -207,7 +209,7 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
 def find(name: str, queue: str, data: Any = None) -> Action:
     """The action of that name for a task of a queue; ``NoHandler`` where there is none in this process."""
     if name.startswith(DJANGO):
-        return _of_django(name.removeprefix(DJANGO), queue, data)
+        return finders[DJANGO](name.removeprefix(DJANGO), queue, data)
     if (found := declared(name, queue)) is None:
         raise NoHandler(f"no handler: this worker knows no action {name!r} for queue {queue!r}")
     return found
@@ -217,15 +219,6 @@ def declared(name: str, queue: str) -> Action | None:
     """The action that the code here declares under that name for tasks of a queue."""
     named = registry.get(name, {})
     return named.get(queue) or named.get("")
-
-
-def _of_django(path: str, queue: str, data: Any) -> Action:
-    try:
-        backend = import_module("tasks.backend")
-    except ImportError as error:
-        raise NoHandler(f"no handler: Django's Tasks framework cannot be loaded: {error}") from error
-    found: Action = backend.action_of(path, queue, data)
-    return found
 
 
 def _place(function: Callable[..., Any]) -> str:

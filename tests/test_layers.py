@@ -21,6 +21,20 @@ FLOORS = {
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 
+# The same for tasks: rules and names, rows and what is done with them, what looks after rows, and what people use.
+TASK_FLOORS = {
+    0: "client conf exceptions expressions failures framework indexes moments runs threads throttling timetable "
+    "messages numbering periodic_registry priorities queue_actions registry rules throttles values",
+    1: "actions attempts backend backend_options claiming consumers copies declared eligibility enqueueing explaining "
+    "graph history isolation models moving periodic publishing querysets queues rates results schedules shards ticking",
+    2: "figures notices overview retention settling testing",
+    3: "admin api apps management operating queue_commands",
+}
+TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in names.split()}
+# The package offers decorators; the other starts a process that works on tasks.
+FLOOR_OF_ONE = {"tasks": 1, "tasks.isolation.__main__": 3}
+LOADERS = ("import_module", "import_string", "importlib.import_module")
+
 # Floor 0 is without Django; these need none either.
 WITHOUT_DJANGO = {name for name, floor in FLOOR_OF.items() if floor == 0} | {"supervisor"}
 
@@ -110,7 +124,29 @@ def imports_of(name):
 
 
 def ours(name):
-    return {module.partition(".")[2] for module, _ in imports_of(name) if top_of(module) == "stator"} - {""}
+    found = edges_of(tree_of(NAMES[name]))
+    return {module.partition(".")[2] for module in found if top_of(module) == "stator"} - {""}
+
+
+def edges_of(tree):
+    """The modules of ours that a module imports, by a statement or by a string."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in WHOLE_NAMES)
+        elif isinstance(node, ast.ImportFrom):
+            wholes = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (whole if whole in WHOLE_NAMES else node.module for whole in wholes)
+    for called, node in calls(tree):
+        wanted = node.args[0].value if called in LOADERS and isinstance(node.args[0], ast.Constant) else None
+        if wanted in WHOLE_NAMES:
+            yield wanted
+
+
+def whole_name_of(path):
+    return f"{path.relative_to(ROOT).parts[0]}.{name_of(path)}".rstrip(".")
+
+
+WHOLE_NAMES = {whole_name_of(path): path for package in ("stator", "tasks") for path in modules(package)}
 
 
 def functions_of(name):
@@ -125,11 +161,54 @@ def test_every_module_has_its_floor_and_no_floor_names_what_is_gone():
     assert set(FLOOR_OF) <= found | {"explain"}, f"these are gone: {sorted(set(FLOOR_OF) - found)}"
 
 
-@each_module
+@pytest.mark.parametrize("name", WHOLE_NAMES)
 def test_module_imports_no_floor_above_its_own(name):
-    floor = FLOOR_OF.get(top_of(name), 0)
-    above = {module for module in ours(name) if FLOOR_OF[top_of(module)] > floor}
-    assert not above, f"stator.{name} is on floor {floor} and may not import {', '.join(sorted(above))}"
+    above = floors_above(name, edges_of(tree_of(WHOLE_NAMES[name])))
+    assert not above, f"{name} is on floor {floor_of(name)} and may not import {', '.join(sorted(above))}"
+
+
+def floors_above(name, imported):
+    """What of the imported is on a floor above that of the module, or in a package above its own."""
+    package = top_of(name)
+    return {
+        module
+        for module in imported
+        if (top_of(module) == package and floor_of(module) > floor_of(name))
+        or (package == "stator" and top_of(module) == "tasks")
+    }
+
+
+def floor_of(name):
+    package, _, rest = name.partition(".")
+    floors = {"stator": FLOOR_OF, "tasks": TASK_FLOOR_OF}[package]
+    return FLOOR_OF_ONE.get(name) or (floors[top_of(rest)] if rest else 0)
+
+
+def test_tasks_has_a_floor_for_each_module_and_no_floor_names_what_is_gone():
+    found = {top_of(name_of(path)) for path in modules("tasks")} - {""}
+    assert found == set(TASK_FLOOR_OF)
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import stator.runner", {"stator.runner"}),
+        ("from stator import runner", {"stator.runner"}),
+        ("from stator.runner import StatorRunner", {"stator.runner"}),
+        ("import_module('stator.runner').managed", {"stator.runner"}),
+        ("def f():\n    from tasks.models import Task", {"tasks.models"}),
+        ("import django", set()),
+    ],
+)
+def test_imports_by_statement_and_by_string_are_seen(source, found):
+    edges = {edge for edge in edges_of(ast.parse(source)) if edge in WHOLE_NAMES}
+    assert edges == found
+    assert floors_above("stator.states", edges) == found
+
+
+def test_circle_is_found():
+    assert circle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert circle_in({"a": {"b"}, "b": {"c"}, "c": set()}) is None
 
 
 @each_module
@@ -139,20 +218,30 @@ def test_floor_0_knows_nothing_of_django(name):
 
 
 def test_no_module_imports_itself_by_way_of_others():
+    edges = {
+        name: {edge for edge in edges_of(tree_of(path)) if edge in WHOLE_NAMES} - {name}
+        for name, path in WHOLE_NAMES.items()
+    }
+    circle = circle_in(edges)
+    assert circle is None, f"a circle: {' -> '.join(circle or [])}"
+
+
+def circle_in(edges):
+    """A circle in a graph, from its first name to the same; None if there is none."""
     done, path = set(), []
 
     def visit(name):
-        assert name not in path, f"a circle: {' -> '.join([*path[path.index(name) :], name])}"
+        if name in path:
+            return [*path[path.index(name) :], name]
         if name in done:
-            return
+            return None
         path.append(name)
-        for module in sorted(ours(name) - {name}):
-            visit(module)
+        found = next(filter(None, map(visit, sorted(edges[name]))), None)
         path.pop()
         done.add(name)
+        return found
 
-    for name in NAMES:
-        visit(name)
+    return next(filter(None, map(visit, sorted(edges))), None)
 
 
 @each_module
@@ -257,7 +346,7 @@ def test_nothing_stored_is_ever_run(path):
 def test_modules_are_loaded_by_names_that_are_in_the_source_only(name):
     """S1 again."""
     for called, node in calls(tree_of(NAMES[name])):
-        if called in ("import_module", "import_string", "importlib.import_module"):
+        if called in LOADERS:
             wanted = node.args[0]
             known = isinstance(wanted, ast.Constant) or (name, ast.unparse(wanted)) in LOADED_BY_NAME
             assert known, f"stator.{name} line {node.lineno} loads {ast.unparse(wanted)}"

@@ -225,7 +225,7 @@ class Operations(Rows):
                 if isinstance(ended[0][1], Moved):
                     stays.append(self._about_to_leave(rows, accepted))
                 rows.update(**changes_of(ended[0][1]))
-        failed = sum(claim.pk in accepted and getattr(outcome, "failure", None) is not None for claim, outcome in group)
+        failed = sum(claim.pk in accepted and outcome.failure is not None for claim, outcome in group)
         if to != RELEASED:
             edge = (self.alias, self.label, state.name, to)
             Stats.add(*edge, shard=self.shard, handled=len(accepted), failed=failed, stays=stays)
@@ -242,7 +242,7 @@ class Operations(Rows):
     def _save(self, group: list[Ended], kept: list[Ended]) -> None:
         """Write the fields that the state ``saves``; the preceding write has locked the rows."""
         for claim, outcome in kept if names_saved(group) else ():
-            if values := getattr(outcome, "values", None):
+            if values := outcome.values:
                 self.rows.filter(pk=claim.pk).update(**values)
 
     def _keeps_moves(self, group: list[Ended]) -> bool:

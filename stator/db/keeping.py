@@ -46,27 +46,25 @@ def keep_quarantine(alias: str, label: str, rows: QuerySet[Any], held: dict[Any,
 
 def has_reports(ended: list[Ended]) -> bool:
     """Return whether any of these outcomes has an error or a reason."""
-    return any(
-        getattr(outcome, "failure", None) is not None or getattr(outcome, "reason", "") for outcome in each_once(ended)
-    )
+    return any(outcome.failure is not None or outcome.reason for outcome in each_once(ended))
 
 
 def report_of(label: str, claim: Claim, outcome: Outcome) -> Report | None:
     """Return the report of an outcome with an error or a reason, else None."""
     worker = claim.operations.worker_id
-    if failure := getattr(outcome, "failure", None):
+    if failure := outcome.failure:
         return failure_report(label, claim.pk, claim.state.name, failure, worker)
-    reason = getattr(outcome, "reason", "")
+    reason = outcome.reason
     return reason_report(label, claim.pk, claim.state.name, reason, worker) if reason else None
 
 
 def _is_event(outcome: Outcome) -> bool:
-    return isinstance(outcome, Moved) or getattr(outcome, "failure", None) is not None
+    return isinstance(outcome, Moved) or outcome.failure is not None
 
 
 def _act(label: str, claim: Claim, outcome: Outcome, stay: float | None) -> History:
     moved = isinstance(outcome, Moved)
-    failure = getattr(outcome, "failure", None)
+    failure = outcome.failure
     return History(
         model_label=label,
         object_pk=str(claim.pk),

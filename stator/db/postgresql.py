@@ -239,7 +239,7 @@ class Operations(Spelled):
 
     def _keeps_moves(self, group: list[Ended]) -> bool:
         """Return True unless an error caused the moves: errors have texts and are rare, moves are many."""
-        return self._keeps_keys and all(getattr(outcome, "failure", None) is None for outcome in each_once(group))
+        return self._keeps_keys and all(outcome.failure is None for outcome in each_once(group))
 
     def _saved_here(self, group: list[Ended]) -> tuple[str, ...]:
         """Return the fields that the recording statement writes as well; others take a statement for each object."""

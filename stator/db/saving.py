@@ -17,7 +17,7 @@ def names_saved(group: list[Ended]) -> tuple[str, ...]:
     """Return the fields to write for outcomes of one kind; none if no outcome has values."""
     names: tuple[str, ...] = group[0][0].state.saves
     # Most states save nothing, so their outcomes need not be checked.
-    return names if names and any(getattr(outcome, "values", None) for _, outcome in group) else ()
+    return names if names and any(outcome.values for _, outcome in group) else ()
 
 
 def array_types(model: Any, connection: Any, names: tuple[str, ...]) -> list[str] | None:
@@ -30,7 +30,7 @@ def array_types(model: Any, connection: Any, names: tuple[str, ...]) -> list[str
 
 def saved_arrays(model: Any, connection: Any, group: list[Ended], names: tuple[str, ...]) -> list[list[Any]]:
     """Return an array of flags for outcomes with values, then one array of values for each field."""
-    values = [getattr(outcome, "values", None) for _, outcome in group]
+    values = [outcome.values for _, outcome in group]
     arrays: list[list[Any]] = [[given is not None for given in values]]
     for name in names:
         prepare = model._meta.get_field(name).get_db_prep_save
@@ -41,7 +41,5 @@ def saved_arrays(model: Any, connection: Any, group: list[Ended], names: tuple[s
 def has_expressions(group: list[Ended]) -> bool:
     """Return whether a handler set an expression that only the database can evaluate."""
     return any(
-        hasattr(value, "resolve_expression")
-        for _, outcome in group
-        for value in (getattr(outcome, "values", None) or {}).values()
+        hasattr(value, "resolve_expression") for _, outcome in group for value in (outcome.values or {}).values()
     )

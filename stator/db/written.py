@@ -75,8 +75,8 @@ def accepted_of(ended: list[Ended]) -> Written:
     if ended and isinstance(ended[0][1], Moved):
         source, to = kind_of(ended[0])
         written.moves = [Move(claim.pk, source, to) for claim, _ in ended]
-    if any(getattr(outcome, "failure", None) for outcome in each_once(ended)):
-        failures = [(claim.pk, getattr(outcome, "failure", None)) for claim, outcome in ended]
+    if any(outcome.failure for outcome in each_once(ended)):
+        failures = [(claim.pk, outcome.failure) for claim, outcome in ended]
         written.failures = [(pk, failure) for pk, failure in failures if failure]
     return written
 

@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
 from operator import attrgetter
 from types import CoroutineType
 from typing import Any, NamedTuple
@@ -17,7 +16,6 @@ from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, transaction
 from django.db.models import Model
 
-from stator.conf import Settings
 from stator.db import Operations
 from stator.db.claim import Claim
 from stator.db.preparing import not_begun
@@ -62,12 +60,6 @@ class Calls(NamedTuple):
     atomic: Callable[[list[Claim]], Attempted]
     given_up: Callable[[Claim, Outcome], None]
     mover: Callable[[Operations], Callable[..., Moves]]
-
-
-def calls_of(settings: Settings) -> Calls:
-    """Return how a worker with these settings calls handlers."""
-    # By name, because it needs a package that a project may not have.
-    return import_module("stator.worker.tracing").traced() if settings.TRACING else PLAIN
 
 
 def attempt_sync(claims: list[Claim], calls: Calls | None = None) -> Attempted:
@@ -253,7 +245,7 @@ class _Atomic:
             mine = operations.lock_claimed(self._claims)
             self.begun = True
             ended = outcomes_of(mine, spread(mine, begin(mine))) if mine else []
-            if any(getattr(outcome, "failure", None) for _, outcome in ended):
+            if any(outcome.failure for _, outcome in ended):
                 raise _Undone(ended)
             self.recording = True
             self._recorded, self._written = ended, operations.record(ended)

@@ -11,8 +11,8 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from stator.db import Operations
 from stator.db.claim import Claim
-from stator.failures import bounded
 from stator.outcomes import Released
+from stator.texts import one_line
 from stator.worker.outage import Outages
 from stator.worker.presence import Presence
 from stator.worker.threads import is_open, open_connection, tidy_connections
@@ -167,8 +167,8 @@ class Heartbeat:
             step()
         except (DatabaseError, InterfaceError) as error:
             # The leases run on; the worker ends attempts past their deadline.
-            told = bounded(" ".join(str(error).split()), 300)
-            logger.warning("stator.heartbeat_failed", extra={"error": type(error).__name__, "message_text": told})
+            fields = {"error": type(error).__name__, "message_text": one_line(error)}
+            logger.warning("stator.heartbeat_failed", extra=fields)
         tidy_connections()
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from stator.db.retry import is_lock_timeout, is_of_schema, is_passing
+from stator.texts import one_line
 from stator.worker.schema import Schema
 
 logger = logging.getLogger("stator.worker")
@@ -80,7 +81,8 @@ async def reach(
             if has_no_time():
                 return None
             pause *= random.uniform(0.5, 1.0)
-            logger.warning("stator.database_unreachable", extra={"error": type(error).__name__, "retry_in": pause})
+            fields = {"error": type(error).__name__, "message_text": one_line(error), "retry_in": pause}
+            logger.warning("stator.database_unreachable", extra=fields)
             await asyncio.sleep(pause)
         else:
             unreachable.discard(step)

@@ -14,7 +14,8 @@ from stator.db import Operations
 from stator.db.claim import Claim
 from stator.outcomes import Outcome, Released
 from stator.worker.attempt import Attempt, grouped
-from stator.worker.executor import Attempted, attempt_async, attempt_sync, calls_of, timed_out
+from stator.worker.calls import calls_of
+from stator.worker.executor import Attempted, attempt_async, attempt_sync, timed_out
 from stator.worker.room import Room
 from stator.worker.threads import NEEDED_FOR, HandlerThreads
 

@@ -221,7 +221,7 @@ def _tell(span: Span, ended: list[Ended], raised: BaseException | None = None, c
     span.set_attributes(told)
     failures: dict[Failure, list[Claim]] = {}
     for claim, outcome in ended:
-        if failure := getattr(outcome, "failure", None):
+        if failure := outcome.failure:
             failures.setdefault(failure, []).append(claim)
     _tell_failures(span, failures)
 

@@ -15,6 +15,7 @@ from stator import signals
 from stator.conf import Settings
 from stator.db import Operations, operations_for
 from stator.db.claim import Claim, new_worker_id
+from stator.db.files import watched_files
 from stator.db.locks import limit_waits
 from stator.logs import tell_ready, tell_start, tell_stopping
 from stator.outcomes import Outcome
@@ -105,7 +106,8 @@ class Worker:
             asyncio.set_event_loop(loop)
             # In a context of its own: in a request's context, asynchronous handlers that use the database would wait
             # for this very thread.
-            return Context().run(loop.run_until_complete, self._main())
+            with watched_files():
+                return Context().run(loop.run_until_complete, self._main())
         finally:
             asyncio.set_event_loop(None)
             close(loop)

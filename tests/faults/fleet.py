@@ -100,10 +100,11 @@ class Fleet:
 
 def logged(worker: WorkerProcess, event: str) -> list[dict[str, Any]]:
     """The events of that name that a worker has logged."""
-    return [line for line in _lines(worker) if line.get("event") == event]
+    return [line for line in lines(worker) if line.get("event") == event]
 
 
-def _lines(worker: WorkerProcess) -> Iterator[dict[str, Any]]:
+def lines(worker: WorkerProcess) -> Iterator[dict[str, Any]]:
+    """All events that a worker has logged."""
     for text in worker.output().splitlines():
         if text.startswith("{"):
             yield json.loads(text)

@@ -1,4 +1,8 @@
-"""Read replicas: work on one is refused (F11), and one takes over that lacks the last commits of its primary (F10)."""
+"""Read replicas: work on one is refused (F11), and one takes over that lacks the last commits of its primary (F10).
+
+The old primary may come back. Nobody but the failover manager can tell the two apart, so workers work on either; what
+they began on one they cannot write to the other.
+"""
 
 from contextlib import contextmanager
 
@@ -11,7 +15,7 @@ from tests.faults.fleet import logged
 from tests.faults.proxy import Proxy
 from tests.faults.servers import NO_TEST_DATABASES, OPTIONS, address_of, default_database_on, url_through
 from tests.processes import wait_until
-from tests.testapp.faults import Effect, Job
+from tests.testapp.faults import Effect, Job, ThreadJob
 
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
@@ -74,6 +78,69 @@ def test_commits_that_a_failover_loses_are_made_again_and_their_holders_are_refu
             workers.stop()
             watched.judge()
             assert Effect.objects.count() == 2 * (quick + slow)
+
+
+def test_work_that_was_begun_on_an_old_primary_that_came_back_is_refused_on_the_new_one(
+    own, server, standby, watch, fleet, gate
+):
+    """The address of the workers leads to the new primary, to the old one, back and forth; both can be written to."""
+    watched = watch(ThreadJob)
+    ThreadJob.objects.bulk_create(ThreadJob() for _ in range(20))
+    has_replayed(server, standby)
+    standby.stop()
+    # Such keys that no sequence of either server gives them.
+    pks = range(1001, 1006)
+    with Proxy(*address_of(server)) as proxy:
+        address = {**NO_TEST_DATABASES, "DATABASE_URL": url_through(proxy, server)}
+        # Room for those that wait at the gate, some of them several times.
+        workers = fleet("testapp.ThreadJob", STATOR_THREADS=30, STATOR_MAX_CRASHES=1000, **address)
+        started = [workers.start() for _ in range(2)]
+        workers.until(all_done)
+
+        with taken_over(server, standby):
+            standby.promote()
+            lead(workers, proxy, standby)
+            workers.until(all_done)
+            server.start()
+            with default_database_on(server):
+                lead(workers, proxy, server)
+                begin(workers, pks, gate)
+            lead(workers, proxy, standby)
+            # The same keys, states and versions: what tells these claims from those is their id alone.
+            begin(workers, pks, gate)
+            with default_database_on(server):
+                lead(workers, proxy, server)
+            lead(workers, proxy, standby)
+
+            gate.touch()
+            workers.until(all_done)
+            workers.stop()
+            watched.judge(max_crashes=1000)
+            assert set(ThreadJob.objects.values_list("state", "state_version")) == {("done", 2)}
+            refused = {line["pk"] for worker in started for line in logged(worker, "stator.lease_lost")}
+            assert {str(pk) for pk in pks} <= refused
+            with default_database_on(server):
+                assert set(ThreadJob.objects.filter(pk__in=pks).values_list("state", "state_version")) == {("fresh", 0)}
+
+
+def lead(workers, proxy, server):
+    """Have the address of the workers lead to a server, and wait until they have done something there."""
+    proxy.lead_to(*address_of(server))
+    proxy.cut()
+    with default_database_on(server):
+        job = ThreadJob.objects.create()
+        workers.until(lambda: ThreadJob.objects.filter(pk=job.pk, state="done").exists())
+
+
+def begin(workers, pks, gate):
+    """Make objects with these keys, and wait until a handler of each is at the gate."""
+    ThreadJob.objects.bulk_create(ThreadJob(pk=pk, gate=str(gate)) for pk in pks)
+    begun = Effect.objects.filter(label="testapp.threadjob", object_pk__in=list(map(str, pks)))
+    workers.until(lambda: begun.values("object_pk").distinct().count() == len(pks))
+
+
+def all_done():
+    return not ThreadJob.objects.exclude(state="done").exists()
 
 
 @contextmanager

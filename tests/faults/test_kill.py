@@ -13,6 +13,14 @@ from tests.testapp.faults import Bomb, Effect, Job
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
 WORKERS = 4
+# So many objects at least are not done when a worker is killed.
+BUSY = 150
+
+
+def keep_busy():
+    """Have enough to do, for as long as workers are killed."""
+    if Job.objects.exclude(state="done").count() < BUSY:
+        Job.objects.bulk_create(Job(seconds=random.uniform(0.05, 0.5)) for _ in range(BUSY))
 
 
 def kill_one(workers):
@@ -35,22 +43,24 @@ def crashed_claims(history):
 
 
 def test_no_object_is_lost_when_workers_are_killed(watch, fleet, thorough):
-    kills, objects = (50, 1500) if thorough else (12, 250)
+    kills = 200 if thorough else 12
     watched = watch(Job)
-    Job.objects.bulk_create(Job(seconds=random.uniform(0.05, 0.5)) for _ in range(objects))
     workers = fleet("testapp.Job", STATOR_MAX_CRASHES=1000)
     for _ in range(WORKERS):
         workers.start()
 
     for _ in range(kills):
+        keep_busy()
         kill_one(workers)
     workers.until(lambda: finished(Job), 240)
     workers.stop()
 
     history = watched.history(Job)
     waits = waits_after_expiry(history)
-    print(f"{kills} kills ended {crashed_claims(history)} claims, claimed again after {percentiles(waits)}")
-    assert Job.objects.filter(state="done").count() == objects
+    print(
+        f"{kills} kills among {Job.objects.count()} objects ended {crashed_claims(history)} claims, "
+        f"claimed again after {percentiles(waits)}"
+    )
     assert crashed_claims(history) > kills / 2
     watched.judge(max_crashes=1000, reap_slack=RECOVERY)
 

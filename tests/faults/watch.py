@@ -45,7 +45,7 @@ class Watch:
         label = model._meta.label_lower
         events = faults.Event.objects.filter(label=label).order_by("pk")
         effects = faults.Effect.objects.filter(label=label).order_by("pk")
-        return History([_event(event) for event in events], [_effect(effect) for effect in effects])
+        return History(list(map(_event, events.iterator())), list(map(_effect, effects.iterator())))
 
     def violations(self, model: Any, **rules: Any) -> list[Violation]:
         """What the checker finds in it."""

@@ -26,7 +26,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     import_module("django").setup()
-    with import_module("stator.logs").events_to(sys.stderr, options["json_logs"]):
+    logged = import_module("stator.logs").events_to(sys.stderr, options["json_logs"])
+    with logged, import_module("stator.db.files").watched_files():
         serve = import_module("stator.worker.isolated.attempts").serve
         asyncio.run(serve(sys.stdin, answers, options["database"]))
 

@@ -16,7 +16,8 @@ from stator.db import Operations, operations_for
 from stator.db.claim import Claim, adopt
 from stator.db.retry import is_passing
 from stator.runner import StatorRunner
-from stator.worker.executor import Attempted, attempt_async, attempt_sync, calls_of
+from stator.worker.calls import calls_of
+from stator.worker.executor import Attempted, attempt_async, attempt_sync
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
 from stator.worker.schema import Schema

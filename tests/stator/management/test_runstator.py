@@ -148,8 +148,25 @@ def test_stopped_server_ends_with_code_75_and_one_line_without_the_password():
     assert "hunter2" not in done.stderr
 
 
-def test_tables_that_are_missing_end_with_code_75_and_one_line(tmp_path):
-    done = run("testapp.Line", DATABASE_URL="sqlite:////", TEST_DATABASE_DEFAULT=str(tmp_path / "empty.sqlite3"))
+@pytest.fixture
+def empty(tmp_path):
+    """The path of a SQLite database without tables."""
+    path = tmp_path / "empty.sqlite3"
+    path.touch()
+    return str(path)
+
+
+def test_file_that_is_missing_is_told_and_not_made(tmp_path):
+    path = tmp_path / "none.sqlite3"
+    done = run("testapp.Line", DATABASE_URL="sqlite:////", TEST_DATABASE_DEFAULT=str(path))
+    assert done.returncode == 75
+    remedy = "put it back, or run manage.py migrate"
+    assert done.stderr.strip() == f"runstator: database 'default': its file {path} does not exist; {remedy}"
+    assert not path.exists()
+
+
+def test_tables_that_are_missing_end_with_code_75_and_one_line(empty):
+    done = run("testapp.Line", DATABASE_URL="sqlite:////", TEST_DATABASE_DEFAULT=empty)
     assert done.returncode == 75
     assert (
         done.stderr.strip()
@@ -157,11 +174,8 @@ def test_tables_that_are_missing_end_with_code_75_and_one_line(tmp_path):
     )
 
 
-def test_unusable_database_ends_every_process_of_several(tmp_path):
-    done = run(
-        "testapp.Line", "--processes", "2", DATABASE_URL="sqlite:////",
-        TEST_DATABASE_DEFAULT=str(tmp_path / "empty.sqlite3"),
-    )  # fmt: skip
+def test_unusable_database_ends_every_process_of_several(empty):
+    done = run("testapp.Line", "--processes", "2", DATABASE_URL="sqlite:////", TEST_DATABASE_DEFAULT=empty)
     assert done.returncode == 75
     assert set(done.stderr.strip().splitlines()) == {
         "runstator: database 'default' has no table testapp_line of testapp.Line; run manage.py migrate"

@@ -27,7 +27,8 @@ from stator.outcomes import Moved, Released
 from stator.runner import StatorRunner
 from stator.worker import slots as slots_module
 from stator.worker import tracing
-from stator.worker.executor import PLAIN, attempt_async, attempt_sync, calls_of
+from stator.worker.calls import calls_of
+from stator.worker.executor import PLAIN, attempt_async, attempt_sync
 from stator.worker.slots import Slots
 from tasks.models import Queue, Task
 from tests.processes import wait_until
