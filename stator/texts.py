@@ -58,7 +58,7 @@ def text_of(told: object) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of an error of a database as one short line."""
+    """Return a database error's message as one short line."""
     return bounded(" ".join(text_of(error).split()), 300)
 
 
