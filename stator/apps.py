@@ -19,13 +19,13 @@ class StatorConfig(AppConfig):
             import_module(f"stator.{module}").connect()
         import_module("stator.checks").register()
         if _has_admin() and read_settings()[0].ADMIN:
-            # After all that the project registers itself: importing its admin modules twice does nothing.
+            # After the project's own registrations; importing its admin modules twice does no harm.
             import_module("django.contrib.admin").autodiscover()
             import_module("stator.admin").register_managed()
 
 
 def _has_admin() -> bool:
-    """Whether the project has an admin that finds its own registrations."""
+    """Return whether the project has an admin with autodiscovery."""
     if not apps.is_installed("django.contrib.admin"):
         return False
     return isinstance(apps.get_app_config("admin"), import_module("django.contrib.admin.apps").AdminConfig)

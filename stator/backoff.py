@@ -1,16 +1,16 @@
-"""How long to wait: jitter around an interval, and back-off after errors. No Django, no clock."""
+"""Waiting times: jitter around an interval, and back-off after errors. No Django, no clock."""
 
 import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# A hundred years: with more, databases run out of dates.
+# A hundred years: dates of databases do not reach much further.
 LONGEST = 100 * 365 * 86400.0
 
 
 def jittered(interval: float, fraction: float) -> float:
-    """An interval moved at random by up to ``fraction`` of itself in either direction."""
+    """Return an interval varied at random by up to ``fraction`` of itself in either direction."""
     if not fraction:
         return interval
     return interval * random.uniform(1 - fraction, 1 + fraction)
@@ -20,10 +20,10 @@ def jittered(interval: float, fraction: float) -> float:
 class Backoff:
     """Exponential delays with full jitter and a cap, in seconds.
 
-    The n-th consecutive error waits a random time between a tenth of and the whole of
-    ``min(cap, base * factor ** (n - 1))``. ``base=None`` takes the state's ``try_interval``. Full jitter after
-    https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/; the floor of a tenth keeps a
-    storm of failing rows from coming back at once.
+    The n-th consecutive error waits a random time of 10 to 100 % of ``min(cap, base * factor ** (n - 1))``.
+    ``base=None`` takes the state's ``try_interval``. Full jitter after
+    https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/; the minimum of 10 % keeps many failing
+    rows from coming back at once.
     """
 
     base: float | None = None
@@ -31,15 +31,15 @@ class Backoff:
     cap: float = 3600.0
 
     def delay(self, failures: int, interval: float) -> float:
-        """Seconds to wait after the given number (1 or more) of consecutive errors."""
+        """Return the seconds to wait after the given number (1 or more) of consecutive errors."""
         base = interval if self.base is None else self.base
-        # 2 ** 64 seconds is past every cap; the bound keeps the power from overflowing.
+        # 2 ** 64 seconds exceed every cap; the limit keeps the power from overflowing.
         ceiling = min(max(self.cap, base), base * self.factor ** min(failures - 1, 64))
         return random.uniform(ceiling / 10, ceiling)
 
 
 def delay_after(backoff: "Backoff | float | Callable[[int], float]", failures: int, interval: float) -> float:
-    """Seconds to wait after an error, whichever way the state spells its back-off."""
+    """Return the seconds to wait after an error, for each way in which a state may give its back-off."""
     if isinstance(backoff, Backoff):
         return backoff.delay(failures, interval)
     delay = float(backoff(failures) if callable(backoff) else backoff)

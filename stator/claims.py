@@ -1,8 +1,8 @@
-"""Claims for programs that are no workers of this framework: what a queue, an API or a console hands out.
+"""Claims for programs that are not workers of this framework, such as a queue, an API or a console.
 
-Their rows are claimed, leased and fenced as those of workers are: a claim carries a token, whoever writes after its
-claim has ended gets :class:`~stator.exceptions.LeaseLost` and changes nothing, and a lease that runs out is reaped by
-any worker. Stricter than for workers, a program that is late is refused from the end of its lease on, reaped or not.
+Their rows are claimed, leased and fenced like those of workers. A claim has a token, and writing after the claim has
+ended raises :class:`~stator.exceptions.LeaseLost` and changes nothing. Any worker reaps a lease that has run out.
+Unlike a worker, a program is refused from the end of its lease on, even if the lease is not reaped yet.
 """
 
 import os
@@ -39,7 +39,7 @@ __all__ = [
     "is_retryable", "longest_lease", "move", "move_many", "preparing", "release", "retry",
 ]  # fmt: skip
 
-# Rows that one call marks ready, or whose leases it ends; what is left is for workers, or for the next call.
+# Rows that one call marks ready, and leases that it ends, at most; workers or the next call do the rest.
 MOST = 1000
 
 Pick = Callable[[QuerySet[Any]], QuerySet[Any]]
@@ -59,15 +59,18 @@ def claim(
 ) -> list[Claim]:
     """Claim up to ``limit`` ready rows; ``claim.instance`` is the object.
 
-    ``pick``: from the rows that may be claimed at all the queryset of those that are meant, in their order; by default
-    all, in the usual order, since when they are due. ``lease``: seconds, or an expression that gives the moment until
-    which each row is held; by default the setting. ``worker``: twelve hexadecimal digits that the token begins with.
-    ``first``: called at the beginning of the transaction in which they are claimed, to take locks, say; nothing is
-    claimed where it is false. ``then``: called with the claims in that transaction; what it does not return is handed
-    back as if it had not been claimed. Rows that somebody else is claiming, or has locked, are passed over. Where a
-    constraint of the database forbids what another claim has just made impossible, ``IntegrityError``: nothing was
-    claimed. ``among``: rows that an index has in the same order, with an annotation ``sought`` that filters them; give
-    it if ``pick`` may match few of very many rows.
+    Rows that somebody else has locked or is claiming are skipped.
+
+    ``pick``: narrows and orders the queryset of claimable rows; by default all rows, those due longest first.
+    ``lease``: seconds, or an expression for the moment until which each row is held; by default the setting.
+    ``worker``: twelve hexadecimal digits with which the token begins.
+    ``first``: called at the beginning of the claiming transaction, for instance to take locks. If it returns false,
+    nothing is claimed.
+    ``then``: called with the claims in that transaction. Claims that it does not return are released as if never made.
+    ``among``: rows that an index has in the same order, with an annotation ``sought`` that filters them. Pass it if
+    ``pick`` may match few of very many rows.
+
+    Raises ``IntegrityError`` and claims nothing if another claim has just made this one violate a constraint.
     """
     operations = _operations(model, using, worker)
     operations.pauses = Pauses.of(operations.label, operations.read_pauses())
@@ -83,9 +86,9 @@ def claim(
 
 
 def bring_up(model: Any, *, using: str | None = None) -> int:
-    """Mark rows ready that have come due, and end leases that ran out; return how many leases that were.
+    """Mark due rows ready and end leases that ran out; return the number of those leases.
 
-    Workers do so by themselves; with this, programs that claim do not depend on one.
+    Workers do this by themselves; with this call, programs that claim rows do not depend on a worker.
     """
     operations = _operations(model, using)
     due, expired = overdue(operations)
@@ -95,7 +98,7 @@ def bring_up(model: Any, *, using: str | None = None) -> int:
 
 
 def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> Claim:
-    """The claim that a token stands for; ``LeaseLost`` when it has ended or never was."""
+    """Return the claim for a token; raise ``LeaseLost`` if it has ended or never existed."""
     operations = _operations(model, using)
     instance = operations.rows.filter(pk=pk, state_claim=token).first()
     if instance is None:
@@ -106,7 +109,7 @@ def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> Claim
 
 
 def find_many(model: Any, tokens: Mapping[Any, UUID], *, using: str | None = None) -> list[Claim]:
-    """The claims that tokens, given by the keys of their rows, stand for; those that have ended are left out."""
+    """Return the claims for tokens by primary key, without those that have ended."""
     operations = _operations(model, using)
     rows = operations.rows.filter(pk__in=list(tokens))
     known = [row for row in rows if tokens[row.pk] == row.state_claim and row.state in operations.graph.states]
@@ -114,12 +117,12 @@ def find_many(model: Any, tokens: Mapping[Any, UUID], *, using: str | None = Non
 
 
 def hold(claim: Claim, until: Any, *, where: Q = Q()) -> bool:  # noqa: B008 - immutable in all that matters
-    """Set the end of a lease to a moment; False when it has run out, the claim ended, or the row is not ``where``."""
+    """Set the end of a lease; return False if the lease or claim has ended or the row does not match ``where``."""
     return _hold(claim.operations, claim, until, where)
 
 
 def longest_lease(model: Any, *, using: str | None = None) -> float:
-    """The most seconds for which a row can be held at once: what is further away is taken for a clock set back."""
+    """Return the most seconds for which a row can be held; a lease further ahead means that a clock was set back."""
     return _operations(model, using).longest_lease
 
 
@@ -131,9 +134,9 @@ def move(
     failure: Failure | None = None,
     then: Callable[[], None] | None = None,
 ) -> None:
-    """End a claim with a move, and write further columns with it; ``LeaseLost`` when the claim has ended.
+    """End a claim with a move and write ``values`` with it; raise ``LeaseLost`` if the claim has ended.
 
-    ``then`` is called in the same transaction. ``ValueError`` where no such transition is declared.
+    ``then`` is called in the same transaction. Raises ``ValueError`` if no such transition is declared.
     """
     _end(claim, Moved(_target(claim, to), failure), values, then)
 
@@ -144,11 +147,11 @@ def move_many(
     *,
     then: Callable[[list[Claim]], None] | None = None,
 ) -> list[Claim]:
-    """End claims of one model each with the same move and its own values; return those of which nothing was written.
+    """End claims of one model with the same move, each with its own values; return the claims that were lost.
 
-    Those have ended. A handful of statements, however many they are. The values are of all fields that their state
-    ``saves``. ``then`` is called in the same transaction with the others. ``ValueError`` where no such transition is
-    declared, or the values are of other fields.
+    A lost claim had ended before, and nothing was written for it. The number of statements does not grow with the
+    number of claims. The values must be of exactly the fields that the state ``saves``. ``then`` is called with the
+    other claims in the same transaction. Raises ``ValueError`` if no such transition is declared or the fields differ.
     """
     if not ends:
         return []
@@ -171,17 +174,17 @@ def retry(
     values: dict[str, Any] | None = None,
     then: Callable[[], None] | None = None,
 ) -> None:
-    """End a claim without a move: the row is due again ``after`` so many seconds, and the attempt counts."""
+    """End a claim without a move: the row is due again ``after`` seconds, and the attempt counts."""
     _end(claim, Waiting(after, failure, reason), values, then)
 
 
 def release(claim: Claim, *, values: dict[str, Any] | None = None, then: Callable[[], None] | None = None) -> None:
-    """End a claim as if it had never been: the row is ready and the attempt is not counted."""
+    """End a claim as if it had never been made: the row is ready and the attempt is not counted."""
     _end(claim, Released(), values, then)
 
 
 def preparing() -> Preparing:
-    """Return a block for what precedes the work: if the database fails in it, ``NotBegun`` is raised."""
+    """Return a context for preparing the work; it raises ``NotBegun`` if the database fails inside."""
     return PREPARING
 
 
@@ -191,7 +194,7 @@ def _operations(model: Any, using: str | None, worker: str = "") -> Operations:
 
 @lru_cache(maxsize=1)
 def _process_id(pid: int) -> str:
-    """Of this process, not of one that it was forked from: its threads add to the statistics where they did before."""
+    """Return an id of this process, anew after a fork. Its threads share it, and so their rows of statistics."""
     return new_worker_id()
 
 
@@ -212,7 +215,7 @@ def _claim(operations: Operations, locked: Callable[[], list[Any]], lease: Any, 
             return []
         if not (picked := locked()):
             return []
-        # A program that lost its lease is no worker process that an object ended: the count of those begins anew.
+        # A program that loses its lease does not show that the object crashed a worker, so the count starts anew.
         operations.rows.filter(pk__in=picked).update(**columns.claiming_due(token, until), state_crashes=0)
         found = {row.pk: row for row in operations.rows.filter(pk__in=picked, state_claim=token)}
         claims = [_claim_of(operations, found[pk], token) for pk in picked if pk in found]
@@ -254,7 +257,7 @@ def _end(claim: Claim, outcome: Outcome, values: dict[str, Any] | None, then: An
 
 @retrying
 def _write(operations: Operations, ended: list[Ended], then: Callable[[list[Claim]], None] | None) -> Written:
-    """Record what ends claims that stand and whose leases have not run out; the others are ``lost``."""
+    """Record the outcomes of claims that stand and whose leases still run; the others are ``lost``."""
     with operations.handler_transaction():
         held = {claim.pk: claim for claim in operations.lock_claimed([claim for claim, _ in ended])}
         in_time = operations.rows.filter(pk__in=list(held), state_locked_until__gt=Now()).values_list("pk", flat=True)

@@ -1,14 +1,14 @@
-"""Leaves nothing behind of what one handler did to the connections of its thread: each finds them as new."""
+"""Clean-up of a thread's connections after each handler, so that the next handler finds them as new."""
 
 import re
 from typing import Any
 
 from django.db import connections
 
-# libpq's PQTRANS_IDLE; written out because psycopg is optional.
+# libpq's PQTRANS_IDLE, spelled out because psycopg is optional.
 IDLE = 0
 
-# Behind comments. What a transaction ends with is none.
+# Possibly behind comments. Settings that end with the transaction do not count.
 SESSION_STATEMENT = re.compile(
     r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*"
     r"(SET\s+(?!(LOCAL|TRANSACTION|CONSTRAINTS)\b)|(RESET|LISTEN|PREPARE|DECLARE|PRAGMA|DISCARD|DEALLOCATE)\b"
@@ -19,13 +19,13 @@ SESSION_CALL = re.compile(r"\b(set_config|pg_(try_)?advisory_lock(_shared)?)\s*\
 
 
 def watch_session(connection: Any) -> None:
-    """Note when a handler changes its session, for instance ``SET search_path``; the connection is then not reused."""
+    """Note when a handler changes its session, for instance by ``SET search_path``; it is then not reused."""
     if _note_session_change not in connection.execute_wrappers:
         connection.execute_wrappers.append(_note_session_change)
 
 
 def clean_connections() -> None:
-    """Leave no open transaction, no failed one and no changed session behind for the next handler in this thread."""
+    """Discard this thread's connections that have an open or failed transaction or a changed session."""
     for connection in connections.all(initialized_only=True):
         connection.queries_log.clear()
         if connection.connection is None:
@@ -36,16 +36,16 @@ def clean_connections() -> None:
 
 
 def changes_session(statement: str) -> bool:
-    """Whether a statement changes what later ones of the same session meet."""
+    """Return whether a statement changes the session for later statements."""
     if SESSION_STATEMENT.match(statement):
         return True
-    # Looked for as text first: a pattern takes many times as long.
+    # A text search first, because a pattern takes many times as long.
     lower = statement.lower()
     return ("set_config" in lower or "advisory_lock" in lower) and bool(SESSION_CALL.search(statement))
 
 
 def _discard(connection: Any) -> None:
-    """Close a connection whatever state its transaction is in; the next use opens another."""
+    """Close a connection regardless of its transaction's state; the next use opens another."""
     connection.in_atomic_block = False
     connection.savepoint_ids = []
     connection.needs_rollback = False
@@ -60,13 +60,13 @@ def _in_transaction(connection: Any) -> bool:
     try:
         return bool(getattr(connection.connection, "in_transaction", False))
     except connection.Database.Error:
-        # Closed behind Django's back: sqlite3 does not even answer. It is to be discarded, like an open transaction.
+        # Closed without Django, which sqlite3 answers with an error. It must be discarded like an open transaction.
         return True
 
 
 def _note_session_change(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
     connection = context["connection"]
-    # Composed of parts, as psycopg has it.
+    # psycopg composes statements of parts.
     text = sql if isinstance(sql, str) else sql.as_string(connection.connection) if hasattr(sql, "as_string") else ""
     if changes_session(text):
         connection._stator_session_changed = True

@@ -1,4 +1,4 @@
-"""Which columns each event in the life of a row changes. The only place that knows; all times are the database's."""
+"""The columns that each event in the life of a row changes, defined only here; all times are the database's."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
@@ -36,7 +36,7 @@ FRAMEWORK_COLUMNS = frozenset(
     }
 )
 
-# Which of them count something about a row.
+# The counters among them.
 COUNTS = ("state_attempts", "state_failures", "state_crashes", "state_version")
 
 Changes = dict[str, Any]
@@ -45,42 +45,42 @@ _UNCLAIMED: Changes = {"state_claim": None, "state_locked_until": None}
 
 
 def ready_at_once(state: State) -> bool:
-    """Whether a row that enters ``state`` may be attempted right away."""
+    """Return whether a row that enters ``state`` may be attempted right away."""
     return state.automatic and state.attempt_immediately
 
 
 def first_attempt(state: State) -> Expression | None:
-    """When a row that enters ``state`` is due; None for now, or for never where nothing attempts it."""
+    """Return when a row that enters ``state`` is due; None for now, or for never if nothing attempts it."""
     if not state.automatic or state.attempt_immediately:
         return None
     return after(state.try_interval or 0)
 
 
 def after(seconds: float) -> Expression:
-    """The moment so many seconds from now, by the clock of the database."""
+    """Return the time in so many seconds, by the database's clock."""
     return Now() + timedelta(seconds=seconds)
 
 
 def stayed() -> Expression:
-    """How long rows have been in their state, by the clock of the database."""
+    """Return how long rows have been in their state, by the database's clock."""
     return ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
 
 
 def come_due() -> list[Q]:
-    """Rows whose due time has passed; and those without one, for null is now.
+    """Return filters for rows whose due time has passed, and for rows without one: null means now.
 
-    Each is a part of an index. Asked for together they would have all rows read that are due some day.
+    Each can use a part of an index. An OR of the two would read all rows that are due some day.
     """
     return [Q(state_next_attempt__lte=Now()), Q(state_next_attempt=None)]
 
 
 def parked() -> Q:
-    """Rows that wait for another object: they are due when nobody alive will see it, so that no look finds them."""
+    """Return a filter for rows that wait for another object: their due time is so far away that no poll finds them."""
     return Q(state_ready=False, state_claim=None, state_next_attempt__gte=parked_from())
 
 
 def parked_from() -> datetime:
-    """The due time from which on a row is parked."""
+    """Return the due time from which on a row is parked."""
     return _year(4000)
 
 
@@ -89,7 +89,7 @@ def _year(year: int) -> datetime:
 
 
 def entering(state: State) -> Changes:
-    """A row goes into a state, by an attempt, a timeout or by hand; any claim on it ends."""
+    """Return the changes when a row enters a state by an attempt, a timeout or by hand; any claim on it ends."""
     return {
         "state": state.name,
         "state_changed": Now(),
@@ -105,7 +105,7 @@ def entering(state: State) -> Changes:
 
 
 def claiming(token: UUID, until: Any) -> Changes:
-    """A row is claimed: the attempt is counted and its time noted."""
+    """Return the changes when a row is claimed: the attempt is counted and its time noted."""
     return {
         "state_claim": token,
         "state_locked_until": until,
@@ -116,9 +116,9 @@ def claiming(token: UUID, until: Any) -> Changes:
 
 
 def claiming_due(token: UUID, until: Any) -> Changes:
-    """As :func:`claiming`, but a row that is marked ready before it is due only loses the mark.
+    """Return the changes of :func:`claiming`; a row that was marked ready before it is due only loses the mark.
 
-    In the SET list, where it costs nothing: a condition on the due time would be no part of the index of ready rows.
+    The test is in the SET list, where it costs nothing: the index of ready rows could not serve it as a condition.
     """
     kept = {
         "state_claim": Value(None),
@@ -134,7 +134,7 @@ def claiming_due(token: UUID, until: Any) -> Changes:
 
 
 def staying(due: Any, failures: Any) -> Changes:
-    """An attempt ended and the row stays; having ended at all it clears the count of crashes."""
+    """Return the changes when an attempt ends and the row stays; an attempt that ends resets the crash count."""
     return {
         "state_ready": False,
         "state_next_attempt": due,
@@ -145,15 +145,15 @@ def staying(due: Any, failures: Any) -> Changes:
 
 
 def releasing(delay: float = 0.0) -> Changes:
-    """A claimed row is handed back without an attempt: it keeps its place in line, or is due in ``delay`` seconds."""
+    """Return the changes when a claim is released: the row keeps its place in line, or is due in ``delay`` seconds."""
     ready = {"state_ready": False, "state_next_attempt": after(delay)} if delay else {"state_ready": True}
     return {**ready, "state_attempts": F("state_attempts") - 1, **_UNCLAIMED}
 
 
 def reaping(max_crashes: int, spared: Collection[str] = ()) -> Changes:
-    """A lease ran out: the crash is counted, and at ``max_crashes`` the row is left in quarantine.
+    """Return the changes when a lease runs out: a crash is counted, and ``max_crashes`` of them mean quarantine.
 
-    ``spared``: names of states whose rows never are; of them no more crashes are counted than leave them claimable.
+    ``spared``: names of states without quarantine; their crash count stops at the last value that keeps rows claimable.
     """
     goes_on = Q(state_crashes__lt=max_crashes - 1)
     crashes: Any = F("state_crashes") + 1
@@ -171,26 +171,26 @@ def reaping(max_crashes: int, spared: Collection[str] = ()) -> Changes:
 
 
 def parking() -> Changes:
-    """A row waits for another object, whose move will reopen it."""
-    # Far beyond ``parked_from()``, so that tests that move time do not make a parked row one that is merely late.
+    """Return the changes when a row waits for another object, whose move will reopen it."""
+    # Far beyond ``parked_from()``, so that tests that move time do not make a parked row a late one.
     return {"state_ready": False, "state_next_attempt": Value(_year(5000), output_field=DateTimeField())}
 
 
 def postponing() -> Changes:
-    """A row leaves the line until the next look: it could not be told whether it waits."""
+    """Return the changes when a row leaves the line until the next poll, because its waiting could not be checked."""
     return {"state_ready": False, "state_next_attempt": Now()}
 
 
 def reopening() -> Changes:
-    """What a parked row waited for is there; its place in line is that of the day it entered its state."""
+    """Return the changes when the awaited object is there; the row's turn counts from when it entered its state."""
     return {"state_ready": True, "state_next_attempt": None}
 
 
 def retrying() -> Changes:
-    """An operator wants the row attempted now, with a clean record."""
+    """Return the changes when an operator wants the row attempted now, with errors and crashes reset."""
     return {"state_ready": True, "state_next_attempt": None, "state_failures": 0, "state_crashes": 0}
 
 
 def unlocking() -> Changes:
-    """An operator ends the claim of a row; the attempt that held it can write nothing more."""
+    """Return the changes when an operator ends a claim; the attempt that held it can write nothing more."""
     return {"state_ready": True, "state_next_attempt": None, **_UNCLAIMED}

@@ -1,4 +1,4 @@
-"""Every setting: its default, its unit, one sentence. Read once, at the edge, and passed in from there."""
+"""The settings: default, unit and help text of each. Read once at the edge and passed on from there."""
 
 import math
 from collections.abc import Iterator
@@ -14,20 +14,20 @@ from stator.backoff import LONGEST
 
 MOST = {int: 100_000, float: LONGEST}
 
-# A worker that dies once takes along whatever it runs, so one lost lease says nothing about an object; two do.
+# A dying worker takes along everything it runs, so one lost lease says nothing about an object; two do.
 ALONE_FROM = 2
 
 
 def _setting(
     default: Any, help_text: str, least: float | None = None, kind: type = float, of_lease: float | None = None
 ) -> Any:
-    """``of_lease``: the default is never longer than this part of the lease."""
+    """Declare a setting; its default is at most ``of_lease`` (a fraction) of the lease."""
     return field(default=default, metadata={"help": help_text, "least": least, "kind": kind, "of_lease": of_lease})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The ``STATOR`` dictionary of the Django settings, checked. Seconds unless the sentence says otherwise."""
+    """The ``STATOR`` dictionary of the Django settings, checked. Values are seconds unless their help differs."""
 
     LEASE: float = _setting(60.0, "How long a claim holds without a heartbeat.", 0.5)
     REAP_INTERVAL: float = _setting(5.0, "How often leases that ran out are looked for.", 0.05, of_lease=0.5)
@@ -57,26 +57,26 @@ class Settings:
 
     @property
     def alone_from(self) -> int:
-        """The number of leases lost in a row from which an object is attempted alone.
+        """How many leases an object loses in a row before it is attempted alone.
 
-        The crash that would put an object into quarantine is always one that nothing else ran beside.
+        So nothing else runs beside the crash that puts an object into quarantine.
         """
         return max(1, min(ALONE_FROM, self.MAX_CRASHES - 1))
 
     @property
     def crashed_at_once(self) -> int:
-        """The most objects with fewer lost leases than that which one process attempts at once."""
+        """How many objects with 1 to ``alone_from - 1`` lost leases one process attempts at once, at most."""
         return self.CRASHED_AT_ONCE or max(1, self.CONCURRENCY // 2)
 
     def problems(self) -> Iterator[str]:
-        """One sentence for every value that cannot work."""
+        """Yield one sentence for each value that cannot work."""
         for option in fields(self):
             yield from _wrong_value(option.name, getattr(self, option.name), option.metadata)
         if self.TRACING is True and not _has_tracing():
             yield "TRACING needs opentelemetry-api, which is not installed; pip install 'django-stator[tracing]'"
 
     def conflicts(self) -> Iterator[str]:
-        """One sentence for every pair of values that do not go together."""
+        """Yield one sentence for each pair of values that conflict."""
         if self.LEASE <= 3 * self.POLL_INTERVAL and self.LEASE < 3:
             yield f"LEASE={self.LEASE} is too close to POLL_INTERVAL={self.POLL_INTERVAL}; raise it to at least 3 times"
         if self.LEASE <= self.REAP_INTERVAL:
@@ -88,7 +88,7 @@ class Settings:
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Return the settings in force, ``overrides`` first; ``ImproperlyConfigured`` with one line if one cannot work."""
+    """Return the settings with ``overrides``; raise ``ImproperlyConfigured`` with one line if a value is wrong."""
     settings, problems = read_settings()
     if overrides and not problems:
         settings, problems = read_settings(**overrides)
@@ -98,9 +98,9 @@ def load_settings(**overrides: Any) -> Settings:
 
 
 def read_settings(**overrides: Any) -> tuple[Settings, list[str]]:
-    """Return the settings, ``overrides`` first, and one sentence for each thing that is wrong with them.
+    """Return the settings with ``overrides``, and one sentence for each problem with them.
 
-    Some defaults follow the lease that is given, so ``LEASE`` can be set alone.
+    Some defaults follow the given lease, so ``LEASE`` can be set alone.
     """
     given = getattr(django_settings, "STATOR", None) or {}
     if not isinstance(given, dict):
@@ -114,7 +114,7 @@ def read_settings(**overrides: Any) -> tuple[Settings, list[str]]:
 
 
 def _following_lease(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults that the lease makes shorter."""
+    """Return the defaults that the given lease shortens."""
     lease: Any = values.get("LEASE")
     if not _is_number(float, lease) or lease <= 0:
         return {}
@@ -126,7 +126,7 @@ def _following_lease(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _legacy() -> dict[str, Any]:
-    """Settings by the names that Takahe's Stator reads, where ``STATOR`` does not give them."""
+    """Return settings under the names that Takahe's Stator reads, unless ``STATOR`` has them."""
     given = getattr(django_settings, "STATOR", None) or {}
     names = {name: f"STATOR_{name}" for name in ("TOKEN", "CONCURRENCY", "CONCURRENCY_PER_MODEL")}
     return {
@@ -157,7 +157,7 @@ def _wrong_text(name: str, value: Any) -> Iterator[str]:
         return
     tokens = value if isinstance(value, list | tuple) else [value] if value != "" else []
     if any(not isinstance(token, str) or len(token.encode(errors="replace")) < 32 for token in tokens):
-        # The value itself is a secret and stays out of the message.
+        # The value is a secret and stays out of the message.
         yield "TOKEN must be a string of at least 32 bytes, or a list of them; make one with secrets.token_urlsafe(32)"
 
 

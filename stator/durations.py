@@ -1,4 +1,4 @@
-"""Lengths of time in words, short enough for a table."""
+"""Durations as text, short enough for a table."""
 
 from datetime import timedelta
 
@@ -6,12 +6,12 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def seconds_of(length: timedelta) -> float:
-    """Its seconds; a negative one counts as nothing: a clock was set back meanwhile."""
+    """Return the seconds of a duration; 0 for a negative one, which means that a clock was set back."""
     return max(0.0, length.total_seconds())
 
 
 def span(seconds: float) -> str:
-    """The two largest units of a length of time, for instance ``3 d 4 h``; a negative one counts as nothing."""
+    """Return the two largest units of a duration, for instance ``3 d 4 h``; a negative one counts as 0."""
     left = max(0, int(seconds))
     parts: list[str] = []
     for size, unit in _UNITS:

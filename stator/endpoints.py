@@ -1,4 +1,4 @@
-"""Views for whoever watches the site: figures for Prometheus, and whether it lives and can work."""
+"""Views for monitoring of the site: metrics for Prometheus, health and readiness."""
 
 from django.db import DatabaseError, InterfaceError, router
 from django.http import Http404, HttpRequest, HttpResponse
@@ -16,7 +16,10 @@ from stator.views import is_authorised
 @never_cache
 @require_safe
 def show_metrics(request: HttpRequest) -> HttpResponse:
-    """The figures, for requests with ``Authorization: Bearer TOKEN``; 404 without, as when no token is set."""
+    """Show the metrics to requests with ``Authorization: Bearer TOKEN``.
+
+    Other requests, and all requests if no token is set, get a 404.
+    """
     settings, problems = read_settings()
     if problems or not is_authorised(request, settings):
         raise Http404
@@ -26,14 +29,14 @@ def show_metrics(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def show_health(request: HttpRequest) -> HttpResponse:
-    """200 as long as the process answers at all; no database is asked, so that an outage ends no process."""
+    """Answer 200 while the process answers at all; no query, so that an outage of the database ends no process."""
     return HttpResponse("alive\n", content_type="text/plain")
 
 
 @never_cache
 @require_safe
 def show_readiness(request: HttpRequest) -> HttpResponse:
-    """200 when the databases of all managed models answer, else 503; nothing is said about why."""
+    """Answer 200 if the databases of all managed models answer, else 503 without a reason."""
     for alias in {router.db_for_write(model) for model in managed(StatorModel.subclasses)}:
         try:
             Worker.objects.using(alias).live().exists()

@@ -1,8 +1,8 @@
-"""What users of the framework raise or catch. The docstring of each says what happened."""
+"""Exceptions that users of the framework raise or catch. The docstring of each says what happened."""
 
 
 class StatorError(Exception):
-    """Something in Stator refused to go on."""
+    """The base of all errors of Stator."""
 
 
 class GraphError(StatorError, ValueError):
@@ -26,7 +26,7 @@ class ProtectedColumn(StatorError, ValueError):
 
 
 class ProtectedState(StatorError, ValueError):
-    """An object was to be moved by hand to a state that only the framework enters."""
+    """Somebody tried to move an object by hand to a state that only the framework enters."""
 
 
 class Fail(StatorError):
@@ -34,10 +34,10 @@ class Fail(StatorError):
 
 
 class NotBegun(BaseException):
-    """What precedes the call of a handler has failed: the object is released, and the attempt is not counted.
+    """Preparation before the handler failed: the object is released, and the attempt is not counted.
 
-    Raised by the framework. Derives from ``BaseException`` as :class:`TryAgainLater` does. It is attempted again
-    ``after`` so many seconds; ``reason`` is kept with the object.
+    Raised by the framework. Derives from ``BaseException`` as :class:`TryAgainLater` does. The next attempt is in
+    ``after`` seconds; ``reason`` is stored with the object.
     """
 
     def __init__(self, after: float, reason: str) -> None:
@@ -49,8 +49,8 @@ class NotBegun(BaseException):
 class TryAgainLater(BaseException):
     """Not yet, and not an error: try again after ``after`` seconds, or after the state's ``try_interval``.
 
-    Derives from ``BaseException`` so that ``except Exception`` in a handler lets it through.
-    ``reason`` is kept with the object and shown to operators.
+    Derives from ``BaseException`` so that ``except Exception`` in a handler lets it through. ``reason`` is stored with
+    the object and shown to operators.
     """
 
     def __init__(self, after: float | None = None, reason: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Figures in the text format that Prometheus reads, version 0.0.4."""
+"""Metrics in the text format of Prometheus, version 0.0.4."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# Upper ends of the buckets of a histogram, in seconds: from a statement to the longest handlers.
+# Upper limits of a histogram's buckets in seconds, from a statement to the longest handlers.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
 Labels = tuple[tuple[str, str], ...]
@@ -14,7 +14,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A figure with its samples; ``kind`` is ``gauge``, ``counter`` or ``histogram``."""
+    """A metric with its samples; ``kind`` is ``gauge``, ``counter`` or ``histogram``."""
 
     name: str
     kind: str
@@ -23,24 +23,24 @@ class Metric:
 
     @classmethod
     def of(cls, name: str, kind: str, help_text: str, values: dict[Labels, float]) -> "Metric":
-        """One value for each set of labels."""
+        """Return a metric with one value for each set of labels."""
         return cls(name, kind, help_text, tuple((name, labels, value) for labels, value in values.items()))
 
 
 class Histogram:
-    """How long something took, in buckets. One thread adds to it; others may read."""
+    """Durations in buckets. One thread adds to it; others may read."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS) + 1)
         self.sum = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count one duration."""
         self.counts[bisect_left(BUCKETS, seconds)] += 1
         self.sum += seconds
 
     def samples(self, name: str, labels: Labels = ()) -> Iterator[tuple[str, Labels, float]]:
-        """Its buckets, each with all that took no longer, its count and its sum."""
+        """Yield the cumulative buckets, the count and the sum."""
         total = 0
         for end, count in zip((*BUCKETS, None), self.counts.copy(), strict=True):
             total += count
@@ -50,7 +50,7 @@ class Histogram:
 
 
 def exposed(metrics: Iterable[Metric]) -> str:
-    """The text, one line for each sample; figures without samples are left out."""
+    """Return the text, one line for each sample; metrics without samples are left out."""
     lines: list[str] = []
     for metric in metrics:
         if metric.samples:

@@ -1,4 +1,4 @@
-"""What is kept of an exception: bounded text without local variables, NULs or credentials, and a fingerprint."""
+"""Failures as they are stored: bounded text without local variables, NULs or credentials, and a fingerprint."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ __all__ = ["MESSAGE_LENGTH", "TRACEBACK_LENGTH", "Failure", "bounded", "describe
 
 TRACEBACK_LENGTH = 8000
 
-# Causes of an error, and errors of a group, that are logged with it.
+# How many causes of an error, and errors of a group, are logged with it.
 MOST_CAUSES, MOST_GROUPED = 5, 20
 
 
@@ -19,8 +19,8 @@ MOST_CAUSES, MOST_GROUPED = 5, 20
 class Failure:
     """An error as it is stored. ``fingerprint`` is equal for errors of one type raised at one place.
 
-    ``deliberate``: the handler said by ``Fail`` that the object is not to be attempted again. ``error``: the exception
-    itself; it is not stored.
+    ``deliberate``: the handler raised ``Fail``, so the object is not attempted again. ``error``: the exception itself;
+    it is not stored.
     """
 
     kind: str
@@ -32,12 +32,12 @@ class Failure:
 
     @property
     def loggable(self) -> BaseException | None:
-        """The exception for the record of a log: where messages need masking or a cut, a copy of the same name."""
+        """The exception to log, or a copy with the same name where messages need masking or a cut."""
         return self.error if self.error is None or _is_harmless(self.error) else _stand_in(self.error, MOST_CAUSES)
 
 
 def describe(error: BaseException) -> Failure:
-    """The failure for an exception; never raises, whatever its ``__str__`` does."""
+    """Return the failure for an exception; never raises, whatever its ``__str__`` does."""
     kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
     message = bounded(text_of(error), MESSAGE_LENGTH)
     text, places = _told(error, kind, message)
@@ -52,13 +52,13 @@ def describe(error: BaseException) -> Failure:
 
 
 def quarantined(crashes: int) -> Failure:
-    """The failure of an object that is left alone because its workers died, or lost it, so many times in a row."""
+    """Return the failure of an object in quarantine, whose leases ran out so many times in a row."""
     message = f"{crashes} leases in a row ran out during an attempt; it is left alone until an operator retries it"
     return Failure("stator.Quarantined", message, "", "quarantined")
 
 
 def _told(error: BaseException, kind: str, message: str) -> tuple[str, list[str]]:
-    """The traceback of an error, and the places that tell it from others of its type."""
+    """Return an error's traceback, and the places that distinguish it from other errors of its type."""
     if isinstance(error.__cause__, RemoteTraceback):
         return error.__cause__.text, [error.__cause__.fingerprint]
     try:
@@ -68,7 +68,7 @@ def _told(error: BaseException, kind: str, message: str) -> tuple[str, list[str]
 
 
 def _is_harmless(error: BaseException) -> bool:
-    """Whether all messages of an error and its causes may be logged as they are."""
+    """Return whether all messages of an error and its causes may be logged unchanged."""
     waiting: list[BaseException] = [error]
     seen: set[int] = set()
     while waiting:

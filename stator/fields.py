@@ -1,4 +1,4 @@
-"""The columns of a managed table. In migrations they are plain Django fields, so migrations do not know the graph."""
+"""The columns of a managed table. Migrations see them as plain Django fields, so migrations do not know the graph."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -26,9 +26,10 @@ class _Plain(models.Field):
 
 
 class _OfMoments(type):
-    """The class of fields that expressions mix with any other moments.
+    """The metaclass of fields that expressions may combine with any other ``DateTimeField``.
 
-    Django mixes what is an instance of the class of each of them, and would refuse ``state_changed`` beside another.
+    Django requires each field to be an instance of the other's class, and would refuse ``state_changed`` beside
+    another.
     """
 
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -36,7 +37,7 @@ class _OfMoments(type):
 
 
 class StateField(_Plain, models.CharField):
-    """The name of a state of ``graph``; takes a ``State`` or its name wherever a value is taken."""
+    """The name of a state of ``graph``; accepts a ``State`` or its name wherever a value is accepted."""
 
     plain_path = "django.db.models.CharField"
 
@@ -56,7 +57,7 @@ class StateField(_Plain, models.CharField):
         return name, path, args, kwargs
 
     def clone(self) -> "StateField":
-        """A copy for another model; the plain form of migrations would lose the graph."""
+        """Return a copy for another model; the plain form of migrations would lose the graph."""
         return StateField(self.graph, **self.deconstruct()[3])
 
     def to_python(self, value: Any) -> Any:
@@ -80,21 +81,21 @@ class StateField(_Plain, models.CharField):
 
 
 class CountField(_Plain, models.IntegerField):
-    """A number that begins with 0; nothing that Django would have to read back from a new row."""
+    """A number that begins with 0; Django does not read it back from a new row."""
 
     plain_path = "django.db.models.IntegerField"
     db_returning = False
 
 
 class VersionField(_Plain, models.BigIntegerField):
-    """As a :class:`CountField`, for numbers that grow for as long as the row lives."""
+    """A :class:`CountField` for numbers that grow as long as the row lives."""
 
     plain_path = "django.db.models.BigIntegerField"
     db_returning = False
 
 
 class ReadyField(_Plain, models.BooleanField):
-    """Whether the row may be attempted now; an insert sets it from the state and from when the row is to start."""
+    """Whether the row may be attempted now; an insert sets it from the state and the start of the row."""
 
     db_returning = False
     plain_path = "django.db.models.BooleanField"
@@ -111,7 +112,7 @@ class ReadyField(_Plain, models.BooleanField):
 
 
 def _has_come(due: Any) -> bool:
-    """Whether a row that is to start then is ready. If this clock is ahead, a claim still waits for its time."""
+    """Return whether a row with this start is ready. If this clock is ahead, a claim still waits for the start."""
     if not isinstance(due, datetime):
         return due is None
     now = datetime.now(UTC)
@@ -119,12 +120,12 @@ def _has_come(due: Any) -> bool:
         return due <= now
     if settings.USE_TZ:
         return timezone.make_aware(due) <= now
-    # Without time zones some databases count in UTC and others in the zone of the site.
+    # Without time zones some databases count in UTC and others in the site's zone.
     return due <= max(now.replace(tzinfo=None), timezone.now())
 
 
 class NextAttemptField(_Plain, models.DateTimeField, metaclass=_OfMoments):
-    """When the row is due; null is now. An insert sets it, if it was not given, where a first attempt waits."""
+    """When the row is due; null means now. An insert sets it if it is not given and the first attempt is delayed."""
 
     plain_path = "django.db.models.DateTimeField"
 
@@ -147,14 +148,14 @@ class ClaimField(_Plain, models.UUIDField):
 
 @ClaimField.register_lookup
 class HeldBy(Exact):
-    """Whether a claim holds the row, by a comparison that never reads the index of leases.
+    """A comparison of the claim that never reads the index of leases.
 
-    An equality would imply that there is a claim. PostgreSQL, whose statistics mostly know of no leases, would then
-    take that index for shorter than the primary key, and walk over all leases, present and past, to find one row.
+    An equality would imply that there is a claim. PostgreSQL's statistics mostly know of no leases, so it would choose
+    their index over the primary key. To find one row it would walk over all leases, present and past.
     """
 
     def as_postgresql(self, compiler: Any, connection: Any) -> tuple[str, tuple[Any, ...]]:
-        """As an equality where the claim is that of another row."""
+        """Compile to IS NOT DISTINCT FROM; to an equality if the other side is a column or query."""
         if not self.rhs_is_direct_value():
             return self.as_sql(compiler, connection)
         left, params = self.process_lhs(compiler, connection)
@@ -172,7 +173,7 @@ class LockedUntilField(_Plain, models.DateTimeField, metaclass=_OfMoments):
 
 
 class MomentAttribute(DeferredAttribute):
-    """Reads what the database gave a new row once somebody wants to know, instead of with each insert."""
+    """Reads the database's value of a new row at its first use, instead of with each insert."""
 
     def __get__(self, instance: Any, cls: Any = None) -> Any:
         if instance is None:
@@ -185,7 +186,7 @@ class MomentAttribute(DeferredAttribute):
         return values[name]
 
     def __set__(self, instance: Any, value: Any) -> None:
-        # Without it Python would never come to __get__.
+        # Without it, the value in the instance's dictionary would win over __get__.
         instance.__dict__[self.field.attname] = value
 
 
@@ -201,11 +202,11 @@ class ChangedField(_Plain, models.DateTimeField, metaclass=_OfMoments):
 
     @cached_property
     def _moment(self) -> Any:
-        # Made once: Django makes one for each instance, which takes as long as five other columns.
+        # Created once: Django creates one for each instance, which takes as long as five other columns.
         return super().get_default()
 
     def pre_save(self, model_instance: Any, add: bool) -> Any:
-        # A save never writes it, and for a new row, even a copy, it is what the database says: neither need read it.
+        # A save never writes it, and a new row gets the database's time, so neither has to read it.
         if not add:
             return None
         return model_instance.__dict__.get(self.attname) or super().pre_save(model_instance, add)

@@ -1,4 +1,4 @@
-"""What is allowed: a graph of states, checked when its class is made. Knows nothing of Django."""
+"""Graphs of states, checked when their classes are made. Independent of Django."""
 
 import inspect
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ STATE_NAME_LENGTH = 100
 
 
 class StateGraph:
-    """The states of a model and the ways between them, checked when the class is made.
+    """The states of a model and the edges between them, checked when the class is made.
 
     A subclass of a graph inherits its states and edges and may add to both; a state of the same name replaces
-    the inherited one. Raises :class:`GraphError` naming graph, state and remedy.
+    the inherited one. Raises :class:`GraphError` with the graph, the state and the remedy.
     """
 
     states: ClassVar[dict[str, State]] = {}
@@ -98,7 +98,7 @@ def _apply(cls: type[StateGraph], edge: Edge) -> None:
         _refuse_second(where, edge, state.failure_state)
         state.failure_state = other
     elif edge.kind == "when":
-        # Known by what it can do, since this module does not know Django.
+        # Recognized by its attribute, because this module does not import Django.
         if not getattr(edge.condition, "conditional", False):
             raise GraphError(f"{where}.when({edge.condition!r}): must get a condition, such as Q(paid=True)")
         state.conditions.append((edge.condition, other))

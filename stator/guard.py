@@ -19,12 +19,12 @@ _GUARDED = columns.FRAMEWORK_COLUMNS | {"state"}
 
 
 class GuardedQuerySet(QuerySet[Any]):
-    """Mixed into the querysets of a managed model: only transitions write the framework's columns."""
+    """The base of a managed model's querysets: only transitions write the framework's columns."""
 
     def update(self, **values: Any) -> int:
-        """As Django's, but a ``state`` moves the rows by hand and the framework's other columns are refused.
+        """Update like Django; ``state`` moves the rows by hand, and other columns of the framework are refused.
 
-        Rows of which a field of ``reconcile_on`` changes are looked at again.
+        If a field of ``reconcile_on`` changes, its rows are reconciled.
         """
         if not hasattr(self.model, "state_graph"):
             return super().update(**values)
@@ -50,11 +50,11 @@ class GuardedQuerySet(QuerySet[Any]):
         update_fields: Any = None,
         unique_fields: Any = None,
     ) -> list[Any]:
-        """As Django's; conflicts may not overwrite the framework's columns. Workers are woken after the commit."""
+        """Insert like Django and wake workers after the commit; conflicts may not overwrite the framework's columns."""
         managed, conflicts = hasattr(self.model, "state_graph"), ignore_conflicts or update_conflicts
         if managed:
             _refuse(self.model, set(update_fields or ()) & _GUARDED)
-            # With conflicts an object may stand for the row that is there already, whatever becomes of it.
+            # With conflicts, an object may represent the existing row, which may be in any state.
             objs = list(objs)
             for instance in objs:
                 if instance.pk is None or not conflicts:
@@ -80,7 +80,7 @@ _guarded_classes: dict[type, type] = {}
 
 
 def guard_managers(model: type[models.Model]) -> None:
-    """Have every manager of the model, related managers included, give guarded querysets."""
+    """Make every manager of the model, including related managers, return guarded querysets."""
     for base in model.__mro__:
         for manager in getattr(getattr(base, "_meta", None), "local_managers", ()):
             manager.__class__ = _guarded_manager(type(manager))
@@ -99,11 +99,11 @@ def _subclass_manager(cls: Any) -> type[Manager[Any]]:
     def get_queryset(self: Any) -> QuerySet[Any]:
         queryset = cls.get_queryset(self)
         if not isinstance(queryset, GuardedQuerySet):
-            # The manager builds its queryset by hand instead of from its class.
+            # The manager builds its queryset itself instead of from its class.
             queryset.__class__ = _guarded_queryset(type(queryset))
         return queryset
 
-    # Under the name of the class it stands for, so that migrations and pickles find the original.
+    # Under the name of the original class, so that migrations and pickles find that.
     body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "get_queryset": get_queryset}
     return type(cls.__name__, (cls,), {**body, "_queryset_class": _guarded_queryset(cls._queryset_class)})
 

@@ -1,4 +1,4 @@
-"""Where the boxes and lines of a picture of a graph go: in columns, from left to right. Numbers, no markup."""
+"""The layout of a picture of a graph: boxes in columns from left to right, and lines. Numbers, no markup."""
 
 from bisect import bisect_right, insort
 from collections import defaultdict
@@ -9,12 +9,12 @@ from itertools import pairwise
 
 BOX_HEIGHT, BETWEEN_ROWS = 40.0, 24.0
 NARROWEST, GAP, LABEL_ROOM, MARGIN = 96.0, 56.0, 40.0, 12.0
-# Pixels of a letter, at the sizes that the style sheet gives to names and to the words at lines.
+# Pixels of a letter, at the style sheet's sizes for names and for labels of lines.
 LETTER, SMALL_LETTER = 8.0, 6.4
 SWEEPS = 8
-# Of more states no picture says anything on a screen.
+# A picture of more states is unreadable on a screen.
 MOST_STATES = 60
-# Between an edge and the one that leads back beside it.
+# Distance between an edge and the edge back beside it.
 STRAND = 10.0
 
 Pair = tuple[str, str]
@@ -24,7 +24,7 @@ Chains = Mapping[Pair, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of boxes: how high they are, and how wide those are whose names are short or long."""
+    """Sizes of boxes: their height, and the widths for short and for long names."""
 
     height: float = BOX_HEIGHT
     narrowest: float = NARROWEST
@@ -36,7 +36,7 @@ SIZE = Size()
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node, or where a line passes a column, which has no height; ``x`` and ``y``: the upper left corner."""
+    """A node, or a point of height 0 where a line crosses a column; ``x`` and ``y`` are its upper left corner."""
 
     name: str
     x: float
@@ -46,23 +46,23 @@ class Box:
 
     @property
     def right(self) -> float:
-        """Where it ends."""
+        """The right end."""
         return self.x + self.width
 
     @property
     def middle(self) -> float:
-        """Halfway from left to right."""
+        """The horizontal centre."""
         return self.x + self.width / 2
 
     @property
     def centre(self) -> float:
-        """Halfway from top to bottom."""
+        """The vertical centre."""
         return self.y + self.height / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An edge: the ``d`` of an SVG path from source to target, and where the middle of its label goes."""
+    """An edge: the ``d`` of an SVG path from source to target, and the middle of its label."""
 
     source: str
     target: str
@@ -83,7 +83,7 @@ class Picture:
 
 @lru_cache(maxsize=256)
 def lay_out(names: tuple[str, ...], edges: tuple[tuple[str, str, str], ...], size: Size = SIZE) -> Picture:
-    """The picture of a graph, the first name at the left; ``edges`` are ``(source, target, label)``, each pair once."""
+    """Return the picture of a graph, first name at the left; ``edges``: ``(source, target, label)``, each pair once."""
     labels = {(source, target): label for source, target, label in edges}
     pairs = _pairs(names, labels)
     ranks = _ranks(names, pairs)
@@ -103,7 +103,7 @@ def lay_out(names: tuple[str, ...], edges: tuple[tuple[str, str, str], ...], siz
 
 
 def _pairs(names: tuple[str, ...], labels: Mapping[Pair, str]) -> list[Pair]:
-    """The edges as pairs of left and right; without circles, since those that would close one are turned round."""
+    """Return the edges as pairs of left and right, without cycles: edges that would close a cycle are reversed."""
     following: dict[str, list[str]] = {name: [] for name in names}
     for source, target in labels:
         if source != target:
@@ -114,7 +114,7 @@ def _pairs(names: tuple[str, ...], labels: Mapping[Pair, str]) -> list[Pair]:
 
 
 def _back(names: tuple[str, ...], following: Mapping[str, list[str]]) -> set[Pair]:
-    """The edges that close a circle, as a walk from the first name finds them; no circle is too long for it."""
+    """Return the edges that close a cycle in a depth-first search; iterative, so that no path is too long."""
     back: set[Pair] = set()
     done: set[str] = set()
     for start in names:
@@ -133,7 +133,7 @@ def _back(names: tuple[str, ...], following: Mapping[str, list[str]]) -> set[Pai
 
 
 def _ranks(names: tuple[str, ...], pairs: list[Pair]) -> dict[str, int]:
-    """The column of each node: as far to the right as the longest way to it."""
+    """Return the column of each node: the length of the longest path to it."""
     ranks = dict.fromkeys(names, 0)
     for _ in names:
         for left, right in pairs:
@@ -142,15 +142,15 @@ def _ranks(names: tuple[str, ...], pairs: list[Pair]) -> dict[str, int]:
 
 
 def _chain(pair: Pair, ranks: Mapping[str, int]) -> list[str]:
-    """The places that a line passes: its ends, and one in each column that it crosses."""
+    """Return the places that a line passes: its ends, and one in each column between."""
     left, right = pair
-    # No state is called so: nothing with a NUL is ever stored.
+    # No state has such a name: a NUL is never stored.
     between = (f"\0{left}\0{right}\0{rank}" for rank in range(ranks[left] + 1, ranks[right]))
     return [left, *between, right]
 
 
 def _ordered(ranks: Mapping[str, int], chains: Chains) -> list[list[str]]:
-    """The places of each column from top to bottom, so that few lines cross."""
+    """Return the places of each column from top to bottom, so that few lines cross."""
     columns: list[list[str]] = [[] for _ in range(max(ranks.values()) + 1)]
     for name, rank in ranks.items():
         columns[rank].append(name)
@@ -166,7 +166,7 @@ def _ordered(ranks: Mapping[str, int], chains: Chains) -> list[list[str]]:
 
 
 def _sweep(columns: list[list[str]], chains: Chains, *, rightward: bool) -> None:
-    """Put each place of a column where, on average, its neighbours in the column before are."""
+    """Put each place of a column at the average position of its neighbours in the column before."""
     near = _neighbours(chains, of_the_right=rightward)
     for fixed, column in pairwise(columns if rightward else columns[::-1]):
         at = {name: place for place, name in enumerate(fixed)}
@@ -176,7 +176,7 @@ def _sweep(columns: list[list[str]], chains: Chains, *, rightward: bool) -> None
 
 
 def _neighbours(chains: Chains, *, of_the_right: bool) -> dict[str, list[str]]:
-    """Of each place those at the other ends of lines to its left, or to its right."""
+    """Return the neighbours of each place along lines, to its left or to its right."""
     near: dict[str, list[str]] = {}
     for chain in chains.values():
         for left, right in pairwise(chain):
@@ -198,7 +198,7 @@ def _crossings(columns: list[list[str]], chains: Chains) -> int:
 
 
 def _inversions(pairs: list[tuple[int, int]]) -> int:
-    """How many lines that start higher end lower."""
+    """Return how many lines that start higher end lower."""
     count, ends = 0, list[int]()
     for _, end in pairs:
         count += len(ends) - bisect_right(ends, end)
@@ -212,7 +212,7 @@ def _inversions(pairs: list[tuple[int, int]]) -> int:
 def _boxes(
     columns: list[list[str]], names: set[str], chains: Chains, labels: Mapping[Pair, str], size: Size
 ) -> dict[str, Box]:
-    """A box for each place; those of a column are equally wide."""
+    """Return a box for each place; boxes of a column are equally wide."""
     heights = {name: size.height if name in names else 0.0 for column in columns for name in column}
     y = _heights(columns, chains, heights)
     gaps = [GAP] * len(columns)
@@ -230,7 +230,7 @@ def _boxes(
 
 
 def _heights(columns: list[list[str]], chains: Chains, heights: Mapping[str, float]) -> dict[str, float]:
-    """The upper edge of each place, so that lines are as straight as the order allows."""
+    """Return the upper edge of each place, so that lines are as straight as the order allows."""
     y = {name: float(place) for column in columns for place, name in enumerate(column)}
     near = [_neighbours(chains, of_the_right=right) for right in (True, False)]
     for sweep in range(SWEEPS):
@@ -239,19 +239,19 @@ def _heights(columns: list[list[str]], chains: Chains, heights: Mapping[str, flo
             y.update(zip(column, _apart(wanted, [heights[name] for name in column]), strict=True))
     tallest = max(heights.values())
     top = min(y[name] - heights[name] / 2 for name in y)
-    # Above the highest there is room for an edge from it to itself.
+    # Room above the highest box for an edge from it to itself.
     return {name: middle - heights[name] / 2 - top + MARGIN + tallest / 2 for name, middle in y.items()}
 
 
 def _apart(wanted: list[float], heights: list[float]) -> list[float]:
-    """Middles as near to the wanted ones as rows of their own allow, in the same order."""
+    """Return centres as near to the wanted ones as the distance between boxes allows, in the same order."""
     down, up = list(wanted), list(wanted)
     steps = [(one + other) / 2 + BETWEEN_ROWS for one, other in pairwise(heights)]
     for place, step in enumerate(steps, start=1):
         down[place] = max(down[place], down[place - 1] + step)
     for place, step in reversed(list(enumerate(steps))):
         up[place] = min(up[place], up[place + 1] - step)
-    # Both keep the distance, and so does what lies halfway between them.
+    # Both keep the distance, and so does their average.
     return [(low + high) / 2 for low, high in zip(down, up, strict=True)]
 
 
@@ -259,7 +259,7 @@ def _apart(wanted: list[float], heights: list[float]) -> list[float]:
 
 
 def _strands(chains: Chains, boxes: Mapping[str, Box], labels: Mapping[Pair, str]) -> list[Line]:
-    """The line of each edge between two boxes; two edges between the same boxes run side by side."""
+    """Return the line of each edge between two boxes; two edges between the same boxes run side by side."""
     strands = [(pair, edge) for pair in chains for edge in (pair, pair[::-1]) if edge in labels]
     leaving = _ports(strands, chains, boxes, end=0)
     coming = _ports(strands, chains, boxes, end=1)
@@ -278,7 +278,7 @@ def _strands(chains: Chains, boxes: Mapping[str, Box], labels: Mapping[Pair, str
 def _ports(
     strands: list[tuple[Pair, Pair]], chains: Chains, boxes: Mapping[str, Box], *, end: int
 ) -> dict[tuple[Pair, Pair], float]:
-    """How high each line touches the right side of its left box, or with ``end=1`` the left side of its right one."""
+    """Return the height at which each line leaves its left box, or with ``end=1`` reaches its right one."""
     touching: dict[str, list[tuple[Pair, Pair]]] = {}
     for strand in strands:
         touching.setdefault(strand[0][end], []).append(strand)
@@ -291,7 +291,7 @@ def _ports(
 
 
 def _line(edge: Pair, points: list[Point]) -> Line:
-    """Curves from column to column, straight across a column."""
+    """Return a line with curves between columns, straight across a column."""
     path = f"M{_point(points[0])}"
     for number, (one, other) in enumerate(pairwise(points)):
         half = (one[0] + other[0]) / 2
@@ -303,7 +303,7 @@ def _line(edge: Pair, points: list[Point]) -> Line:
 
 
 def _loops(boxes: Mapping[str, Box], labels: Mapping[Pair, str]) -> list[Line]:
-    """The lines of edges from a box to itself: above it."""
+    """Return the lines of edges from a box to itself, above the box."""
     lines = []
     for source, target in labels:
         if source == target:

@@ -1,10 +1,10 @@
-"""The rows that workers lock while they claim in a state whose concurrency is limited."""
+"""Rows that workers lock while they claim in a state with limited concurrency."""
 
 from django.db import models
 
 
 class Limit(models.Model):
-    """One limited state of one model. It holds no number: what runs is counted from the claims, which cannot leak."""
+    """One limited state of one model. It has no counter: claims are counted, so that nothing can leak."""
 
     model_label = models.CharField(max_length=200)
     state = models.CharField(max_length=100)
@@ -17,7 +17,7 @@ class Limit(models.Model):
 
     @classmethod
     def lock(cls, using: str, model_label: str, state: str) -> None:
-        """Wait until no other worker claims in this state; lasts until the end of the transaction."""
+        """Wait until no other worker claims in this state; the lock lasts until the end of the transaction."""
         rows = cls.objects.using(using)
         wanted = rows.filter(model_label=model_label, state=state)
         if wanted.select_for_update().first() is None:

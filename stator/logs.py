@@ -1,4 +1,4 @@
-"""How a worker speaks: one event is one line, plain or JSON, whatever its fields; and a live line on terminals."""
+"""The log of a worker: one line for each event, plain or JSON, and a live line on terminals."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ from stator.texts import escape
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
-# What speaks in a worker: the framework, and the queue that comes with it.
+# The loggers of a worker: the framework, and the queue that comes with it.
 LOGGERS = ("stator", "tasks")
 
 TOLD_AT_START = (
@@ -26,10 +26,10 @@ TOLD_AT_START = (
 
 
 class LineFormatter(logging.Formatter):
-    """``2026-01-31 12:00:00 WARNING stator.lease_lost model=shop.invoice pk=7``."""
+    """Formats events as ``2026-01-31 12:00:00 WARNING stator.lease_lost model=shop.invoice pk=7``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line without control characters."""
+        """Return the record as one line without control characters."""
         fields = "".join(f" {name}={_listed(value)}" for name, value in _fields(record).items())
         line = f"{self.formatTime(record, '%Y-%m-%d %H:%M:%S')} {record.levelname} {record.getMessage()}{fields}"
         if record.exc_info:
@@ -38,10 +38,10 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: ``at``, ``level``, ``event`` and the fields of the event."""
+    """Formats events as one JSON object per line: ``at``, ``level``, ``event`` and the fields of the event."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line of JSON."""
+        """Return the record as one line of JSON."""
         event = {"at": round(record.created, 3), "level": record.levelname.lower(), "event": record.getMessage()}
         if record.exc_info:
             event["traceback"] = _stack(self, record)
@@ -50,10 +50,9 @@ class JsonFormatter(logging.Formatter):
 
 @contextmanager
 def events_to(stream: TextIO, as_json: bool) -> Iterator[None]:
-    """Write the events of ``LOGGERS`` to ``stream`` in the meantime, and nowhere else.
+    """Write the events of ``LOGGERS`` to ``stream`` within this context, and nowhere else.
 
-    A logger that the project has configured, itself or by the root logger, is left as it is, unless ``as_json`` is
-    asked for.
+    A logger that the project has configured, directly or through the root logger, is left alone unless ``as_json``.
     """
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
@@ -73,7 +72,7 @@ def events_to(stream: TextIO, as_json: bool) -> Iterator[None]:
 
 
 class Progress:
-    """Shows what a worker does: a line that is rewritten on a terminal, an event every so many seconds elsewhere."""
+    """Shows the progress of a worker: a line that is rewritten on a terminal, an event at intervals elsewhere."""
 
     def __init__(self, stream: TextIO = sys.stderr, every: float = 10.0) -> None:
         self._stream = stream
@@ -83,7 +82,7 @@ class Progress:
         self._before = 0
 
     def __call__(self, worker: Any) -> None:
-        """Show the worker if it is time to."""
+        """Show the worker if it is time."""
         now = time.monotonic()
         if now - self._shown < self._every:
             return
@@ -97,13 +96,13 @@ class Progress:
             logging.getLogger("stator.worker").info("stator.progress", extra=progress_fields(worker, rate))
 
     def close(self) -> None:
-        """Leave the live line as it is and go to the next."""
+        """End the live line."""
         if self._live and self._before:
             self._stream.write("\n")
 
 
 def describe(worker: Any, rate: float) -> str:
-    """One line for people: attempts, rate, what runs, moves into each state."""
+    """Return one line for people: attempts, rate, running attempts, moves into each state."""
     states: Counter[str] = Counter()
     for (_, state), count in worker.recorder.moved.items():
         states[state] += count
@@ -114,7 +113,7 @@ def describe(worker: Any, rate: float) -> str:
 
 
 def progress_fields(worker: Any, rate: float) -> dict[str, Any]:
-    """The same for a log event."""
+    """Return the same as fields of a log event."""
     recorder = worker.recorder
     return {
         "handled": sum(recorder.handled.values()),
@@ -126,7 +125,7 @@ def progress_fields(worker: Any, rate: float) -> dict[str, Any]:
 
 
 def tell_end(summary: Any) -> None:
-    """The event that says why a worker ended, and what it did."""
+    """Log why a worker ended and what it did."""
     fields = {
         "ended": summary.ended,
         "handled": sum(summary.handled.values()),
@@ -138,7 +137,7 @@ def tell_end(summary: Any) -> None:
 
 
 def tell_start(worker: Any) -> None:
-    """Log with which settings a worker starts, and per database the models that it serves."""
+    """Log the settings with which a worker starts, and the models that it serves in each database."""
     logger, settings = logging.getLogger("stator.worker"), worker.settings
     fields = {name.lower(): getattr(settings, name) for name in TOLD_AT_START}
     logger.info("stator.starting", extra={"worker": worker.id, "version": __version__, "pid": os.getpid(), **fields})
@@ -152,12 +151,12 @@ def tell_start(worker: Any) -> None:
 
 
 def tell_ready(seconds: float) -> None:
-    """Log that a worker has looked for work for the first time, so many seconds after its start."""
+    """Log that a worker has polled for the first time, so many seconds after its start."""
     logging.getLogger("stator.worker").info("stator.ready", extra={"seconds": round(seconds, 3)})
 
 
 def tell_stopping(why: str) -> None:
-    """Log that a worker claims nothing more, and why."""
+    """Log that a worker stops claiming, and why."""
     logging.getLogger("stator.worker").info("stator.stopping", extra={"why": why})
 
 
@@ -166,7 +165,7 @@ def _listed(value: Any) -> Any:
 
 
 def _stack(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    # Messages of errors may have credentials in them.
+    # Messages of errors may contain credentials.
     return bounded(formatter.formatException(record.exc_info or (None, None, None)), TRACEBACK_LENGTH)
 
 

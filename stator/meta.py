@@ -1,4 +1,4 @@
-"""What a model says about itself in ``class StatorMeta``."""
+"""Options of a model, declared in its ``class StatorMeta``."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from stator.graph import State
 class ModelOptions:
     """Options of a managed model.
 
-    ``history``: keep one row per move, error and act of a person. ``reconcile_on``: names of fields; when one of them
-    changes, the object is looked at again, from the initial state if it was settled. ``priority``: name of an integer
-    field; ready rows with smaller numbers are claimed sooner. ``fair_by``: name of a field whose values take turns.
-    ``waits_for``: names of relations, each with the names of the states in which waiting for the object there ends.
-    ``claimable``: a function (a ``staticmethod``) from the id of a worker, and a ``Q`` of the rows that pauses hold, to
-    a ``Q``: of the ready rows that are not held that worker may claim those that match. It is called at each look for
-    work and each claim, so it has to be quick.
+    ``history``: write one row per move, error and manual action. ``reconcile_on``: names of fields; when one of them
+    changes, the object is reconciled: attempted again, from the initial state if it was in a terminal one.
+    ``priority``: name of an integer field; ready rows with smaller numbers are claimed sooner. ``fair_by``: name of a
+    field whose values take turns. ``waits_for``: names of relations, each with the names of the states of the related
+    object that end the waiting. ``claimable``: a function (a ``staticmethod``) of a worker's id and a ``Q`` of the rows
+    that pauses hold. It returns a ``Q`` of the ready rows that this worker may claim, and is called at each poll and
+    each claim, so it has to be quick.
     """
 
     history: bool = False
@@ -36,7 +36,7 @@ class ModelOptions:
 
 @lru_cache(maxsize=1024)
 def options_of(model: Any) -> ModelOptions:
-    """The options of a model; ``ImproperlyConfigured`` with one line where they cannot be."""
+    """Return the options of a model; raise ``ImproperlyConfigured`` with one line if one is wrong."""
     declared = getattr(model, "StatorMeta", None)
     given = {name: getattr(declared, name) for name in dir(declared) if not name.startswith("_")} if declared else {}
     for name, value in given.items():
@@ -48,7 +48,7 @@ def options_of(model: Any) -> ModelOptions:
 
 
 def _kept(value: Any) -> Any:
-    """The value of an option as one that nobody can change."""
+    """Return the value of an option as an immutable one."""
     if isinstance(value, dict):
         return tuple((name, tuple(map(str, states))) for name, states in value.items())
     return tuple(value) if isinstance(value, list) else value
@@ -105,7 +105,7 @@ def _wrong_waits(model: Any, value: Any) -> str:
 
 
 def _troubles(model: Any, name: Any, states: Any) -> Iterator[str]:
-    """What is wrong with a relation that is waited for, as far as its own table tells."""
+    """Yield what is wrong with an awaited relation, as far as its own table shows."""
     field = model._meta.get_field(name) if isinstance(name, str) and _has_column(model, name) else None
     if field is None or not (field.many_to_one or field.one_to_one):
         yield f"names {name!r}, which is no ForeignKey or OneToOneField"

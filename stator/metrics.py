@@ -1,4 +1,4 @@
-"""What Prometheus is told of the whole: the figures of all models and workers, read from the database."""
+"""Metrics of all models and workers for Prometheus, read from the database."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +29,7 @@ HELP = {
 
 
 def metrics() -> Iterator[Metric]:
-    """The figures of all managed models; a bounded number of rows is read for each."""
+    """Yield the metrics of all managed models; a bounded number of rows is read for each."""
     values: dict[str, dict[Labels, float]] = {name: {} for name in HELP}
     models = managed(StatorModel.subclasses)
     for model in models:

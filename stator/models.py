@@ -1,4 +1,4 @@
-"""StatorModel, the base of every managed model. What rows mean is in ``graph``, how they are claimed in ``db``."""
+"""StatorModel, the base of every managed model. ``graph`` defines what rows mean, ``db`` how they are claimed."""
 
 from contextlib import nullcontext
 from typing import Any, ClassVar
@@ -104,7 +104,7 @@ class StatorModel(models.Model):
             self.refresh_from_db(fields=["state", *sorted(FRAMEWORK_COLUMNS)])
 
     async def atransition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
-        """As :meth:`transition_perform`, for async code."""
+        """Run :meth:`transition_perform` in a thread, for async code."""
         await sync_to_async(self.transition_perform)(state, actor=actor, reason=reason)
 
     @classmethod
@@ -119,15 +119,15 @@ class StatorModel(models.Model):
     async def atransition_perform_queryset(
         cls, queryset: Any, state: State | str, *, actor: str = "", reason: str = ""
     ) -> int:
-        """As :meth:`transition_perform_queryset`, for async code."""
+        """Run :meth:`transition_perform_queryset` in a thread, for async code."""
         return await sync_to_async(cls.transition_perform_queryset)(queryset, state, actor=actor, reason=reason)
 
     def explain(self) -> list[Reason]:
-        """Why the object is not moving, as the database has it now: the most decisive reason first."""
+        """Return the reasons why the object is not moving, the most decisive first, read from the database now."""
         return explain(type(self), self.pk, router.db_for_write(type(self), instance=self))
 
     async def aexplain(self) -> list[Reason]:
-        """As :meth:`explain`, for async code."""
+        """Run :meth:`explain` in a thread, for async code."""
         return await sync_to_async(self.explain)()
 
     @classmethod
@@ -140,7 +140,7 @@ class StatorModel(models.Model):
         self, using: str | None = None, fields: Any = None, **kwargs: Any
     ) -> None:
         super().refresh_from_db(using, fields, **kwargs)
-        # Also called for a deferred column, while a state that was assigned waits to be saved.
+        # Django also calls this to load a deferred column, when an assigned state may not be saved yet.
         if fields is None or "state" in fields:
             self._loaded_state = self.__dict__.get("state", DEFERRED)
         if options_of(type(self)).reconcile_on:
@@ -164,7 +164,7 @@ class StatorModel(models.Model):
 
     def _do_insert(self, manager: Any, using: str, fields: Any, returning_fields: Any, raw: bool) -> Any:
         owner = owner_of(type(self))
-        # Raw is what ``loaddata`` brings: it stays as it was.
+        # ``loaddata`` saves raw: its rows are inserted unchanged.
         if not raw and manager.model is owner:
             self._begin()
             fields = fields_sent(type(self), [self], fields)
@@ -188,11 +188,11 @@ class StatorModel(models.Model):
             state_by_hand(type(self), self.state)
         changed = self._watched_changes(names) if claim is None and not moving else []
         reopens = claim is None and may_reopen(type(self), names)
-        # Nearly always it is one statement, which needs no round trips for a beginning and an end.
+        # A save is nearly always one statement, which needs no transaction and so no further round trips.
         several = moving or changed or reopens
         with transaction.atomic(using=using, savepoint=False) if several else nullcontext():
             if changed:
-                # Before the write, or a trigger that notices the change would do the same once more.
+                # Before the write; otherwise a trigger that sees the change would do the same again.
                 mine: QuerySet[Any] = QuerySet(owner_of(type(self)), using=using).filter(pk=self.pk)
                 look_again(mine, changed)
             written = super()._do_update(rows if own else base_qs, using, pk_val, own, *args, **kwargs)
@@ -206,12 +206,12 @@ class StatorModel(models.Model):
         return written
 
     def _watched_changes(self, names: set[str]) -> list[str]:
-        """The watched fields whose values are not those loaded, of the named ones."""
+        """Return those of the named watched fields whose values differ from the loaded ones."""
         loaded, now = self.__dict__.get("_loaded_watched", {}), self._watched_now(names)
         return [name for name in watched_fields(type(self), names) if now[name] != loaded.get(name, DEFERRED)]
 
     def _watched_now(self, names: set[str]) -> dict[str, Any]:
-        """The values of watched fields as they are once the named fields are saved."""
+        """Return the values that the watched fields will have once the named fields are saved."""
         loaded: dict[str, Any] = self.__dict__.get("_loaded_watched", {})
         if not (watched := watched_fields(type(self), names)):
             return loaded
@@ -219,7 +219,10 @@ class StatorModel(models.Model):
         return loaded | {name: values[name] for name in watched}
 
     def _claimed(self, base_qs: Any, claim: UUID) -> Any:
-        """The rows that the claim lets be written: under multi-table inheritance a plain parent's table knows none."""
+        """Return the rows that the claim may write.
+
+        Under multi-table inheritance a plain parent's table has no claim column, so the row with the claim is checked.
+        """
         owner = owner_of(type(self))
         if issubclass(base_qs.model, owner):
             return base_qs.filter(state_claim=claim)
@@ -228,7 +231,7 @@ class StatorModel(models.Model):
 
     @property
     def _is_moving(self) -> bool:
-        """Whether another state was assigned."""
+        """Whether another state was assigned since the object was loaded."""
         return self.__dict__.get("_loaded_state") not in (None, str(self.state))
 
     def _move_on_save(self, row: QuerySet[Any]) -> bool:
@@ -241,14 +244,14 @@ class StatorModel(models.Model):
 
 
 def _leave_unread(sent: list[Any], returning: list[Any]) -> None:
-    """Have an INSERT not read back when the row entered its state, as Django 6 has it: see ``MomentAttribute``."""
+    """Keep Django 6 from reading back when a new row entered its state: see ``MomentAttribute``."""
     for field in [field for field in returning if field.name == "state_changed" and field not in sent]:
-        # From this list, by which Django assigns what came back.
+        # Django assigns the returned values by this list.
         returning.remove(field)
 
 
 def _prepare(sender: Any, **kwargs: Any) -> None:
-    """Guard, index and register a managed model once its class is made; abstract classes never come here."""
+    """Guard, index and register a managed model when its class is made; not called for abstract classes."""
     if not (isinstance(sender, type) and issubclass(sender, StatorModel)):
         return
     if not any(field.name == "state" for field in sender._meta.concrete_fields):
@@ -256,7 +259,7 @@ def _prepare(sender: Any, **kwargs: Any) -> None:
     guard_managers(sender)
     if owner_of(sender) is not sender:
         return
-    # A composite key, which the check E102 refuses, cannot be in an index.
+    # An index cannot contain a composite key; the check E102 refuses such models.
     if not sender._meta.is_composite_pk:
         add_indexes(sender)
     if sender._meta.apps is apps:

@@ -1,4 +1,4 @@
-"""Moves by hand and by methods of models: all moves that are not the outcome of an attempt or a chore of workers."""
+"""Moves by hand and by methods of models: every move that is not an outcome of an attempt or a duty of workers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,12 +13,12 @@ from stator.graph import State
 from stator.reports import REASON_LENGTH, History
 from stator.waits import wake
 
-# Rows per transaction: small enough that no lock is held for long, large enough that a million rows take seconds.
+# Rows per transaction: few enough to hold no lock for long, enough to move a million rows in seconds.
 BATCH = 1000
 
 
 def named_state(model: Any, state: State | str) -> State:
-    """The state of the model's graph with that name; ``ValueError`` with the names there are."""
+    """Return the graph's state with that name; raise ``ValueError`` with the known names if there is none."""
     found: State | None = model.state_graph.states.get(str(state))
     if found is None:
         raise ValueError(
@@ -29,7 +29,7 @@ def named_state(model: Any, state: State | str) -> State:
 
 
 def state_by_hand(model: Any, state: State | str) -> State:
-    """The state of the model's graph with that name; ``ProtectedState`` where only the framework enters it."""
+    """Return the state of that name; raise ``ProtectedState`` if only the framework enters it."""
     found = named_state(model, state)
     if not found.enter_by_hand:
         free = [other.name for other in model.state_graph.states.values() if other.enter_by_hand]
@@ -41,7 +41,7 @@ def state_by_hand(model: Any, state: State | str) -> State:
 
 
 def owner_of(model: type[models.Model]) -> Any:
-    """The model whose own table holds the framework's columns: a parent, under multi-table inheritance."""
+    """Return the model whose own table has the framework's columns: a parent, under multi-table inheritance."""
     return model._meta.get_field("state").model._meta.concrete_model
 
 
@@ -53,7 +53,7 @@ def move_by_hand(
     reason: str = "",
     also: dict[str, Any] | None = None,
 ) -> int:
-    """As :func:`move_rows`; ``ProtectedState`` where only the framework enters ``state``."""
+    """Call :func:`move_rows`; raise ``ProtectedState`` if only the framework enters ``state``."""
     return move_rows(queryset, state_by_hand(queryset.model, state), actor=actor, reason=reason, also=also)
 
 
@@ -68,7 +68,7 @@ def move_rows(
     """Move every row of ``queryset`` to any ``state``, ending any claim; return how many.
 
     For methods of a model that decide themselves which of its objects may go there. Rows are locked in the order of
-    their primary keys, in batches of which each is a transaction of its own unless the caller has one open. ``also``:
+    their primary keys, in batches; each batch is a transaction of its own unless the caller has one open. ``also``:
     further columns to write with the move.
     """
     target = named_state(queryset.model, state)
@@ -77,9 +77,9 @@ def move_rows(
     def move(using: str, rows: QuerySet[Any], before: list[Any]) -> int:
         own = also if also and queryset.model._meta.concrete_model is owner else {}
         if also and not own:
-            # By the model that was asked: under multi-table inheritance a column may be in the child's table.
+            # Through the queryset's model: under multi-table inheritance a column may be in the child's table.
             QuerySet(queryset.model, using=using).filter(pk__in=[pk for pk, *_ in before]).update(**also)
-        # In one statement, so that a trigger that notices the change leaves the row to this move.
+        # One statement, so that a trigger that sees the change leaves the row to this move.
         moved = rows.update(**columns.entering(target), **own)
         _keep_history(owner, using, before, target, actor, reason)
         wake(owner, using, target.name, [pk for pk, *_ in before])
@@ -92,7 +92,7 @@ def move_rows(
 def write_by_hand(queryset: QuerySet[Any], changes: columns.Changes, *, actor: str = "", reason: str = "") -> int:
     """Write framework columns of every row of ``queryset`` without a move, and wake workers; return how many.
 
-    History is kept where it is known who did it.
+    A history entry is written only if ``actor`` is given.
     """
     owner = owner_of(queryset.model)
 
@@ -106,9 +106,9 @@ def write_by_hand(queryset: QuerySet[Any], changes: columns.Changes, *, actor: s
 
 
 def in_batches(queryset: QuerySet[Any], write: Callable[[str, QuerySet[Any], list[Any]], int]) -> int:
-    """Lock the rows batch by batch, in the order of their keys, and sum up what ``write(alias, rows, before)`` returns.
+    """Lock the rows in batches, in key order; return the sum of the results of ``write(alias, rows, before)``.
 
-    ``before`` are ``(pk, state, version, stayed, attempts, attempted)`` of the locked rows. Each batch is one
+    ``before`` has ``(pk, state, version, stayed, attempts, attempted)`` of each locked row. Each batch is one
     transaction.
     """
     owner = owner_of(queryset.model)
@@ -116,7 +116,7 @@ def in_batches(queryset: QuerySet[Any], write: Callable[[str, QuerySet[Any], lis
     rows: QuerySet[Any] = QuerySet(owner, using=using)
     written = 0
     queryset = queryset.using(using)
-    # We lock in our own order, and it would not go together with reading each key once.
+    # We lock the rows ourselves, in key order; ``FOR UPDATE`` cannot be combined with ``DISTINCT``.
     queryset.query.select_for_update = False
     for meant, pks in _pages(queryset, rows, owner._meta.pk.name):
         with transaction.atomic(using=using):
@@ -126,15 +126,15 @@ def in_batches(queryset: QuerySet[Any], write: Callable[[str, QuerySet[Any], lis
 
 
 def written_to(queryset: QuerySet[Any]) -> str:
-    """The alias of the database in which the rows of a queryset are written."""
+    """Return the alias of the database to which the rows of a queryset are written."""
     return getattr(queryset, "_db", None) or router.db_for_write(owner_of(queryset.model))
 
 
 def _pages(queryset: QuerySet[Any], rows: QuerySet[Any], pk: str) -> Iterator[tuple[QuerySet[Any], list[Any]]]:
-    """Primary keys in order, a batch at a time, each with the queryset that they must still be in once locked."""
+    """Yield batches of primary keys in order, each with the queryset that its rows must still match once locked."""
     query = queryset.query
     if query.is_sliced or query.distinct or query.combinator:
-        # It cannot be filtered further, so it is read at once and only says which rows.
+        # Such a queryset cannot be filtered further, so its keys are read at once.
         pks = sorted(set(queryset.values_list(pk, flat=True)), key=str)
         yield from ((rows, pks[start : start + BATCH]) for start in range(0, len(pks), BATCH))
         return
@@ -147,13 +147,13 @@ def _pages(queryset: QuerySet[Any], rows: QuerySet[Any], pk: str) -> Iterator[tu
 def _next_pks(queryset: QuerySet[Any], pk: str, last: Any) -> list[Any]:
     rest = queryset if last is None else queryset.filter(**{f"{pk}__gt": last})
     ordered = rest.order_by(pk)
-    # A queryset that was reversed stays so whatever it is ordered by.
+    # A reversed queryset stays reversed even if it is ordered anew.
     ordered.query.standard_ordering = True
     return list(ordered.values_list(pk, flat=True).distinct()[:BATCH])
 
 
 def _lock(queryset: QuerySet[Any], owner: Any, using: str, pks: list[Any]) -> list[Any]:
-    """Lock the rows, then keep those that the queryset still means: they may have changed before the lock was ours."""
+    """Lock the rows and return those that still match the queryset: they may have changed before the lock."""
     rows: QuerySet[Any] = QuerySet(owner, using=using)
     locked = rows.filter(pk__in=pks).order_by("pk").select_for_update(**_lock_options(owner, using))
     named = ("pk", "state", "state_version", columns.stayed(), "state_attempts", "state_attempted")

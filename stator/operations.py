@@ -1,4 +1,4 @@
-"""Operations for the migrations of projects: the trigger that notices what raw SQL writes, and storage parameters."""
+"""Migration operations for projects: a trigger for changes by raw SQL, and storage parameters."""
 
 import hashlib
 import re
@@ -13,19 +13,19 @@ from stator.reports import REASON_LENGTH, History
 
 TRIGGER = "stator_reconcile"
 
-# Names of storage parameters, those of a TOAST table among them; PostgreSQL knows them without quotes.
+# Names of storage parameters, including those of a TOAST table; PostgreSQL takes them without quotes.
 PARAMETER = re.compile(r"[a-z_]+(\.[a-z_]+)?")
 
 
 class ReconcileTrigger(Operation):
-    """Have PostgreSQL look again at objects of a model when raw SQL changes one of ``fields``, as ``save()`` does.
+    """Reconcile objects of a model on PostgreSQL when raw SQL changes one of ``fields``, as ``save()`` does.
 
-    Says all by itself, as migrations must, since graphs change and old migrations stay: ``settled`` are the states from
-    which objects go back to ``initial``, ``automatic`` those in which they are attempted now; ``delay`` is how many
-    seconds after its return an object is first attempted, None for never. ``history``: keep a row for each return.
+    Like every migration it is self-contained, because graphs change later. ``settled``: the states from which objects
+    return to ``initial``. ``automatic``: those in which they are attempted now. ``delay``: seconds from the return to
+    the first attempt, None for never. ``history``: write a row for each return.
 
-    Takes the place of the trigger that an earlier migration made; without ``fields`` it only drops that. Backwards it
-    drops the trigger. Does nothing on other databases. The workers find the objects by their poll.
+    It replaces the trigger of an earlier migration; without ``fields`` it only drops that. Backwards it drops the
+    trigger. It does nothing on other databases. Workers find the objects at their next poll.
     """
 
     reversible = True
@@ -54,7 +54,7 @@ class ReconcileTrigger(Operation):
 
     @classmethod
     def of(cls, model: Any) -> "ReconcileTrigger":
-        """What to write into a migration for a model as its code is now."""
+        """Return the operation to write into a migration for a model as its code is now."""
         graph, options = model.state_graph, options_of(model)
         initial = graph.initial_state
         late = (initial.try_interval or 0) if first_attempt(initial) is not None else None
@@ -80,10 +80,10 @@ class ReconcileTrigger(Operation):
         return type(self).__name__, [self.model_name], kwargs
 
     def state_forwards(self, app_label: str, state: Any) -> None:
-        """Nothing: Django's models know no triggers."""
+        """Change nothing: Django's models know no triggers."""
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        """Create the function and the trigger, in place of those there are."""
+        """Create the function and the trigger, replacing existing ones."""
         model = to_state.apps.get_model(app_label, self.model_name)
         if not self._concerns(schema_editor, model):
             return
@@ -108,25 +108,25 @@ class ReconcileTrigger(Operation):
         )
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        """Drop both."""
+        """Drop the function and the trigger."""
         model = from_state.apps.get_model(app_label, self.model_name)
         if self._concerns(schema_editor, model):
             self._drop(schema_editor, model)
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return a description for people."""
         return f"Look again at {self.model_name} when raw SQL changes {', '.join(self.fields) or 'nothing'}"
 
     @property
     def migration_name_fragment(self) -> str:
-        """Part of the name of a migration."""
+        """A part of the migration's name."""
         return f"{self.model_name.lower()}_reconcile_trigger"
 
     def body(self, schema_editor: Any, model: Any) -> str:
-        """The function: :func:`stator.reconcile.look_again`, for the row that is being written.
+        """Return the function's body: :func:`stator.reconcile.look_again` for the row that is being written.
 
-        A row of which the same UPDATE writes framework columns is left to who wrote them. One that entered its state
-        in this transaction and was not attempted since was looked at again just now, by ``save()`` or ``update()``.
+        It skips a row if the same UPDATE writes framework columns. It also skips a row that entered its state in this
+        transaction and was not attempted since: ``save()`` or ``update()`` has just reconciled it.
         """
         quote, value = schema_editor.quote_name, schema_editor.quote_value
         column = {field.name: quote(field.column) for field in model._meta.concrete_fields}
@@ -194,16 +194,16 @@ END
 
 
 def function_name(model: Any) -> str:
-    """The name of the function of a model's trigger: one for each table."""
+    """Return the name of the function of a model's trigger: one for each table."""
     return f"{TRIGGER}_{hashlib.sha256(model._meta.db_table.encode()).hexdigest()[:12]}"
 
 
 class StorageParameters(Operation):
-    """Set storage parameters of a model's table on PostgreSQL: how full its pages are made, when autovacuum visits it.
+    """Set storage parameters of a model's table on PostgreSQL, such as the fill factor and thresholds of autovacuum.
 
     ``parameters`` are those of the table, ``key`` those of the index of its primary key. Names and values are as in
-    ``ALTER TABLE ... SET``, a number or a boolean each; None puts one back to the server's default, as going backwards
-    does with all of them. Does nothing on other databases. PostgreSQL refuses names that it does not know.
+    ``ALTER TABLE ... SET``, each a number or a boolean. None resets one to the server's default; going backwards resets
+    all of them. It does nothing on other databases. PostgreSQL refuses unknown names.
     """
 
     reversible = True
@@ -227,25 +227,25 @@ class StorageParameters(Operation):
         return type(self).__name__, [self.model_name, self.parameters], {"key": self.key} if self.key else {}
 
     def state_forwards(self, app_label: str, state: Any) -> None:
-        """Nothing: Django's models know no storage parameters."""
+        """Change nothing: Django's models know no storage parameters."""
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        """Set and reset."""
+        """Set and reset the parameters."""
         self._alter(schema_editor, to_state.apps.get_model(app_label, self.model_name), self.parameters, self.key)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        """Reset all that are named."""
+        """Reset all parameters."""
         model = from_state.apps.get_model(app_label, self.model_name)
         self._alter(schema_editor, model, dict.fromkeys(self.parameters), dict.fromkeys(self.key))
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return a description for people."""
         names = dict.fromkeys([*self.parameters, *self.key])
         return f"Set {', '.join(names)} of the table of {self.model_name}"
 
     @property
     def migration_name_fragment(self) -> str:
-        """Part of the name of a migration."""
+        """A part of the migration's name."""
         return f"{self.model_name.lower()}_storage"
 
     def _alter(
@@ -259,7 +259,7 @@ class StorageParameters(Operation):
             schema_editor.execute(f"ALTER TABLE {table} {body}", params=None)
         name = schema_editor.quote_value(table)
         for body in _set_and_reset(key):
-            # Whatever the index is called.
+            # Found by the catalog, whatever the index is called.
             index = f"SELECT indexrelid::regclass FROM pg_index WHERE indrelid = {name}::regclass AND indisprimary"  # noqa: S608 - quoted
             schema_editor.execute(
                 f"DO $stator$ BEGIN EXECUTE format('ALTER INDEX %s {body}', ({index})); END $stator$", params=None
@@ -267,7 +267,7 @@ class StorageParameters(Operation):
 
 
 def _set_and_reset(parameters: Mapping[str, float | None]) -> Iterator[str]:
-    """What to say after the name of a table or an index."""
+    """Yield the clauses that follow the name of a table or an index."""
     if values := [f"{name} = {value}" for name, value in parameters.items() if value is not None]:
         yield f"SET ({', '.join(values)})"
     if names := [name for name, value in parameters.items() if value is None]:

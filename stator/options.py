@@ -1,4 +1,4 @@
-"""Which values the options of a State may have. Knows nothing of Django."""
+"""Validation of the options of a State. Independent of Django."""
 
 import math
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from stator.exceptions import GraphError
 
 
 def check_options(where: str, options: dict[str, Any]) -> None:
-    """Refuse the first option whose value cannot work, naming where it stands and what is wanted."""
+    """Raise ``GraphError`` for the first option with an unusable value, naming its place and what is accepted."""
     for name, (holds, wanted) in OPTIONS.items():
         if not holds(options[name]):
             raise GraphError(f"{where}: {name}={options[name]!r} must be {wanted}")
 
 
 def is_seconds(value: Any) -> bool:
-    """Whether a value is a positive number that a database can add to the present."""
+    """Return whether a value is a positive number of seconds that a database can add to the current time."""
     return _is_number(value) and 0 < value <= LONGEST
 
 

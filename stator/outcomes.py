@@ -1,4 +1,4 @@
-"""What an attempt means: the one place that turns what a handler returned or raised into an outcome. Pure."""
+"""Outcomes of attempts: the one place that turns a handler's result or error into an outcome. Pure functions."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from stator.graph import State
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The object goes to another state. ``failure`` is set when an error took it there.
+    """The object goes to another state. ``failure`` is set if an error is the cause.
 
     ``values``: of the fields that the state it leaves ``saves``.
     """
@@ -25,7 +25,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The object stays and is due again after ``delay`` seconds; with a failure it counts as an error."""
+    """The object stays and is due again after ``delay`` seconds. With a failure it counts as an error."""
 
     delay: float
     failure: Failure | None = None
@@ -35,7 +35,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The attempt did not take place and is not counted: the object is ready again, or due ``after`` some seconds."""
+    """The attempt did not take place and is not counted: the object is ready again, or due in ``after`` seconds."""
 
     after: float = 0.0
     reason: str = ""
@@ -48,16 +48,16 @@ Outcome = Moved | Waiting | Released
 
 
 def resolve(state: State, result: Any, *, failures: int = 0, age: float = 0.0) -> Outcome:
-    """The outcome of an attempt that returned ``result`` or raised it.
+    """Return the outcome of an attempt that returned ``result`` or raised it.
 
-    ``failures``: consecutive errors before this attempt. ``age``: seconds the object has been in ``state``; past
-    the state's timeout everything but a move becomes the move to the timeout state.
+    ``failures``: consecutive errors before this attempt. ``age``: seconds the object has been in ``state``. Past the
+    state's timeout, every outcome but a move becomes the move to the timeout state.
     """
-    # Nearly all outcomes are such a one, and it says nothing of the object.
+    # The common case. Such an outcome has no data of the object, so all objects share it.
     if type(result) is State and (known := state.moves.get(result.name)) is not None and known.to is result:
         return known
     if isinstance(result, NotBegun):
-        # The one rule for what fails before the handler is called, whatever it is.
+        # The single rule for every failure before the handler is called.
         return Released(result.after, result.reason)
     if isinstance(result, BaseException):
         return _raised(state, result, failures, age)
@@ -88,7 +88,7 @@ def _raised(state: State, error: BaseException, failures: int, age: float) -> Mo
     if isinstance(error, TryAgainLater):
         delay = _interval(state) if error.after is None else max(0.0, error.after)
         return _waiting(state, delay, age, reason=text_of(error.reason) if error.reason else "")
-    # ``raise Fail from error`` says only that trying again is of no use; what happened is the error.
+    # ``raise Fail from error`` only says that a retry is useless; the cause is the error to report.
     told = error.__cause__ if type(error) is Fail and not error.args and error.__cause__ else error
     failure = describe(told)
     if state.failure_state is not None and _is_final(state, error, failures + 1):
@@ -108,7 +108,7 @@ def _waiting(
         left = state.timeout_value - age
         if left <= 0:
             return Moved(state.timeout_state, failure)
-        # Due no later than the timeout, so that it fires when it should and not a whole interval afterwards.
+        # Due at the timeout at the latest, so that it does not fire a whole interval late.
         delay = min(delay, left)
     return Waiting(min(delay, LONGEST), failure, reason)
 

@@ -1,4 +1,4 @@
-"""Pauses: what people told workers to leave alone for a while, and how workers read it."""
+"""Pauses: objects that people told workers to leave alone for a while, and how workers read them."""
 
 import json
 import logging
@@ -19,17 +19,17 @@ from stator.reports import REASON_LENGTH
 
 logger = logging.getLogger("stator.pauses")
 
-# Workers read this many at most; a project with more wants a column and a condition, not pauses.
+# The most pauses that workers read; a project with more needs a column and a condition instead.
 MOST_PAUSES = 1000
 WHERE_LENGTH = 2000
 
-# The lookup of a pause that names objects, and how many it may name: each claim has to compare them all.
+# The lookup of a pause that names objects, and how many it may name: each claim compares them all.
 NAMED, MOST_OBJECTS = "pk__in", 40
 
-# The database, and not Django, finds out that a pattern is none: at every claim, in every worker.
+# Only the database would detect an invalid pattern: at every claim, in every worker.
 REFUSED_LOOKUPS = ("regex", "iregex")
 
-# What Django raises for lookups of which it can make no SQL, such as a range of one number.
+# Errors of Django for lookups that it cannot compile to SQL, such as a range of one number.
 UNCOMPILED = (
     FieldError, ValidationError, ValueError, TypeError, OverflowError, LookupError, AttributeError, NotSupportedError,
 )  # fmt: skip
@@ -39,15 +39,15 @@ class PauseQuerySet(QuerySet["Pause"]):
     """Rows of the table of pauses."""
 
     def active(self) -> "PauseQuerySet":
-        """Those in force now, by the clock of the database."""
+        """Return the pauses in force now, by the database's clock."""
         return self.filter(Q(until=None) | Q(until__gt=Now()))
 
 
 class Pause(models.Model):
     """Objects of one model that workers leave alone until ``until``, or until somebody resumes them.
 
-    ``state`` empty: all states. ``where``: the lookups that an object must match, all of them when empty. A pause is
-    never changed but for its end.
+    ``state``: empty for all states. ``where``: lookups that an object must match; empty for all objects. Only the end
+    of a pause is ever changed.
     """
 
     model_label = models.CharField(max_length=200)
@@ -67,7 +67,7 @@ class Pause(models.Model):
         return f"{self.model_label}{f' in {self.state}' if self.state else ''}{f' {self.where}' if self.where else ''}"
 
     def condition(self, model: Any) -> Q:
-        """Which rows it holds; all of its states where this code cannot tell, so that nothing starts by mistake."""
+        """Return a condition for the rows that it holds; any row of its states if ``where`` cannot be evaluated."""
         try:
             check_where(model, self.where)
         except ValueError as error:
@@ -78,7 +78,7 @@ class Pause(models.Model):
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """What of one model is paused. ``seen``: number and sum of ids of all active pauses when this was read."""
+    """The pauses of one model. ``seen``: number and sum of ids of all active pauses at the time of reading."""
 
     seen: tuple[int, int] = (0, 0)
     everything: bool = False
@@ -87,7 +87,7 @@ class Pauses:
 
     @classmethod
     def of(cls, label: str, active: list[Pause]) -> "Pauses":
-        """Those of a model among all that are active in its database."""
+        """Return the pauses of a model among all active ones of its database."""
         own = [pause for pause in active if pause.model_label == label]
         whole = {pause.state for pause in own if not pause.where}
         return cls(
@@ -98,17 +98,17 @@ class Pauses:
         )
 
     def running(self, states: Iterable[State]) -> list[State]:
-        """Those of the states that are not paused as a whole."""
+        """Return the given states that are not paused as a whole."""
         return [] if self.everything else [state for state in states if state.name not in self.states]
 
     def without_held(self, rows: QuerySet[Any], states: Iterable[State]) -> QuerySet[Any]:
-        """The rows, without those that are paused although their state is not."""
+        """Return the rows without those that a pause with ``where`` holds."""
         for condition in self._conditions(rows.model, states):
             rows = rows.exclude(condition)
         return rows
 
     def held(self, model: Any, states: Iterable[State]) -> Q:
-        """The rows that are paused although their state is not; an empty condition where none are."""
+        """Return a condition for rows that a pause with ``where`` holds; an empty one if there are no such pauses."""
         return Q(*self._conditions(model, states), _connector=Q.OR)
 
     def _conditions(self, model: Any, states: Iterable[State]) -> Iterator[Q]:
@@ -120,14 +120,14 @@ class Pauses:
 
 
 def read_pauses(using: str) -> list[Pause]:
-    """All pauses that are active in a database."""
+    """Return all active pauses in a database."""
     return list(Pause.objects.using(using).active().order_by("pk")[:MOST_PAUSES])
 
 
 def make_pause(
     model: Any, using: str, *, state: State | str | None, where: Any, reason: str, actor: str, seconds: float | None
 ) -> Pause:
-    """Tell workers to leave objects alone; ``ValueError`` with one line where that cannot be meant."""
+    """Pause objects; raise ``ValueError`` with one line if the arguments are invalid."""
     pause = planned_pause(model, using, state=state, where=where, reason=reason, actor=actor, seconds=seconds)
     keep_pause(pause, using)
     return pause
@@ -136,7 +136,7 @@ def make_pause(
 def planned_pause(
     model: Any, using: str, *, state: State | str | None, where: Any, reason: str, actor: str, seconds: float | None
 ) -> Pause:
-    """As :func:`make_pause`, but nobody is told yet."""
+    """Return a pause like :func:`make_pause` without saving it."""
     if seconds is not None and not is_seconds(seconds):
         raise ValueError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
     owner = owner_of(model)
@@ -153,14 +153,14 @@ def planned_pause(
 
 
 def keep_pause(pause: Pause, using: str) -> None:
-    """Tell workers of a pause that was planned."""
+    """Save a planned pause, which workers then obey."""
     pause.save(using=using)
     pause.refresh_from_db(using=using)
     logger.info("stator.paused", extra={"model": pause.model_label, "state": pause.state, "actor": pause.actor})
 
 
 def end_pauses(model: Any, using: str, *, state: State | str | None, where: Any, actor: str) -> int:
-    """End active pauses of a model: all, or those of exactly this state and condition; return how many."""
+    """End active pauses of a model: all, or those with exactly this state and condition; return how many."""
     owner = owner_of(model)
     label = owner._meta.label_lower
     active = Pause.objects.using(using).active().filter(model_label=label)
@@ -174,14 +174,14 @@ def end_pauses(model: Any, using: str, *, state: State | str | None, where: Any,
 
 
 def end_chosen(pauses: Any, label: str, actor: str) -> int:
-    """End those of the pauses that are active, all of one model; return how many."""
+    """End those of the pauses, all of one model, that are active; return how many."""
     ended: int = pauses.active().update(until=Now())
     logger.info("stator.resumed", extra={"model": label, "count": ended, "actor": actor})
     return ended
 
 
 def pause_objects(model: Any, using: str, pks: list[Any], *, reason: str, actor: str, seconds: float | None) -> Pause:
-    """Tell workers to leave some objects alone; ``ValueError`` with one line where those are too many for a pause."""
+    """Pause some objects by key; raise ``ValueError`` with one line if they are too many for one pause."""
     if len(pks) > MOST_OBJECTS:
         raise ValueError(f"a pause names {MOST_OBJECTS} objects at most; pause a state, or those that match a lookup")
     where = {NAMED: [_kept(pk) for pk in pks]}
@@ -189,9 +189,9 @@ def pause_objects(model: Any, using: str, pks: list[Any], *, reason: str, actor:
 
 
 def resume_objects(model: Any, using: str, pks: Iterable[Any], *, actor: str) -> int:
-    """End what pauses that name objects say of these; return how many objects that were.
+    """Release objects from pauses that name them; return how many objects that were.
 
-    Pauses of the model, of a state, or by other lookups stand. The other objects of a pause get one of their own.
+    Pauses of the model, of a state, or with other lookups stay. The other objects of a pause get a pause of their own.
     """
     label = owner_of(model)._meta.label_lower
     meant = {_kept(pk) for pk in pks}
@@ -210,7 +210,7 @@ def resume_objects(model: Any, using: str, pks: Iterable[Any], *, actor: str) ->
 
 
 def is_paused_by_name(model: Any, using: str, pk: Any) -> bool:
-    """Whether a pause that names objects names this one."""
+    """Return whether a pause names this object."""
     label = owner_of(model)._meta.label_lower
     return any(_kept(pk) in pause.where[NAMED] for pause in _naming_objects(label, using))
 
@@ -221,12 +221,12 @@ def _naming_objects(label: str, using: str) -> list[Pause]:
 
 
 def _kept(pk: Any) -> Any:
-    """A primary key as JSON has it."""
+    """Return a primary key as a JSON value."""
     return pk if isinstance(pk, int) else str(pk)
 
 
 def check_where(model: Any, where: Any) -> dict[str, Any]:
-    """The lookups of a pause, as JSON has them; ``ValueError`` with one line when workers could not ask for them."""
+    """Return the lookups of a pause as JSON values; raise ``ValueError`` with one line if they are unusable."""
     try:
         text = json.dumps({} if where is None else where, ensure_ascii=False, allow_nan=False)
         text.encode()
@@ -245,12 +245,12 @@ def check_where(model: Any, where: Any) -> dict[str, Any]:
 
 
 def try_where(model: Any, using: str, where: dict[str, Any]) -> None:
-    """Have the database plan the question; ``ValueError`` where it cannot.
+    """Let the database plan a query with the lookups; raise ``ValueError`` if it cannot.
 
-    Otherwise that would end every worker at its next claim.
+    Otherwise the error would end every worker at its next claim.
     """
     rows: QuerySet[Any] = QuerySet(model, using=using)
-    # A table that is missing is no fault of the lookups.
+    # A missing table is not an error of the lookups, so this fails outside the ``try``.
     rows.explain()
     try:
         with transaction.atomic(using=using):

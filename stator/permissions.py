@@ -1,4 +1,4 @@
-"""The permission ``force_<model>``, without which nobody moves an object by hand in the admin."""
+"""The permission ``force_<model>``, which moving objects by hand in the admin requires."""
 
 from typing import Any
 
@@ -13,16 +13,16 @@ ACTION = "force"
 
 
 def connect() -> None:
-    """Have every ``migrate`` create the permissions that are missing.
+    """Create missing permissions at every ``migrate``.
 
-    Not by ``Meta.permissions``: that would show in the migrations of every project, and a ``Meta`` of a subclass
-    would replace it.
+    ``Meta.permissions`` would appear in the migrations of every project, and a subclass's own ``Meta`` would replace
+    it.
     """
     post_migrate.connect(create_permissions, dispatch_uid="stator.permissions")
 
 
 def force_permission(model: Any) -> str:
-    """The name of the permission on a model, as ``user.has_perm()`` takes it."""
+    """Return the name of the permission on a model for ``user.has_perm()``."""
     return f"{model._meta.app_label}.{get_permission_codename(ACTION, model._meta)}"
 
 
@@ -32,7 +32,7 @@ def create_permissions(app_config: Any, using: str = DEFAULT_DB_ALIAS, apps: Any
     try:
         permission, content_type = apps.get_model("auth", "Permission"), apps.get_model("contenttypes", "ContentType")
     except LookupError:
-        # Migrations of those apps have not been run yet; a later migrate comes here again.
+        # Those apps are not migrated yet; a later migrate calls this again.
         return
     if not models or not router.allow_migrate_model(using, permission):
         return

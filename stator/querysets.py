@@ -1,4 +1,4 @@
-"""``Model.stator``: what operators ask of the rows of a managed model, and what they do to them."""
+"""``Model.stator``: queries and actions of operators on the rows of a managed model."""
 
 from typing import Any
 
@@ -16,39 +16,39 @@ from stator.moves import move_by_hand, owner_of, write_by_hand
 from stator.pauses import Pause, end_pauses, make_pause
 from stator.reports import reports_of
 
-# Seconds after which something that is due should have been attempted.
+# Seconds after which a due row should have been attempted.
 OVERDUE = 60.0
 
 
 class OperatorQuerySet(GuardedQuerySet):
-    """Rows of a managed model as operators see them: ``Model.stator``. Never the project's own managers."""
+    """Rows of a managed model for operators: ``Model.stator``. It never uses the project's own managers."""
 
     def in_state(self, *states: State | str) -> "OperatorQuerySet":
-        """Rows in any of the given states."""
+        """Return the rows in any of the given states."""
         return self.filter(state__in=[str(state) for state in states])
 
     def ready(self) -> "OperatorQuerySet":
-        """Rows that workers may claim now."""
+        """Return the rows that workers may claim now."""
         return self.filter(self._come, state_ready=True, state_claim=None, state__in=self._automatic)
 
     def due(self) -> "OperatorQuerySet":
-        """Rows whose time has come, marked ready or not."""
+        """Return the rows whose time has come, marked ready or not."""
         return self.filter(self._come, state_claim=None, state__in=self._automatic).exclude(self._quarantine)
 
     def leased(self) -> "OperatorQuerySet":
-        """Rows that a worker holds."""
+        """Return the rows that a worker holds."""
         return self.filter(state_claim__isnull=False)
 
     def failed(self) -> "OperatorQuerySet":
-        """Rows whose latest attempt ended in an error, and quarantined ones."""
+        """Return the rows whose latest attempt ended in an error, and quarantined ones."""
         return self.filter(Q(state_failures__gt=0) | self._quarantine)
 
     def quarantined(self) -> "OperatorQuerySet":
-        """Rows that lost so many leases in a row that they are left alone until ``retry()``."""
+        """Return the rows that lost so many leases in a row that workers leave them alone until ``retry()``."""
         return self.filter(self._quarantine)
 
     def stuck(self) -> "OperatorQuerySet":
-        """Rows that have been in their state for longer than its ``expect_within``."""
+        """Return the rows that have been in their state for longer than its ``expect_within``."""
         late = Q(pk__in=[])
         for state in self.model.state_graph.states.values():
             if state.expect_within:
@@ -56,37 +56,40 @@ class OperatorQuerySet(GuardedQuerySet):
         return self.filter(late)
 
     def overdue(self, seconds: float = OVERDUE) -> "OperatorQuerySet":
-        """Rows that have been ready or due for longer than ``seconds`` and are not attempted: workers are missing."""
+        """Return the rows that have been due for longer than ``seconds`` without an attempt: workers are missing."""
         return self.due().annotate(stator_since=place_in_line()).filter(stator_since__lte=columns.after(-seconds))
 
     def unknown(self) -> "OperatorQuerySet":
-        """Rows whose state this code does not know; workers leave them alone."""
+        """Return the rows whose state this code does not know; workers leave them alone."""
         return self.exclude(state__in=list(self.model.state_graph.states))
 
     def with_report(self, **lookups: Any) -> "OperatorQuerySet":
-        """Rows whose latest report matches, for instance ``with_report(fingerprint="...")``."""
+        """Return the rows whose latest report matches, for instance ``with_report(fingerprint="...")``."""
         return self.filter(Exists(reports_of(owner_of(self.model), self.db, **lookups)))
 
     def retry(self, *, actor: str = "") -> int:
-        """Have the rows attempted now, releasing quarantine and forgetting errors; claimed rows are left alone."""
+        """Make the rows due now, end their quarantine and forget their errors; return how many.
+
+        Claimed rows are left alone.
+        """
         rows = self.filter(state_claim=None, state__in=self._automatic)
         return write_by_hand(rows, columns.retrying(), actor=actor, reason="retried")
 
     def unlock(self, *, actor: str = "") -> int:
-        """End the claims on the rows; whoever held them can write nothing more."""
+        """End the claims on the rows, so that their holders can write nothing more; return how many."""
         return write_by_hand(self.leased(), columns.unlocking(), actor=actor, reason="unlocked")
 
     def move(self, state: State | str, *, actor: str = "", reason: str = "") -> int:
-        """Move the rows to ``state`` by hand, recording who did it and why."""
+        """Move the rows to ``state`` by hand, recording actor and reason; return how many."""
         return move_by_hand(self, state, actor=actor, reason=reason)
 
     def counts(self) -> dict[str, int]:
-        """How many rows are in each state; states of the graph without rows count 0."""
+        """Return the number of rows in each state, including states of the graph that have none."""
         counted = dict(self.order_by().values_list("state").annotate(Count("pk")))
         return {**dict.fromkeys(self.model.state_graph.states, 0), **counted}
 
     def explain_counts(self) -> dict[str, int]:
-        """How many rows are not moving for which reason: the code of the first that ``explain()`` gives."""
+        """Return the number of rows that do not move, by the code of the first reason that ``explain()`` gives."""
         return explain_counts(self)
 
     def pause(
@@ -97,10 +100,10 @@ class OperatorQuerySet(GuardedQuerySet):
         actor: str = "",
         seconds: float | None = None,
     ) -> Pause:
-        """Have workers leave the model alone, one state of it, or the rows that match; what runs may finish.
+        """Pause the model, one state of it, or the rows that match ``where``; running attempts may finish.
 
-        ``where``: lookups with values that JSON has, such as ``{"tenant": 3}``. ``seconds``: for so long; None for
-        until ``resume()``. Workers obey from their next poll.
+        ``where``: lookups with JSON values, such as ``{"tenant": 3}``. ``seconds``: how long the pause lasts; None:
+        until ``resume()``. Workers obey from their next poll on.
         """
         self._refuse_part("pause")
         return make_pause(
@@ -113,7 +116,7 @@ class OperatorQuerySet(GuardedQuerySet):
         return end_pauses(self.model, self._written_to, state=state, where=where, actor=actor)
 
     def _refuse_part(self, name: str) -> None:
-        """Pauses hold rows to come as well, so a queryset of rows is not what they are about."""
+        """Raise ``ValueError`` for a filtered queryset: a pause also holds future rows, which no queryset contains."""
         if self.query.where or self.query.is_sliced:
             raise ValueError(f"{name}() takes no filtered rows; use {self.model.__name__}.stator.{name}(where={{...}})")
 
@@ -131,12 +134,13 @@ class OperatorQuerySet(GuardedQuerySet):
 
     @property
     def _quarantine(self) -> Q:
-        # Above 0 as well: SQLite takes a partial index only for a filter that has its condition word by word.
+        # "Above 0" is repeated because SQLite uses a partial index only if the filter has the index's condition
+        # literally.
         return Q(state_crashes__gt=0, state_crashes__gte=load_settings().MAX_CRASHES)
 
 
 class OperatorAccess:
-    """``Model.stator``: an :class:`OperatorQuerySet`; on an instance: its claim during an attempt, else None."""
+    """``Model.stator``: an :class:`OperatorQuerySet`. On an instance: its claim during an attempt, else None."""
 
     def __get__(self, instance: Any, owner: Any) -> Any:
         if instance is not None:

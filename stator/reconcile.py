@@ -1,4 +1,4 @@
-"""Reconcile on change: an object whose watched fields change is looked at again."""
+"""Reconcile on change: an object whose watched fields change is attempted again."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -13,21 +13,21 @@ from stator.moves import in_batches, move_by_hand, owner_of, write_by_hand, writ
 
 
 def watched_fields(model: Any, names: Iterable[str]) -> list[str]:
-    """Those of the named fields, by name or by column, that the model is to be reconciled on."""
+    """Return those of the fields, given by name or by column, that are in ``reconcile_on``."""
     given = set(names)
     fields = [model._meta.get_field(name) for name in options_of(model).reconcile_on]
     return [field.name for field in fields if given & {field.name, field.attname}]
 
 
 def watched_values(instance: Any) -> dict[str, Any]:
-    """The values of an instance's watched fields; ``DEFERRED`` for what is not loaded."""
+    """Return the values of an instance's watched fields; ``DEFERRED`` for fields that are not loaded."""
     model: Any = type(instance)
     fields = [model._meta.get_field(name) for name in options_of(model).reconcile_on]
     return {field.name: instance.__dict__.get(field.attname, DEFERRED) for field in fields}
 
 
 def signed(model: Any, table: Any, names: Iterable[str]) -> list[tuple[Any, None, Any]]:
-    """What the save of a claimed object writes as well, so that a trigger takes it for no change by others.
+    """Return what the save of a claimed object also writes, so that a trigger does not take it for a change by others.
 
     ``table``: the model whose table is written, a parent under multi-table inheritance.
     """
@@ -37,7 +37,7 @@ def signed(model: Any, table: Any, names: Iterable[str]) -> list[tuple[Any, None
 
 
 def look_again(rows: QuerySet[Any], changed: Iterable[str]) -> None:
-    """Have rows attempted now, ending claims made before the change; settled ones begin at the initial state."""
+    """Attempt rows now, ending claims made before the change; rows in terminal states return to the initial state."""
     graph = rows.model.state_graph
     automatic = [state.name for state in graph.automatic_states]
     write_by_hand(rows.filter(state__in=automatic), columns.unlocking())
@@ -46,22 +46,22 @@ def look_again(rows: QuerySet[Any], changed: Iterable[str]) -> None:
 
 
 def update_and_look_again(queryset: QuerySet[Any], values: dict[str, Any], watched: list[str]) -> int:
-    """Update the rows and look again at those of which a watched field really changed; return how many were updated."""
+    """Update the rows and reconcile those of which a watched field really changed; return how many were updated."""
     model, owner = queryset.model, owner_of(queryset.model)
     annotated = bool(queryset.query.annotations) and not queryset.query.is_sliced
 
     def write(using: str, rows: QuerySet[Any], before: list[Any]) -> int:
         pks = [pk for pk, *_ in before]
-        # What a value says may be an annotation of the queryset.
+        # A value may refer to an annotation of the queryset.
         meant = queryset.using(using).order_by() if annotated else QuerySet(model, using=using)
         plain = meant.filter(pk__in=pks)
         changed = list(_changing(plain, values, watched).values_list("pk", flat=True))
-        # First, for a trigger that notices the change would do the same once more.
+        # First, because a trigger that sees the change would do the same again.
         look_again(QuerySet(owner, using=using).filter(pk__in=changed), watched)
-        # Past the guard, which has led here.
+        # Without the guard, which has called this function.
         return QuerySet.update(plain, **values)
 
-    # All of it or nothing, as an update is.
+    # All or nothing, like any update.
     with transaction.atomic(using=written_to(queryset)):
         return in_batches(queryset, write)
 

@@ -1,7 +1,7 @@
-"""Attempts that leave nothing behind: handlers of the present code run on real rows, and all of it is rolled back.
+"""Previews: handlers of the current code run on real rows, and everything is rolled back.
 
-Each call of a handler has a transaction of its own on every database of the project, in the calling thread. Nothing is
-committed, so no hook for a commit runs, and nobody is told. What a handler does elsewhere is done.
+Each call of a handler has a transaction of its own on every database of the project, in the calling thread. Nothing
+is committed, so no commit hook runs and no signal is sent. Effects outside the databases remain.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from stator.outcomes import Moved, Outcome
 from stator.runner import contained
 from stator.worker.executor import begin, outcomes_of, spread
 
-# Seconds that an asynchronous handler gets to end after its time was over, before what it waits for is interrupted.
+# Seconds that an asynchronous handler has to end after its time is over, before its wait is interrupted.
 GRACE = 1.0
 
 
 class TookTooLong(KeyboardInterrupt):
-    """A handler ran longer on the objects ``pks`` than it was given, and was interrupted as by somebody's Ctrl-C."""
+    """A handler ran too long on the objects ``pks`` and was interrupted as by Ctrl-C."""
 
     def __init__(self, pks: Iterable[Any] = ()) -> None:
         super().__init__()
@@ -40,10 +40,10 @@ class TookTooLong(KeyboardInterrupt):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What an attempt would make of one object in the state ``source``.
+    """What an attempt would do to one object in the state ``source``.
 
-    ``what``: ``"moves"``, ``"stays"``, ``"fails"``, ``"times out"``, ``"moved by hand"`` or ``"deleted"``, both by its
-    own handler. ``to``: where it would be then. ``error`` and ``message``: of what went wrong, or why it waits;
+    ``what``: ``"moves"``, ``"stays"``, ``"fails"`` or ``"times out"``; ``"moved by hand"`` or ``"deleted"`` if its own
+    handler does that. ``to``: its state afterwards. ``error`` and ``message``: the error, or the reason to wait.
     ``fingerprint`` is equal for errors of one type raised at one place.
     """
 
@@ -57,10 +57,10 @@ class Finding:
 
 
 def rehearse(operations: Operations, state: State, pks: list[Any], seconds: float) -> Iterator[Finding]:
-    """What one call of the state's handler would make of these objects, due or not.
+    """Yield what one call of the state's handler would do to these objects, due or not.
 
-    Objects that are claimed, locked, gone or in another state by now are left out. :class:`TookTooLong` when a call
-    takes longer than ``seconds``.
+    Objects that are claimed, locked, gone or in another state by now are left out. Raises :class:`TookTooLong` if a
+    call takes longer than ``seconds``.
     """
     with _rolled_back(operations):
         claims = _claim(operations, state, pks)
@@ -69,7 +69,7 @@ def rehearse(operations: Operations, state: State, pks: list[Any], seconds: floa
     if ended or not claims:
         yield from findings
         return
-    # As in a worker, one bad object must not spoil the others of its batch.
+    # As in a worker, one bad object must not fail the others of its batch.
     for claim in claims:
         yield from rehearse(operations, state, [claim.pk], seconds)
 
@@ -88,7 +88,7 @@ def _rolled_back(operations: Operations) -> Iterator[None]:
 
 def _never_commit(stack: ExitStack, alias: str) -> None:
     stack.callback(transaction.set_rollback, True, using=alias)
-    # As in Django's tests: a handler may begin what has to be the outermost transaction, and in a worker is.
+    # As in Django's tests: a handler may open an outermost (``durable``) transaction, which in a worker it is.
     block: Any = connections[alias].atomic_blocks[-1]
     block._from_testcase = True
 
@@ -100,7 +100,7 @@ def _claim(operations: Operations, state: State, pks: list[Any]) -> list[Claim]:
 
 
 def _call(claims: list[Claim], seconds: float) -> list[Ended]:
-    """What a call of the handler means; nothing where its objects are to be attempted one by one."""
+    """Return the outcomes of a call of the handler; nothing if its objects have to be attempted one by one."""
     many, results = len(claims) > 1, list[Any]()
     with contained(claims[0].operations):
         try:
@@ -122,7 +122,7 @@ def _result(claims: list[Claim], seconds: float) -> Any:
             result = begin(claims)
             return async_to_sync(_awaited)(result, seconds) if is_async else result
         finally:
-            # Whatever the handler made of the interruption.
+            # Even if the handler caught the interruption.
             if time.monotonic() - started > seconds:
                 raise TookTooLong(claim.pk for claim in claims)
 
@@ -134,7 +134,7 @@ async def _awaited(result: Awaitable[Any], seconds: float) -> Any:
 
 @contextmanager
 def _interrupted_after(seconds: float) -> Iterator[None]:
-    """Raise :class:`TookTooLong` in what runs after so long; only the main thread of a Unix process can be told."""
+    """Raise :class:`TookTooLong` in a block that runs too long; works only in the main thread of a Unix process."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
@@ -146,7 +146,7 @@ def _interrupted_after(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, heeded or signal.SIG_DFL)
         if left:
-            # Somebody else's alarm.
+            # The alarm belongs to somebody else, so it is set again.
             signal.setitimer(signal.ITIMER_REAL, max(0.001, left - (time.monotonic() - started)), interval)
 
 
@@ -155,7 +155,7 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 def _finding(claim: Claim, outcome: Outcome) -> Finding:
-    """Write the outcome as a worker would, for only then is it known whether the database takes it."""
+    """Record the outcome as a worker would, because only that shows whether the database accepts it."""
     operations = claim.operations
     try:
         with operations.transaction():

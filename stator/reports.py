@@ -1,4 +1,4 @@
-"""What is kept beside the rows: the latest error or reason of each object, and the acts of people."""
+"""Reports and history beside the rows: the latest error or reason of each object, moves, and manual actions."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,12 +11,12 @@ from stator.failures import Failure, bounded
 
 REASON_LENGTH = 500
 
-# Of primary keys as text; part of an index, which takes no text of any length on every database.
+# For primary keys as text; the index does not take text of unlimited length on every database.
 KEY_LENGTH = 255
 
 
 class Report(models.Model):
-    """What the latest attempt that had something to say said about one object: an error, or why it waits."""
+    """The latest error of one object, or its latest reason to wait."""
 
     model_label = models.CharField(max_length=200)
     object_pk = models.CharField(max_length=KEY_LENGTH)
@@ -40,15 +40,15 @@ class Report(models.Model):
 
 
 class History(models.Model):
-    """One event in the life of one object: a move, an error, or an act of a person.
+    """One event in the life of one object: a move, an error, or a manual action.
 
-    Acts of people are always kept; moves and errors for models with ``StatorMeta.history``. ``version`` is the
-    object's after the event. Of an attempt, ``claimed`` is when it was claimed, ``duration`` how many seconds it took,
-    ``attempts`` its number in this state. ``stay`` is known of moves alone.
+    Manual actions are always stored; moves and errors only for models with ``StatorMeta.history``. ``version`` is the
+    object's after the event. For an attempt, ``claimed`` is when it was claimed, ``duration`` its seconds, and
+    ``attempts`` its number in this state. ``stay`` is set for moves only.
     """
 
     class Kind(models.TextChoices):
-        """What happened."""
+        """The kinds of events."""
 
         MOVE = "move"
         ERROR = "error"
@@ -83,27 +83,27 @@ class History(models.Model):
 
 
 def reports_of(model: Any, using: str, **lookups: Any) -> QuerySet[Report]:
-    """The reports on the row of an outer query, by lookups."""
+    """Return the reports on the row of an outer query that match the lookups."""
     return Report.objects.using(using).filter(
         model_label=model._meta.label_lower, object_pk=_pk_text(model, using), **lookups
     )
 
 
 def _pk_text(model: Any, using: str) -> Any:
-    """The primary key as reports spell it."""
+    """Return an expression for the primary key as reports store it."""
     text = Cast(OuterRef("pk"), models.CharField(max_length=KEY_LENGTH))
     pk = model._meta.pk
     kept = getattr(pk, "target_field", pk)
     if not isinstance(kept, models.UUIDField) or connections[using].features.has_native_uuid_field:
         return text
-    # Kept as 32 digits, without the hyphens.
+    # Stored as 32 digits without hyphens.
     dash = Value("-")
     parts = [Substr(text, start, length) for start, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))]
     return Concat(parts[0], *(part for tail in parts[1:] for part in (dash, tail)))
 
 
 def failure_report(label: str, pk: Any, state: str, failure: Failure, worker: str) -> Report:
-    """The report of an error, ready to be kept."""
+    """Return an unsaved report of an error."""
     return Report(
         model_label=label, object_pk=str(pk), state=state, error=failure.kind, message=failure.message,
         traceback=failure.traceback, fingerprint=failure.fingerprint, worker=worker,
@@ -111,14 +111,14 @@ def failure_report(label: str, pk: Any, state: str, failure: Failure, worker: st
 
 
 def reason_report(label: str, pk: Any, state: str, reason: str, worker: str) -> Report:
-    """The report of a reason to wait, ready to be kept."""
+    """Return an unsaved report of a reason to wait."""
     return Report(
         model_label=label, object_pk=str(pk), state=state, message=bounded(str(reason), REASON_LENGTH), worker=worker
     )
 
 
 def keep_reports(using: str, label: str, reports: Iterable[Report]) -> None:
-    """Keep the latest report of each object, counting repetitions; call it while the claims on them stand."""
+    """Save the latest report of each object, counting repetitions; call it while the claims on them stand."""
     latest = {report.object_pk: report for report in reports}
     if not latest:
         return
@@ -136,5 +136,5 @@ def keep_reports(using: str, label: str, reports: Iterable[Report]) -> None:
 
 
 def conflict_target(using: str, *names: str) -> list[str] | None:
-    """The ``unique_fields`` of a ``bulk_create`` that updates what is there already: MySQL wants none."""
+    """Return the ``unique_fields`` for a ``bulk_create`` that updates existing rows; MySQL takes none."""
     return list(names) if connections[using].features.supports_update_conflicts_with_target else None

@@ -29,14 +29,15 @@ __all__ = ["StatorModel", "StatorRunner", "Stats", "Summary"]
 
 
 class StatorRunner:
-    """Runs the handlers of the given models: until stopped with :meth:`run`, or once with :meth:`run_single_cycle`.
+    """A worker for the given models: :meth:`run` works until stopped, :meth:`run_single_cycle` does one round.
 
-    ``lock_expiry`` is the lease; ``run_for`` and the intervals are seconds. What is None comes from the settings.
+    ``lock_expiry`` is the lease; ``run_for`` and the intervals are seconds. Arguments that are None come from the
+    settings.
     """
 
-    # Of a supervisor, how often it was asked to stop.
+    # A supervisor's function that returns how often it was asked to stop.
     requests: Any = None
-    # Set by the command alone: what it starts finds the same settings and databases.
+    # Set by the command alone, so that the processes it starts use the same settings and databases.
     isolate: dict[str, Any] | None = None
     # The queues whose tasks it claims; empty for all.
     queues: tuple[str, ...] = ()
@@ -81,7 +82,7 @@ class StatorRunner:
 
     @cached_property
     def health(self) -> Health:
-        """The troubles of this process, where receivers of ``on_start`` are sent a runner and not a worker."""
+        """The health of this process, for receivers of ``on_start`` that get a runner instead of a worker."""
         return Health()
 
     def run(self) -> Summary:
@@ -91,7 +92,7 @@ class StatorRunner:
         return summary
 
     def worker(self) -> Worker:
-        """The worker that :meth:`run` runs, not yet started."""
+        """Return the worker that :meth:`run` runs, not yet started."""
         return Worker(
             self.models,
             self.settings(),
@@ -110,7 +111,7 @@ class StatorRunner:
         )
 
     def settings(self) -> Settings:
-        """The project's settings with those given to this runner."""
+        """Return the project's settings with those given to this runner."""
         given = {
             "CONCURRENCY": self.concurrency,
             "CONCURRENCY_PER_MODEL": self.concurrency_per_model,
@@ -121,14 +122,14 @@ class StatorRunner:
         return load_settings(**{name: value for name, value in given.items() if value is not None})
 
     def databases_of(self, model: Any) -> list[str]:
-        """The aliases in which it works on a model; for receivers of ``on_schedule``."""
+        """Return the aliases in which it works on a model; for receivers of ``on_schedule``."""
         return [self.database or router.db_for_write(model)] if model in self.models else []
 
     def run_single_cycle(self) -> int:
-        """Deletions, timeouts and one step of every row that is ready or due; return how many were attempted.
+        """Do deletions, timeouts and one step of every ready or due row; return how many were attempted.
 
-        In the calling thread and on its connection, so inside a test's transaction too. Errors of handlers are
-        recorded, not raised; nothing sleeps.
+        It works in the calling thread and on its connection, so also inside a test's transaction. Errors of handlers
+        are recorded, not raised. Nothing sleeps.
         """
         worker_id, settings = new_worker_id(), self.settings()
         databases = {alias for model in self.models for alias in self.databases_of(model)}
@@ -146,7 +147,7 @@ class StatorRunner:
 
 
 def attempt_row(row: Any) -> Outcome:
-    """Attempt one row now, due or not, in the calling thread; ``ValueError`` where nothing would attempt it."""
+    """Attempt one row now in the calling thread, due or not; raise ``ValueError`` if nothing ever attempts it."""
     operations = operations_for(owner_of(type(row)), load_settings(), new_worker_id(), row._state.db)
     claim = claim_one(operations, row.pk)
     if claim is None:
@@ -156,7 +157,7 @@ def attempt_row(row: Any) -> Outcome:
 
 
 def managed(models: list[Any]) -> list[Any]:
-    """The models whose own tables hold the state, each once: a child under multi-table inheritance is its parent's."""
+    """Return the models whose own tables have the state, each once; a child counts as its parent."""
     owners = [model._meta.get_field("state").model._meta.concrete_model for model in models]
     return list(dict.fromkeys(owners))
 
@@ -178,7 +179,7 @@ def _do_chores(operations: Operations) -> None:
 
 
 def _claim_all(operations: Operations) -> list[Claim]:
-    """Everything that is ready now, claimed before anything is attempted, so that no row takes two steps."""
+    """Claim everything that is ready before anything is attempted, so that no row takes two steps."""
     claims: list[Claim] = []
     for lane in lanes_of(operations):
         for crashes in Crashes:
@@ -202,12 +203,12 @@ def _attempt(claims: list[Claim]) -> list[Ended]:
 
 @contextmanager
 def contained(operations: Operations) -> Iterator[None]:
-    """Keep the caller's open transaction usable: what broke it is undone, as a transaction of the handler would be."""
+    """Keep the caller's open transaction usable: if the block breaks it, roll back to before the block."""
     connection, alias = operations.connection, operations.alias
     if not connection.in_atomic_block:
         yield
         return
-    # Of the connection: the function of the same name in django.db.transaction has another name from Django 6.1 on.
+    # ``connection.savepoint``, because ``django.db.transaction.savepoint`` is renamed in Django 6.1.
     savepoint = connection.savepoint()
     yield
     if connection.needs_rollback or not connection.is_usable():

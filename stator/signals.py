@@ -1,14 +1,14 @@
-"""Signals of the framework, sent after the commit of what they tell.
+"""Signals of the framework, sent after the commit of the event.
 
-``transitioned``: ``sender`` the model, ``moves`` a list of :class:`Move`, ``using`` the database alias; ``failures`` as
-in ``failed``, of the moves that an error made.
-``failed``: ``sender`` the model, ``failures`` a list of ``(pk, Failure)``, ``using``.
-``lease_lost``: ``sender`` the model, ``pks`` of the objects whose outcome was refused, ``using``.
-``became_ready``: objects of ``sender`` may be claimed on ``using``; workers are woken by it.
-``on_start`` and ``on_schedule``: ``sender`` the worker; before it claims anything and at each scheduling pass, in
-a thread with a database connection of its own, for a project to refresh its own configuration. Sent again
-when a receiver finds the database away. At a pass ``databases`` are the aliases in which the worker works, and
-``sender.databases_of(model)`` those in which it works on a model.
+``transitioned``: ``sender`` is the model, ``moves`` a list of :class:`Move`, ``using`` the database alias;
+``failures`` is as in ``failed``, for moves caused by an error.
+``failed``: ``sender`` is the model, ``failures`` a list of ``(pk, Failure)``, ``using`` the alias.
+``lease_lost``: ``sender`` is the model, ``pks`` the objects whose outcome was refused, ``using`` the alias.
+``became_ready``: objects of ``sender`` may be claimed on ``using``; it wakes workers.
+``on_start`` and ``on_schedule``: ``sender`` is the worker; sent before it claims anything and at each scheduling pass,
+in a thread with its own database connection, for a project to refresh its configuration. Sent again if a receiver
+finds the database away. At a pass, ``databases`` are the aliases of the worker, and ``sender.databases_of(model)``
+those in which it works on a model.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from django.dispatch import Signal
 
 
 class Move(NamedTuple):
-    """One object that went from one state to another."""
+    """The move of one object from one state to another."""
 
     pk: Any
     source: str
@@ -36,9 +36,9 @@ on_schedule = Signal()
 
 
 def announce(model: Any, using: str) -> None:
-    """Send ``became_ready`` once the present transaction commits; a receiver that raises is logged.
+    """Send ``became_ready`` once the current transaction commits; errors of receivers are logged.
 
-    Where a project manages transactions by hand nobody knows when that is, and workers find the objects by themselves.
+    If a project manages transactions by hand, the commit is unknown, and workers find the objects by polling.
     """
     connection = transaction.get_connection(using)
     if not connection.in_atomic_block:
@@ -46,7 +46,7 @@ def announce(model: Any, using: str) -> None:
             became_ready.send_robust(model, using=using)
         return
     tell, waiting = _telling(model, using), connection.run_on_commit
-    # Many objects of one transaction are told of once.
+    # Sent once for many objects of one transaction.
     if not (waiting and waiting[-1][1] is tell and waiting[-1][0] == set(connection.savepoint_ids)):
         connection.on_commit(tell)
 

@@ -1,4 +1,4 @@
-"""Retrying many objects at a rate: they come due one after the other, so that what failed is not overrun again."""
+"""Retrying many objects at a rate: they come due one after the other, to protect a service that failed."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -11,18 +11,18 @@ from django.db.models.functions import Now
 from stator import columns
 from stator.moves import write_by_hand
 
-# Objects per statement, each with its own time in it.
+# Objects per statement, which gives each its own time.
 AT_ONCE = 200
 
 
 def retry_spread(rows: QuerySet[Any], pages: Iterable[list[Any]], *, per_minute: float, most: int, actor: str) -> int:
-    """Have rows attempted from now on, ``per_minute`` of them in each minute, with a clean record; return how many.
+    """Make rows due one after the other, ``per_minute`` each minute, with errors and crashes reset; return how many.
 
-    ``pages``: primary keys, a list at a time; after ``most`` of them nothing more is read. Claimed rows are left alone.
+    ``pages``: lists of primary keys; after ``most`` keys no more are read. Claimed rows are left alone.
     """
     states = [state.name for state in rows.model.state_graph.automatic_states]
     free = rows.filter(state_claim=None, state__in=states)
-    # Counted apart: rows that are left alone keep their place, or what follows would come too soon.
+    # Counted separately: claimed rows keep their place, or the following rows would come too soon.
     count = place = 0
     for page in pages:
         for start in range(0, len(page), AT_ONCE):
@@ -38,7 +38,7 @@ def retry_spread(rows: QuerySet[Any], pages: Iterable[list[Any]], *, per_minute:
 
 
 def _due(pks: list[Any], begun: int, apart: float) -> Any:
-    """When each row is due; whole seconds, since workers look about that often."""
+    """Return when each row is due; in whole seconds, since workers poll about that often."""
     seconds = {pk: int((begun + number) * apart) for number, pk in enumerate(pks)}
     at = {second: Now() + timedelta(seconds=second) for second in set(seconds.values())}
     whens = [

@@ -1,4 +1,4 @@
-"""What is done before a process claims anything: its databases are looked at, and its garbage collector is set."""
+"""Checks before a process claims anything: its databases and their tables. Also sets its garbage collector."""
 
 import gc
 import random
@@ -16,37 +16,37 @@ from stator.db.schema import lack_of
 from stator.models import Depth, History, Limit, Pause, Report, Stats, Worker
 from stator.texts import one_line
 
-# Seconds, jittered, between looks at a database that cannot be used at this moment: it may be starting as well, or
-# has just cut our connection. Connecting does not tell those from a wrong name, so that is reported as late as this.
+# Seconds, jittered, between checks of a database that cannot be used: it may be starting too, or has just cut our
+# connection. Connecting cannot distinguish that from a wrong name, so a wrong name is reported after all these pauses.
 PAUSES = (0.1, 0.2, 0.3, 0.5, 0.8)
 
-# What workers do with the tables of the framework, in the words of SQL.
+# The SQL privileges that workers need on the framework's tables.
 ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
 OWN: dict[Any, tuple[str, ...]] = {
     Stats: ALL, Depth: ALL, Report: ALL, Worker: ALL,
     History: ("SELECT", "INSERT"), Limit: ("SELECT", "INSERT", "UPDATE"), Pause: ("SELECT", "DELETE"),
 }  # fmt: skip
 
-# How many objects come to be before the garbage collector looks at the youngest; Python's own is 700 to 2,000.
+# Allocations before the garbage collector checks the youngest objects; Python's own values are 700 to 2,000.
 YOUNGEST = 10_000
 
 
-# What another package has in common with ours: its label, and the name of its first migration.
+# The app label and first migration that another package shares with ours.
 FIRST = ("stator", "0001_initial")
 OTHER_PACKAGE = "the migrations that are recorded for stator are those of another package of this name"
 OTHER_REMEDY = "put that package back and run manage.py migrate stator zero with it"
 
 
 class Unusable(Exception):
-    """The database cannot be worked in; the message names it, the trouble and the remedy, in one line or several."""
+    """The database cannot be used; the message has its name, the problem and the remedy, in one or several lines."""
 
 
 def collect_rarely() -> None:
-    """Have the garbage collector of a process that does nothing but work look for cycles less often.
+    """Make the garbage collector run less often, in a process that only runs a worker.
 
-    A batch is some thousand objects that all live until it is written. By its default the collector goes through them
-    every few dozen rows and finds nothing: a seventh of the worker's own processor time. A threshold that is higher
-    still is left as it is, and a collector that is off stays so.
+    A batch is some thousand objects that all live until it is written. By default the collector checks them every few
+    dozen rows and finds nothing, which takes a seventh of the worker's own processor time. A higher threshold is kept,
+    and a disabled collector stays off.
     """
     youngest, *older = gc.get_threshold()
     if 0 < youngest < YOUNGEST:
@@ -54,9 +54,9 @@ def collect_rarely() -> None:
 
 
 def check_database(models: list[Any], alias: str | None = None) -> None:
-    """Raise :class:`Unusable` when a database is out of reach, a replica, or lacks grants or tables of the framework.
+    """Raise :class:`Unusable` if a database is out of reach, a replica, or lacks grants or tables of the framework.
 
-    Also when no model has a complete table; the message has one line for each.
+    Also raised if no model has a complete table; the message then has one line for each.
     """
     lacking = lacks_in(models, alias)
     if models and len(lacking) == len(models):
@@ -64,7 +64,7 @@ def check_database(models: list[Any], alias: str | None = None) -> None:
 
 
 def lacks_in(models: list[Any], alias: str | None = None) -> dict[Any, str]:
-    """Return the models whose tables lack something, each with one line about it; raise what concerns all models."""
+    """Return one line for each model whose table lacks something; raise problems that concern all models."""
     lacking: dict[Any, str] = {}
     by_alias: dict[str, list[Any]] = {}
     for model in models:
@@ -85,7 +85,7 @@ def _check_patiently(alias: str, models: list[Any]) -> dict[Any, str]:
             return _check(alias, models)
         except (DatabaseError, InterfaceError) as error:
             connections[alias].close_if_unusable_or_obsolete()
-            # Past the end: the way to the database is so slow that one look took all the time there was.
+            # After the end, the connection is so slow that one check took all the time.
             if not is_outage(error) or time.monotonic() > end:
                 raise
         threading.Event().wait(pause * random.uniform(0.5, 1.0))
@@ -111,13 +111,13 @@ def _check(alias: str, models: list[Any]) -> dict[Any, str]:
             elif connection.vendor == "postgresql":
                 _check_privileges(connection, cursor, model)
     if not lacking.keys().isdisjoint(OWN):
-        # One line is enough where nothing was migrated yet.
+        # The first line is enough if nothing is migrated yet.
         raise Unusable(next(iter(lacking.values())))
     return lacking
 
 
 def is_replica(connection: Any) -> bool:
-    """Whether a database takes no writes because it follows another one."""
+    """Return whether a database takes no writes because it follows another one."""
     if connection.vendor != "postgresql":
         return False
     with connection.cursor() as cursor:
@@ -126,9 +126,10 @@ def is_replica(connection: Any) -> bool:
 
 
 def migrated_by_another(connection: Any, tables: set[str]) -> bool:
-    """Whether the migrations that are recorded for our label are those of another package, such as Takahe's Stator.
+    """Return whether the migrations recorded for our label belong to another package, such as Takahe's Stator.
 
-    Then ``migrate`` takes our first one for applied and makes no table. That of statistics they have as well.
+    ``migrate`` then takes our first migration for applied and creates no table. That package also has a statistics
+    table.
     """
     return (
         tables.isdisjoint(model._meta.db_table for model in OWN if model is not Stats)
@@ -139,7 +140,7 @@ def migrated_by_another(connection: Any, tables: set[str]) -> bool:
 
 def _check_privileges(connection: Any, cursor: Any, model: Any) -> None:
     table, needed = connection.ops.quote_name(model._meta.db_table), _needed(model)
-    # Workers may have been granted only some columns, such as those of the framework; a row is deleted as a whole.
+    # Workers may have grants on single columns only, such as the framework's; DELETE is a grant on the table.
     parts = [f"has_{'table' if each == 'DELETE' else 'any_column'}_privilege(%s, %s)" for each in needed]
     cursor.execute(f"SELECT current_user, {', '.join(parts)}", [name for each in needed for name in (table, each)])
     role, *granted = cursor.fetchone()
@@ -152,7 +153,7 @@ def _check_privileges(connection: Any, cursor: Any, model: Any) -> None:
 
 
 def _needed(model: Any) -> tuple[str, ...]:
-    """The privileges that workers need on the table of a model."""
+    """Return the privileges that workers need on the table of a model."""
     if model in OWN:
         return OWN[model]
     deletes = any(state.delete_after is not None for state in model.state_graph.states.values())

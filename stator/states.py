@@ -1,4 +1,4 @@
-"""One state and the edges that leave it. Knows nothing of Django."""
+"""One state and the edges that leave it. Independent of Django."""
 
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -12,21 +12,30 @@ from stator.options import OPTIONS
 class State:
     """One state of a graph: how its objects are attempted, and where they may go from here.
 
-    Seconds unless said otherwise. ``try_interval``: between attempts, moved at random by the fraction ``jitter``.
-    ``handler_name``: instead of ``handle_<state>``. ``externally_progressed``: never attempted, something else moves
-    the object. ``attempt_immediately=False``: first attempt after one ``try_interval``. ``force_initial``: new
-    objects start here although other states lead here. ``enter_by_hand=False``: only the framework moves objects
-    here, by an outcome, a timeout, an error or an SQL transition; moves by hand are refused. ``delete_after``: delete
-    objects that have been here so long. ``backoff``: after errors; a :class:`Backoff`, seconds, or a function of the
-    number of failures. ``max_failures``: after so many errors in a row take ``fails_to``. ``max_runtime``: for one
-    attempt. ``lease``: how long a claim holds without a heartbeat. ``atomic``: the writes of the (synchronous)
-    handler and its transition commit together or not at all. ``batch``: the handler gets a list of up to so many
-    objects, and returns one result for all or a dictionary from object to result. ``concurrency``: at most so many
-    objects in this state are attempted at a time, over all workers. ``expect_within``: an object here for longer
-    counts as stuck. ``renamed_from``: the former name of this state; rows that still bear it are moved here.
-    ``saves``: names of fields that the handler sets on the object and that are written with the outcome, in one
-    statement and only while the claim stands; not after an error. ``quarantine=False``: objects are tried again however
-    often a lease is lost. Use it when external programs claim the rows; their crashes say nothing about the object.
+    Durations are in seconds.
+
+    ``try_interval``: time between attempts, varied at random by the fraction ``jitter``.
+    ``handler_name``: name of the handler, by default ``handle_<state>``.
+    ``externally_progressed``: workers do not attempt the objects; something else moves them.
+    ``attempt_immediately=False``: the first attempt comes after one ``try_interval``.
+    ``force_initial``: new objects start here although other states lead here.
+    ``enter_by_hand=False``: only an outcome, a timeout, an error or an SQL transition moves objects here; moves by hand
+    are refused.
+    ``delete_after``: delete objects that have been here for so long.
+    ``backoff``: wait after errors: a :class:`Backoff`, seconds, or a function of the number of failures.
+    ``max_failures``: take ``fails_to`` after so many errors in a row.
+    ``max_runtime``: limit for one attempt.
+    ``lease``: how long a claim holds without a heartbeat.
+    ``atomic``: the writes of the (synchronous) handler and its transition commit together or not at all.
+    ``batch``: the handler gets a list of up to so many objects. It returns one result for all of them, or a dictionary
+    from object to result.
+    ``concurrency``: how many objects in this state all workers together attempt at a time, at most.
+    ``expect_within``: an object that is here for longer counts as stuck.
+    ``renamed_from``: the former name of this state; rows that still have it are moved here.
+    ``saves``: names of fields that the handler sets on the object. They are written with the outcome, in one statement
+    and only while the claim stands; not after an error.
+    ``quarantine=False``: objects are tried again however often a lease is lost. Use it when external programs claim the
+    rows; their crashes say nothing about the object.
 
     A ``State`` equals, prints and hashes like its name.
     """
@@ -85,7 +94,7 @@ class State:
         self.timeout_value: float | None = None
         self.failure_state: State | None = None
         self.conditions: list[tuple[Any, State]] = []
-        # Outcomes that lead to another state, by its name, once the transition was found declared.
+        # Outcomes that lead to another state, by its name, added once the transition is found to be declared.
         self.moves: dict[str, Any] = {}
         self.is_async = False
         self._declared = {name: getattr(self, name) for name in OPTIONS}
@@ -100,7 +109,7 @@ class State:
         return len(self.name)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # Copied or pickled with an object, a state is still the one of its graph.
+        # A state that is copied or pickled with an object remains the graph's own.
         return (getattr, (self.graph, self.name)) if self.graph else super().__reduce_ex__(protocol)
 
     def __eq__(self, other: object) -> bool:
@@ -121,13 +130,13 @@ class State:
         self._add_edge("times_out_to", other, seconds)
 
     def fails_to(self, other: "State") -> None:
-        """Move an object to ``other`` when its handler raises ``Fail``, or failed ``max_failures`` times in a row."""
+        """Move an object to ``other`` when its handler raises ``Fail`` or fails ``max_failures`` times in a row."""
         self._add_edge("fails_to", other)
 
     def when(self, condition: Any) -> "Condition":
         """Move all objects that match a ``Q`` without a handler: ``state.when(Q(...)).to(other)``.
 
-        The scheduling loop does it in one statement per batch; claimed objects are left alone.
+        The scheduling loop moves each batch with one statement and leaves claimed objects alone.
         """
         return Condition(self, condition)
 
@@ -148,7 +157,7 @@ class State:
 
     @property
     def handler(self) -> Callable[..., Any]:
-        """The bound handler; ``AttributeError`` when the graph has none."""
+        """The bound handler; raises ``AttributeError`` when the graph has none."""
         return getattr(self.graph, self.handler_name or "")
 
     def _add_edge(self, kind: str, other: "State", seconds: float | None = None, condition: Any = None) -> None:
@@ -161,7 +170,7 @@ class State:
                 f"{self.graph.__name__}.{self.name}: the graph is complete; "
                 f"declare {kind}({other.name}) inside the class body, or subclass the graph"
             )
-        # An edge from an inherited state is kept by the new state, so that the parent graph does not change.
+        # The new state stores an edge from an inherited state, so that the parent graph does not change.
         keeper = other if self.graph else self
         keeper.edges.append(Edge(kind, self, other, seconds, condition))
 
@@ -170,19 +179,19 @@ class State:
 
 
 class Condition:
-    """The first half of an SQL transition."""
+    """The condition of an SQL transition, without its target yet."""
 
     def __init__(self, state: State, condition: Any) -> None:
         self._state = state
         self._condition = condition
 
     def to(self, other: State) -> None:
-        """Where matching objects go."""
+        """Move matching objects to ``other``."""
         self._state._add_edge("when", other, condition=self._condition)
 
 
 class Edge:
-    """A declared way from one state to another: ``transitions_to``, ``times_out_to``, ``fails_to`` or ``when``."""
+    """A declared edge from one state to another: ``transitions_to``, ``times_out_to``, ``fails_to`` or ``when``."""
 
     __slots__ = ("condition", "kind", "other", "seconds", "state")
 

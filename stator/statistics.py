@@ -1,4 +1,4 @@
-"""Statistics per model over time: attempts handled per hour and edge, and samples of how many rows were queued."""
+"""Statistics per model over time: attempts per hour and edge, and samples of the queue's depth."""
 
 import datetime
 from collections.abc import Iterable
@@ -17,13 +17,13 @@ from stator.reports import conflict_target
 
 DAY = 86400.0
 
-# The shard of a row into which those of all workers were merged; workers have smaller ones.
+# The shard of a row that merges the shards of all workers; workers have smaller numbers.
 MERGED = 32_767
 
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """How long objects were in a state that they left: seconds all together, those of the longest, how many moves."""
+    """How long objects were in a state that they left: total seconds, the longest, and the number of moves."""
 
     seconds: float
     longest: float
@@ -31,25 +31,25 @@ class Stay:
 
     @classmethod
     def of(cls, rows: QuerySet[Any]) -> "Stay":
-        """That of rows which are about to leave their state, by the clock of the database."""
+        """Return the stay of rows that are about to leave their state, by the database's clock."""
         longest = ExpressionWrapper(Now() - Min("state_changed"), output_field=DurationField())
         found = rows.aggregate(seconds=Sum(columns.stayed()), longest=longest)
         return cls(_seconds(found["seconds"]), _seconds(found["longest"]))
 
     @property
     def average(self) -> float:
-        """Seconds for one move."""
+        """Average seconds of one move."""
         return self.seconds / self.moves if self.moves else 0.0
 
 
 class Stats(models.Model):
-    """Attempts of one model in one hour that ended in one way.
+    """Attempts of one model in one hour that ended in the same way.
 
-    ``to`` is empty where the object stayed. ``seconds`` is how long the objects had been in the state that they left,
-    all together, by the clock of the database; an attempt after which the object stays adds none.
+    ``to`` is empty if the object stayed. ``seconds`` is the total time that the objects had been in the state that they
+    left, by the database's clock; an attempt after which the object stays adds nothing.
 
-    Each worker adds to rows of its own ``shard``, in the transaction that records the attempts: workers do not wait for
-    each other, and no count is lost or written twice. Once an hour is over the scheduling pass merges its shards.
+    Each worker adds to rows of its own ``shard``, in the transaction that records the attempts. So workers do not wait
+    for each other, and no count is lost or written twice. When an hour is over, the scheduling pass merges its shards.
     """
 
     model_label = models.CharField(max_length=200)
@@ -71,7 +71,7 @@ class Stats(models.Model):
         ]
         indexes = [
             models.Index(fields=["hour"], name="stator_stats_hour"),
-            # MERGE STATISTICS: rows of hours that are over; nearly always empty but for this hour's.
+            # For MERGE STATISTICS: rows of past hours; nearly always empty except for the current hour.
             models.Index(fields=["hour"], condition=Q(shard__lt=MERGED), name="stator_stats_unmerged"),
         ]
 
@@ -80,7 +80,7 @@ class Stats(models.Model):
 
     @classmethod
     def get_for_model(cls, model: type[models.Model], using: str | None = None) -> "ModelStats":
-        """The statistics of one model."""
+        """Return the statistics of one model."""
         return ModelStats(owner_of(model)._meta.label_lower, using)
 
     @classmethod
@@ -107,8 +107,8 @@ class Stats(models.Model):
 class Depth(models.Model):
     """How many rows of a model were ready or due at one minute, and how long the oldest had waited.
 
-    After two days one sample of each hour is left (``hourly``): that of the minute in which the most were queued, with
-    the longest wait of the hour.
+    After two days one sample of each hour remains (``hourly``): that of the minute with the most queued rows, with the
+    longest wait of the hour.
     """
 
     model_label = models.CharField(max_length=200)
@@ -129,9 +129,9 @@ class Depth(models.Model):
 
     @classmethod
     def sample(cls, using: str, depths: dict[str, tuple[int, float]]) -> None:
-        """Keep what was queued, and how long the oldest waited, of each model for this minute; the latest stands."""
+        """Write the depth and the oldest wait of each model for this minute, replacing an earlier sample of it."""
         minute = timezone.now().replace(second=0, microsecond=0)
-        # In one order: another worker may sample the same models at this moment.
+        # In a fixed order, because another worker may sample the same models at the same time.
         found = sorted(depths.items())
         cls._default_manager.using(using).bulk_create(
             [cls(model_label=label, minute=minute, queued=queued, oldest=oldest) for label, (queued, oldest) in found],
@@ -142,19 +142,19 @@ class Depth(models.Model):
 
 
 class ModelStats:
-    """Figures of one model: how many were queued last, how many attempts were handled lately, how long states took."""
+    """Statistics of one model: its latest depth, recently handled attempts, and time in states."""
 
     def __init__(self, model_label: str, using: str | None = None) -> None:
         self.model_label = model_label
         self.using = using
 
     def most_recent_queued(self) -> int:
-        """How many rows were queued at the latest sample; 0 before the first."""
+        """Return how many rows were queued at the latest sample; 0 before the first."""
         depths = Depth.objects.using(self.using).filter(model_label=self.model_label)
         return depths.order_by("-minute").values_list("queued", flat=True).first() or 0
 
     def most_recent_handled(self) -> tuple[int, int, int]:
-        """How many attempts were handled in this hour, this day and this month, by the current time zone."""
+        """Return how many attempts were handled in this hour, day and month, by the current time zone."""
         hour, day, month = _period_starts(timezone.localtime() if timezone.is_aware(timezone.now()) else timezone.now())
         rows = Stats.objects.using(self.using).filter(model_label=self.model_label, hour__gte=month)
         sums = rows.aggregate(
@@ -165,16 +165,16 @@ class ModelStats:
         return sums["in_hour"], sums["in_day"], sums["in_month"]
 
     def time_in_states(self, period: float = DAY) -> dict[str, Stay]:
-        """How long objects were in each state that was left in the last ``period`` seconds, in whole hours."""
+        """Return how long objects were in each state that was left in the last ``period`` seconds, in whole hours."""
         return {row["source"]: _stay(row) for row in self._stays(period).values("source").annotate(**_SUMS)}
 
     def time_on_edges(self, period: float = DAY) -> dict[tuple[str, str], Stay]:
-        """The same for each ``(state, state it was left for)``."""
+        """Return the same for each ``(state, state it was left for)``."""
         rows = self._stays(period).values("source", "to").annotate(**_SUMS)
         return {(row["source"], row["to"]): _stay(row) for row in rows}
 
     def _stays(self, period: float) -> QuerySet[Stats]:
-        # The hour in which the period begins counts as well, or the first minutes of an hour would show nothing.
+        # Includes the hour in which the period begins; otherwise the first minutes of an hour would show nothing.
         since = timezone.now() - datetime.timedelta(seconds=period, hours=1)
         rows = Stats.objects.using(self.using).filter(model_label=self.model_label, hour__gt=since)
         return rows.exclude(to="").order_by()

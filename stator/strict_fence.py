@@ -1,4 +1,4 @@
-"""Strict mode: a trigger with which PostgreSQL refuses raw writes that revive an ended claim of an object."""
+"""Strict mode: a PostgreSQL trigger that refuses raw writes that revive an ended claim of an object."""
 
 import hashlib
 from typing import Any
@@ -7,8 +7,8 @@ from django.db.migrations.operations.base import Operation
 
 TRIGGER = "stator_strict_fence"
 
-# A claim begins as the statement of a worker has it, and never on a row that is held. A number of moves never falls.
-# What an old copy of a row writes has the token, the count and the time of its day.
+# A claim starts as in a worker's statement, and never on a held row. The number of moves never falls. An old copy of a
+# row has an older token, count and time.
 REFUSED = """
   NEW.{state_version} < OLD.{state_version}
   OR NEW.{state_claim} IS NOT NULL AND NEW.{state_claim} IS DISTINCT FROM OLD.{state_claim} AND (
@@ -20,13 +20,13 @@ COLUMNS = ("state_version", "state_claim", "state_attempts", "state_attempted")
 
 
 class StrictFence(Operation):
-    """Have PostgreSQL refuse an UPDATE that revives an ended claim of an object of a model, or an earlier version.
+    """Refuse, on PostgreSQL, an UPDATE that revives an ended claim of a model's object, or an earlier version of it.
 
-    ``save()`` and ``update()`` cannot do that. Raw SQL, a restored copy of a row, or another program can: after that
-    the holder of a claim that has ended could write its outcome over a newer one. The statement fails with
-    ``IntegrityError``. Claims and records of workers cost no more than a comparison.
+    ``save()`` and ``update()`` cannot do that. Raw SQL, a restored copy of a row, or another program can; after that,
+    the holder of an ended claim could overwrite a newer outcome with its own. The statement fails with
+    ``IntegrityError``. For claims and records of workers it costs one comparison.
 
-    ``enabled=False`` drops the trigger that an earlier migration made. Backwards does the opposite. Does nothing on
+    ``enabled=False`` drops the trigger of an earlier migration. Going backwards does the opposite. It does nothing on
     other databases.
     """
 
@@ -41,10 +41,10 @@ class StrictFence(Operation):
         return type(self).__name__, [self.model_name], {} if self.enabled else {"enabled": False}
 
     def state_forwards(self, app_label: str, state: Any) -> None:
-        """Nothing: Django's models know no triggers."""
+        """Change nothing: Django's models know no triggers."""
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        """Create the trigger, or drop it."""
+        """Create or drop the trigger."""
         self._set(schema_editor, to_state.apps.get_model(app_label, self.model_name), self.enabled)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
@@ -52,12 +52,12 @@ class StrictFence(Operation):
         self._set(schema_editor, from_state.apps.get_model(app_label, self.model_name), not self.enabled)
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return a description for people."""
         return f"{'Refuse' if self.enabled else 'Allow'} raw writes that revive an ended claim of {self.model_name}"
 
     @property
     def migration_name_fragment(self) -> str:
-        """Part of the name of a migration."""
+        """A part of the migration's name."""
         return f"{self.model_name.lower()}_strict_fence"
 
     def _set(self, schema_editor: Any, model: Any, enabled: bool) -> None:
@@ -80,7 +80,7 @@ class StrictFence(Operation):
             f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $stator${body}$stator$",
             params=None,
         )
-        # In the condition and not in the function, so that nothing is called for what is allowed.
+        # In the condition and not in the function, so that allowed writes call nothing.
         moment = model._meta.get_field("state_attempted").db_type(connection)
         columns = REFUSED.format(moment=moment, **{column: own[column] for column in COLUMNS})
         schema_editor.execute(

@@ -15,24 +15,24 @@ from types import FrameType
 
 logger = logging.getLogger("stator.supervisor")
 
-# A worker that ends with one of these would do so again: bad settings, an unusable database.
+# Exit codes of errors that would come again: bad settings, an unusable database.
 FINAL_CODES = (2, 75)
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 
-# A worker that lived for so long does not count as failing to start.
+# Seconds after which a worker that dies does not count as failing to start.
 SETTLED = 10.0
 
-# By how much of a thousand workers are more likely than their supervisor to be killed by Linux when memory runs out
-# (man 5 proc_pid_oom_score_adj). A process may always raise its own.
+# By how many of 1,000 points Linux is more likely to kill a worker than its supervisor when memory runs out (man 5
+# proc_pid_oom_score_adj). A process may always raise its own score.
 OOM_SCORE = Path("/proc/self/oom_score_adj")
 MORE_EXPENDABLE, MOST_EXPENDABLE = 100, 1000
 
-# Of the parent; a child begins without them.
+# Signals that the parent handles; a child starts with their defaults.
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD)
 
 
 class Supervisor:
-    """Runs ``work(number)`` in each of ``count`` forked processes until told to stop; it returns their exit code."""
+    """Runs ``work(number)``, which returns an exit code, in each of ``count`` forked processes until told to stop."""
 
     def __init__(self, count: int, work: Callable[[int], int], grace: float) -> None:
         self._count = count
@@ -43,13 +43,13 @@ class Supervisor:
         self._failures: dict[int, int] = {}
         self._pid = os.getpid()
         self._signals = 0
-        # One byte that the workers see: of a signal alone they cannot know who sent it, and some may be merged.
+        # One byte shared with the workers: a signal does not say who sent it, and several may be merged.
         self._shown = mmap(-1, 1)
         self._stopped_at = 0.0
         self._code = 0
 
     def run(self) -> int:
-        """Supervise until all have ended; 0 after a clean stop, 130 after a forced one, else a worker's code."""
+        """Supervise until all have ended; return 0 after a clean stop, 130 after a forced one, else a worker's code."""
         self._starts = dict.fromkeys(range(self._count), 0.0)
         with self._handling_signals():
             while self._children or self._starts:
@@ -60,7 +60,7 @@ class Supervisor:
         return 130 if self._signals > 1 else self._code
 
     def requests(self) -> int | None:
-        """Return, in a worker, how often its supervisor was asked to stop; None once the supervisor is gone."""
+        """Return, in a worker, how often its supervisor was asked to stop, or None if the supervisor is gone."""
         return self._shown[0] if os.getppid() == self._pid else None
 
     @contextmanager
@@ -72,7 +72,7 @@ class Supervisor:
         before = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
         wanted = {signal.SIGINT: self._pass_on, signal.SIGTERM: self._pass_on, signal.SIGQUIT: self._tell}
         handlers = {number: signal.signal(number, handler) for number, handler in wanted.items()}
-        # The default for SIGCHLD is to ignore it, without a word to the socket.
+        # By default Python ignores SIGCHLD and writes nothing to the socket.
         handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         try:
             yield
@@ -92,7 +92,7 @@ class Supervisor:
                 self._fork(number)
 
     def _fork(self, number: int) -> None:
-        # What comes meanwhile waits: a child in which these handlers still were would pass it on to the others.
+        # Signals that arrive meanwhile wait: a child with these handlers would pass them on to the others.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         pid = os.fork()
         if pid:
@@ -108,17 +108,17 @@ class Supervisor:
         try:
             code = self._work(number)
         finally:
-            # Not sys.exit: the child has a copy of everything the parent would clean up at its own end.
+            # ``sys.exit`` would run the parent's clean-up, of which the child has a copy.
             os._exit(code)
 
     def _wait(self) -> None:
-        """Sleep until a signal, a due start, or half a second."""
+        """Sleep until a signal, the next start, or half a second has passed."""
         pause = min([0.5, *(max(0.0, when - time.monotonic()) for when in self._starts.values())])
         if select.select([self._ear], [], [], pause)[0]:
             self._ear.recv(4096)
 
     def _reap(self) -> None:
-        """Take note of every process that has ended; as PID 1 also of those that were left to us."""
+        """Note every process that has ended; as PID 1 also orphans that this process inherited."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -134,7 +134,7 @@ class Supervisor:
         if self._stopped_at or code == 0:
             self._code = self._code or max(code, 0)
             return
-        # A replacement is tried again: the first process of its number found a database.
+        # An exit code of a replacement is not final: the first process of its number had worked.
         if code in FINAL_CODES and number not in self._failures:
             self._code = code
             self._stop(signal.SIGTERM)
@@ -164,21 +164,21 @@ class Supervisor:
 
 
 def be_expendable() -> None:
-    """Have the kernel kill this process for memory before the one that would replace it."""
-    # Not Linux, or no writable /proc: then it chooses by size alone.
+    """Make the kernel kill this process before its supervisor when memory runs out."""
+    # Without a writable /proc, for instance on another system, the kernel chooses by size alone.
     with suppress(OSError):
         OOM_SCORE.write_text(str(min(MOST_EXPENDABLE, int(OOM_SCORE.read_text()) + MORE_EXPENDABLE)))
 
 
 def end_with(pipe: int) -> None:
-    """Have the whole process group killed once nobody holds the other end of a pipe, because whoever made it is gone.
+    """Fork a process that kills the process group once the other end of a pipe is closed: its owner is gone.
 
-    By a process of its own: what runs in this one may hold the interpreter, so that no thread of it gets on.
+    A thread could not do it, because code in this process may hold the interpreter.
     """
     if os.fork():
         return
     try:
-        # Whoever started the group waits for the end of these.
+        # The starter of the group waits for the end of these streams.
         for stream in {0, 1, 2} - {pipe}:
             os.close(stream)
         while os.read(pipe, 1):

@@ -1,4 +1,4 @@
-"""What management commands have in common at a terminal: every refusal is one line, and no reader can break them."""
+"""The base of management commands: every refusal is one line, and a closed output causes no traceback."""
 
 import os
 import sys
@@ -17,15 +17,15 @@ BAD, UNWRITTEN, UNUSABLE, INTERRUPTED = 2, 74, 75, 130
 
 
 class TerminalCommand(BaseCommand):
-    """A command that does what is asked in ``act``, and ends with an exit code of its own whatever comes of it."""
+    """A command that works in ``act`` and ends with an exit code of its own in every case."""
 
     requires_system_checks: list[str] = []
 
-    # What its own line about wrong arguments begins with.
+    # The beginning of its one-line message about wrong arguments.
     name: ClassVar[str]
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Act; one line and an exit code for what cannot be."""
+        """Call ``act``; report an error by one line and an exit code."""
         if self.is_on_its_own and sys.stdout is None:
             raise CommandError("standard output is closed", returncode=UNWRITTEN)
         try:
@@ -38,7 +38,7 @@ class TerminalCommand(BaseCommand):
         except (DatabaseError, InterfaceError) as error:
             raise CommandError(f"{unusable(error)}; try manage.py stator doctor", returncode=UNUSABLE) from error
         except BrokenPipeError:
-            # Whoever read it has seen enough.
+            # The reader has closed the pipe.
             _drop_output()
         except OSError as error:
             _drop_output()
@@ -50,23 +50,23 @@ class TerminalCommand(BaseCommand):
             sys.exit(INTERRUPTED)
 
     def act(self, options: dict[str, Any]) -> None:
-        """Do what the command is for."""
+        """Do the command's work."""
         raise NotImplementedError
 
     def tell(self, lines: Iterable[str]) -> None:
-        """Write lines; characters that would forge others are spelled out."""
+        """Write lines, with characters escaped that would forge other lines."""
         for line in lines:
             self.stdout.write(escape(line))
-        # Here and not at the end of the process, where nobody could say that it failed.
+        # Here rather than at the end of the process, where a failure could not be reported.
         self.stdout.flush()
 
     @property
     def is_on_its_own(self) -> bool:
-        """Whether the process runs nothing but this command."""
+        """Whether the process runs only this command."""
         return bool(getattr(self, "_called_from_command_line", False))
 
     def one_line_errors(self, parser: CommandParser) -> None:
-        """Have the parser refuse arguments in one line instead of the usage, which is longer than the message."""
+        """Make the parser refuse arguments in one line, without the usage, which is longer than the message."""
         if self.is_on_its_own:
             setattr(parser, "error", self._refuse)  # noqa: B010 - a method is replaced on the instance
 
@@ -76,7 +76,7 @@ class TerminalCommand(BaseCommand):
 
 
 def _check_texts(options: dict[str, Any]) -> None:
-    """Refuse bytes that are no text: Python has them as lone surrogates, which no database and no pipe takes."""
+    """Refuse bytes that are not text: Python has them as lone surrogates, which databases and pipes refuse."""
     for value in options.values():
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and any("\ud800" <= each <= "\udfff" for each in text):
@@ -84,5 +84,5 @@ def _check_texts(options: dict[str, Any]) -> None:
 
 
 def _drop_output() -> None:
-    """Have what is still in the buffer go nowhere when the process ends."""
+    """Discard what is still in the buffer when the process ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""For the tests of a project: run handlers in the test's own thread and transaction, and move time instead of waiting.
+"""Tools for a project's tests: run handlers in the test's own thread and transaction, and move time without waiting.
 
 >>> parcel = Parcel.objects.create(address="Main Street 1")
 >>> drain(Parcel)
@@ -38,14 +38,14 @@ NAMED = 5
 
 
 class NotDrained(StatorError, AssertionError):
-    """Rows are still ready after as many cycles as were allowed: their graph goes round in a circle."""
+    """Rows are still ready after the allowed number of cycles: their graph goes round in a circle."""
 
 
 def drain(*models: Any, limit: int = 100) -> int:
-    """Take one step of every row that is ready or due, again and again until none is; return how many attempts.
+    """Take one step of every row that is ready or due, again and again until none is left; return how many attempts.
 
-    Of the given models, or of all that are managed. A row that waits is not due again: use :func:`advance`. Raises
-    :class:`NotDrained`, naming rows, when some are ready even after ``limit`` steps of each.
+    It takes the given models, or all managed ones. A row that waits is not due again: use :func:`advance`. Raises
+    :class:`NotDrained` with some rows if rows are ready even after ``limit`` steps of each.
 
     >>> Parcel.objects.create(orders="wait") and drain(Parcel)
     1
@@ -63,9 +63,10 @@ def drain(*models: Any, limit: int = 100) -> int:
 
 
 def attempt(row: Any) -> Outcome:
-    """Attempt one row now, due or not, and refresh it; return what the attempt meant.
+    """Attempt one row now, due or not, and refresh it; return the outcome.
 
-    A claim on the row ends. ``ValueError`` where no worker would ever attempt it: in a terminal state, for instance.
+    It ends any claim on the row. Raises ``ValueError`` if no worker would ever attempt it, for instance in a terminal
+    state.
 
     >>> parcel = Parcel.objects.create(orders="fail", address="no number")
     >>> attempt(parcel).failure.message
@@ -81,8 +82,8 @@ def attempt(row: Any) -> Outcome:
 def advance(seconds: float, *models: Any) -> None:
     """Let ``seconds`` pass for every row of the given models, or of all that are managed.
 
-    The moments that rows know move into the past: when they entered their state, were attempted, are due, and their
-    leases end. Rows in memory, and what is kept beside the rows, stay as they are.
+    The times of rows move into the past: when they entered their state, were attempted, are due, and when their leases
+    end. Rows in memory, reports and statistics stay as they are.
 
     >>> parcel = Parcel.objects.create(orders="wait")
     >>> drain(Parcel)
@@ -100,9 +101,9 @@ def advance(seconds: float, *models: Any) -> None:
 
 
 def assert_moves(row: Any, *states: Any, models: Sequence[Any] = ()) -> None:
-    """Drain the model of ``row`` and compare the states that the row goes through; refresh it.
+    """Drain the model of ``row``, compare the states that the row goes through, and refresh it.
 
-    ``models``: drain these as well, where the row waits for rows of theirs.
+    ``models``: drain these as well, if the row waits for rows of theirs.
 
     >>> parcel = Parcel.objects.create()
     >>> assert_moves(parcel, "stamped", "sent")
@@ -140,8 +141,8 @@ def check_graph(
     """Explore a graph and raise ``AssertionError`` for the first fault, with the shortest way found to it.
 
     Needs Hypothesis, and no database unless the handlers do. ``objects``: a Hypothesis strategy of objects to run the
-    handlers on; without it no handler runs. ``raises``: errors that handlers may raise. ``entries``: states that
-    objects are put into by hand. ``max_examples`` walks of up to ``max_steps`` steps are taken, always the same.
+    handlers on; without it no handler runs. ``raises``: errors that handlers may raise. ``entries``: states into which
+    objects are put by hand. It takes ``max_examples`` walks of up to ``max_steps`` steps, always the same ones.
 
     >>> check_graph(Parcel.state_graph)
     >>> check_graph(Parcel.state_graph, objects=strategies.builds(Parcel, orders=strategies.sampled_from(["", "fail"])))
@@ -155,7 +156,7 @@ def check_graph(
 
 @contextmanager
 def _following(row: Any, path: list[str]) -> Iterator[None]:
-    """Add each state that the row moves to while the context is open."""
+    """Append each state that the row moves to while the context is open."""
 
     def follow(sender: Any, moves: list[signals.Move], **kwargs: Any) -> None:
         path.extend(move.to for move in moves if move.pk == row.pk)

@@ -1,20 +1,20 @@
-"""Text from outside as it is kept and shown: of bounded length, storable, without credentials and forged lines."""
+"""Text from outside for storage and display: of bounded length, storable, without credentials and forged lines."""
 
 import re
 
-# What a database cannot keep (NUL, lone surrogates), and what would forge lines of a log or a terminal.
+# Characters that a database cannot store (NUL, lone surrogates), or that would forge lines of a log or terminal.
 _UNSTORABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
-# Characters that change the order of those around them, and what stands for nothing that can be seen. Those that join
-# letters (U+200C, U+200D) are left out: names in Persian and pictures are made with them.
+# Characters that reorder their neighbours, and invisible ones. Joiners of letters (U+200C, U+200D) are allowed: Persian
+# names and emoji need them.
 _REORDERING = "\u202a-\u202e\u2066-\u206f"
 _INVISIBLE = "\u180e\u2060-\u2065\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 _MARKS = "\u061c\u200b\u200e\u200f\u2028\u2029"
 _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_REORDERING}{_INVISIBLE}{_MARKS}\ud800-\udfff]")
-# A page has lines, and Django's own words in some languages have the marks.
+# A page has lines, and Django's own translations for some languages contain the marks.
 CONTROL_OF_PAGES = f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_REORDERING}{_INVISIBLE}]"
 
-# What names of credentials end with, in any case and with a hyphen or an underscore; each has one of the hints in it.
+# Suffixes of names of credentials, in any case, with hyphens or underscores; each contains one of the hints.
 _NAMES = (
     "password", "passwd", "passphrase", "pwd", "secret", "secret_key", "secretkey", "access_key", "accesskey",
     "api_key", "apikey", "private_key", "privatekey", "signing_key", "encryption_key", "token", "authorization",
@@ -22,35 +22,35 @@ _NAMES = (
 )  # fmt: skip
 _HINTS = ("passw", "passphrase", "pwd", "secret", "key", "token", "authorization", "credential", "session")
 _NAMED = re.compile(r"(?<![\w-])([\w-]++)\\?[\"']?\s*+[=:]+>?\s*+")
-# A whole list, a text between quotation marks, or whatever comes before the next space or sign that ends a value.
+# A whole list, a quoted text, or everything up to the next space or sign that ends a value.
 _VALUE = re.compile(
     r"(?:(?:bearer|basic|digest|token|negotiate)\s+)?+"
     r"(?:\[[^\]\n]*\]?|\\?\"(?:[^\"\\\n]|\\.)*\"?|\\?'(?:[^'\\\n]|\\.)*'?|[^\s,;}]+)",
     re.IGNORECASE,
 )
 _OF_ADDRESS = re.compile(r"(://[^:/\s@]*:)[^\s/]+@")
-# Without a word before it. What follows in a sentence, and not in a header, is left alone.
+# Without a name before it. Words that follow it in a sentence, rather than in a header, are left alone.
 _BEARER = re.compile(
     r"\b((?:Bearer|BEARER)\s+)(?!(?:a|an|and|auth\w*|credentials?|error|for|header|in|is|not|of|or|realm|required|scheme"
     r"|scope|the|tokens?|was|with)\b)[\w.~+/=-]+"
     r"|\b(bearer\s+)(?=[\w.~+/-]*[A-Z0-9])[\w.~+/=-]+"
 )
 _SIGNED = re.compile(r"\b(eyJ)[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?")
-# The prefix says whose token it is, and is no secret.
+# The prefix names the owner of the token and is not secret.
 _OURS = re.compile(r"\b(tk_[0-9a-f]{12}_)[\w-]+")
 _KEY = re.compile(r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----).*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _END_OF_KEY = re.compile(r"-----END [A-Z0-9 ]*PRIVATE KEY-----")
 
 
 def bounded(text: str, length: int) -> str:
-    """Storable text of at most ``length`` characters: cleaned, credentials masked, the middle left out."""
-    # Cut twice: first so that a message of megabytes costs no more than a short one, and after the masking because
-    # credentials that a cut divides are not recognised.
+    """Return storable text of at most ``length`` characters: cleaned, credentials masked, the middle cut out."""
+    # Cut twice: first so that a message of megabytes costs no more than a short one, and again after masking, because
+    # masking does not recognise credentials that a cut divides.
     return _UNSTORABLE.sub("\ufffd", _cut(masked(_cut(text, 3 * length)), length))
 
 
 def text_of(told: object) -> str:
-    """The text of what a handler raised or gave as a reason; never raises, whatever its ``__str__`` does."""
+    """Return the text of an error or reason of a handler; never raises, whatever its ``__str__`` does."""
     try:
         return str(told)
     except BaseException as broken:  # noqa: BLE001 - a user's __str__ may raise anything; the outcome must still be recorded
@@ -58,7 +58,7 @@ def text_of(told: object) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of an error of a database as one short line."""
+    """Return a database error's message as one short line."""
     return bounded(" ".join(text_of(error).split()), 300)
 
 
@@ -68,12 +68,12 @@ def escape(text: str) -> str:
 
 
 def spelled_out(match: re.Match[str]) -> str:
-    """Return what is shown instead of the characters of a match."""
+    """Return the escaped form of the characters of a match."""
     return match[0].encode("unicode_escape").decode()
 
 
 def masked(text: str) -> str:
-    """Return the text with ``***`` for credentials: those with a name before them, and those known by their form."""
+    """Return the text with ``***`` for credentials that have a name before them or a known form."""
     if "PRIVATE KEY-----" in text:
         text = _without_keys(text)
     if "://" in text:
@@ -91,7 +91,7 @@ def masked(text: str) -> str:
 def _without_named(text: str) -> str:
     parts, at = [], 0
     for name in _NAMED.finditer(text):
-        # What is inside of a value that was masked is gone with it.
+        # Names inside a masked value are gone with it.
         if name.start() < at or not name[1].lower().replace("-", "_").endswith(_NAMES):
             continue
         if value := _VALUE.match(text, name.end()):

@@ -1,4 +1,4 @@
-"""Errors as Python prints them, by its own ``TracebackException``: bounded, and without frames of the framework.
+"""Tracebacks by Python's own ``TracebackException``: bounded, and without frames of the framework.
 
 Local variables are never read.
 """
@@ -20,13 +20,13 @@ from stator.texts import bounded, text_of
 
 MESSAGE_LENGTH = 1000
 
-# Of each error the last frames, and so many of all together: causes, contexts, members of groups. A longer text is cut.
+# The last frames of each error, limited for all errors together: causes, contexts, members of groups.
 MOST_FRAMES, MOST_FRAMES_OF_ALL = 20, 60
 MOST_ERRORS = 10
 MOST_MEMBERS, MOST_NOTES = 15, 10
 LEFT_OUT = f"(Further causes are left out: {MOST_ERRORS} errors are stored.)\n\n"
 
-# What stands between a worker and a handler. How a handler was called says nothing about why it failed.
+# Code between a worker and a handler; its frames do not help to explain the handler's error.
 _PACKAGES = (Path(__file__).parent, Path(__file__).parent.parent / "tasks")
 _CARRIERS = (Path(asyncio.__file__).parent, Path(futures.__file__).parent)
 _ASGIREF = find_spec("asgiref")
@@ -35,7 +35,7 @@ _FOLDERS = tuple(f"{folder}{os.sep}" for folder in (*_PACKAGES, *_CARRIERS, *_EL
 
 
 class RemoteTraceback(Exception):
-    """The cause of an error that another process raised: its traceback there, as a text, and its fingerprint."""
+    """The cause of an error that another process raised: the text of its traceback there, and its fingerprint."""
 
     def __init__(self, text: str, fingerprint: str = "") -> None:
         super().__init__(text)
@@ -44,7 +44,7 @@ class RemoteTraceback(Exception):
 
 
 class Reader:
-    """Reads one error with the errors that it is linked to."""
+    """Reads one error together with its linked errors."""
 
     def __init__(self) -> None:
         self.left_out = False
@@ -69,7 +69,7 @@ class Reader:
     def _members(self, errors: tuple[BaseException, ...]) -> Iterator[Any]:
         for error in errors[:MOST_MEMBERS]:
             yield self.read(error) if self._left > 0 else _alone(error, None)
-        # Not shown, but counted.
+        # Counted, but not shown.
         yield from [None] * (len(errors) - MOST_MEMBERS)
 
     def _follows(self, error: BaseException | None) -> TypeGuard[BaseException]:
@@ -79,7 +79,7 @@ class Reader:
         return self._left > 0
 
     def _last_frames(self, trace: TracebackType | None) -> TracebackType | None:
-        """Return the traceback from the first frame of a handler on; where there is none, of the framework itself."""
+        """Return the traceback from the handler's first frame on, or the framework's if there is none."""
         most = min(MOST_FRAMES, self._frames_left)
         found = deque(dropwhile(_is_of_caller, _frames(trace)), most) or deque(_frames(trace), most)
         self._frames_left -= len(found)
@@ -96,7 +96,7 @@ def formatted(error: BaseException) -> tuple[str, list[str]]:
 
 
 class _Alone:
-    """All that is read of an error itself: texts of bounded length, and nothing that it is linked to."""
+    """A stand-in with all that is read of an error: texts of bounded length, and no linked errors."""
 
     __cause__ = __context__ = None
     __suppress_context__ = True
@@ -116,13 +116,13 @@ class _Alone:
         self.text = error.text and bounded(text_of(error.text), MESSAGE_LENGTH)
         self.msg = bounded(text_of(error.msg), MESSAGE_LENGTH)
         self.lineno, self.end_lineno = error.lineno, error.end_lineno
-        # As many signs are put below the text.
+        # So many signs are printed below the text.
         places = (error.offset, error.end_offset)
         self.offset, self.end_offset = (place if 0 <= (place or 0) <= MESSAGE_LENGTH else None for place in places)
 
 
 def _alone(error: BaseException, trace: TracebackType | None) -> TracebackException:
-    # It asks for no more of an error than the stand-in has.
+    # TracebackException reads no more of an error than the stand-in has.
     return TracebackException(type(error), _Alone(error), trace)  # type: ignore[arg-type]
 
 

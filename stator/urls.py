@@ -1,4 +1,4 @@
-"""Addresses for ``include("stator.urls")``: what watches a site asks for these."""
+"""URLs for ``include("stator.urls")``: endpoints for monitoring."""
 
 from django.urls import path
 

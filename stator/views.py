@@ -1,4 +1,4 @@
-"""Runs a worker for some seconds on request, for hosts that have no long-lived processes."""
+"""A view that runs a worker for some seconds on request, for hosts without long-lived processes."""
 
 import logging
 import secrets
@@ -23,23 +23,23 @@ _running = threading.Lock()
 
 
 class RequestRunner(View):
-    """POST with ``Authorization: Bearer TOKEN`` works for ``HTTP_RUN_FOR`` seconds, or less when nothing is left to do.
+    """Works for ``HTTP_RUN_FOR`` seconds, or less if nothing is left, on POST with ``Authorization: Bearer TOKEN``.
 
-    404 without a right token, as when no token is set. 409 while this process works for another request, 503 when no
-    model has a complete table. Else 200 and
+    Answers 404 without a valid token, or if no token is set. Answers 409 while this process works for another request,
+    and 503 if the database cannot be used or no model has a complete table. Else answers 200 and
     ``{"handled": {"app.model": n}, "failed": n, "seconds": s}``.
     """
 
     @classmethod
     def as_view(cls, **initkwargs: Any) -> Callable[..., HttpResponseBase]:
-        """The view, exempt from CSRF protection and from ``ATOMIC_REQUESTS``: workers have their own transactions."""
+        """Return the view, exempt from CSRF protection and ``ATOMIC_REQUESTS``: workers have their own transactions."""
         view = csrf_exempt(super().as_view(**initkwargs))
         for alias in connections:
             view = transaction.non_atomic_requests(using=alias)(view)
         return view
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Nothing but 404 for anybody who has no token, whatever the method."""
+        """Answer 404 to any request without a valid token, whatever the method."""
         settings, problems = read_settings()
         if problems:
             logger.error("stator.settings_wrong", extra={"problem": problems[0]})
@@ -63,7 +63,7 @@ class RequestRunner(View):
 
 
 def is_authorised(request: HttpRequest, settings: Settings) -> bool:
-    """Whether any token that was given is right; takes equally long whichever it is."""
+    """Return whether any given token is valid; takes equally long whichever it is."""
     tokens = [settings.TOKEN] if isinstance(settings.TOKEN, str) else settings.TOKEN
     right = [sha256(token.encode(errors="replace")).digest() for token in tokens if token]
     given = [sha256(token).digest() for token in _given_tokens(request, settings)]
@@ -81,7 +81,7 @@ def _given_tokens(request: HttpRequest, settings: Settings) -> Iterator[bytes]:
 
 
 def _header_bytes(text: str) -> bytes:
-    """The bytes of a header as they were sent: servers read headers as latin-1, whatever they are."""
+    """Return the bytes of a header as they were sent: servers decode headers as latin-1."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

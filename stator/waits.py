@@ -1,13 +1,12 @@
-"""Objects that wait for others: which rows do, and how they are woken when the object they wait for gets there.
+"""Objects that wait for others: which rows wait, and how they are woken when the awaited object gets there.
 
-A row that waits is *parked* when its turn to be claimed comes: it is not ready and due in a far year, so it is out
-of the line and no look for work meets it, however many there are. The move of the awaited object reopens its waiters
-through the index of their relation, in the same transaction. What no move tells (the awaited object was deleted, a
-row was locked by an application just then) is found by a scheduling pass.
+A row that waits is *parked* when its turn to be claimed comes: it is not ready, and due in a far year. So it is out of
+the line, and polls do not meet it. The move of the awaited object reopens its waiters through the index of their
+relation, in the same transaction. A scheduling pass finds rows that no move wakes, because the awaited object was
+deleted or because an application had locked the row.
 
-Whether a row waits is asked of the awaited object whenever the row is about to be claimed, so a row that was reopened
-too early costs a moment and nothing else. Parking too late to be woken cannot happen: it is done while the awaited
-object is kept from changing.
+Before each claim of a row, the awaited object is checked, so a row that was reopened too early does no harm. No row is
+parked too late to be woken, because the awaited object is locked against changes meanwhile.
 """
 
 from collections.abc import Collection, Iterable
@@ -44,42 +43,42 @@ class Wait:
         return f"{self.field}__pk"
 
     def unsettled(self, using: str) -> QuerySet[Any]:
-        """Awaited objects that are not there yet."""
+        """Return the awaited objects that are not there yet."""
         rows: QuerySet[Any] = QuerySet(self.awaited, using=using)
         return rows.exclude(state__in=self.until)
 
     def holds(self, using: str) -> Exists:
-        """Whether a row waits by this relation, as a condition."""
+        """Return a condition for rows that wait by this relation."""
         return Exists(self.unsettled(using).filter(pk=OuterRef(self.key)))
 
     def state(self, using: str) -> Subquery:
-        """The state of the object that a row refers to; null where there is none."""
+        """Return the state of the object that a row refers to; null if there is none."""
         rows: QuerySet[Any] = QuerySet(self.awaited, using=using)
         return Subquery(rows.filter(pk=OuterRef(self.key)).values("state")[:1])
 
 
 @lru_cache(maxsize=1024)
 def waits_of(model: Any) -> tuple[Wait, ...]:
-    """What objects of a model wait for; ``ImproperlyConfigured`` with one line where it cannot be waited for."""
+    """Return what objects of a model wait for; raise ``ImproperlyConfigured`` with one line if that is impossible."""
     return tuple(_wait(model, name, until) for name, until in options_of(model).waits_for)
 
 
 @lru_cache(maxsize=1024)
 def waiters_of(model: Any) -> tuple[Wait, ...]:
-    """By which relations objects of other models, or of the same, wait for objects of this one."""
+    """Return the relations by which objects of this or other models wait for objects of this one."""
     owners = [other for other in apps.get_models() if _owner_of(other) is other]
     return tuple(wait for other in owners for wait in waits_of(other) if wait.awaited is model)
 
 
 def wakes(model: Any, state: str) -> bool:
-    """Whether objects may wait for one of this model to enter a state."""
+    """Return whether objects may wait for one of this model to enter a state."""
     return any(state in wait.until for wait in waiters_of(model))
 
 
 def wake(model: Any, using: str, state: str, pks: Collection[Any]) -> None:
-    """Reopen the rows that waited for these objects to enter a state; call it in the transaction that moves them.
+    """Reopen rows that waited for these objects to enter a state; call it in the transaction that moves them.
 
-    Rows that others have locked are passed over, and left to the next scheduling pass.
+    Rows that others have locked are skipped and left to the next scheduling pass.
     """
     if not pks:
         return
@@ -90,7 +89,7 @@ def wake(model: Any, using: str, state: str, pks: Collection[Any]) -> None:
 
 
 def reopen(rows: QuerySet[Any], limit: int) -> int:
-    """Make up to ``limit`` of the rows ready that are parked, and wake workers; return how many. In a transaction."""
+    """Make up to ``limit`` of the parked rows ready and wake workers; return how many. Call it in a transaction."""
     features = connections[rows.db].features
     locked = rows.filter(columns.parked()).select_for_update(
         skip_locked=features.has_select_for_update_skip_locked, no_key=features.has_select_for_no_key_update
@@ -103,7 +102,7 @@ def reopen(rows: QuerySet[Any], limit: int) -> int:
 
 
 def update_and_reopen(queryset: QuerySet[Any], names: Iterable[str], update: Any) -> int:
-    """Do ``update()``; parked rows of which it may change what they wait for are judged anew."""
+    """Call ``update()``; reopen parked rows if it may change what they wait for."""
     owner = _owner_of(queryset.model)
     if not _touched(owner, names):
         return int(update())
@@ -115,17 +114,17 @@ def update_and_reopen(queryset: QuerySet[Any], names: Iterable[str], update: Any
 
 
 def may_reopen(model: Any, names: Iterable[str]) -> bool:
-    """Whether a save of the named fields may change what the row waits for."""
+    """Return whether a save of the named fields may change what the row waits for."""
     return _touched(_owner_of(model), names)
 
 
 def reopen_saved(instance: Any, using: str) -> None:
-    """Have a row judged anew whose relations may have been saved, if it is parked."""
+    """Reopen a parked row after a save that may have changed its relations."""
     reopen(QuerySet(_owner_of(type(instance)), using=using).filter(pk=instance.pk), 1)
 
 
 def waiting(model: Any, using: str) -> Q:
-    """Which rows wait for another object; none, for a model that waits for nothing."""
+    """Return a condition for rows that wait for another object; no rows for a model without waits."""
     held = Q(pk__in=[])
     for wait in waits_of(model):
         held |= Q(wait.holds(using))
@@ -149,7 +148,7 @@ def _wait(model: Any, name: str, until: tuple[str, ...]) -> Wait:
 
 
 def _owner_of(model: Any) -> Any:
-    """The model whose own table holds the framework's columns; None for one that is not managed."""
+    """Return the model whose own table has the framework's columns; None if it is not managed."""
     try:
         field = model._meta.get_field("state")
     except FieldDoesNotExist:

@@ -1,4 +1,4 @@
-"""The table of workers: which processes there are, what they serve, and when each was last heard of."""
+"""The table of workers: their processes, the models that they serve, and their latest heartbeats."""
 
 from typing import Any, ClassVar
 from uuid import UUID
@@ -20,16 +20,16 @@ from django.db.models.functions import Now
 
 from stator import columns
 
-# A worker that has not been heard of for so long, by the clock of the database, is taken for dead.
+# Seconds without a heartbeat, by the database's clock, after which a worker counts as dead.
 WORKER_ALIVE = 30.0
 
-# Workers report after so long: twice may fail before they are taken for dead.
+# Seconds between heartbeats: two may fail before a worker counts as dead.
 WORKER_BEAT = 10.0
 
-# Rows of workers that are gone are kept for so long.
+# Seconds for which rows of ended workers are kept.
 WORKER_RETENTION = 86400.0
 
-# Workers that are read at once; more would say nothing new about who serves a model.
+# The most workers that are read at once; more would not change who serves a model.
 MOST_WORKERS = 1000
 
 
@@ -37,11 +37,11 @@ class WorkerQuerySet(QuerySet["Worker"]):
     """Rows of the table of workers."""
 
     def live(self) -> "WorkerQuerySet":
-        """Those that have been heard of lately and did not say goodbye."""
+        """Return the workers with a recent heartbeat that have not stopped."""
         return self.filter(stopped=None, heartbeat__gt=columns.after(-WORKER_ALIVE))
 
     def with_status(self) -> "WorkerQuerySet":
-        """Each with its ``status``: ``alive``, ``gone`` without a word, or ``stopped``; and the time ``now``."""
+        """Annotate each with ``status``: ``alive``, ``gone`` (no heartbeat) or ``stopped``, and the time ``now``."""
         status = Case(
             When(stopped__isnull=False, then=Value("stopped")),
             When(heartbeat__lte=columns.after(-WORKER_ALIVE), then=Value("gone")),
@@ -51,7 +51,7 @@ class WorkerQuerySet(QuerySet["Worker"]):
 
 
 class Worker(Model):
-    """A worker process as it last reported itself in one database; all moments are the database's."""
+    """A worker process as it last reported itself in one database; all times are the database's."""
 
     id = CharField(primary_key=True, max_length=12)
     host = CharField(max_length=255)
@@ -75,12 +75,12 @@ class Worker(Model):
         return f"{self.id} on {self.host}, process {self.pid}"
 
     def serves(self, label: str) -> bool:
-        """Whether it works on a model."""
+        """Return whether it works on a model."""
         return label in self.models
 
 
 class Overview(Worker):
-    """No table of its own: what the admin links its overview to, and what ``view_overview`` is the permission for."""
+    """A proxy without a table, for the admin's link to the overview and the permission ``view_overview``."""
 
     class Meta:
         proxy = True
@@ -89,10 +89,10 @@ class Overview(Worker):
 
 
 def live_workers(using: str) -> list[Worker]:
-    """The workers of a database that are alive, the latest first."""
+    """Return the live workers of a database, the latest first."""
     return list(Worker.objects.using(using).live().order_by("-started", "pk")[:MOST_WORKERS])
 
 
 def worker_of(token: UUID) -> str:
-    """The id of the worker that made the token of a claim."""
+    """Return the id of the worker that made the token of a claim."""
     return f"{token.int >> 80:012x}"

@@ -1,4 +1,4 @@
-"""Managed models in the Django admin: what keeps a row where it is, and what an operator may do about it."""
+"""Managed models in the Django admin: why a row does not move, and the actions of operators."""
 
 from django.contrib import admin
 
@@ -13,9 +13,9 @@ __all__ = ["Cell", "Section", "StatorAdmin", "add_section", "register_managed"]
 
 
 def register_managed(site: admin.AdminSite = admin.site) -> None:
-    """Register every managed model that the project has not registered itself; call it after all that have been."""
+    """Register the managed models that the project has not registered; call it after the project's registrations."""
     for model in StatorModel.subclasses:
-        # Django's admin takes no composite key; the system check E102 says what to do.
+        # Django's admin accepts no composite key; the system check E102 names the remedy.
         if not (model._meta.is_composite_pk or site.is_registered(model)):
             site.register(model, StatorAdmin)
 

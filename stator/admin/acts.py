@@ -1,4 +1,4 @@
-"""What an operator does to rows of the admin. How many at a time, who may and what is told is in ``bulk``."""
+"""The actions of operators on rows in the admin. ``bulk`` has batching, permissions, logging and messages."""
 
 from typing import Any
 
@@ -20,13 +20,13 @@ CONFIRMED = "stator_confirmed"
 
 
 class ReasonForm(forms.Form):
-    """Why it is done; asked for before anything is."""
+    """The reason, which is asked for before an action."""
 
     reason = forms.CharField(max_length=REASON_LENGTH, required=False, widget=forms.TextInput(attrs={"size": 60}))
 
 
 class MoveForm(ReasonForm):
-    """Where rows are moved, and why."""
+    """The target state and the reason."""
 
     state = forms.ChoiceField(label="Move to")
     field_order = ("state", "reason")
@@ -42,13 +42,13 @@ class MoveForm(ReasonForm):
 
 
 class PauseForm(ReasonForm):
-    """For how long workers leave rows alone, and why."""
+    """The duration of a pause, and the reason."""
 
     seconds = forms.FloatField(label="For seconds", required=False, help_text="Empty: until somebody resumes them.")
     field_order = ("seconds", "reason")
 
     def clean_seconds(self) -> float | None:
-        """A length of time, or none."""
+        """Return the seconds, or None."""
         seconds: float | None = self.cleaned_data["seconds"]
         if seconds is not None and not is_seconds(seconds):
             raise ValidationError("Give a number above 0 and below a hundred years.")
@@ -57,7 +57,7 @@ class PauseForm(ReasonForm):
 
 @admin.action(description="Retry now", permissions=["retry"])
 def stator_retry(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-    """Have the rows attempted now."""
+    """Make the rows due now."""
     act = Act(
         "Retry now.", "will be attempted now", lambda rows: rows.retry(actor=request.user.get_username()),
         "held by workers, or in states that workers do not attempt",
@@ -77,7 +77,7 @@ def stator_unlock(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any
 
 @admin.action(description="Release from quarantine", permissions=["retry"])
 def stator_release(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-    """Have those of the rows attempted again that were left alone for the leases they lost."""
+    """Make quarantined rows due now."""
     act = Act(
         "Released from quarantine.", "released from quarantine and will be attempted now",
         lambda rows: rows.quarantined().retry(actor=request.user.get_username()),
@@ -88,7 +88,7 @@ def stator_release(model_admin: Any, request: HttpRequest, queryset: QuerySet[An
 
 @admin.action(description="Pause\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
 def stator_pause(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-    """Ask for how long and why, then have workers leave the rows alone."""
+    """Ask for a duration and a reason, then pause the rows."""
     pks = list(queryset.order_by("pk").values_list("pk", flat=True)[: MOST_OBJECTS + 1])
     if len(pks) > MOST_OBJECTS:
         words = f"{MOST_OBJECTS} at a time are paused at most; for more, pause a state or the model, under Pauses."
@@ -154,7 +154,7 @@ ACTS: tuple[Any, ...] = (stator_retry, stator_unlock, stator_release, stator_pau
 
 
 def refuse_forbidden(model_admin: Any, request: HttpRequest, acts: tuple[Any, ...] = ACTS) -> None:
-    """Answer 403 to an act that the user was not offered; the admin itself would only overlook it."""
+    """Answer 403 to an action that the user was not offered; the admin itself would only ignore it."""
     for act in acts:
         if act.__name__ in request.POST.getlist("action"):
             for permission in act.allowed_permissions:

@@ -1,4 +1,4 @@
-"""Acts on many rows: a part in each request, with who may, what is logged, and how many were done or left alone."""
+"""Actions on many rows: one part per request, with permissions, logs, and counts of changed and unchanged rows."""
 
 import logging
 from collections import Counter
@@ -23,9 +23,9 @@ from stator.texts import escape
 
 logger = logging.getLogger("stator.admin")
 
-# Rows of one request: more take longer than servers and people wait for an answer.
+# Rows of one request; more would take longer than servers and people wait for an answer.
 AT_ONCE = 5000
-# The admin's own log names each object up to this number; the event in the log file always has the whole number.
+# The admin's own log lists each object up to this number; the event in the log file always has the full number.
 LOGGED = 1000
 SHOWN = 20
 FROM_OBJECT = "stator_object"
@@ -33,7 +33,7 @@ FROM_OBJECT = "stator_object"
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What is logged, what is said to have been done, how it is done, and why some rows are left alone."""
+    """An action: its log text, its success text, its function, and why some rows are left alone."""
 
     logged: str
     done: str
@@ -42,7 +42,7 @@ class Act:
 
 
 class Progress(forms.Form):
-    """How far an act on all rows of a filter has come: what the page between two parts carries."""
+    """The progress of an action on all rows of a filter, carried by the page between two parts."""
 
     stator_after = forms.CharField(required=False, strip=False)
     stator_done = forms.IntegerField(required=False, min_value=0)
@@ -52,7 +52,7 @@ class Progress(forms.Form):
 def carry_out(
     model_admin: Any, request: HttpRequest, queryset: QuerySet[Any], permission: str, act: Act
 ) -> HttpResponse | None:
-    """Act on the rows, or on the next of all that a filter finds; tell of it at the end."""
+    """Act on the rows, or on the next part of all rows that a filter finds; show a message at the end."""
     across = request.POST.get("select_across") == "1"
     progress = _progress(request)
     rows, last = _part(queryset, progress["stator_after"]) if across else (queryset, None)
@@ -70,7 +70,7 @@ def carry_out(
 
 
 def permitted(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any], permission: str) -> QuerySet[Any]:
-    """The rows for which the user has the permission; asked row by row only where the project's admin has a say."""
+    """Return the rows for which the user has the permission; checks each only if the project's admin overrides it."""
     if not model_admin.differs_by_object:
         return queryset
     may = getattr(model_admin, f"has_{permission}_permission")
@@ -82,7 +82,7 @@ def permitted(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any], p
 
 
 def ask(model_admin: Any, request: HttpRequest, rows: QuerySet[Any], form: forms.Form, **words: str) -> HttpResponse:
-    """The page that shows what an act would do, and asks for what it needs."""
+    """Return the page that shows what an action would do and asks for its input."""
     counts = Counter(rows.order_by().values_list("state", flat=True)[: COUNTED + 1])
     total = counts.total()
     running = bounded_count(operated(rows).leased())
@@ -100,20 +100,20 @@ def ask(model_admin: Any, request: HttpRequest, rows: QuerySet[Any], form: forms
 
 
 def log(model_admin: Any, request: HttpRequest, rows: QuerySet[Any], message: str) -> None:
-    """Keep who asked for it; before the act, since afterwards the queryset may mean other rows."""
+    """Log who asked for the action; before it, since afterwards the queryset may contain other rows."""
     LogEntry.objects.log_actions(request.user.pk, list(rows[:LOGGED]), CHANGE, message)  # type: ignore[arg-type]
     fields = {"model": model_admin.opts.label_lower, "actor": request.user.get_username(), "act": escape(message)}
     logger.info("stator.act", extra=fields)
 
 
 def refuse(model_admin: Any, request: HttpRequest, words: str) -> HttpResponse | None:
-    """Say why nothing was done."""
+    """Show why nothing was done."""
     model_admin.message_user(request, escape(" ".join(words.split())), messages.ERROR)
     return _back(request)
 
 
 def _back(request: HttpRequest) -> HttpResponse | None:
-    """To the page of the object, where the act was asked for there; else the list comes again."""
+    """Return to the object's page if the action came from there; None returns to the list."""
     pk = request.POST.get(helpers.ACTION_CHECKBOX_NAME, "")
     return HttpResponseRedirect(f"{request.path}{quote(pk)}/change/") if FROM_OBJECT in request.POST else None
 
@@ -126,7 +126,7 @@ def _progress(request: HttpRequest) -> dict[str, Any]:
 
 
 def _part(queryset: QuerySet[Any], after: str) -> tuple[QuerySet[Any], Any]:
-    """The rows of the next part, and the last key of it where more follow."""
+    """Return the rows of the next part, and its last key if more follow."""
     rows = queryset.order_by("pk")
     if after:
         pk = queryset.model._meta.pk
@@ -141,7 +141,7 @@ def _part(queryset: QuerySet[Any], after: str) -> tuple[QuerySet[Any], Any]:
 def _go_on(
     model_admin: Any, request: HttpRequest, queryset: QuerySet[Any], act: Act, progress: dict[str, Any]
 ) -> HttpResponse:
-    # What is done may be out of the filter by now.
+    # Changed rows may no longer match the filter.
     settled, rest = progress["done"] + progress["left"], bounded_count(queryset.filter(pk__gt=progress["after"]))
     total = AtLeast(settled + rest) if isinstance(rest, AtLeast) else settled + rest
     context = {

@@ -1,4 +1,4 @@
-"""The filter of lists by what an operator looks for, fast where few of millions of rows match."""
+"""The list filter for conditions that operators look for, fast even if few of millions of rows match."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,17 +13,17 @@ from stator.fields import StateField
 from stator.overview.depths import outside
 from stator.querysets import OVERDUE, OperatorQuerySet
 
-# So few matching rows are listed by their keys; statements with more keys take longer than they save.
+# Up to this many matching rows are listed by key; statements with more keys take longer than they save.
 FEW = 2000
 
-# Whatever a row is. Said beside its state, it lets a database find few rows by the indexes that have such rows.
+# True for every row. Added to a filter by state, it lets a database find few rows by the partial indexes.
 SOMEWHERE = Q(state_ready=True) | Q(state_ready=False, state_claim=None) | Q(state_claim__isnull=False)
 
 Parts = Callable[[OperatorQuerySet], Iterator[Any]]
 
 
 def _stuck(rows: OperatorQuerySet) -> Iterator[Any]:
-    """Those that rest state by state, in ranges of the index ``st_rest``; then what is ready, then what is held."""
+    """Yield stuck rows: resting ones by state, in ranges of the index ``st_rest``; then ready ones, then held ones."""
     for state in rows.model.state_graph.states.values():
         if state.expect_within:
             late = _resting(rows).filter(state=state.name, state_changed__lte=columns.after(-state.expect_within))
@@ -34,7 +34,7 @@ def _stuck(rows: OperatorQuerySet) -> Iterator[Any]:
 
 
 def _overdue(rows: OperatorQuerySet) -> Iterator[Any]:
-    """Those that are ready by their place in line; of each state those that are due and were not marked yet."""
+    """Yield overdue rows: ready ones; then, by state, due ones that are not marked ready yet."""
     yield rows.overdue().filter(state_ready=True)
     since = columns.after(-OVERDUE)
     for state in rows.model.state_graph.automatic_states:
@@ -44,7 +44,7 @@ def _overdue(rows: OperatorQuerySet) -> Iterator[Any]:
 
 
 def _unknown(rows: OperatorQuerySet) -> Iterator[Any]:
-    """Those that rest, between the known states in the index ``st_rest``; then what is ready, then what is held."""
+    """Yield rows in unknown states: resting ones, between the known states in the index ``st_rest``; ready; held."""
     known = list(rows.model.state_graph.states)
     yield _resting(rows.unknown()).filter(outside(known))
     yield rows.unknown().filter(state_ready=True)
@@ -55,7 +55,7 @@ def _resting(rows: Any) -> Any:
     return rows.filter(state_ready=False, state_claim=None)
 
 
-# Of each: its title, the rows, and, where no index has them together, parts that indexes have.
+# The title and rows of each condition; if no single index has the rows, parts that indexes have.
 CONDITIONS: dict[str, tuple[str, Callable[[OperatorQuerySet], OperatorQuerySet], Parts | None]] = {
     "ready": ("ready", OperatorQuerySet.ready, None),
     "leased": ("leased", OperatorQuerySet.leased, None),
@@ -68,10 +68,10 @@ CONDITIONS: dict[str, tuple[str, Callable[[OperatorQuerySet], OperatorQuerySet],
 
 
 class StateFilter(admin.ChoicesFieldListFilter):
-    """Rows in one state, fast where few of millions of rows are."""
+    """Rows in one state, fast even if they are few of millions."""
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        """The rows in the chosen state."""
+        """Return the rows in the chosen state."""
         rows: Any = super().queryset(request, queryset)
         return rows.filter(SOMEWHERE) if self.lookup_val is not None and self.field_path == "state" else rows
 
@@ -80,18 +80,18 @@ admin.FieldListFilter.register(lambda field: isinstance(field, StateField), Stat
 
 
 class ConditionFilter(admin.SimpleListFilter):
-    """Rows by what an operator looks for."""
+    """Rows in a condition that operators look for."""
 
     title = "condition"
     parameter_name = "condition"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """The conditions there are."""
+        """Return the available conditions."""
         expects = any(state.expect_within for state in model_admin.model.state_graph.states.values())
         return [(name, title) for name, (title, *_) in CONDITIONS.items() if expects or name != "stuck"]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> QuerySet[Any]:
-        """The rows in the chosen condition; for an act on them, those that are in it at the time of the act."""
+        """Return the rows in the chosen condition; for an action, those that are in it at the time of the action."""
         if self.value() not in CONDITIONS:
             return queryset
         _, meant, parts = CONDITIONS[str(self.value())]
@@ -100,17 +100,17 @@ class ConditionFilter(admin.SimpleListFilter):
 
 
 def among(queryset: Any, rows: Any, parts: Iterator[Any] | None = None, *, shown: bool) -> Any:
-    """Those of the queryset that are among the rows. Where they are only ``shown``, few rows are read first.
+    """Return the rows of the queryset that are among ``rows``. If they are only ``shown``, few keys are read first.
 
-    Else the database would take the order of the list for the quickest way to its first page, and read all of the
-    table for want of rows. Of more than ``FEW`` the way by the order finds some soon enough.
+    Otherwise the database would follow the order of the list to fill the first page, and read the whole table if few
+    rows match. If more than ``FEW`` match, it finds some soon in that order.
     """
     keys = few_keys(parts or iter([rows.order_by()])) if shown else None
     return queryset.filter(pk__in=rows.order_by().values("pk") if keys is None else keys)
 
 
 def few_keys(parts: Iterator[Any]) -> set[Any] | None:
-    """The keys of all rows of the parts; None if there are more than ``FEW``."""
+    """Return the keys of all rows of the parts; None if there are more than ``FEW``."""
     keys: set[Any] = set()
     for part in parts:
         keys.update(part.values_list("pk", flat=True)[: FEW + 1 - len(keys)])
@@ -120,6 +120,6 @@ def few_keys(parts: Iterator[Any]) -> set[Any] | None:
 
 
 def found_once(rows: Any) -> Any:
-    """The keys of rows that take long to find, so that a page does not look for them twice; of many, a statement."""
+    """Return the keys of rows that are slow to find, so that a page searches once; a subquery if they are many."""
     keys = few_keys(iter([rows.order_by()]))
     return rows.order_by("-pk").values("pk")[:COUNTED] if keys is None else keys

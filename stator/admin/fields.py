@@ -1,4 +1,4 @@
-"""Fields of forms for what people paste, or put into an address: whatever that is, it is read or refused."""
+"""Form fields that read or refuse anything that people paste or put into an address."""
 
 import re
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from django.core.exceptions import ValidationError
 from django.db import DataError
 from django.forms.fields import InvalidJSONInput
 
-# Far more than anybody writes; reading and writing what is nested so is still no trouble anywhere.
+# Far deeper than people write; everything can read and write JSON of this depth.
 DEEPEST = 200
 _UNKEPT = re.compile("[\x00\ud800-\udfff]")
 
 
 def check_kept(value: Any) -> None:
-    """Refuse what databases do not keep as JSON, or what no page can show again."""
+    """Refuse values that databases cannot store as JSON or that a page cannot show again."""
     if not _is_kept(value, DEEPEST):
         raise ValidationError(
             "This cannot be kept as JSON: it has NaN or Infinity, a NUL character, half of a surrogate pair, "
@@ -25,30 +25,30 @@ def check_kept(value: Any) -> None:
 
 
 class JSONField(forms.JSONField):
-    """As Django's, for what people paste: whatever that is, it is shown again as it was typed."""
+    """Django's field for pasted text; invalid text is shown again as it was typed."""
 
     default_validators = [check_kept]
 
     def to_python(self, value: Any) -> Any:
-        """The value; an error of one line also for what is too deep, or a number too long, to be read."""
+        """Return the value; raise an error of one line also for JSON that is too deep or has too long a number."""
         try:
             return super().to_python(value)
         except (RecursionError, ValueError) as error:
             raise ValidationError(self.error_messages["invalid"], "invalid", {"value": "this"}) from error
 
     def bound_data(self, data: Any, initial: Any) -> Any:
-        """What was typed."""
+        """Return the typed text."""
         return initial if data is None or self.disabled else InvalidJSONInput(data)
 
     def prepare_value(self, value: Any) -> Any:
-        """The text; half of a surrogate pair, which no page can have, as JSON spells it."""
+        """Return the text; half of a surrogate pair, which a page cannot contain, is escaped as in JSON."""
         return super().prepare_value(value).encode(errors="backslashreplace").decode()
 
 
 def prefilled(fields: Mapping[str, forms.Field], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of the given texts a form can begin with, as its fields read them; the rest is left out.
+    """Return the initial values of a form that its fields can read from the given texts; others are left out.
 
-    Django gives forms the texts of an address as they are, and not every field can show a text that it cannot read.
+    Django passes an address's texts to forms unchanged, and some fields cannot show a text that they cannot read.
     """
     initial = {}
     for name in fields.keys() & given.keys():
@@ -64,7 +64,7 @@ def _read(field: forms.Field, given: Any) -> Any:
         raise ValueError("no field can begin with a NUL character or with a file")
     if isinstance(field, forms.SplitDateTimeField):
         value = forms.DateTimeField().clean(given)
-        # Near the ends of the calendar a moment has no local time that could be shown.
+        # Near the ends of the calendar a time has no local time to show.
         field.widget.decompress(value)
         return value
     return field.clean(given)

@@ -1,4 +1,4 @@
-"""The graph of a model as boxes and lines with figures in them."""
+"""The graph of a model as boxes and lines with numbers in them."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from stator.overview.depths import Depths, InState, told
 from stator.overview.flow import Flow
 
 SIZE = Size(height=64.0, narrowest=148.0, widest=260.0)
-# A name longer than this is cut in its box; the title of the box has all of it.
+# A longer name is cut in its box; the box's title has all of it.
 NAME = 30
-# Room for this at each line, whatever flows there, so that boxes stay where they are.
+# Reserved at each line, whatever its rate, so that boxes keep their places.
 WIDEST_RATE = "99,999/h"
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A box with its texts; ``css`` are its classes."""
+    """A box with its texts; ``css`` has its classes."""
 
     box: Box
     name: str
@@ -46,7 +46,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The whole; no drawing of a graph that is too large for one."""
+    """The whole picture; ``drawing`` is None if the graph is too large."""
 
     drawing: Drawing | None
     nodes: list[Node]
@@ -54,7 +54,7 @@ class Picture:
 
 
 def picture(model: Any, depths: Depths, flow: Flow, pages: Pages) -> Picture:
-    """The graph with how many objects are where, for how long, and how many went which way in the last hour."""
+    """Return the graph with the number and age of objects in each state, and the moves of the last hour."""
     graph = model.state_graph
     kinds: dict[tuple[str, str], list[str]] = defaultdict(list)
     for edge in graph.edges:

@@ -19,16 +19,16 @@ from stator.pauses import Pause
 from stator.querysets import OperatorQuerySet
 from stator.workers import live_workers
 
-# Counting all of a table of millions would take longer than anybody waits for a page.
+# Counting millions of rows would take longer than people wait for a page.
 COUNTED = 10_000
-# A range is two values, which an address does not give; a pattern need not be one, and may take a database for ever.
+# An address cannot give a range's two values; a pattern may be invalid, or keep a database busy forever.
 UNASKABLE = {"range", "regex", "iregex"}
-# Pauses that are told above a list.
+# Pauses that are shown above a list.
 NOTICED = 3
 
 
 class AtLeast(int):
-    """A count that ended at a limit; prints so."""
+    """A count that ended at a limit, and prints as such."""
 
     def __str__(self) -> str:
         return f"more than {int(self):,}"
@@ -38,32 +38,32 @@ class AtLeast(int):
 
 
 def bounded_count(rows: Any) -> int:
-    """How many rows there are, counted no further than ``COUNTED``."""
+    """Return the number of rows, counted up to ``COUNTED``."""
     found = rows.order_by()[: COUNTED + 1].count()
     return AtLeast(COUNTED) if found > COUNTED else found
 
 
 def is_large(rows: Any) -> bool:
-    """Whether there are more rows than are counted."""
+    """Return whether there are more rows than are counted."""
     return isinstance(bounded_count(rows), AtLeast)
 
 
 class BoundedPaginator(Paginator):
-    """Pages over the first rows of a queryset; what comes after them is found by filters."""
+    """Pages over the first rows of a queryset; filters find later rows."""
 
     @cached_property
     def first(self) -> list[Any]:
-        """The rows of the first page, and one more where there is one."""
+        """The rows of the first page, and one more if there is one."""
         return list(self.object_list[: self.per_page + 1])
 
     @cached_property
     def count(self) -> int:
-        """How many rows the pages show."""
-        # Where few rows match, counting them would read all of a table a second time.
+        """The number of rows on all pages."""
+        # If few rows match, counting them would read the whole table a second time.
         return bounded_count(self.object_list) if len(self.first) > self.per_page else len(self.first)
 
     def page(self, number: Any) -> Any:
-        """The page; the first of them is read already."""
+        """Return a page; the first one is read already."""
         page = super().page(number)
         if page.number == 1:
             page.object_list = self.first[: self.per_page]
@@ -71,53 +71,53 @@ class BoundedPaginator(Paginator):
 
 
 class BoundedChangeList(ChangeList):
-    """A list that reads its rows once, sorts by nothing but what is offered, and takes any address."""
+    """A list that reads its rows once, sorts only by offered columns, and accepts any address."""
 
     def get_filters(self, request: HttpRequest) -> Any:
-        """The filters; what databases cannot be asked for is nonsense as what is no field is."""
+        """Return the filters; refuse lookups that a database cannot answer like unknown fields."""
         for name, values in self.get_filters_params().items():
             if name.rpartition("__")[2] in UNASKABLE or any("\0" in value for value in values):
                 raise IncorrectLookupParameters
         return super().get_filters(request)
 
     def get_ordering_field(self, field_name: Any) -> Any:
-        """What to sort by; nothing for a column that is not sorted by, whatever the address says."""
+        """Return the field to sort by; None for a column that is not sortable, whatever the address says."""
         return super().get_ordering_field(field_name) if field_name in (self.sortable_by or ()) else None
 
     def get_results(self, request: HttpRequest) -> None:
-        """The rows of the page and their number."""
+        """Read the rows of the page and their number."""
         try:
             super().get_results(request)
         except (ValueError, OverflowError, DataError) as error:
-            # A key of too many digits, a year that is none: only the statement finds out.
+            # Only the statement detects a key of too many digits or an impossible year.
             raise IncorrectLookupParameters from error
-        # Forms in the list are made from a queryset.
+        # Editable lists need a queryset for their forms.
         if not (self.multi_page or self.model_admin.list_editable):
             self.result_list = self.paginator.first
 
 
 class AnyAddressAdmin(SpellingAdmin):
-    """Pages of one row that answer whatever is in their address."""
+    """Pages of one row that accept any address."""
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """The row; none for what no database can be asked for. An empty name is no field to find it by."""
+        """Return the row, or None for a key that no database accepts. An empty field name counts as none."""
         if "\0" in object_id:
             return None
         try:
             return super().get_object(request, object_id, from_field or None)
         except OverflowError:
-            # SQLite, for a number of more than 64 bits where the key is a relation.
+            # SQLite raises this for a number of more than 64 bits if the key is a relation.
             return None
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """What the form of a new row begins with: of the address what its fields can read."""
+        """Return the initial values of a new row's form: those from the address that its fields can read."""
         if not (given := super().get_changeform_initial_data(request)):
             return {}
         return prefilled(self.get_form(request).base_fields, given)
 
 
 def keep_keys(model_admin: Any, request: HttpRequest) -> None:
-    """Leave only those of the selected keys in the request that rows of the model can have."""
+    """Remove selected keys from the request that no row of the model can have."""
     selected = request.POST.getlist(ACTION_CHECKBOX_NAME)
     keys = [text for text in selected if _can_be_key(model_admin.opts.pk, text)]
     if keys != selected:
@@ -135,13 +135,13 @@ def _can_be_key(pk: Any, text: str) -> bool:
 
 
 def operated(queryset: Any) -> OperatorQuerySet:
-    """The same rows as a queryset for operators."""
+    """Return the same rows as a queryset for operators."""
     rows = OperatorQuerySet(queryset.model, using=queryset._db)
     return rows.filter(pk__in=queryset.order_by().values("pk"))
 
 
 def notices(model: Any) -> dict[str, Any]:
-    """What holds up many rows of a list at once: pauses, and that no worker is there; two statements."""
+    """Return what holds up many rows of a list: pauses, and the lack of a worker; two statements."""
     owner = owner_of(model)
     using, label = router.db_for_write(owner), owner._meta.label_lower
     pauses = Pause.objects.using(using).active().filter(model_label=label).order_by("-pk")

@@ -1,4 +1,4 @@
-"""StatorAdmin: a managed model in the admin. What it shows is in ``sheet`` and ``page``, what it does in ``acts``."""
+"""StatorAdmin: a managed model in the admin. ``sheet`` and ``page`` have what it shows, ``acts`` its actions."""
 
 from typing import Any
 
@@ -18,16 +18,16 @@ from stator.columns import FRAMEWORK_COLUMNS
 from stator.permissions import force_permission
 
 COLUMNS = ("stator_state", "stator_age", "stator_attempts", "stator_failures", "stator_next", "stator_lease")
-# Shown by the framework itself, unless the project names them among its own fields.
+# Shown by the framework itself, unless the project lists them among its own fields.
 OWN = (*COLUMNS, *sorted(FRAMEWORK_COLUMNS))
 
 
 class StatorAdmin(AnyAddressAdmin):
-    """Adds to any ``ModelAdmin``: the state in lists and on pages, filters, and the acts of operators.
+    """Adds to any ``ModelAdmin``: the state in lists and on pages, filters, and actions of operators.
 
-    Retry and unlock need the permission to change, a move by hand needs ``force_<model>``. Where a project overrides
-    ``has_change_permission`` its answer counts for all three, object by object; override ``has_retry_permission`` or
-    ``has_move_permission`` to decide otherwise, for instance in an admin that lets nobody edit.
+    Retry and unlock need the permission to change; a move by hand needs ``force_<model>``. If a project overrides
+    ``has_change_permission``, its answer counts for all three, for each object. Override ``has_retry_permission`` or
+    ``has_move_permission`` for another rule, for instance in an admin that lets nobody edit.
     """
 
     change_form_template = "stator/admin/change_form.html"
@@ -49,18 +49,18 @@ class StatorAdmin(AnyAddressAdmin):
     # Permissions
 
     def has_retry_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether the user may have objects attempted now, and end claims."""
+        """Return whether the user may retry objects and end claims."""
         return bool(self.has_change_permission(request, obj))
 
     def has_move_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether the user may move objects by hand."""
+        """Return whether the user may move objects by hand."""
         if not request.user.has_perm(force_permission(self.model)):
             return False
         return not self._overrides("has_change_permission") or bool(self.has_change_permission(request, obj))
 
     @property
     def differs_by_object(self) -> bool:
-        """Whether the project decides about permissions itself, so that each object has to be asked about."""
+        """Whether the project overrides a permission, so that each object has to be checked."""
         return any(map(self._overrides, ("has_change_permission", "has_retry_permission", "has_move_permission")))
 
     def _overrides(self, name: str) -> bool:
@@ -70,29 +70,29 @@ class StatorAdmin(AnyAddressAdmin):
     # Lists
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """The project's columns, then those of the framework."""
+        """Return the project's columns, then those of the framework."""
         own = [*super().get_list_display(request)]
         shown = {"stator_state"} if "state" in own else set()
         return [*own, *(name for name in COLUMNS if name not in shown.union(own))]
 
     def get_list_filter(self, request: HttpRequest) -> Any:
-        """The project's filters, then those of the framework."""
+        """Return the project's filters, then those of the framework."""
         own = [*super().get_list_filter(request)]
         return [*own, *(["state"] if "state" not in own else []), ConditionFilter]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> Any:
-        """The kind of list: one that stays fast on large tables."""
+        """Return a list class that stays fast on large tables."""
         return BoundedChangeList
 
     def get_sortable_by(self, request: HttpRequest) -> Any:
-        """The project's columns; those of the framework, which have no index for it, where the table is small."""
+        """Return the project's columns, and for a small table also those of the framework, which have no index."""
         names = super().get_sortable_by(request)
         if not is_large(self.get_queryset(request)):
             return names
         return [name for name in names if name not in (*COLUMNS, "state")]
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """The list, or an act on rows of it."""
+        """Show the list, or run an action on its rows."""
         if request.method == "POST":
             acts.refuse_forbidden(self, request)
             keep_keys(self, request)
@@ -100,12 +100,12 @@ class StatorAdmin(AnyAddressAdmin):
 
     @admin.display(description="state", ordering="state")
     def stator_state(self, row: Any) -> str:
-        """The name as it is stored, known to the code or not."""
+        """Return the stored name of the state, known to the code or not."""
         return format_html('<span class="stator-badge stator-{}">{}</span>', sheet.standing(row), row.state)
 
     @admin.display(description="for", ordering="-state_changed")
     def stator_age(self, row: Any) -> str:
-        """How long the object has been in its state, marked where that is longer than expected."""
+        """Return how long the object has been in its state, marked if that is longer than expected."""
         if not (within := sheet.expected_within(row)):
             return sheet.age(row)
         title = f"stuck: expected within {within}"
@@ -113,34 +113,34 @@ class StatorAdmin(AnyAddressAdmin):
 
     @admin.display(description="attempts", ordering="state_attempts")
     def stator_attempts(self, row: Any) -> int:
-        """Attempts since the object entered its state."""
+        """Return the attempts since the object entered its state."""
         return int(row.state_attempts)
 
     @admin.display(description="failures", ordering="state_failures")
     def stator_failures(self, row: Any) -> int:
-        """Errors in a row."""
+        """Return the number of errors in a row."""
         return int(row.state_failures)
 
     @admin.display(description="lease", ordering="state_locked_until")
     def stator_lease(self, row: Any) -> str:
-        """Who holds the object."""
+        """Return who holds the object."""
         return sheet.lease(row)
 
     @admin.display(description="next attempt", ordering="state_next_attempt")
     def stator_next(self, row: Any) -> str:
-        """When the object will be attempted."""
+        """Return when the object will be attempted."""
         return sheet.next_attempt(row)
 
     # Pages of objects
 
     def get_urls(self) -> list[Any]:
-        """The project's, and the live part of the page of an object."""
+        """Return the project's URLs, and that of the live part of an object's page."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_stator"
         live = path("<path:object_id>/stator/", self.admin_site.admin_view(self.live_view), name=name)
         return [live, *super().get_urls()]
 
     def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """The live part of a page alone, for the script that refreshes it."""
+        """Return only the live part of a page, for the script that refreshes it."""
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
         obj = self.get_object(request, unquote(object_id))
@@ -152,22 +152,22 @@ class StatorAdmin(AnyAddressAdmin):
         return TemplateResponse(request, self.live_template, self.live_context(request, obj))
 
     def live_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
-        """What the live part of a page shows; override it, and ``live_template``, to have it show more."""
+        """Return the context of a page's live part; override it, and ``live_template``, to show more."""
         return page.context_of(self, request, obj)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """The project's, and the columns of the framework."""
+        """Return the project's fields and the framework's columns."""
         return [*super().get_readonly_fields(request, obj), *(OWN if obj is not None else ())]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """The project's fields; the columns of the framework are in the live part of the page."""
+        """Return the project's fields; the live part of the page has the framework's columns."""
         return [name for name in super().get_fields(request, obj) if name not in OWN]
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        """The page, with its live part."""
+        """Render the page with its live part."""
         obj = kwargs.get("obj") or (args[3] if len(args) > 3 else None)
         if obj is not None:
             context |= self.live_context(request, obj) | {"stator_live": self.live_template}
-            # From 6.1 on the tools of an object are beside the title, before the content.
+            # From Django 6.1 on an object's tools are beside the title, before the content.
             context["stator_within_tools"] = django.VERSION < (6, 1)
         return super().render_change_form(request, context, *args, **kwargs)

@@ -27,7 +27,7 @@ from stator.texts import escape
 
 logger = logging.getLogger("stator.admin")
 
-# Objects that one request retries; the rest is asked for again.
+# Objects that one request retries; the user asks again for the rest.
 MOST_RETRIED = 5000
 
 # Models of one page: each takes as many statements as it has states.
@@ -38,14 +38,14 @@ EVERY, EVERY_WITHOUT = 10, 60
 
 
 class RetryForm(forms.Form):
-    """Which errors are to be retried, and how many objects in a minute."""
+    """The errors to retry, and how many objects in a minute."""
 
     model = forms.CharField(max_length=200)
     fingerprint = forms.CharField(max_length=16)
     per_minute = forms.FloatField(min_value=0.1, max_value=1_000_000)
 
     def clean_model(self) -> Any:
-        """The managed model with that label."""
+        """Return the managed model with that label."""
         label = self.cleaned_data["model"].lower()
         for model in managed(StatorModel.subclasses):
             if model._meta.label_lower == label:
@@ -54,15 +54,15 @@ class RetryForm(forms.Form):
 
 
 class OverviewAdmin(KeptAdmin):
-    """One page for those with ``view_overview``; what it names of a model's objects needs that model's permissions."""
+    """One page for users with ``view_overview``; names of a model's objects need that model's permissions."""
 
     def get_urls(self) -> list[Any]:
-        """Only the page itself, under the name of a list, so that the index of the admin leads there."""
+        """Return only the URL of the page, under the name of a list, so that the admin's index links to it."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
         return [path("", self.admin_site.admin_view(self.changelist_view), name=name)]
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """The page, what of it is refreshed with ``?live=1``, or a retry."""
+        """Show the page, or its live part for ``?live=1``, or retry."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         if request.method == "POST":
@@ -98,7 +98,7 @@ class OverviewAdmin(KeptAdmin):
         }
 
     def _retry(self, request: HttpRequest) -> HttpResponse:
-        """Have the failing objects of one fingerprint attempted, spread over time; then the page comes again."""
+        """Retry the failing objects of one fingerprint, spread over time; then redirect to the page."""
         form = RetryForm(request.POST)
         if not form.is_valid():
             said = "; ".join(f"{name}: {' '.join(map(str, texts))}" for name, texts in form.errors.items())
@@ -131,7 +131,7 @@ class OverviewAdmin(KeptAdmin):
 
 
 def _chosen(request: HttpRequest, models: list[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The models that are asked for, one or a page of them, and how to ask for them; the first page for nonsense."""
+    """Return the requested models, one or a page, and their query parameters; the first page for invalid ones."""
     label = request.GET.get("model", "").lower()
     if one := [model for model in models if model._meta.label_lower == label]:
         return one, {"model": label}
@@ -148,7 +148,7 @@ def _address(asked: dict[str, Any], by_day: bool) -> str:
 
 
 def _pages(asked: dict[str, Any], count: int, by_day: bool) -> list[tuple[int, str]]:
-    """Each page with its address, empty for the one that is shown; none where one holds all."""
+    """Return each page with its address, which is empty for the current one; nothing if one page holds all."""
     numbers = range(1, 1 + -(-count // MODELS))
     if len(numbers) < 2:
         return []

@@ -1,4 +1,4 @@
-"""The live part of the page of one row: why it is where it is, what may be done, what happened, and the graph."""
+"""The live part of one row's page: why it does not move, possible actions, its history, and the graph."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -24,7 +24,7 @@ TROUBLE = {"unknown_state", "quarantined", "backoff", "no_worker", "lease_lost"}
 
 
 def context_of(model_admin: Any, request: HttpRequest, row: Any) -> dict[str, Any]:
-    """What the template shows of the row, for this user."""
+    """Return what the template shows of the row to this user."""
     past = timeline_of(row)
     reasons = row.explain()
     return {
@@ -64,14 +64,14 @@ def _facts(row: Any) -> list[tuple[str, Any]]:
 
 
 def _written(value: Any) -> str:
-    """The value of a column, moments to the second."""
+    """Return the value of a column as text, times to the second."""
     if isinstance(value, datetime):
         return (localtime(value) if is_aware(value) else value).isoformat(" ", "seconds")
     return sheet.NONE if value is None else str(value)
 
 
 def _acts_on(model_admin: Any, request: HttpRequest, row: Any) -> list[dict[str, str]]:
-    """The acts that would change something now and that the user may do."""
+    """Return the actions that would change something now and that the user may do."""
     state = row.state_graph.states.get(row.state)
     automatic, free = state is not None and state.automatic, row.state_claim is None
     quarantined = automatic and sheet.is_quarantined(row)
@@ -87,16 +87,16 @@ def _acts_on(model_admin: Any, request: HttpRequest, row: Any) -> list[dict[str,
 
 
 def offered(model_admin: Any, request: HttpRequest, row: Any, useful: Iterable[Any]) -> list[dict[str, str]]:
-    """Those of the acts that the user may do, as the page has them on buttons."""
+    """Return the actions that the user may do, as buttons of the page."""
     return [
         {"name": act.__name__, "label": act.short_description} for act in useful if may(model_admin, request, row, act)
     ]
 
 
 def _moves_of(model_admin: Any, request: HttpRequest, row: Any) -> list[str]:
-    """The states to which the graph leads from here and people may move objects, then an empty one for any other.
+    """Return the states to which the graph leads and people may move objects, then an empty one for any other.
 
-    None for a user who may not move the row.
+    It is empty if the user may not move the row.
     """
     if not may(model_admin, request, row, acts.stator_move):
         return []
@@ -106,7 +106,7 @@ def _moves_of(model_admin: Any, request: HttpRequest, row: Any) -> list[str]:
 
 
 def may(model_admin: Any, request: HttpRequest, row: Any, act: Any) -> bool:
-    """Whether the user may do this to the row."""
+    """Return whether the user may do this to the row."""
     if model_admin.actions is None or not model_admin.has_view_or_change_permission(request, row):
         return False
     return all(getattr(model_admin, f"has_{name}_permission")(request, row) for name in act.allowed_permissions)

@@ -1,4 +1,4 @@
-"""What the user may see and do of each model, and the addresses of its pages."""
+"""Permissions of a user for each model, and the addresses of its pages."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,7 @@ from stator.moves import owner_of
 
 
 class Pages:
-    """The admin of the models of one site, as one user has it."""
+    """The admin pages of a site's models for one user."""
 
     def __init__(self, site: admin.AdminSite, request: HttpRequest) -> None:
         self._site = site
@@ -22,31 +22,31 @@ class Pages:
         self._lists: dict[Any, str] = {}
 
     def may_view(self, model: Any) -> bool:
-        """Whether the user may see objects of the model."""
+        """Return whether the user may see objects of the model."""
         if self._site.is_registered(model):
             return bool(self._site.get_model_admin(model).has_view_or_change_permission(self._request))
         return self._has("view", model)
 
     def may_retry(self, model: Any) -> bool:
-        """Whether the user may have objects attempted now."""
+        """Return whether the user may retry objects of the model."""
         if not self._site.is_registered(model):
             return self._has("change", model)
         model_admin: Any = self._site.get_model_admin(model)
         return bool(getattr(model_admin, "has_retry_permission", model_admin.has_change_permission)(self._request))
 
     def sees_all(self, model: Any) -> bool:
-        """Whether the user may see every object of the model."""
+        """Return whether the user may see every object of the model."""
         return self.may_view(model) and not self._narrows(model)
 
     def visible(self, model: Any, pks: Iterable[Any], using: str) -> set[Any]:
-        """Those of the objects that the user may see; the project's admin is asked where it narrows its list."""
+        """Return the keys of objects that the user may see, as the project's admin narrows its list."""
         if not self.may_view(model):
             return set()
         rows = self._narrowed(model, using)
         return set(pks) if rows is None else set(rows.filter(pk__in=set(pks)).values_list("pk", flat=True))
 
     def retryable(self, model: Any, pks: list[Any], using: str) -> list[Any]:
-        """Those of the objects that the user may retry; asked one by one where the project's admin has a say."""
+        """Return the keys of objects that the user may retry; checks each if the project's admin overrides this."""
         model_admin: Any = self._site.get_model_admin(model) if self._site.is_registered(model) else None
         rows = self._narrowed(model, using)
         if getattr(model_admin, "differs_by_object", False):
@@ -55,26 +55,26 @@ class Pages:
         return pks if rows is None else list(rows.filter(pk__in=pks).values_list("pk", flat=True))
 
     def _narrowed(self, model: Any, using: str) -> Any:
-        """The objects in the list of the project's admin; None where it has a list of all."""
+        """Return the objects in the list of the project's admin; None if it lists all."""
         if not self._narrows(model):
             return None
         return self._site.get_model_admin(model).get_queryset(self._request).using(using).order_by()
 
     def _narrows(self, model: Any) -> bool:
-        """Whether the project's admin may leave objects out of its list."""
+        """Return whether the project's admin may leave objects out of its list."""
         if not self._site.is_registered(model):
             return False
         return type(self._site.get_model_admin(model)).get_queryset is not admin.ModelAdmin.get_queryset
 
     def list_of(self, model: Any, **lookups: str) -> str:
-        """The address of the list of objects; empty where there is none for the user."""
+        """Return the address of the list of objects; "" if there is none for the user."""
         if model not in self._lists:
             self._lists[model] = self._name(model, "changelist")
         address = self._lists[model]
         return f"{address}{'?' if lookups else ''}{urlencode(lookups)}" if address else ""
 
     def page_of(self, model: Any, pk: Any) -> str:
-        """The address of the page of one object; empty where there is none for the user."""
+        """Return the address of one object's page; "" if there is none for the user."""
         return self._name(model, "change", quote(pk))
 
     def _name(self, model: Any, page: str, *args: Any) -> str:

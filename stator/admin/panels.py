@@ -1,4 +1,4 @@
-"""What the overview says of each model and of all together, ready to be shown."""
+"""The contents of the overview, for each model and for all together."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,7 +19,7 @@ from stator.overview.stays import Stays, moves, stays
 from stator.pauses import Pause, read_pauses
 from stator.querysets import OperatorQuerySet
 
-# The first in line has waited for too long when it is ready for so many seconds.
+# Seconds after which the first ready object has waited for too long.
 TOO_LONG = 60.0
 
 # Groups of errors, and stuck objects, that are shown.
@@ -28,7 +28,7 @@ GROUPS, STUCK = 20, 20
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something to look at: ``error`` for what stands still, ``warning`` for what may."""
+    """A problem: ``error`` if something stands still, ``warning`` if it may."""
 
     level: str
     where: str
@@ -38,7 +38,7 @@ class Trouble:
 
 @dataclass(slots=True)
 class Panel:
-    """One model. ``waits``: ready objects that no live worker serves."""
+    """One model in the overview."""
 
     model: Any
     using: str
@@ -54,22 +54,22 @@ class Panel:
 
     @property
     def label(self) -> str:
-        """As in ``manage.py stator``."""
+        """The label of the model, as in ``manage.py stator``."""
         return str(self.model._meta.label)
 
     @property
     def slug(self) -> str:
-        """For addresses within the page."""
+        """The anchor within the page."""
         return self.label.lower().replace(".", "-")
 
     @property
     def level(self) -> str:
-        """The worst of its troubles."""
+        """The level of its worst trouble."""
         return min((trouble.level for trouble in self.troubles), default="good")
 
     @property
     def figures(self) -> list[tuple[str, str]]:
-        """Columns of the table of models, each with the class of its cell."""
+        """The cells of the table of models, each with its class."""
         one = self.depths
         states = list(one.states.values())
         late = one.waited is not None and one.waited > TOO_LONG
@@ -89,18 +89,18 @@ class Panel:
 
     @property
     def stays_of(self) -> str:
-        """What the times in its states are of."""
+        """The number of moves on which the times in its states are based."""
         return counted(moves(self.stays), "move")
 
     @property
     def needs_worker(self) -> bool:
-        """Whether there is something to do and nobody to do it."""
+        """Whether objects are ready and no worker serves the model."""
         return not self.live and bool(self.depths.ready)
 
 
 @dataclass(slots=True)
 class Shown:
-    """The whole of the overview that comes from the framework itself."""
+    """Everything in the overview that comes from the framework itself."""
 
     panels: list[Panel] = field(default_factory=list)
     groups: list[dict[str, Any]] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Shown:
 
 
 def show(models: list[Any], pages: Pages, now: datetime, *, by_day: bool) -> Shown:
-    """Read it all; as many statements as the models have states, whatever the tables hold."""
+    """Read everything; as many statements as the models have states, however large the tables are."""
     shown = Shown()
     by_alias: dict[str, list[Any]] = {}
     for model in models:
@@ -161,7 +161,7 @@ def _show_database(shown: Shown, using: str, models: list[Any], pages: Pages, no
 
 
 def _troubles(panel: Panel, failing: str, pages: Pages) -> list[Trouble]:
-    """In the order in which they should be looked at."""
+    """Return the problems in the order in which people should look at them."""
     found, model = panel.depths, panel.model
     slow = not panel.needs_worker and found.waited is not None and found.waited > TOO_LONG
     dead = "#stator-workers"
@@ -209,7 +209,7 @@ def _paused(pause: Pause) -> str:
 def _named(
     depths_of: dict[str, Depths], found: list[Group], model_of: dict[str, Any], using: str, pages: Pages
 ) -> dict[str, set[Any]]:
-    """By model, the keys of the objects that may be named: of those that are stuck, held, or examples of an error."""
+    """Return, by model, the keys of stuck, held and example objects that the user may see."""
     pks = {
         label: [*(one.pk for one in part.stuck), *(one.pk for one in part.held)] for label, part in depths_of.items()
     }
@@ -231,7 +231,7 @@ def _stuck(panel: Panel, named: set[Any], pages: Pages) -> list[dict[str, Any]]:
 
 
 def _described(group: Group, model: Any, named: set[Any], pages: Pages) -> dict[str, Any]:
-    """A group as it is shown; the message only to who may see all objects, since it may quote any of them."""
+    """Return a group for display; the message, which may quote any object, only if the user may see all of them."""
     example = next((pk for pk in group.failing[:1] if pk in named), None)
     return {
         "label": model._meta.label,

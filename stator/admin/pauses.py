@@ -1,4 +1,4 @@
-"""Pauses in the admin: who may change the objects of a model may have workers leave them alone, and end that."""
+"""Pauses in the admin: users who may retry objects of a model may pause and resume them."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ SHOWN = ("model_label", "state", "where", "reason", "actor", "created", "until")
 
 
 class PauseForm(forms.ModelForm):
-    """What is to be left alone, why and for how long; refused is what ``manage.py stator pause`` refuses."""
+    """What to pause, why and for how long; refuses the same as ``manage.py stator pause``."""
 
     model_label = forms.ChoiceField(label="Model")
     where = JSONField(
@@ -32,7 +32,7 @@ class PauseForm(forms.ModelForm):
     )
     seconds = forms.FloatField(required=False, label="For seconds", help_text="Empty: until somebody ends it.")
 
-    # Of the user who asks, given with the class.
+    # The models and name of the requesting user, set by a subclass.
     labels: tuple[tuple[str, str], ...] = ()
     actor = ""
 
@@ -46,7 +46,7 @@ class PauseForm(forms.ModelForm):
         self.fields["state"].help_text = "Empty: all states."
 
     def clean(self) -> Any:
-        """The pause as it would be made; an error of one line where workers could not heed it."""
+        """Return the data of a pause; raise an error of one line if workers could not obey it."""
         values: Any = super().clean()
         if self.errors:
             return values
@@ -63,7 +63,7 @@ class PauseForm(forms.ModelForm):
 
 @admin.action(description="End", permissions=["end"])
 def stator_end(model_admin: Any, request: HttpRequest, queryset: QuerySet[Pause]) -> None:
-    """Have workers go on with what the pauses held."""
+    """End the pauses."""
     labels = set(queryset.order_by().values_list("model_label", flat=True).distinct())
     permitted = {label for label in labels if model_admin.may_pause(request, label)}
     if labels and not permitted:
@@ -81,8 +81,8 @@ def stator_end(model_admin: Any, request: HttpRequest, queryset: QuerySet[Pause]
 class PauseAdmin(KeptAdmin):
     """Pauses are made and ended, never changed.
 
-    Both need what retrying the objects of the model needs. Who has that for any model sees the pauses of those models;
-    with ``view_pause`` those of all.
+    Both need the permission to retry objects of the model. Users who have it for any model see the pauses of those
+    models; users with ``view_pause`` see all pauses.
     """
 
     actions = (stator_end,)
@@ -93,7 +93,7 @@ class PauseAdmin(KeptAdmin):
     # Permissions
 
     def may_pause(self, request: HttpRequest, label: str) -> bool:
-        """Whether the user may pause and resume a model; one that is gone from the code needs ``change_pause``."""
+        """Return whether the user may pause and resume a model; one that is not in the code needs ``change_pause``."""
         try:
             model = apps.get_model(label)
         except (LookupError, ValueError):
@@ -106,21 +106,21 @@ class PauseAdmin(KeptAdmin):
         return bool(may(request))
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether there is a model that the user may pause."""
+        """Return whether there is a model that the user may pause."""
         return bool(self._labels(request))
 
     def has_end_permission(self, request: HttpRequest) -> bool:
-        """Whether the user may end any pauses; which, is asked for each model."""
+        """Return whether the user may end any pauses; each model is checked later."""
         return self.has_add_permission(request) or request.user.has_perm("stator.change_pause")
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether the user may see a pause, or any."""
+        """Return whether the user may see a pause, or any."""
         if super().has_view_permission(request, obj):
             return True
         return self.has_end_permission(request) if obj is None else self.may_pause(request, obj.model_label)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Whether the app is shown to the user for the sake of pauses."""
+        """Return whether the app is shown to the user because of pauses."""
         return super().has_module_permission(request) or self.has_view_permission(request)
 
     def _labels(self, request: HttpRequest) -> tuple[tuple[str, str], ...]:
@@ -131,7 +131,7 @@ class PauseAdmin(KeptAdmin):
     # Lists
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Pause]:
-        """The pauses that the user may see, and whether each is in force by the clock of the database."""
+        """Return the pauses that the user may see, with whether each is in force by the database's clock."""
         active = When(pk__in=Pause.objects.active().values("pk"), then=Value(True))
         rows = super().get_queryset(request).annotate(active=Case(active, default=False, output_field=BooleanField()))
         if super().has_view_permission(request):
@@ -140,7 +140,7 @@ class PauseAdmin(KeptAdmin):
         return rows.filter(model_label__in=[label for label in labels if self.may_pause(request, label)])
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """The list, or the end of some of it."""
+        """Show the list, or end some of its pauses."""
         if request.method == "POST":
             refuse_forbidden(self, request, (stator_end,))
             keep_keys(self, request)
@@ -148,22 +148,22 @@ class PauseAdmin(KeptAdmin):
 
     @admin.display(description="in force", boolean=True, ordering="active")
     def in_force(self, pause: Any) -> bool:
-        """Whether workers heed it now."""
+        """Return whether workers obey it now."""
         return bool(pause.active)
 
     @admin.display(description="where")
     def where_line(self, pause: Pause) -> str:
-        """The lookups, or nothing where all objects are meant."""
+        """Return the lookups; "" if all objects are meant."""
         return json.dumps(pause.where, ensure_ascii=False)[:200] if pause.where else ""
 
     # Making one
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What is asked for, or what is shown."""
+        """Return the fields of the form, or those to show."""
         return (*PauseForm.Meta.fields, "seconds") if obj is None else SHOWN
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """The form for this user."""
+        """Return the form for this user."""
         if obj is not None:
             return super().get_form(request, obj, change, **kwargs)
         own = {"labels": self._labels(request), "actor": request.user.get_username()}
@@ -171,10 +171,10 @@ class PauseAdmin(KeptAdmin):
         return super().get_form(request, obj, change, **{**kwargs, "form": form, "fields": PauseForm.Meta.fields})
 
     def save_form(self, request: HttpRequest, form: Any, change: bool) -> Any:
-        """The pause that the form planned."""
+        """Return the pause that the form planned."""
         super().save_form(request, form, change)
         return form.planned
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Have workers heed it from their next poll."""
+        """Save the pause, which workers obey from their next poll on."""
         keep_pause(obj, router.db_for_write(apps.get_model(obj.model_label)))

@@ -1,4 +1,4 @@
-"""The graph of a model as a picture, with the state a row is in and the way by which it came."""
+"""The graph of a model as a picture, with the row's current state and the moves that led there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from stator.layout import MOST_STATES, Box, Line, Picture, lay_out
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A box or a line, and how it looks."""
+    """A box or a line, with its style."""
 
     at: Box | Line
     classes: str
@@ -20,7 +20,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class GraphPicture:
-    """What the template draws."""
+    """Everything that the template draws."""
 
     picture: Picture
     boxes: list[Shown]
@@ -28,12 +28,12 @@ class GraphPicture:
 
 
 def picture_of(row: Any, moves: list[tuple[str, str]]) -> GraphPicture | None:
-    """The picture for a row that made these moves; None for a graph that is too large."""
+    """Return the picture for a row that made these moves; None if the graph is too large."""
     graph = row.state_graph
     if len(graph.states) > MOST_STATES:
         return None
     kinds = _edges(graph)
-    # By hand an object goes where no edge leads, and from states that are gone.
+    # Moves by hand may go where no edge leads, and come from states that no longer exist.
     by_hand = {move: ("hand", "by hand") for move in moves if move not in kinds}
     ways = kinds | by_hand
     initial = graph.initial_state.name
@@ -46,12 +46,12 @@ def picture_of(row: Any, moves: list[tuple[str, str]]) -> GraphPicture | None:
         for box in picture.boxes
     ]
     lines = [_line(line, ways, moves) for line in picture.lines]
-    # What lies above the rest is drawn last.
+    # Lines drawn last are on top.
     return GraphPicture(picture, boxes, sorted(lines, key=lambda line: line.gone))
 
 
 def _edges(graph: Any) -> dict[tuple[str, str], tuple[str, str]]:
-    """The kind and the words of each pair of states; where several edges join two, that of the first kind."""
+    """Return the kind and the words of each pair of states; the kind is that of their first edge."""
     found: dict[tuple[str, str], tuple[str, str]] = {}
     for edge in map(described, graph.edges):
         ends = edge["from"], edge["to"]

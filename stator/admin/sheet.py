@@ -1,4 +1,4 @@
-"""What the admin says about one row in a few words, from the row alone."""
+"""Short texts of the admin about one row, from the row alone."""
 
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ NONE = "\N{EM DASH}"
 
 
 def standing(row: Any) -> str:
-    """What kind of state the row is in, in one word; what an operator has to know first wins."""
+    """Return the kind of the row's situation in one word; the most important one for an operator wins."""
     state = row.state_graph.states.get(row.state)
     if state is None:
         return "unknown"
@@ -31,24 +31,24 @@ def standing(row: Any) -> str:
 
 
 def age(row: Any) -> str:
-    """How long the row has been in its state."""
+    """Return how long the row has been in its state."""
     return span(seconds_since(row.state_changed))
 
 
 def expected_within(row: Any) -> str:
-    """How long rows of its state are expected to stay, where this one stays longer; else empty."""
+    """Return the state's ``expect_within`` if the row has stayed longer; else ""."""
     state = row.state_graph.states.get(row.state)
     most = state.expect_within if state is not None else None
     return span(most) if most and seconds_since(row.state_changed) > most else ""
 
 
 def holder(token: UUID) -> str:
-    """The worker that a claim names."""
+    """Return a phrase for the worker of a claim."""
     return f"worker {worker_of(token)}"
 
 
 def lease(row: Any) -> str:
-    """Who holds the row, and for how much longer."""
+    """Return who holds the row, and for how much longer."""
     if row.state_claim is None:
         return NONE
     left = -seconds_since(row.state_locked_until) if row.state_locked_until else 0.0
@@ -57,7 +57,7 @@ def lease(row: Any) -> str:
 
 
 def next_attempt(row: Any) -> str:
-    """When the row will be attempted, or why it will not."""
+    """Return when the row will be attempted, or why it will not."""
     state = row.state_graph.states.get(row.state)
     if state is None:
         return "never: unknown state"
@@ -74,12 +74,12 @@ def next_attempt(row: Any) -> str:
 
 
 def is_quarantined(row: Any) -> bool:
-    """Whether the row lost so many leases that workers leave it alone."""
-    # Nearly every row lost none: settings are not read a hundred times for a list.
+    """Return whether the row lost so many leases that workers leave it alone."""
+    # Nearly every row lost none, so a list need not read the settings a hundred times.
     return bool(row.state_crashes and row.state_crashes >= read_settings()[0].MAX_CRASHES)
 
 
 def seconds_since(moment: datetime) -> float:
-    """By the clock of this machine, for people."""
-    # Naive moments where the project has no zones; ours is then naive as well.
+    """Return the seconds since a time by the clock of this machine, for people."""
+    # Without time zones both times are naive.
     return (timezone.now() - moment).total_seconds()

@@ -1,4 +1,4 @@
-"""Pages of the admin on which no stored text hides, reorders what is beside it, or moves a cursor."""
+"""Admin pages on which stored text cannot hide or reorder other text, or move a cursor."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from django.template.response import SimpleTemplateResponse
 from stator.texts import CONTROL_OF_PAGES, spelled_out
 
 _CONTROL = re.compile(f"{CONTROL_OF_PAGES}+")
-# What is sent back with a form stays as it is, so that saving changes nothing.
+# Form data that is sent back stays as it is, so that saving changes nothing.
 _SHOWN = re.compile(
     rf"(<textarea\b.*?</textarea>|<(?:input|option|button)\b[^>]*>)|{CONTROL_OF_PAGES}+", re.DOTALL | re.IGNORECASE
 )
@@ -23,10 +23,10 @@ class SpellingAdmin(admin.ModelAdmin):
 
     @property
     def urls(self) -> list[Any]:
-        """All addresses, those that subclasses add among them."""
+        """All URLs, including those that subclasses add."""
         patterns: list[Any] = super().urls
         for pattern in patterns:
-            # One that includes others has none.
+            # A pattern that includes others has no callback.
             if callback := getattr(pattern, "callback", None):
                 pattern.callback = _spelling(callback)
         return patterns

@@ -1,4 +1,4 @@
-"""What happened to one row, newest first, told in sentences."""
+"""The history of one row in sentences, newest first."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +14,7 @@ LATEST = 50
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One entry: ``kind`` for its looks, what happened, who or what did it, and what was said about it."""
+    """One entry: ``kind`` for its style, what happened, who or what did it, and the message."""
 
     kind: str
     at: datetime
@@ -26,12 +26,12 @@ class Event:
 
     @property
     def ago(self) -> str:
-        """How long ago that was."""
+        """The time since the event as text."""
         return f"{span(seconds_since(self.at))} ago"
 
     @property
     def key(self) -> str:
-        """What stays the same when the page is drawn again."""
+        """An identifier that stays the same when the page is drawn again."""
         return f"{self.kind}-{self.at.timestamp():.6f}"
 
 
@@ -45,7 +45,7 @@ class Timeline:
 
 
 def timeline_of(row: Any) -> Timeline:
-    """What is kept about the row; two statements."""
+    """Return the stored events of the row; two statements."""
     key = {"model_label": owner_of(type(row))._meta.label_lower, "object_pk": str(row.pk)}
     report = Report.objects.using(row._state.db).filter(**key).first()
     kept = list(History.objects.using(row._state.db).filter(**key).order_by("-at", "-pk")[:LATEST])
@@ -74,7 +74,7 @@ def _event(act: History, report: Report | None) -> Event:
     if act.kind == History.Kind.ERROR:
         return Event("error", act.at, f"An attempt in {act.source} failed", who, said, details, traceback)
     if not act.to:
-        # What was done is kept as the reason.
+        # The action is stored as the reason.
         return Event("hand", act.at, (said or "acted on").capitalize(), who)
     by_hand = " by hand" if act.kind == History.Kind.HAND else ""
     what = f"{act.source} \N{RIGHTWARDS ARROW} {act.to}{by_hand}"

@@ -1,4 +1,4 @@
-"""System checks: settings, graphs, models and databases. ``stator.E...`` must be mended, ``stator.W...`` looked at."""
+"""System checks of settings, graphs, models and databases. ``stator.E...`` must be fixed, ``stator.W...`` reviewed."""
 
 from typing import Any
 
@@ -30,18 +30,18 @@ def register() -> None:
 
 
 def settings_checks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Return what is wrong with the settings, those of the databases included."""
+    """Return the problems with the settings, including those of the databases."""
     models = managed_models(app_configs)
     return [*check_settings(), *check_drivers(models), *check_sqlite(models)]
 
 
 def deployment_checks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Return what is fine while a project is developed, and is not where it is deployed."""
+    """Return the problems that matter only in a deployment."""
     return [*check_debug(), *check_atomic_requests(managed_models(app_configs))]
 
 
 def model_checks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """What is wrong with the managed models and their graphs."""
+    """Return the problems with the managed models and their graphs."""
     found: list[CheckMessage] = []
     for model in _concrete_models(app_configs):
         found += check_model(model) if issubclass(model, StatorModel) else check_plain_model(model)
@@ -51,18 +51,18 @@ def model_checks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
 
 
 def database_checks(app_configs: Any = None, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """What is wrong in the databases; only where Django is told which to look into."""
+    """Return the problems in the databases; only in those that Django is told to check."""
     models = managed_models(app_configs)
     looks = (check_primary, check_migrations, check_rows, check_triggers)
     return [message for alias in databases or [] for look in looks for message in look(models, alias)]
 
 
 def managed_models(app_configs: Any = None) -> list[Any]:
-    """The managed models of the given apps, or of all."""
+    """Return the managed models of the given apps, or of all."""
     return [model for model in StatorModel.subclasses if app_configs is None or model._meta.app_config in app_configs]
 
 
 def _concrete_models(app_configs: Any) -> list[Any]:
-    """Every model with a table, whether it could be managed or not."""
+    """Return every model with a table, whether it could be managed or not."""
     configs = apps.get_app_configs() if app_configs is None else app_configs
     return [model for config in configs for model in config.get_models() if not model._meta.proxy]

@@ -1,4 +1,4 @@
-"""What can be wrong with a database and with the rows in it."""
+"""Checks of a database and of the rows in it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from stator.indexes import line_of_all
 from stator.operations import ReconcileTrigger, function_name
 from stator.startup import OTHER_PACKAGE, OTHER_REMEDY, is_replica, migrated_by_another
 
-# Ready rows that are looked at. Rows in unknown states are never claimed, so they gather at the head of the line.
+# Ready rows that are read. Rows in unknown states are never claimed, so they gather at the head of the line.
 HEAD = 1000
 MOST_STATES = 200
 
@@ -24,7 +24,7 @@ SQLITE_HINT = (
 
 
 def check_drivers(models: list[Any]) -> Iterator[checks.CheckMessage]:
-    """E304: PostgreSQL by psycopg2; the statements of workers need psycopg 3."""
+    """E304: PostgreSQL through psycopg2; the statements of workers need psycopg 3."""
     for alias in sorted({router.db_for_write(model) for model in models}):
         if driver := unsupported_driver(connections[alias]):
             yield checks.Error(
@@ -35,7 +35,7 @@ def check_drivers(models: list[Any]) -> Iterator[checks.CheckMessage]:
 
 
 def check_sqlite(models: list[Any]) -> Iterator[checks.CheckMessage]:
-    """W301: SQLite as it comes makes readers and writers fail with "database is locked"."""
+    """W301: with SQLite's defaults, readers and writers fail with "database is locked"."""
     for alias in sorted({router.db_for_write(model) for model in models}):
         connection = connections[alias]
         if connection.vendor == "sqlite" and (lacking := _lacking(connection.settings_dict)):
@@ -57,7 +57,7 @@ def _lacking(config: dict[str, Any]) -> list[str]:
 
 
 def check_migrations(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
-    """E301: another package of this name was migrated, so ``migrate`` would make none of our tables."""
+    """E301: another package of this name was migrated, so ``migrate`` would create none of our tables."""
     connection = connections[alias]
     with connection.cursor() as cursor:
         tables = set(connection.introspection.table_names(cursor))
@@ -82,7 +82,7 @@ def check_primary(models: list[Any], alias: str) -> Iterator[checks.CheckMessage
 
 
 def check_rows(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
-    """W302: rows in states that the code does not know; no worker will touch them."""
+    """W302: rows in states that the code does not know; no worker attempts them."""
     for model in models:
         # ``migrate`` runs the checks before it adds a table or its columns.
         if router.allow_migrate_model(alias, model) and not lack_of(model, alias):
@@ -90,7 +90,7 @@ def check_rows(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
 
 
 def check_triggers(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
-    """W303: a trigger made for a graph, or for watched fields, that the model no longer has."""
+    """W303: a trigger for a graph, or for watched fields, that the model no longer has."""
     connection = connections[alias]
     if connection.vendor != "postgresql":
         return
@@ -98,7 +98,7 @@ def check_triggers(models: list[Any], alias: str) -> Iterator[checks.CheckMessag
         for model in models:
             cursor.execute("SELECT prosrc FROM pg_proc WHERE proname = %s", [function_name(model)])
             wanted = ReconcileTrigger.of(model)
-            # In a schema that is not on the search path there may be another of this name.
+            # Another schema, which is not on the search path, may have a function of this name.
             bodies = {body for (body,) in cursor.fetchall()}
             if bodies and wanted.body(connection.schema_editor(), model) not in bodies:
                 yield checks.Warning(
@@ -123,7 +123,7 @@ def _check_states(model: Any, alias: str) -> Iterator[checks.CheckMessage]:
 
 
 def _resting_states(model: Any, alias: str) -> set[str]:
-    """The states of resting rows, each found by one step into the index ``st_rest`` however many rows there are."""
+    """Return the states of resting rows, each by one step in the index ``st_rest``, however many rows there are."""
     rows = model.stator.using(alias).filter(state_ready=False, state_claim=None)
     names, last = rows.order_by("state").values_list("state", flat=True), None
     found: set[str] = set()

@@ -1,4 +1,4 @@
-"""What is fine while a project is developed, and is not where it is deployed."""
+"""Checks for deployments only."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from django.db import connections, router
 
 
 def check_debug() -> Iterator[checks.CheckMessage]:
-    """W401: workers with DEBUG keep the text of every query of an attempt."""
+    """W401: with DEBUG, workers keep the text of every query of an attempt."""
     if settings.DEBUG:
         yield checks.Warning(
             "DEBUG is True, so workers keep the text of each query until its attempt ends, and are slower for it.",
@@ -19,7 +19,7 @@ def check_debug() -> Iterator[checks.CheckMessage]:
 
 
 def check_atomic_requests(models: list[Any]) -> Iterator[checks.CheckMessage]:
-    """W402: a request is one transaction, and workers see nothing of it before it ends."""
+    """W402: each request is one transaction, and workers see none of its writes before it ends."""
     for alias in sorted({router.db_for_write(model) for model in models}):
         if connections[alias].settings_dict.get("ATOMIC_REQUESTS"):
             yield checks.Warning(

@@ -1,4 +1,4 @@
-"""What can be wrong with a graph although it can be run."""
+"""Warnings about graphs that are valid but doubtful."""
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
@@ -9,12 +9,12 @@ from django.core import checks
 from stator.conf import read_settings
 from stator.graph import State, StateGraph
 
-# A loop whose states are all attempted more often than this keeps a worker busy with nothing else.
+# Seconds; a loop whose states all have a shorter try_interval keeps a worker busy.
 SECOND = 1.0
 
 
 def check_graph(model: Any) -> Iterator[checks.CheckMessage]:
-    """Everything that is doubtful about the graph of one model."""
+    """Yield the warnings about the graph of one model."""
     graph: type[StateGraph] = model.state_graph
     for look in LOOKS:
         for number, message, hint in look(graph):
@@ -34,9 +34,9 @@ def unreachable(graph: type[StateGraph]) -> Iterator[Finding]:
 
 
 def dead_end(graph: type[StateGraph]) -> Iterator[Finding]:
-    """W202: a state from which objects never come to rest, in a graph where others do."""
+    """W202: a state from which objects never come to rest, in a graph in which others do."""
     if all(state.automatic for state in graph.states.values()):
-        # A graph without any place to rest is a loop that is meant: something is watched for ever.
+        # A graph without a resting state is assumed to loop on purpose.
         return
     for state in graph.states.values():
         if all(other.automatic for other in _reachable(state)):
@@ -45,7 +45,7 @@ def dead_end(graph: type[StateGraph]) -> Iterator[Finding]:
 
 
 def busy_loop(graph: type[StateGraph]) -> Iterator[Finding]:
-    """W203: a loop of states that are all attempted at once and then several times a second."""
+    """W203: a loop of states that are attempted immediately and several times a second."""
     hasty = {state for state in graph.automatic_states if _is_hasty(state)}
     for state in graph.states.values():
         if state in hasty and state in _reachable(*(state.children & hasty), within=hasty):
@@ -63,7 +63,7 @@ def early_timeout(graph: type[StateGraph]) -> Iterator[Finding]:
 
 
 def short_lease(graph: type[StateGraph]) -> Iterator[Finding]:
-    """W205: a lease that runs out before anybody looks for leases that ran out."""
+    """W205: a lease that is no longer than the interval of reaping."""
     interval = read_settings()[0].REAP_INTERVAL
     for state in graph.automatic_states:
         if state.lease is not None and state.lease <= interval:
@@ -72,7 +72,7 @@ def short_lease(graph: type[StateGraph]) -> Iterator[Finding]:
 
 
 def failures_to_nowhere(graph: type[StateGraph]) -> Iterator[Finding]:
-    """W206: a limit of errors that changes nothing."""
+    """W206: a limit of errors without effect."""
     for state in graph.automatic_states:
         if state.max_failures is not None and state.failure_state is None:
             hint = f"Declare {state.name}.fails_to(...), or remove max_failures: without the edge it does nothing."
@@ -99,7 +99,7 @@ def _is_hasty(state: State) -> bool:
 
 
 def _reachable(*starts: State, within: Iterable[State] | None = None) -> set[State]:
-    """The given states and all to which edges lead from them."""
+    """Return the given states and all states that edges reach from them."""
     found: set[State] = set()
     waiting = list(starts)
     while waiting:

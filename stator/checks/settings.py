@@ -1,4 +1,4 @@
-"""What can be wrong with the ``STATOR`` settings."""
+"""Checks of the ``STATOR`` settings."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from stator.conf import read_settings
 
 
 def check_settings() -> Iterator[checks.CheckMessage]:
-    """E001: a setting that cannot work, or two that do not go together. W002: one that had another meaning."""
+    """E001: a setting that cannot work, or two that conflict. W002: one with another meaning in Takahe's Stator."""
     settings, problems = read_settings()
     for problem in problems:
         message, _, remedy = problem.partition("; ")

@@ -1,4 +1,4 @@
-"""What can be wrong with a managed model: its state field, its primary key, its indexes."""
+"""Checks of a managed model: its state field, primary key, indexes, waits and saved fields."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ from stator.waits import waits_of
 
 
 def check_model(model: Any) -> Iterator[checks.CheckMessage]:
-    """Everything that is wrong with one subclass of StatorModel."""
+    """Yield the problems with one subclass of StatorModel."""
     yield from check_state_field(model)
     yield from check_state_fields(model)
     yield from check_parents(model)
@@ -28,7 +28,7 @@ def check_model(model: Any) -> Iterator[checks.CheckMessage]:
 
 
 def check_state_field(model: Any) -> Iterator[checks.CheckMessage]:
-    """E101: no worker can attempt rows without a state."""
+    """E101: workers cannot attempt rows without a state."""
     field = _state_field(model)
     if isinstance(field, StateField):
         return
@@ -69,7 +69,7 @@ def check_plain_model(model: Any) -> Iterator[checks.CheckMessage]:
 
 
 def check_parents(model: Any) -> Iterator[checks.CheckMessage]:
-    """W104, E108: under multi-table inheritance the state is that of the parent, and so is all that is said of it."""
+    """W104, E108: under multi-table inheritance, the state and its options are those of the parent."""
     if _state_field(model) is None or (owner := owner_of(model)) is model:
         return
     name, parent = model.__name__, owner.__name__
@@ -117,7 +117,7 @@ def check_key_length(model: Any) -> Iterator[checks.CheckMessage]:
 
 
 def check_indexes(model: Any) -> Iterator[checks.CheckMessage]:
-    """W103: without its indexes a model is scanned once a second by each worker."""
+    """W103: without its indexes, each worker scans the model's table once a second."""
     if _state_field(model) is None or owner_of(model) is not model or model._meta.is_composite_pk:
         return
     present = {index.name for index in model._meta.indexes}
@@ -131,7 +131,7 @@ def check_indexes(model: Any) -> Iterator[checks.CheckMessage]:
 
 
 def check_waits(model: Any) -> Iterator[checks.CheckMessage]:
-    """E104: objects can wait only for what workers or people move, and for states that there are."""
+    """E104: objects can wait only for managed models and for existing states."""
     if _state_field(model) is None or owner_of(model) is not model:
         return
     try:
@@ -141,7 +141,7 @@ def check_waits(model: Any) -> Iterator[checks.CheckMessage]:
 
 
 def check_saved_fields(model: Any) -> Iterator[checks.CheckMessage]:
-    """E105: what a state saves has to be a column, and none of the framework's."""
+    """E105: a state can save only fields with a column that is not the framework's."""
     field = _state_field(model)
     if not isinstance(field, StateField) or owner_of(model) is not model:
         return

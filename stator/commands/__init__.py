@@ -1,4 +1,4 @@
-"""The subcommands of ``manage.py stator``, a module each: HELP, add_arguments(parser), run(options) -> Answer."""
+"""The subcommands of ``manage.py stator``, one module each: HELP, add_arguments(parser), run(options) -> Answer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a subcommand answers, and how it refuses."""
+"""The answer of a subcommand, and its refusal."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,12 +7,12 @@ from stator.texts import escape
 
 
 class BadInput(Exception):
-    """What was asked for cannot be; the message is one line that says why and what to do instead."""
+    """The request is invalid; the message is one line that says why and what to do instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``data`` for programs, as JSON has it; ``lines`` for people; ``code`` is the exit code."""
+    """``data`` is for programs, as JSON; ``lines`` are for people; ``code`` is the exit code."""
 
     data: Any
     lines: list[str] = field(default_factory=list)
@@ -20,7 +20,7 @@ class Answer:
 
 
 def table(heads: list[str], rows: list[list[Any]]) -> list[str]:
-    """Lines of a table, columns as wide as what is in them."""
+    """Return the lines of a table, columns as wide as their content."""
     cells = [heads, *([escape(str(value)) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]

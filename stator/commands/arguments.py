@@ -1,4 +1,4 @@
-"""What the arguments of subcommands name: models, databases, objects, states, conditions, and who asks."""
+"""Arguments of subcommands: models, databases, objects, states, conditions, and the actor."""
 
 import getpass
 import json
@@ -17,30 +17,30 @@ from stator.moves import named_state, owner_of, state_by_hand
 from stator.querysets import OperatorQuerySet
 from stator.runner import managed
 
-# Models that are named where a label is none.
+# Models that are listed if a label is unknown.
 MOST_MODELS = 20
 
-# What a number in the argument list may be at most.
+# The largest number that the argument list may have.
 MOST = 1_000_000
 
 
 def add_label(parser: ArgumentParser, **options: Any) -> None:
-    """The argument that names a model."""
+    """Add the argument that names a model."""
     parser.add_argument("label", metavar="app.Model", help="The model.", **options)
 
 
 def add_pks(parser: ArgumentParser, many: str) -> None:
-    """The argument that names objects; ``many`` as argparse's ``nargs``."""
+    """Add the argument that names objects; ``many`` is argparse's ``nargs``."""
     parser.add_argument("pks", nargs=many, metavar="PK", help="Primary keys of objects.")
 
 
 def model_of(label: str) -> Any:
-    """The managed model with a label, the one whose table has the state."""
+    """Return the managed model for a label: the one whose table has the state."""
     return owner_of(named_model(label))
 
 
 def named_model(label: str) -> Any:
-    """The managed model with a label itself, which may inherit its state from another."""
+    """Return the managed model with this very label, which may inherit its state from another."""
     try:
         model = apps.get_model(label)
     except (LookupError, ValueError) as error:
@@ -53,7 +53,7 @@ def named_model(label: str) -> Any:
 
 
 def _nearest(label: str) -> str:
-    """What may have been meant; where that cannot be guessed, what there is."""
+    """Return a hint with similar labels, or else with all labels."""
     known = [str(model._meta.label) for model in StatorModel.subclasses]
     lower = {name.lower(): name for name in known}
     alike = [name for name in known if name.lower().endswith(f".{label.lower()}")]
@@ -65,12 +65,12 @@ def _nearest(label: str) -> str:
 
 
 def models_of(labels: list[str]) -> list[Any]:
-    """The managed models with these labels, or all."""
+    """Return the managed models with these labels, or all."""
     return list(dict.fromkeys(map(model_of, labels))) or managed(StatorModel.subclasses)
 
 
 def database_of(options: dict[str, Any], model: Any) -> str:
-    """The database that is meant: the one given, or where the routers write the model."""
+    """Return the given database, or the one to which the routers write the model."""
     return str(options["database"] or router.db_for_write(model))
 
 
@@ -81,12 +81,12 @@ def check_database_name(name: str | None) -> None:
 
 
 def rows_of(model: Any, options: dict[str, Any]) -> OperatorQuerySet:
-    """All rows of a model in the database that is meant."""
+    """Return all rows of a model in the database of ``options``."""
     return OperatorQuerySet(model, using=database_of(options, model))
 
 
 def pks_of(model: Any, texts: list[str]) -> list[Any]:
-    """Primary keys from their texts, each once."""
+    """Return the primary keys for texts, each once."""
     pk = model._meta.pk
     pks, field = [], getattr(pk, "target_field", pk)
     for text in texts:
@@ -99,7 +99,7 @@ def pks_of(model: Any, texts: list[str]) -> list[Any]:
 
 
 def state_of(model: Any, name: str | None) -> str | None:
-    """The name of a state of the model's graph."""
+    """Return the name of a state of the model's graph; refuse other names."""
     if name is None:
         return None
     try:
@@ -109,7 +109,7 @@ def state_of(model: Any, name: str | None) -> str | None:
 
 
 def target_of(model: Any, name: str) -> str:
-    """The name of a state of the model's graph to which objects may be moved by hand."""
+    """Return the name of a state to which objects may be moved by hand; refuse other names."""
     try:
         return str(state_by_hand(model, name))
     except ValueError as error:
@@ -117,7 +117,7 @@ def target_of(model: Any, name: str) -> str:
 
 
 def where_of(pairs: list[str]) -> dict[str, Any] | None:
-    """Lookups from ``name=value``; a value that reads as JSON is what JSON says, any other is a text."""
+    """Return lookups from ``name=value``; a value that is valid JSON is parsed, any other is a text."""
     where = {}
     for pair in pairs:
         name, sign, text = pair.partition("=")
@@ -135,15 +135,15 @@ def _value(text: str) -> Any:
 
 
 def positive(name: str, value: float | None) -> None:
-    """Refuse a number that is not above 0, or beyond all reason."""
+    """Refuse a number that is not above 0, or is absurdly large."""
     if value is not None and not 0 < value <= MOST * 1000:
         raise BadInput(f"{name} {value} must be above 0 and at most {MOST * 1000:,}")
 
 
 def actor() -> str:
-    """Who runs the command: the name of the user of the operating system."""
+    """Return who runs the command: the name of the operating system's user."""
     try:
         return getpass.getuser()
     except (KeyError, ImportError, OSError):
-        # A container may run as a number without a name.
+        # A container may run under a user id without a name.
         return f"user {os.getuid()}"

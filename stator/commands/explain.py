@@ -1,4 +1,4 @@
-"""``stator explain``: why an object is not moving, or which objects of a model somebody should look at."""
+"""``stator explain``: why an object is not moving, or which objects of a model need attention."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -21,7 +21,7 @@ HELP = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The model and the object."""
+    """Add the model and the object."""
     add_label(parser)
     parser.add_argument("pk", metavar="PK", nargs="?", help="Primary key of the object.")
     parser.add_argument(
@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: dict[str, Any]) -> Answer:
-    """The reasons, the most decisive first; or the objects."""
+    """Return the reasons, the most decisive first, or the objects that need attention."""
     if not 0 < options["limit"] <= MOST:
         raise BadInput(f"--limit {options['limit']} must be from 1 to {MOST:,}")
     model = named_model(options["label"])
@@ -46,10 +46,10 @@ def run(options: dict[str, Any]) -> Answer:
 
 
 def reasons_of(model: Any, pk: Any, using: str) -> list[Reason]:
-    """What the object itself says, for a model may know more about it than the framework does."""
+    """Return the reasons of the object's own ``explain()``, which its model may have extended."""
     row = OperatorQuerySet(model, using=using).filter(pk=pk).first()
     if row is None or router.db_for_write(type(row), instance=row) != using:
-        # It would look where the routers send it, which is not where it was found.
+        # The object would look in the database of the routers, which is not the one where it was found.
         return explain(model, pk, using)
     reasons: list[Reason] = row.explain()
     return reasons

@@ -1,4 +1,4 @@
-"""Figures about a model, read from its indexes and bounded, so that they cost the same whatever the table holds."""
+"""Bounded counts for a model, read from its indexes, so that they cost the same however large the table is."""
 
 from typing import Any
 
@@ -6,30 +6,30 @@ from stator.commands.arguments import database_of
 from stator.querysets import OperatorQuerySet
 from stator.reports import Report
 
-# Rows of one kind are counted so far.
+# Rows of one kind are counted up to this number.
 COUNTED = 10_000
 
-# Objects that were looked up at once.
+# Objects that are looked up at once.
 CHUNK = 1000
 
 
 def databases_of(models: list[Any], options: dict[str, Any]) -> list[str]:
-    """The databases in which models are written."""
+    """Return the databases to which models are written."""
     return list(dict.fromkeys(database_of(options, model) for model in models))
 
 
 def bounded(rows: Any) -> int:
-    """How many rows there are, counted up to one more than ``COUNTED``."""
+    """Return the number of rows, counted up to one more than ``COUNTED``."""
     return int(rows.order_by().values("pk")[: COUNTED + 1].count())
 
 
 def failing(rows: OperatorQuerySet) -> int:
-    """How many rows failed at their latest attempt, counted as above. Index ``st_fail``."""
+    """Return how many rows failed at their latest attempt, counted as above. Index ``st_fail``."""
     return bounded(rows.filter(state_failures__gt=0))
 
 
 def failing_pks(rows: OperatorQuerySet) -> list[Any]:
-    """Rows that failed at their latest attempt, among those with the latest reports of errors, the latest first."""
+    """Return the keys of rows whose latest attempt failed, among those with the latest reports, latest first."""
     label, to_python = rows.model._meta.label_lower, rows.model._meta.pk.to_python
     reports = Report.objects.using(rows.db).filter(model_label=label).exclude(error="")
     pks = [to_python(text) for text in reports.order_by("-at").values_list("object_pk", flat=True)[:COUNTED]]
@@ -41,5 +41,5 @@ def failing_pks(rows: OperatorQuerySet) -> list[Any]:
 
 
 def shown(count: int) -> str:
-    """A count in words of a table."""
+    """Return a count as text for a table."""
     return f"{COUNTED:,}+" if count > COUNTED else f"{count:,}"

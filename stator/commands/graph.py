@@ -1,4 +1,4 @@
-"""``stator graph``: the graph of a model as text that other programs draw, or drawn."""
+"""``stator graph``: the graph of a model as text for other programs, or as a drawing."""
 
 from argparse import ArgumentParser
 from html import escape
@@ -27,14 +27,14 @@ font-family="sans-serif" font-size="14">
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The model and the format."""
+    """Add the model and the format."""
     add_label(parser)
     parser.add_argument("--format", choices=["mermaid", "dot", "svg"], default="mermaid", help="Default: mermaid.")
     parser.add_argument("--counts", action="store_true", help="With the number of objects in each state.")
 
 
 def run(options: dict[str, Any]) -> Answer:
-    """The graph in the format asked for."""
+    """Return the graph in the requested format."""
     model = model_of(options["label"])
     numbers = depths(rows_of(model, options)).states if options["counts"] else {}
     nodes = [_node(state, numbers) for state in model.state_graph.states.values()]
@@ -45,7 +45,7 @@ def run(options: dict[str, Any]) -> Answer:
 
 
 def mermaid(title: str, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> str:
-    """A Mermaid state diagram."""
+    """Return a Mermaid state diagram."""
     lines = ["stateDiagram-v2"]
     lines += [f"    {node['name']}: {node['label']}" for node in nodes if node["label"] != node["name"]]
     lines += [f"    [*] --> {node['name']}" for node in nodes if node["initial"]]
@@ -55,7 +55,7 @@ def mermaid(title: str, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]
 
 
 def dot(title: str, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> str:
-    """A Graphviz digraph."""
+    """Return a Graphviz digraph."""
     lines = [f'digraph "{title}" {{', "    rankdir=LR;", "    node [shape=box, style=rounded];"]
     lines += [f'    "{node["name"]}" [label="{node["label"]}"{_border(node)}];' for node in nodes]
     lines += [f'    "{edge["from"]}" -> "{edge["to"]}" [label="{edge["label"]}"{_line(edge)}];' for edge in edges]
@@ -63,7 +63,7 @@ def dot(title: str, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) ->
 
 
 def svg(title: str, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> str:
-    """A drawing that needs no other program: dark lines on white, whoever shows it."""
+    """Return a drawing that needs no other program: dark lines on white, in every viewer."""
     ways: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for edge in edges:
         ways.setdefault((edge["from"], edge["to"]), []).append(edge)
@@ -100,7 +100,7 @@ def _drawn_box(box: Box, node: dict[str, Any]) -> str:
 
 
 def described(edge: Edge) -> dict[str, Any]:
-    """An edge: its ends, its kind, and the words beside its line; none where a handler takes it."""
+    """Return an edge as a dictionary: its ends, its kind, and its label, which is empty for a handler's edge."""
     kind = KINDS[edge.kind]
     label = "" if kind == "handler" else kind
     if edge.seconds:

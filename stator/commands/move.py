@@ -11,7 +11,7 @@ HELP = "Move objects to a state by hand, ending any claim on them."
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Which objects, where, and why."""
+    """Add the objects, the target and the reason."""
     add_label(parser)
     parser.add_argument("state", metavar="STATE", help="Where they go.")
     add_pks(parser, "+")
@@ -19,7 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: dict[str, Any]) -> Answer:
-    """How many were moved."""
+    """Move the objects; return how many were moved."""
     if not options["reason"].strip():
         raise BadInput("--reason is empty; say why, for whoever reads the history")
     model = model_of(options["label"])

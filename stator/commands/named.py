@@ -1,20 +1,21 @@
-"""Answers about objects that are named by their keys: how many an act was done to, and which keys no object has."""
+"""Answers about objects named by their keys: how many were changed, and which keys no object has."""
 
 from typing import Any
 
 from stator.commands.answer import Answer
 from stator.querysets import OperatorQuerySet
 
-# More keys that no object has are counted.
+# The most unknown keys that are listed; more are counted.
 MOST_KEYS = 20
 
 
 def acted(
     rows: OperatorQuerySet, pks: list[Any], count: int, data: dict[str, Any], *, done: str, otherwise: str
 ) -> Answer:
-    """Say that ``count`` of the named objects were ``done``, which keys no object has, and why the others were not.
+    """Return an answer: ``count`` of the named objects were ``done``, which keys are unknown, and why others were not.
 
-    ``rows``: all rows of the model. ``otherwise`` has a place ``{others}``. Exit code 1 where no object has a key.
+    ``rows``: all rows of the model. ``otherwise`` has a placeholder ``{others}``. The exit code is 1 if a key is
+    unknown.
     """
     missing = missing_of(rows, pks) if count < len(pks) else []
     left = len(pks) - count - len(missing)
@@ -26,14 +27,14 @@ def acted(
 
 
 def missing_of(rows: OperatorQuerySet, pks: list[Any]) -> list[Any]:
-    """Return those of the keys that no object has."""
-    # Compared as they are stored: a field may read another value than it was given.
+    """Return the keys that no object has."""
+    # Compared as stored, because a field may read another value than it was given.
     stored = rows.model._meta.pk.get_prep_value
     found = {stored(pk) for pk in rows.filter(pk__in=pks).values_list("pk", flat=True)}
     return [pk for pk in pks if stored(pk) not in found]
 
 
 def told_missing(missing: list[Any]) -> str:
-    """Say that no object has these keys."""
+    """Return a phrase that no object has these keys."""
     named, more = ", ".join(str(pk) for pk in missing[:MOST_KEYS]), len(missing) - MOST_KEYS
     return f"no object has key {named}" + f" or {more:,} {'other' if more == 1 else 'others'}" * (more > 0)

@@ -1,4 +1,4 @@
-"""``stator pause``: have workers leave objects alone."""
+"""``stator pause``: stop workers from attempting objects."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -11,7 +11,7 @@ HELP = "Have workers leave a model, a state of it or some of its objects alone; 
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """What, why and for how long."""
+    """Add what to pause, why and for how long."""
     add_label(parser)
     add_what(parser)
     parser.add_argument("--reason", default="", metavar="R", help="Why; shown to whoever asks.")
@@ -21,7 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def add_what(parser: ArgumentParser) -> None:
-    """The arguments that say which objects of a model are meant."""
+    """Add the arguments that choose objects of a model."""
     parser.add_argument("--state", metavar="S", help="Only objects in this state.")
     parser.add_argument(
         "--where", action="append", default=[], metavar="K=V", help="Only objects that match this lookup; repeatable."
@@ -29,7 +29,7 @@ def add_what(parser: ArgumentParser) -> None:
 
 
 def run(options: dict[str, Any]) -> Answer:
-    """The pause."""
+    """Make the pause and return it."""
     model = model_of(options["label"])
     positive("--for", options["seconds"])
     try:
@@ -47,7 +47,7 @@ def run(options: dict[str, Any]) -> Answer:
 
 
 def described(pause: Pause) -> dict[str, Any]:
-    """A pause as JSON has it."""
+    """Return a pause as a dictionary for JSON."""
     return {
         "id": pause.pk,
         "model": pause.model_label,

@@ -1,4 +1,4 @@
-"""``stator preview``: what the present code would do with real objects, without doing it."""
+"""``stator preview``: what the current code would do to real objects, without doing it."""
 
 import sys
 import time
@@ -37,12 +37,12 @@ HEADS = ["objects", "what would happen", "for instance"]
 TIMEOUT = 10.0
 EXAMPLES = 3
 
-# The exit code when a handler took too long.
+# The exit code if a handler took too long.
 GAVE_UP = 2
 
 MESSAGE = 100
 
-# Seconds until progress is shown, and between two looks at it.
+# Seconds until progress is shown, and between its updates.
 QUIET, EVERY = 1.0, 0.2
 
 LEFT_ALONE = {
@@ -54,7 +54,7 @@ LEFT_ALONE = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Which objects, how many, and for how long a handler may run."""
+    """Add the objects, their number, and the time limit of a handler."""
     add_label(parser)
     add_what(parser)
     parser.add_argument(
@@ -68,7 +68,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: dict[str, Any]) -> Answer:
-    """What an attempt would make of each object, and what would happen without one."""
+    """Return what an attempt would do to each object, and what would happen without an attempt."""
     if not 0 < options["limit"] <= MOST:
         raise BadInput(f"--limit {options['limit']} must be from 1 to {MOST:,}")
     positive("--timeout", options["timeout"])
@@ -99,7 +99,7 @@ def run(options: dict[str, Any]) -> Answer:
 
 
 def _meant(rows: OperatorQuerySet, options: dict[str, Any]) -> OperatorQuerySet:
-    """The rows in the state and with the lookups that were asked for."""
+    """Return the rows in the requested state that match the requested lookups."""
     if state := state_of(rows.model, options["state"]):
         rows = rows.in_state(state)
     if where := where_of(options["where"]):
@@ -108,13 +108,13 @@ def _meant(rows: OperatorQuerySet, options: dict[str, Any]) -> OperatorQuerySet:
             try_where(rows.model, rows.db, where)
         except ValueError as error:
             raise BadInput(" ".join(str(error).split())) from error
-        # As a query of its own, for a lookup through a relation may find an object twice.
+        # In a subquery, because a lookup through a relation may find an object twice.
         rows = rows.filter(pk__in=OperatorQuerySet(rows.model, using=rows.db).filter(**where).values("pk"))
     return rows
 
 
 def _chosen(rows: OperatorQuerySet, options: dict[str, Any]) -> tuple[dict[State, list[Any]], bool]:
-    """Keys of objects by state, as many of each as of the others where there are; whether there are more."""
+    """Return keys of objects by state, as evenly over the states as possible, and whether there are more."""
     limit, states = options["limit"], [state for state in rows.model.state_graph.states.values() if state.automatic]
     free = rows.exclude(waiting(rows.model, rows.db))
     if options["all_waiting"]:
@@ -130,7 +130,7 @@ def _chosen(rows: OperatorQuerySet, options: dict[str, Any]) -> tuple[dict[State
 
 @dataclass(slots=True)
 class _Rehearsed:
-    """What was found. ``gave_up``: whose handler took too long, if any did; ``not_tried``: what was left by state."""
+    """The findings. ``gave_up``: state and objects of a too slow handler. ``not_tried``: untried objects by state."""
 
     findings: list[Finding] = field(default_factory=list)
     gave_up: dict[str, Any] | None = None
@@ -138,7 +138,7 @@ class _Rehearsed:
 
     @property
     def left_out(self) -> int:
-        """How many chosen objects nothing can be said of."""
+        """The number of chosen objects without a result."""
         return sum(self.not_tried.values()) + (len(self.gave_up["objects"]) if self.gave_up else 0)
 
 
@@ -150,7 +150,7 @@ def _rehearsed(operations: Operations, chosen: dict[State, list[Any]], timeout: 
     for state, part in _parts(chosen):
         seconds = timeout or state.max_runtime or TIMEOUT
         try:
-            # One by one, so that what was found until a handler takes too long is not lost.
+            # One by one, so that findings before a timeout are not lost.
             for finding in rehearse(operations, state, part, seconds):
                 done.findings.append(finding)
         except TookTooLong as late:
@@ -165,14 +165,14 @@ def _rehearsed(operations: Operations, chosen: dict[State, list[Any]], timeout: 
 
 
 def _parts(chosen: dict[State, list[Any]]) -> Iterator[tuple[State, list[Any]]]:
-    """The objects of which the handler of their state is called at once."""
+    """Yield the objects of each call of a handler."""
     for state, pks in chosen.items():
         size = state.batch or 1
         yield from ((state, pks[start : start + size]) for start in range(0, len(pks), size))
 
 
 def _not_tried(chosen: dict[State, list[Any]], at: State, part: list[Any], tried: set[Any]) -> dict[str, int]:
-    """How many objects of each state come after those of which the last was tried."""
+    """Return how many objects of each state come after the last tried ones."""
     parts = list(_parts(chosen))
     after = parts[parts.index((at, part)) + 1 :]
     counted = Counter({at.name: sum(pk not in tried for pk in part)})
@@ -182,7 +182,7 @@ def _not_tried(chosen: dict[State, list[Any]], at: State, part: list[Any], tried
 
 
 class _Progress:
-    """A line on a terminal, once it has taken a second."""
+    """A progress line on a terminal, shown after a second."""
 
     def __init__(self) -> None:
         self._next = time.monotonic() + QUIET
@@ -200,7 +200,7 @@ class _Progress:
 
 
 def _grouped(findings: list[Finding]) -> list[dict[str, Any]]:
-    """Findings that differ by nothing but the object, and what it is told of, the most frequent first."""
+    """Return findings grouped by everything but the object and its message, the most frequent first."""
     groups: dict[Any, list[Finding]] = {}
     for each in findings:
         groups.setdefault((each.source, each.what, each.to, each.error, each.fingerprint), []).append(each)
@@ -214,7 +214,7 @@ def _grouped(findings: list[Finding]) -> list[dict[str, Any]]:
 
 
 def _without_handler(model: Any, rows: OperatorQuerySet) -> list[dict[str, Any]]:
-    """What the scheduling loop of a worker would do; objects that are attempted may be among them."""
+    """Return what a worker's scheduling loop would do; it may include objects that are also attempted."""
     graph, free, found = model.state_graph, rows.filter(state_claim=None), []
     for former, state in graph.renames.items():
         found.append((former, "renamed", state.name, free.filter(state=former)))

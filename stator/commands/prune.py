@@ -1,4 +1,4 @@
-"""``stator prune``: delete what is old enough, and thin the samples of the queue."""
+"""``stator prune``: delete rows past their retention, and thin the samples of the queue."""
 
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -22,11 +22,11 @@ AT_ONCE = 1000
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Only the common ones."""
+    """Add nothing beyond the common arguments."""
 
 
 def run(options: dict[str, Any]) -> Answer:
-    """How many rows were deleted, how many samples were thinned, and how many rows of statistics were merged."""
+    """Prune; return how many rows were deleted, samples thinned, and rows of statistics merged."""
     deleted, thinned, merged = dict[str, int](), dict[str, int](), dict[str, int]()
     models = models_of([])
     for alias in databases_of(models, options):

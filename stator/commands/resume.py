@@ -12,13 +12,13 @@ HELP = "End the pauses of a model, or only the one that was made with this state
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Which pauses."""
+    """Add the pauses to end."""
     add_label(parser)
     add_what(parser)
 
 
 def run(options: dict[str, Any]) -> Answer:
-    """How many pauses ended."""
+    """End the pauses; return how many."""
     model = model_of(options["label"])
     state, where = state_of(model, options["state"]), where_of(options["where"])
     try:

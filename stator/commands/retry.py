@@ -1,4 +1,4 @@
-"""``stator retry``: have objects attempted now."""
+"""``stator retry``: make objects due now."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -12,7 +12,7 @@ HELP = "Have objects attempted now, with a clean record; claimed ones are left a
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Which objects."""
+    """Add the objects."""
     add_label(parser)
     add_pks(parser, "*")
     parser.add_argument("--state", metavar="S", help="Only those in this state.")
@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: dict[str, Any]) -> Answer:
-    """How many will be attempted now."""
+    """Retry the objects; return how many will be attempted now."""
     model = model_of(options["label"])
     every, pks = rows_of(model, options), pks_of(model, options["pks"])
     rows = _meant(every, pks, options)
@@ -61,5 +61,5 @@ def _first(rows: OperatorQuerySet, limit: int) -> OperatorQuerySet:
         raise BadInput(f"--limit {limit} must be from 1 to {MOST:,}")
     states = [state.name for state in rows.model.state_graph.automatic_states]
     wanted = rows.filter(state_claim=None, state__in=states).order_by("pk")
-    # As a query of its own, since what is cut off cannot be filtered further.
+    # In a subquery, since a sliced queryset cannot be filtered further.
     return OperatorQuerySet(rows.model, using=rows.db).filter(pk__in=list(wanted.values_list("pk", flat=True)[:limit]))

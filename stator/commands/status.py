@@ -1,4 +1,4 @@
-"""``stator status``: what every model has to do, and who does it."""
+"""``stator status``: the work of every model, and the workers."""
 
 from argparse import ArgumentParser
 from collections import Counter
@@ -26,7 +26,7 @@ HEADS = ["model", "ready", "oldest", "leased", "failing", "stuck", "quarantined"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Which models, and whether again and again."""
+    """Add the models, and whether to repeat the output."""
     parser.add_argument("labels", nargs="*", metavar="app.Model", help="Models (default: all that are managed).")
     parser.add_argument(
         "--watch",
@@ -38,7 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: dict[str, Any]) -> Answer:
-    """The figures of each model and the workers."""
+    """Return the numbers of each model and the workers."""
     positive("--every", options["every"])
     models = models_of(options["labels"])
     aliases = databases_of(models, options)
@@ -50,7 +50,7 @@ def run(options: dict[str, Any]) -> Answer:
         for alias in [database_of(options, model)]
     ]
     workers = [worker for alias in aliases for worker in workers_in(alias)]
-    # Models that nobody asked for and that have no objects would only push the others off the screen.
+    # Models without objects, unless asked for by name, would only push the others off the screen.
     listed = [
         figures for figures in found if options["labels"] or any(figures["states"].values()) or figures["unknown"]
     ]
@@ -81,7 +81,7 @@ def _figures(model: Any, options: dict[str, Any], pauses: list[Any], left: list[
 
 
 def _times(model: Any, alias: str) -> list[dict[str, Any]]:
-    """Seconds from entering a state to leaving it, by the edges that were taken in the last day."""
+    """Return the seconds from entering a state to leaving it, for the edges taken in the last day."""
     found = Stats.get_for_model(model, alias).time_on_edges()
     return [
         {"from": source, "to": to, "moves": stay.moves, "average": stay.average, "longest": stay.longest}

@@ -1,4 +1,4 @@
-"""Which objects of a model somebody should look at: found by indexes and bounded, the worst first."""
+"""Objects of a model that need attention: found by indexes and bounded, the worst first."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from stator.indexes import line_of_all, place_in_line
 from stator.overview.depths import COUNTED, depths, resting_unknown
 from stator.querysets import OperatorQuerySet
 
-# Seconds for which an object may be ready, or a lease be over, before anybody need look.
+# Seconds for which an object may be ready, or a lease be over, before it is listed.
 OVERDUE, LATE = 60.0, 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Troubled:
-    """An object, what is the matter in a word or two, and for how many seconds it has been in its state."""
+    """An object, its trouble in a word or two, and for how many seconds it has been in its state."""
 
     pk: Any
     what: str
@@ -28,7 +28,7 @@ class Troubled:
 
 
 def troubled(rows: OperatorQuerySet, limit: int) -> list[Troubled]:
-    """At most so many objects, each once, those first that nobody but people will help."""
+    """Return up to ``limit`` objects, each once, those first that only people can help."""
     found: dict[Any, str] = {}
     for what, pks in _sources(rows, limit):
         for pk in pks:
@@ -44,7 +44,7 @@ def troubled(rows: OperatorQuerySet, limit: int) -> list[Troubled]:
 
 def _sources(rows: OperatorQuerySet, limit: int) -> Iterator[tuple[str, list[Any]]]:
     graph = rows.model.state_graph
-    # Those with a former name are moved by workers.
+    # Workers move rows with a former name of a state.
     states = [*graph.states, *graph.renames]
     line = rows.filter(state_ready=True).order_by(*line_of_all(rows.model, by_age=True))
     head = list(line.values_list("pk", "state")[:COUNTED])

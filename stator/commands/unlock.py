@@ -11,13 +11,13 @@ HELP = "End the claims on objects; whoever held them can write nothing more."
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Which objects."""
+    """Add the objects."""
     add_label(parser)
     add_pks(parser, "+")
 
 
 def run(options: dict[str, Any]) -> Answer:
-    """How many were unlocked."""
+    """Unlock the objects; return how many were unlocked."""
     model = model_of(options["label"])
     pks = pks_of(model, options["pks"])
     rows = rows_of(model, options)

@@ -1,4 +1,4 @@
-"""``--watch``: an answer that is shown again and again, in place on a terminal, one after the other elsewhere."""
+"""``--watch``: an answer shown again and again, in place on a terminal, one after the other elsewhere."""
 
 import json
 import shutil
@@ -13,20 +13,20 @@ from stator.commands.answer import Answer
 from stator.failures import bounded
 from stator.texts import escape
 
-# To the corner; the rest of a line; the rest of the screen.
+# To the top left corner; clear the rest of the line; clear the rest of the screen.
 HOME, END_OF_LINE, BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 CLEAR = "\x1b[2J"
 
 
 def unusable(error: Exception) -> str:
-    """One line about a database that is away, or not as it should be."""
+    """Return one line about a database that is away or in a wrong state."""
     return f"the database cannot be used: {bounded(' '.join(str(error).split()), 300)}"
 
 
 def watch(out: Any, ask: Callable[[], Answer], *, every: float, as_json: bool) -> None:
-    """Show what ``ask`` gives until Ctrl-C; a database that goes away meanwhile is waited for.
+    """Show the answers of ``ask`` until Ctrl-C; wait for a database that goes away meanwhile.
 
-    An error of the database at the first time goes through: then nothing was ever right.
+    An error of the database at the first call is raised, since the database never worked.
     """
     view = _JsonLines(out) if as_json else _Screen(out, every) if out.isatty() else _Pages(out)
     try:
@@ -36,7 +36,7 @@ def watch(out: Any, ask: Callable[[], Answer], *, every: float, as_json: bool) -
             try:
                 view.show(ask())
             except (DatabaseError, InterfaceError) as error:
-                # None of them is any good once the server has gone; the next look connects anew.
+                # All connections are broken once the server is gone; the next call connects anew.
                 connections.close_all()
                 view.tell(unusable(error))
     except KeyboardInterrupt:
@@ -44,7 +44,7 @@ def watch(out: Any, ask: Callable[[], Answer], *, every: float, as_json: bool) -
 
 
 class _JsonLines:
-    """One document a line; of a database that is away ``{"at": ..., "error": ...}``."""
+    """Writes one document a line; ``{"at": ..., "error": ...}`` if a database is away."""
 
     def __init__(self, out: Any) -> None:
         self._out = out
@@ -56,7 +56,7 @@ class _JsonLines:
         self._write({"at": round(time.time(), 3), "error": trouble})
 
     def end(self) -> None:
-        """Nothing is left open."""
+        """Do nothing: no line is open."""
 
     def _write(self, data: dict[str, Any]) -> None:
         self._out.write(json.dumps(data, default=str))
@@ -64,7 +64,7 @@ class _JsonLines:
 
 
 class _Pages:
-    """For files and pipes: the time, the lines, an empty one. That a database is away is said once."""
+    """Writes the time, the lines and an empty line to files and pipes. Reports an outage once."""
 
     def __init__(self, out: Any) -> None:
         self._out = out
@@ -80,7 +80,7 @@ class _Pages:
         self._is_away = True
 
     def end(self) -> None:
-        """Nothing is left open."""
+        """Do nothing: no line is open."""
 
     def _write(self, lines: list[str]) -> None:
         for line in lines:
@@ -89,7 +89,7 @@ class _Pages:
 
 
 class _Screen:
-    """Redraws in place, cut to the size that the terminal has now. While a database is away the last answer stands."""
+    """Redraws in place, cut to the current size of the terminal. During an outage the last answer stays."""
 
     def __init__(self, out: Any, every: float) -> None:
         self._out = out
@@ -106,14 +106,14 @@ class _Screen:
         self._draw([f"{_clock()}  {trouble}; trying again", f"As it was at {self._at}:"])
 
     def end(self) -> None:
-        """Leave what is shown, and the prompt below it."""
+        """Leave the output, with the prompt below it."""
         self._out.write("")
         self._out.flush()
 
     def _draw(self, head: list[str]) -> None:
         width, height = shutil.get_terminal_size()
         lines = [*head, *self._lines]
-        # The last line is left for the cursor, and for what Ctrl-C echoes.
+        # The last line is left for the cursor and the echo of Ctrl-C.
         if len(lines) > height - 1:
             lines = [*lines[: height - 2], f"... {len(lines) - height + 2:,} more lines"]
         cut = (line if len(line) <= width else f"{line[: width - 3]}..." for line in map(escape, lines))
@@ -124,5 +124,5 @@ class _Screen:
 
 
 def _clock() -> str:
-    """The time of this machine, for people."""
+    """Return the time of this machine, for people."""
     return time.strftime("%Y-%m-%d %H:%M:%S %Z")

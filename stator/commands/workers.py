@@ -1,4 +1,4 @@
-"""``stator workers``: which worker processes there are."""
+"""``stator workers``: the worker processes."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -14,11 +14,11 @@ HEADS = ["worker", "host", "pid", "status", "heard of", "running", "handled", "l
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Only the common ones."""
+    """Add nothing beyond the common arguments."""
 
 
 def run(options: dict[str, Any]) -> Answer:
-    """The workers of every database that is meant, the latest first."""
+    """Return the workers of the chosen databases, the latest first."""
     found = [row for alias in databases_of(models_of([]), options) for row in workers_in(alias)]
     rows = [
         [
@@ -31,7 +31,7 @@ def run(options: dict[str, Any]) -> Answer:
 
 
 def workers_in(alias: str) -> list[dict[str, Any]]:
-    """The workers that a database knows: alive, gone without a word, or stopped."""
+    """Return the workers in a database: alive, gone without a stop, or stopped."""
     rows = Worker.objects.using(alias).with_status().order_by("-started", "pk")
     return [_described(worker) for worker in rows[:MOST_WORKERS]]
 

@@ -1,4 +1,4 @@
-"""How what belongs to the rows of a batch is written as arrays of PostgreSQL."""
+"""Values of a batch of rows as arrays of PostgreSQL."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,13 +8,13 @@ from stator.db.claim import Claim
 
 
 def places_of(claims: list[Claim]) -> str:
-    """Where the claims have put their rows, as an array with null for those that do not know it."""
+    """Return the places (``ctid``) of the claims' rows as an array, with null where a place is not known."""
     places = ",".join([f'"{claim.place}"' if claim.place else "NULL" for claim in claims])
     return f"{{{places}}}"
 
 
 def array_of(values: list[Any]) -> Any:
-    """Values of one type as an array; psycopg takes ten times as long to write one of numbers or UUIDs."""
+    """Return values of one type as an array; for numbers and UUIDs ten times as fast as psycopg."""
     kind = type(values[0])
     if kind is int:
         return f"{{{','.join(map(str, values))}}}"
@@ -24,7 +24,7 @@ def array_of(values: list[Any]) -> Any:
 
 
 def _hexes(values: list[UUID]) -> Iterator[str]:
-    # Those of one claim are one and the same object, and it takes long to write.
+    # All rows of one claim share one token object, and formatting it is slow.
     last, written = values[0], values[0].hex
     for value in values:
         if value is not last:

@@ -1,7 +1,7 @@
-"""Claim and record rows of one model in one database, through the ORM: complete, and right on every database.
+"""Claiming and recording rows of one model in one database through the ORM: correct on every database.
 
-Every write after a claim carries the claim's token and the state it was made in; a write that hits nothing is a
-lost lease. Every statement passes over rows that somebody else has locked, so none ever waits for a row.
+Every write after a claim names the claim's token and the state in which it was made; a write that finds no row means
+a lost lease. Every statement skips rows that somebody else has locked, so none waits for a row.
 """
 
 import logging
@@ -51,7 +51,7 @@ logger = logging.getLogger("stator.worker")
 
 
 class Operations(Rows):
-    """The statements that claim and record. A vendor overrides what it can do better."""
+    """The statements that claim and record. A vendor overrides those that it can improve."""
 
     # Claiming
 
@@ -59,9 +59,9 @@ class Operations(Rows):
     def claim(
         self, states: list[State], limit: int, *, token: UUID | None = None, crashes: Crashes = Crashes.NONE
     ) -> list[Claim]:
-        """Take up to ``limit`` ready rows in the order of their turn; those that lost leases by age alone.
+        """Claim up to ``limit`` ready rows in the order of their turn; rows that lost leases by age alone.
 
-        A state whose ``concurrency`` is limited is claimed by itself. Nothing is taken that is paused.
+        A state with limited ``concurrency`` is claimed by itself. Paused rows are not claimed.
         """
         self.pauses = self.pauses or Pauses.of(self.label, self.read_pauses())
         if not (states := self.pauses.running(states)):
@@ -73,14 +73,14 @@ class Operations(Rows):
         return [Claim(self, instance, states_by_name[instance.state], token, claimed) for instance in instances]
 
     def read_pauses(self) -> list[Pause]:
-        """What is paused in this database, for all models."""
+        """Return the active pauses in this database, for all models."""
         with self.reading():
             return read_pauses(self.alias)
 
     def _claim(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Any]:
-        """Claim rows together or, where the database refuses that, those that it does not refuse.
+        """Claim rows together; if the database refuses that, claim those that it accepts.
 
-        A constraint of the model may forbid what another claim has just made impossible; the second look tells more.
+        A constraint of the model may forbid what another claim has just made impossible; the second query shows more.
         """
         for claim_rows in (self._claim_rows, self._claim_pieces):
             try:
@@ -96,7 +96,7 @@ class Operations(Rows):
     def _claim_limited(
         self, states: list[State], limit: int, token: UUID, crashes: Crashes, claim_rows: Callable[..., list[Any]]
     ) -> list[Any]:
-        """Claim in one state whose concurrency is limited, one worker at a time."""
+        """Claim in one state with limited concurrency, one worker at a time."""
         (state,) = states
         with self.transaction():
             Limit.lock(self.alias, self.label, state.name)
@@ -124,13 +124,13 @@ class Operations(Rows):
         return [found[pk] for pk in picked if pk in found]
 
     def crashed(self, crashes: Crashes) -> Q:
-        """Rows by the leases that they lost in a row; index ``st_crash`` but for those that lost none."""
+        """Return a filter for rows by the number of leases lost in a row; index ``st_crash`` unless that is 0."""
         few = Q(state_crashes__gt=0, state_crashes__lt=self.settings.alone_from)
         many = Q(state_crashes__gt=0, state_crashes__gte=self.settings.alone_from)
         return {Crashes.NONE: Q(state_crashes=0), Crashes.FEW: few, Crashes.MANY: many}[crashes]
 
     def claimable(self, states: list[State]) -> QuerySet[Any]:
-        """Ready rows in states this code knows, but for those that are paused; index ``st_ready``."""
+        """Return the ready rows in states that this code knows, without paused ones; index ``st_ready``."""
         pauses = self.pauses or Pauses()
         states = pauses.running(states)
         rows = self.rows.filter(
@@ -142,11 +142,11 @@ class Operations(Rows):
         return pauses.without_held(rows, states)
 
     def open_rows(self, states: list[State]) -> QuerySet[Any]:
-        """As :meth:`claimable`, of the rows that the model lets this worker claim."""
+        """Return the rows of :meth:`claimable` that the model lets this worker claim."""
         return self.claimable(states).filter(self.open_to_me())
 
     def open_to_me(self) -> Q:
-        """The rows that this worker may claim, as the model says, but for those that it was refused a while ago."""
+        """Return a filter for the rows that the model lets this worker claim, without those recently refused to it."""
         others = self.refusals.others(CLAIM)
         if not self.options.claimable:
             return others
@@ -154,7 +154,7 @@ class Operations(Rows):
         return self.options.claimable(self.worker_id, held) & others
 
     def waiting(self, *states: str) -> QuerySet[Any]:
-        """Rows, of some states or of any, that workers will attempt once they are due; index ``st_rest``."""
+        """Return the rows of some or all states that workers will attempt once they are due; index ``st_rest``."""
         return self.rows.filter(
             state_ready=False,
             state_claim=None,
@@ -174,15 +174,15 @@ class Operations(Rows):
     # Recording
 
     def record(self, ended: list[Ended], *, again: bool = False) -> Written:
-        """Write outcomes whose claims stand, with their reports and statistics, in one transaction for each kind.
+        """Record outcomes whose claims stand, with reports and statistics, in one transaction for each kind.
 
-        ``again``: this was tried before and the answer was lost, so outcomes that are found written are accepted.
+        ``again``: an earlier try got no answer, so outcomes that are found written count as accepted.
         """
         return Written.total(self.record_kind(group, again=again) for group in by_kind(ended))
 
     @retrying
     def record_kind(self, group: list[Ended], *, again: bool = False) -> Written:
-        """As :meth:`record`, for outcomes of one kind: in one transaction, or not at all."""
+        """Call :meth:`record` for outcomes of one kind: in one transaction or not at all."""
         name, to = kind_of(group[0])
         state = self.graph.states[name]
         with self._recording(group):
@@ -196,7 +196,7 @@ class Operations(Rows):
         return self._sort_out(group, {*accepted, *(self._found_written(group, accepted) if again else ())})
 
     def _found_written(self, group: list[Ended], accepted: Collection[Any]) -> set[Any]:
-        """Rows that look as this outcome would have left them."""
+        """Return the refused rows that look as if their outcome had been written."""
         refused = {claim.pk: (claim, outcome) for claim, outcome in group if claim.pk not in accepted}
         named = ("pk", "state", "state_version", "state_attempts", "state_claim")
         with self.reading():
@@ -204,13 +204,13 @@ class Operations(Rows):
             return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
 
     def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
-        """The transaction in which outcomes of one kind are written."""
+        """Return the transaction in which outcomes of one kind are written."""
         return self.transaction()
 
     def _write(self, state: State, to: str, group: list[Ended]) -> dict[Any, float | None]:
-        """Write outcomes of one kind and their statistics; return the primary keys of those accepted.
+        """Write outcomes of one kind and their statistics; return the primary keys of the accepted ones.
 
-        With them, where history will have it, the seconds that they had been in the state that they left.
+        For models with history, the values are the seconds that the rows had been in the state that they left.
         """
         accepted, stays = dict[Any, float | None](), list[Stay]()
         for (token, _), same in groupby(sorted(group, key=write_key), key=write_key):
@@ -232,7 +232,7 @@ class Operations(Rows):
         return accepted
 
     def _about_to_leave(self, rows: QuerySet[Any], accepted: dict[Any, float | None]) -> Stay:
-        """How long rows have been in their state all together; for history each of them is noted."""
+        """Return how long the rows have been in their state in total; for history, also note each in ``accepted``."""
         if not self.options.history:
             return Stay.of(rows)
         each = {pk: seconds_of(stayed) for pk, stayed in rows.values_list("pk", columns.stayed())}
@@ -240,13 +240,13 @@ class Operations(Rows):
         return Stay(sum(each.values()), max(each.values(), default=0.0))
 
     def _save(self, group: list[Ended], kept: list[Ended]) -> None:
-        """Write the fields that handlers set and their state ``saves``; the rows are locked by the write before."""
+        """Write the fields that the state ``saves``; the preceding write has locked the rows."""
         for claim, outcome in kept if names_saved(group) else ():
             if values := outcome.values:
                 self.rows.filter(pk=claim.pk).update(**values)
 
     def _keeps_moves(self, group: list[Ended]) -> bool:
-        """Whether the statement that records these moves keeps their history as well."""
+        """Return whether the statement that records these moves also writes their history."""
         return False
 
     def _sort_out(self, group: list[Ended], accepted: set[Any]) -> Written:

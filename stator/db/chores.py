@@ -1,7 +1,7 @@
-"""What is done to many rows without a handler: marking ready, timeouts, renames, deletions, samples and statistics.
+"""Chores on many rows without a handler: marking ready, timeouts, renames, deletions, samples and statistics.
 
-Each takes the operations of one model and a limit, works in one short transaction, and is safe to run twice,
-anywhere, at once.
+Each takes the operations of one model and a limit, and works in one short transaction. It is safe to run twice, on
+any worker, and concurrently.
 """
 
 from collections.abc import Callable
@@ -27,14 +27,14 @@ from stator.statistics import MERGED, Depth, Stats
 from stator.waits import waiting
 from stator.workers import WORKER_RETENTION, Worker
 
-# Seconds for which each minute's sample of the queue is kept; the charts by hour are of the last day.
+# Seconds for which the samples of each minute are kept; hourly charts show the last day.
 BY_MINUTE = 2 * 86400.0
 HOUR = timedelta(hours=1)
 
-# Rows that one transaction deletes where receivers are called for each, which may take a while.
+# Rows that one transaction deletes if receivers are called for each, which may take a while.
 HEARD_AT_ONCE = 10
 
-# So many samples or shards of one hour become one at once: more than an hour has minutes or a host has workers.
+# How many samples or shards of one hour are merged at once: more than an hour has minutes or a host has workers.
 PARTS = 1000
 
 
@@ -45,10 +45,10 @@ def mark_ready(operations: Operations, limit: int) -> int:
 
 
 def settle(operations: Operations, limit: int) -> int:
-    """Take the mark of readiness from rows that nothing attempts, or that are not due; return how many.
+    """Clear the ready mark of rows that nothing attempts or that are not due; return how many.
 
-    They have it where the mixin was added to a table with rows, or a state became external or terminal. Index
-    ``st_ready``, of which rows that are not due are the end.
+    They have it if the mixin was added to a table with rows, or if a state became external or terminal. Index
+    ``st_ready``; rows that are not due are at its end.
     """
     settled = [state.name for state in operations.graph.states.values() if not state.automatic]
     ready = operations.rows.filter(state_ready=True, state_claim=None)
@@ -57,10 +57,10 @@ def settle(operations: Operations, limit: int) -> int:
 
 
 def reopen(operations: Operations, limit: int) -> int:
-    """Make parked rows ready that wait for nothing any more; return how many. Index ``st_rest``.
+    """Make parked rows ready that no longer wait for anything; return how many. Index ``st_rest``.
 
-    Moves wake those that wait for them. This is for what no move tells: an awaited object was deleted, a row was
-    locked by somebody when it should have been woken, a model waits for less than it did.
+    Moves wake their waiters. This duty is for cases without such a move: an awaited object was deleted, a row was
+    locked when it should have been woken, or a model waits for less than before.
     """
     parked = operations.waiting().filter(columns.parked())
     rows = parked.exclude(waiting(operations.model, operations.alias)) if operations.waits else parked
@@ -79,7 +79,7 @@ def _change_some(operations: Operations, changes: columns.Changes, parts: list[Q
 
 
 def time_out(operations: Operations, limit: int, move: Callable[..., Moves] | None = None) -> Moves:
-    """Take the timeouts of resting rows. Index ``st_rest``. ``move``: in place of the operations' own ``move_rows``."""
+    """Move resting rows past their timeout. Index ``st_rest``. ``move`` replaces the operations' own ``move_rows``."""
     parts = []
     for state in operations.graph.states.values():
         if state.timeout_state and state.timeout_value:
@@ -89,10 +89,10 @@ def time_out(operations: Operations, limit: int, move: Callable[..., Moves] | No
 
 
 def rename(operations: Operations, limit: int, move: Callable[..., Moves] | None = None) -> Moves:
-    """Move rows that bear the former name of a state to the state. ``move``: as above."""
+    """Move rows that have the former name of a state to the state. ``move``: as above."""
     parts = []
     for former, state in operations.graph.renames.items():
-        # Apart, because ready and resting rows are in different indexes.
+        # Separately, because ready and resting rows are in different indexes.
         for ready in (True, False):
             rows = operations.rows.filter(state=former, state_claim=None, state_ready=ready)
             parts += _move(operations, move, rows, limit, (former, state, "renamed"))
@@ -100,7 +100,7 @@ def rename(operations: Operations, limit: int, move: Callable[..., Moves] | None
 
 
 def move_matching(operations: Operations, limit: int, move: Callable[..., Moves] | None = None) -> Moves:
-    """Take the SQL transitions: move unclaimed rows that match the condition of an edge of their state.
+    """Do the SQL transitions: move unclaimed rows that match the condition of an edge of their state.
 
     ``move``: as above.
     """
@@ -120,7 +120,7 @@ def _move(
     limit: int,
     edge: tuple[str, State, str],
 ) -> list[Moves]:
-    """Move rows along an edge: the state they leave, the one they go to, and why."""
+    """Move rows along ``edge``: the state they leave, the state they enter, and the reason."""
     source, to, reason = edge
     move = move or operations.move_rows
 
@@ -131,10 +131,10 @@ def _move(
 
 
 def delete_due(operations: Operations, limit: int) -> int:
-    """Delete rows that stayed in their state for ``delete_after``, never one that is claimed; return how many.
+    """Delete unclaimed rows that stayed in their state for ``delete_after``; return how many.
 
-    Up to ``limit`` of each state, in one transaction. One that others refer to, or of which a receiver of the project
-    raises, is passed over.
+    Up to ``limit`` of each state, in one transaction. Rows that others refer to, or for which a receiver raises, are
+    skipped.
     """
     deleted = 0
     for state in operations.graph.states.values():
@@ -146,12 +146,12 @@ def delete_due(operations: Operations, limit: int) -> int:
 
 
 def deleted_at_once(model: Any, limit: int) -> int:
-    """How many rows of a model to delete in one transaction: few where receivers of signals are called for each."""
+    """Return how many rows to delete in one transaction: few if receivers of signals are called for each."""
     return min(limit, HEARD_AT_ONCE) if _is_heard(model, set()) else limit
 
 
 def _is_heard(model: Any, seen: set[Any]) -> bool:
-    """Whether anybody listens for deletions of a model, or of what is deleted with it."""
+    """Return whether receivers listen for deletions of a model or of rows deleted with it."""
     seen.add(model)
     if signals.pre_delete.has_listeners(model) or signals.post_delete.has_listeners(model):
         return True
@@ -161,9 +161,9 @@ def _is_heard(model: Any, seen: set[Any]) -> bool:
 
 @retrying
 def sample_depths(*models: Operations, limit: int) -> None:
-    """Keep how many rows of each model are ready or due, counted up to ``limit`` of each, and how long one has waited.
+    """Record how many rows of each model are ready or due, counted up to ``limit``, and how long the oldest has waited.
 
-    The models are of one database, and sampled in one transaction.
+    The models are of one database and sampled in one transaction.
     """
     with models[0].transaction():
         Depth.sample(models[0].alias, {operations.label: _depth(operations, limit) for operations in models})
@@ -172,7 +172,7 @@ def sample_depths(*models: Operations, limit: int) -> None:
 def _depth(operations: Operations, limit: int) -> tuple[int, float]:
     ready = operations.claimable(list(operations.graph.automatic_states))
     due = operations.waiting().filter(state_next_attempt__lte=Now())
-    # The first by its index, where a minimum would read all of them.
+    # The first by the index; a minimum would read all rows.
     waited = ExpressionWrapper(Now() - place_in_line(), output_field=DurationField())
     oldest = ready.order_by(place_in_line()).values_list(waited, flat=True).first() or timedelta()
     queued = sum(rows.order_by().values("pk")[:limit].count() for rows in (ready, due))
@@ -182,7 +182,7 @@ def _depth(operations: Operations, limit: int) -> tuple[int, float]:
 def prune(alias: str, limit: int, *, errors: float, history: float, stats: float) -> int:
     """Delete reports, history and statistics older than so many seconds, up to ``limit`` of each; return how many.
 
-    Rows of workers and pauses that are gone are deleted too.
+    Also deletes rows of workers and pauses that ended long ago.
     """
     deleted = 0
     aged: list[tuple[Any, str, float]] = [
@@ -202,12 +202,12 @@ def prune(alias: str, limit: int, *, errors: float, history: float, stats: float
 
 @retrying
 def thin(operations: Operations, limit: int) -> int:
-    """Leave one sample of the queue for each hour that ended two days ago; return how many samples were looked at.
+    """Merge the samples of each hour that ended two days ago into one; return how many samples were read.
 
-    Of all models in the database, about ``limit`` samples, the oldest first. Index ``stator_depth_by_minute``.
+    For all models in the database, about ``limit`` samples, the oldest first. Index ``stator_depth_by_minute``.
     """
     samples, thinned = Depth.objects.using(operations.alias), 0
-    # An hour more, so that the hour of each has ended and all of it is thinned at once.
+    # An hour more, so that every hour found is over and is thinned as a whole.
     old = samples.filter(hourly=False, minute__lt=columns.after(-BY_MINUTE - HOUR.total_seconds())).order_by("minute")
     with operations.transaction():
         found = old.values_list("model_label", "minute")[:limit]
@@ -219,7 +219,7 @@ def thin(operations: Operations, limit: int) -> int:
 
 
 def _hour(minute: datetime) -> datetime:
-    """When the hour of the current time zone began; where that is half an hour off, so is the day of a chart."""
+    """Return when the hour began in the current time zone; half-hour offsets shift hours like a chart's days."""
     local = timezone.localtime(minute) if timezone.is_aware(minute) else minute
     return minute - timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
 
@@ -239,11 +239,11 @@ def _leave_one(operations: Operations, samples: QuerySet[Depth]) -> int:
 def merge_stats(operations: Operations, limit: int) -> int:
     """Merge the shards of each edge's statistics once their hour is over; return how many rows were merged.
 
-    Of all models in the database, about ``limit`` rows, the oldest first. A worker whose clock is behind adds to a new
+    For all models in the database, about ``limit`` rows, the oldest first. A worker whose clock is behind adds to a new
     shard, which the next pass merges. Index ``stator_stats_unmerged``.
     """
     stats, merged = Stats.objects.using(operations.alias), 0
-    # An hour more than is needed, for workers whose clocks are behind.
+    # An hour more than needed, for workers whose clocks are behind.
     over = stats.filter(shard__lt=MERGED, hour__lt=columns.after(-2 * HOUR.total_seconds())).order_by("hour")
     with operations.transaction():
         found = over.values("model_label", "hour", "source", "to")[:limit]
@@ -254,7 +254,7 @@ def merge_stats(operations: Operations, limit: int) -> int:
 
 
 def _merge(operations: Operations, shards: QuerySet[Stats]) -> int:
-    # First that of an earlier pass if there is one, since two rows cannot have its shard.
+    # The row of an earlier pass first, if there is one, since two rows cannot have its shard.
     found = _lock_all(operations, shards.order_by("-shard"))
     if not found:
         return 0
@@ -267,7 +267,7 @@ def _merge(operations: Operations, shards: QuerySet[Stats]) -> int:
 
 
 def _lock_all(operations: Operations, rows: QuerySet[Any]) -> list[Any]:
-    """Lock rows of which one is to be left; return none where somebody else holds a part, or two would be left."""
+    """Lock rows that are to become one; return none if others have locked some or added one."""
     passing_over = operations.connection.features.has_select_for_update_skip_locked
     found = list(rows.select_for_update(skip_locked=passing_over)[:PARTS])
     return found if len(found) == rows.values("pk")[:PARTS].count() else []
@@ -283,7 +283,7 @@ def _total(parts: list[Moves]) -> Moves:
 
 @retrying
 def _delete_some(operations: Operations, parts: list[QuerySet[Any]], limit: int) -> int:
-    # As that of a handler: receivers of the project's are called in it, for as long as they take.
+    # A handler's transaction, because the project's receivers are called in it and may take long.
     with operations.handler_transaction():
         pks = operations.lock_parts(parts, limit)
         if not pks:

@@ -1,4 +1,4 @@
-"""A claim on one row: proof that an attempt may write, and what its handler sees as ``instance.stator``."""
+"""Claims on rows: the proof that an attempt may write, and what its handler sees as ``instance.stator``."""
 
 import os
 import time
@@ -16,28 +16,28 @@ from stator.options import is_seconds
 
 Adopted = TypeVar("Adopted", bound="Claim")
 
-# What an instance has its place by from the claim statement to its claim.
+# Where an instance keeps its row's place from the claim statement to its claim.
 PLACE = "_stator_place"
 
 
 class Crashes(Enum):
-    """Which ready rows a claim takes, by the leases that they lost in a row."""
+    """Which ready rows a claim takes, by the number of leases that they lost in a row."""
 
     NONE = "none"
-    # So few that they run beside others, though no more than some of them in one process.
+    # So few that they run beside others, but only a limited number of them in one process.
     FEW = "few"
     # So many that each runs alone.
     MANY = "many"
 
 
 class Claim:
-    """One row held by one worker for one attempt.
+    """One row that one worker holds for one attempt.
 
-    Times are monotonic seconds of this process. ``deadline``: when the worker must have stopped unless the lease was
-    extended; it is reckoned from before the claim was sent, so it is never later than the lease in the database.
-    ``attempted``: the database's time of the claim, as its column has it.
-    ``place``: where in its table the claim has put the row, if the database told. ``unreadable``: what the project's
-    own code raised when the instance was made; the attempt fails with it.
+    Times are monotonic seconds of this process. ``deadline``: when the worker must have stopped unless the lease is
+    extended; it is counted from before the claim was sent, so it is never later than the lease in the database.
+    ``attempted``: the database's time of the claim, as in its column. ``place``: where in its table the claim has put
+    the row, if known. ``unreadable``: the error of the project's code when the instance was made; the attempt fails
+    with it.
     """
 
     __slots__ = (
@@ -71,49 +71,49 @@ class Claim:
 
     @property
     def duration(self) -> float | None:
-        """Seconds that the attempt took; None when there was none."""
+        """Seconds that the attempt took; None if there was none."""
         return self.finished - self.started if self.started and self.finished else None
 
     @property
     def idempotency_key(self) -> str:
-        """Equal for every attempt in this stay in the state, new on re-entry: hand it to services outside."""
+        """Equal for every attempt in this stay in the state, new on re-entry: pass it to external services."""
         return f"{self.operations.label}:{self.pk}:{self.version}:{self.state.name}"
 
     def preparing(self) -> Preparing:
-        """Return a block for what precedes the work: if the database fails in it, the attempt did not take place."""
+        """Return a context for preparing the work: if the database fails in it, the attempt did not take place."""
         return PREPARING
 
     def still_mine(self) -> bool:
-        """Ask the database whether the claim stands and its lease has not run out."""
+        """Return whether the claim stands and its lease has not run out, according to the database."""
         return self.operations.holds(self)
 
     async def astill_mine(self) -> bool:
-        """As :meth:`still_mine`, for async handlers."""
+        """Run :meth:`still_mine` in a thread, for async code."""
         return await sync_to_async(self.still_mine)()
 
     def extend(self, seconds: float) -> bool:
-        """Hold the row, and let the attempt run, for ``seconds`` from now; False when the claim has ended."""
+        """Hold the row, and let the attempt run, for ``seconds`` from now; return False if the claim has ended."""
         if not is_seconds(seconds):
             raise ValueError(f"extend() takes a number of seconds above 0, not {seconds!r}")
         now = time.monotonic()
-        # The heartbeat carries on from there: a lease beyond the longest would pass for a clock that was set back.
+        # The heartbeat continues from there. A lease beyond the longest would look as if a clock had been set back.
         if not self.operations.extend(self, min(seconds, self.operations.longest_lease)):
             return False
         self.note_extension(seconds, now)
         return True
 
     def note_extension(self, seconds: float, now: float) -> None:
-        """Let the attempt run for ``seconds`` from the monotonic time ``now``: its lease was extended."""
+        """Note an extended lease: let the attempt run for ``seconds`` from the monotonic time ``now``."""
         self.max_runtime = max(self.max_runtime, now - (self.started or now) + seconds)
         self.deadline = now + 0.8 * min(seconds, self.operations.longest_lease)
 
     async def aextend(self, seconds: float) -> bool:
-        """As :meth:`extend`, for async handlers."""
+        """Run :meth:`extend` in a thread, for async code."""
         return await sync_to_async(self.extend)(seconds)
 
 
 def claim_one(operations: Any, pk: Any) -> Claim | None:
-    """Claim one row whatever its turn, ending any other claim; None when it is gone or its state is not attempted."""
+    """Claim one row out of turn, ending any other claim; return None if it is gone or its state is not attempted."""
     token, claimed = new_token(operations.worker_id), time.monotonic()
     attempted = [state.name for state in operations.graph.automatic_states]
     rows = operations.rows.filter(pk=pk, state__in=attempted)
@@ -125,7 +125,7 @@ def claim_one(operations: Any, pk: Any) -> Claim | None:
 
 
 def adopt(kind: type[Adopted], operations: Any, token: UUID) -> Adopted | None:
-    """The claim on one row that another process made with this token; None when it has ended."""
+    """Return the claim that another process made with this token, or None if it has ended."""
     held, claimed = operations.rows.filter(state_claim__isnull=False, state_claim=token), time.monotonic()
     for instance in load_rows(held[:1]):
         return kind(operations, instance, operations.graph.states[instance.state], token, claimed)
@@ -133,11 +133,11 @@ def adopt(kind: type[Adopted], operations: Any, token: UUID) -> Adopted | None:
 
 
 def new_worker_id() -> str:
-    """Twelve random hexadecimal digits that name a worker process."""
+    """Return twelve random hexadecimal digits that name a worker process."""
     return os.urandom(6).hex()
 
 
 def new_token(worker_id: str) -> UUID:
-    """A token never used before that tells its worker: a UUID of version 8 (RFC 9562) that starts with the id."""
+    """Return a new token: a UUID of version 8 (RFC 9562) that starts with the id of its worker."""
     random = int.from_bytes(os.urandom(10), "big")
     return UUID(int=(int(worker_id, 16) << 80) | (random & ~(0xF << 76) & ~(0x3 << 62)) | (0x8 << 76) | (0x2 << 62))

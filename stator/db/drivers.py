@@ -1,4 +1,4 @@
-"""Whether Django reaches a database by a driver that the statements here are written for."""
+"""The check that Django uses a database driver that these statements support."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ REMEDY = "pip install 'psycopg[binary]>=3.2', which Django then uses instead"
 
 
 def unsupported_driver(connection: Any) -> str:
-    """Return the name of the driver where it is not supported, else an empty text; no connection is opened."""
+    """Return the name of an unsupported driver, else ""; opens no connection."""
     driver = getattr(connection, "Database", None)
     name = getattr(driver, "__name__", "")
     return name if connection.vendor == "postgresql" and name == "psycopg2" else ""

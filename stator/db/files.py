@@ -1,4 +1,4 @@
-"""Files of SQLite databases: a process must not go on writing to one that was deleted or replaced."""
+"""Files of SQLite databases: a process must not continue to write to a deleted or replaced file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ Identity = tuple[int, int]
 
 
 def missing_file(connection: Any) -> str:
-    """Return the path of a SQLite database whose file does not exist, else an empty text; opens nothing.
+    """Return the path of a SQLite database if its file does not exist, else ""; opens nothing.
 
-    SQLite would make an empty file in its place.
+    Opening it would create an empty file.
     """
     name = str(connection.settings_dict["NAME"])
     if connection.vendor != "sqlite" or connection.is_in_memory_db() or name.startswith("file:"):
@@ -24,12 +24,13 @@ def missing_file(connection: Any) -> str:
 
 @contextmanager
 def watched_files() -> Iterator[None]:
-    """In the meantime, let statements fail on each new connection to SQLite once its file is gone or replaced.
+    """Make statements on new SQLite connections fail, within this context, if the file is gone or replaced.
 
-    Otherwise they would succeed in the deleted file, unseen by other processes. A connection whose file is gone stays
-    open, for the file may come back; one whose file was replaced is closed, and the next use opens the new file.
+    Otherwise they would succeed in the deleted file, unseen by other processes. If the file is gone, the connection
+    stays open, because the file may come back. If it was replaced, the connection is closed, and the next use opens the
+    new file.
     """
-    # Of its own, so that the end of one worker leaves the others of the process alone.
+    # Unique, so that the end of one worker does not affect others in the process.
     uid = object()
     connection_created.connect(_watch, dispatch_uid=uid)
     try:
@@ -42,7 +43,7 @@ def _watch(sender: Any, connection: Any, **kwargs: Any) -> None:
     if connection.vendor != "sqlite":
         return
     [path] = [path for _, name, path in connection.connection.execute("PRAGMA database_list") if name == "main"]
-    # A database in memory has none.
+    # Empty for a database in memory.
     if path:
         connection._stator_file = path, _identity(path)
         if _fail_without_file not in connection.execute_wrappers:
@@ -50,9 +51,9 @@ def _watch(sender: Any, connection: Any, **kwargs: Any) -> None:
 
 
 def _identity(path: str) -> Identity | None:
-    """Return the device and inode of a file, None where it cannot be found.
+    """Return the device and inode of a file, None if it cannot be found.
 
-    The inode of a deleted file is not used again while somebody has it open.
+    The inode of a deleted file is not reused while somebody has it open.
     """
     try:
         found = Path(path).stat()

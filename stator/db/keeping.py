@@ -1,4 +1,4 @@
-"""What is kept beside the rows when outcomes are recorded, in the same transaction: reports and history."""
+"""Reports and history: written in the same transaction as the outcomes."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -15,20 +15,20 @@ from stator.reports import History, Report, failure_report, keep_reports, reason
 
 
 def keep(alias: str, label: str, kept: list[Ended]) -> None:
-    """Keep the latest error, or reason to wait, of each object."""
+    """Write the latest error, or reason to wait, of each object."""
     if has_reports(kept):
         keep_reports(alias, label, [report for ended in kept if (report := report_of(label, *ended))])
 
 
 def keep_history(alias: str, label: str, kept: Iterable[Ended], stays: Mapping[Any, float | None]) -> None:
-    """Keep a row of history for each move and error; ``stays``: seconds in the state that was left, by key."""
+    """Write a history row for each move and error; ``stays``: seconds in the state that was left, by key."""
     acts = [_act(label, claim, outcome, stays[claim.pk]) for claim, outcome in kept if _is_event(outcome)]
     if acts:
         History.objects.using(alias).bulk_create(acts)
 
 
 def keep_moves(alias: str, label: str, worker: str, before: Iterable[tuple[Any, int, timedelta]], **moved: Any) -> None:
-    """Keep a row of history for each ``(pk, version, stayed)`` that was moved without a handler."""
+    """Write a history row for each ``(pk, version, stayed)`` that was moved without a handler."""
     History.objects.using(alias).bulk_create(
         History(
             model_label=label, object_pk=str(pk), kind=History.Kind.MOVE, version=version + 1, worker=worker,
@@ -39,18 +39,18 @@ def keep_moves(alias: str, label: str, worker: str, before: Iterable[tuple[Any, 
 
 
 def keep_quarantine(alias: str, label: str, rows: QuerySet[Any], held: dict[Any, str], most: int) -> None:
-    """Keep a report of each row whose crash was its last; ``held`` says which worker had it."""
+    """Write a report for each row whose crash was its last; ``held`` maps rows to the workers that held them."""
     crashed = rows.filter(pk__in=list(held), state_crashes__gte=most).values_list("pk", "state")
     keep_reports(alias, label, [failure_report(label, pk, state, quarantined(most), held[pk]) for pk, state in crashed])
 
 
 def has_reports(ended: list[Ended]) -> bool:
-    """Whether any of these outcomes has something to say."""
+    """Return whether any of these outcomes has an error or a reason."""
     return any(outcome.failure is not None or outcome.reason for outcome in each_once(ended))
 
 
 def report_of(label: str, claim: Claim, outcome: Outcome) -> Report | None:
-    """The report of an outcome, where it has anything to say."""
+    """Return the report of an outcome with an error or a reason, else None."""
     worker = claim.operations.worker_id
     if failure := outcome.failure:
         return failure_report(label, claim.pk, claim.state.name, failure, worker)

@@ -1,4 +1,4 @@
-"""Whose turn it is among ready rows: by priority, now and then by age, and value by value where they share."""
+"""The order of ready rows: by priority, now and then by age, and in turns by value if ``fair_by`` is set."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,33 +12,33 @@ from stator.db.claim import Crashes
 from stator.graph import State
 from stator.indexes import line_of, place_in_line
 
-# Of so many claims of a worker one goes by age, whatever the priorities: that is the bound for how long a row that
-# nobody thinks urgent is passed over.
+# Every so many claims of a worker, one goes by age regardless of priority. This bounds how long a row of low priority
+# is passed over.
 AGEING = 10
 
-# So many values are asked for their rows in one round of a claim; the next begins after them.
+# How many values one round of a claim asks for rows; the next round begins after them.
 MOST_VALUES = 100
 
-# Where one statement is a whole claim it asks for some more values than it takes: rows of others may be locked.
+# A claim of one statement asks for so many more values than it takes, because rows of some may be locked.
 SPARE_VALUES = 10
 
-# While claims find enough where the last one ended, one goes back to the head of the line after so many seconds, and
-# no more often than that it takes this part of the time.
+# While claims find enough rows behind the last one, a claim returns to the head of the line after so many seconds, or
+# later if claims from the head would otherwise take more than this part of the time.
 HEAD_EVERY = 0.25
 HEAD_PART = 0.1
 
-# Where a claim from the head of the line takes so many times as long as one behind its place, and so many seconds, dead
-# entries are in its way that cannot be removed.
+# A claim from the head of the line meets dead index entries that cannot be removed if it takes so many times as long as
+# one from further behind, and so many seconds.
 STRAINED, STRAINED_FROM = 3.0, 0.05
 
 
 class Turn:
-    """What is remembered from one claim in some states to the next: their number, and what came last.
+    """State kept between claims in the same states: their number, and where the last one ended.
 
-    ``last``: its value, where values share. ``place``: its place in a line by age. Rows that are claimed leave the
-    index, but their entries stay in it while anybody has an older snapshot open; a claim from the head of the line
-    would walk over all of them again. So one that found as many as it wanted tells the next where to begin: behind the
-    time and the key of its last. What comes to stand before that place waits for the next claim from the head.
+    ``last``: its last value, if values take turns. ``place``: its place in a line by age. Claimed rows leave the index,
+    but their entries stay while anybody has an older snapshot open. A claim from the head of the line would walk over
+    them again. So a claim that found as many rows as it wanted tells the next one where to begin: behind the time and
+    key of its last row. Rows that arrive before that place wait for the next claim from the head.
     """
 
     __slots__ = ("claims", "head_took", "last", "place", "took", "wait_until")
@@ -50,13 +50,13 @@ class Turn:
         self.wait_until = self.head_took = self.took = 0.0
 
     def begin(self, now: float) -> tuple[datetime, Any] | None:
-        """The place in the line to begin behind, by the monotonic time; None is its head."""
+        """Return the place in the line to begin behind at the monotonic time ``now``; None is its head."""
         if now >= self.wait_until:
             self.place = None
         return self.place
 
     def end(self, place: tuple[datetime, Any] | None, began: float, now: float) -> None:
-        """Note the place of the last row of a claim that found as many as it wanted, else None."""
+        """Note where the claim ended if it found as many rows as it wanted, else None."""
         if self.place is None:
             self.head_took = now - began
             self.wait_until = now + max(HEAD_EVERY, self.head_took / HEAD_PART)
@@ -66,7 +66,7 @@ class Turn:
 
     @property
     def strained(self) -> bool:
-        """Whether somebody holds an old snapshot open, so that indexes are full of dead entries."""
+        """Whether an old snapshot fills the indexes with dead entries."""
         return self.head_took > STRAINED_FROM and self.head_took > STRAINED * self.took > 0
 
     @property
@@ -76,20 +76,20 @@ class Turn:
 
 
 class Lines:
-    """The lines in which the ready rows of a model wait, as one worker serves them."""
+    """The order in which one worker claims the ready rows of a model."""
 
     def __init__(self, operations: Any) -> None:
         self._operations = operations
         self._turns: dict[tuple[str, ...], Turn] = defaultdict(Turn)
 
     def next(self, states: list[State]) -> Turn:
-        """Count a claim in these states, and tell whose turn it is."""
+        """Count a claim in these states and return their turn."""
         turn = self._turns[tuple(state.name for state in states)]
         turn.claims += 1
         return turn
 
     def pick(self, rows: QuerySet[Any], states: list[State], limit: int, crashes: Crashes) -> list[Any]:
-        """Primary keys of up to ``limit`` claimable rows, locked; those that lost a lease by age alone."""
+        """Lock up to ``limit`` claimable rows and return their keys; rows that lost a lease go by age alone."""
         lock = self._operations.lock
         rows = rows.filter(self._operations.crashed(crashes))
         if crashes is not Crashes.NONE:
@@ -100,11 +100,11 @@ class Lines:
         return self._share(rows, fair_by, turn, limit) if fair_by else list(lock(rows, limit, in_order=True))
 
     def _share(self, rows: QuerySet[Any], fair_by: str, turn: Turn, limit: int) -> list[Any]:
-        """Equal numbers of rows of each value, and what is left over for those that have more."""
+        """Pick an equal number of rows of each value, and what is left over from those that have more."""
         picked: list[Any] = []
         spent: list[Any] = []
         while left := limit - len(picked):
-            # Of those that gave less than asked for nothing is left, or others have it locked.
+            # A value that gave fewer rows than asked for has no more, or others have locked them.
             others = rows.exclude(pk__in=picked).exclude(**{f"{fair_by}__in": spent})
             values = list(_in_turn(others, fair_by, turn.last, min(left, MOST_VALUES)))
             if not values:
@@ -120,7 +120,7 @@ class Lines:
 
 
 def _in_turn(rows: QuerySet[Any], fair_by: str, last: Any, most: int) -> Iterator[Any]:
-    """Up to ``most`` values that have rows: those after ``last``, then from the smallest."""
+    """Yield up to ``most`` values that have rows: those after ``last``, then from the smallest."""
     if last is None:
         yield from _distinct(rows, fair_by, most)
         return
@@ -131,7 +131,7 @@ def _in_turn(rows: QuerySet[Any], fair_by: str, last: Any, most: int) -> Iterato
 
 
 def _distinct(rows: QuerySet[Any], fair_by: str, most: int) -> Iterator[Any]:
-    # One step into the index for each: DISTINCT would read all rows of a value to get past it.
+    # One index step for each value; DISTINCT would read all rows of a value to get past it.
     values = rows.order_by(F(fair_by), *rows.query.order_by).values_list(fair_by, flat=True)
     value = values.first() if most > 0 else None
     while value is not None:

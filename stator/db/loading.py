@@ -1,6 +1,6 @@
-"""Instances of claimed rows: what ``Model.from_db`` gives, in a third of its time where a model adds nothing to it.
+"""Instances of claimed rows: the same as from ``Model.from_db``, three times as fast if a model does not customize it.
 
-Of a row that the project's code cannot read, a stand-in: its attempt fails with the error, and the others go on.
+A row that the project's code cannot read gets a stand-in: its attempt fails with the error, and the others go on.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from stator.fields import MomentAttribute
 from stator.meta import options_of
 from stator.models import StatorModel
 
-# What a stand-in has the error by, from the claim statement to its claim.
+# Where a stand-in keeps the error from the claim statement to its claim.
 UNREADABLE = "_stator_unreadable"
 
 Load = Callable[[str, list[str], Any], Any]
@@ -28,7 +28,7 @@ Converter = tuple[int, Any, Callable[[Any, Any, Any], Any]]
 def load_all(
     model: Any, connection: Any, names: list[str], rows: list[Any], converters: Sequence[Converter]
 ) -> list[Any]:
-    """Instances of rows as the server sent them; ``converters`` make values of the columns."""
+    """Return instances of rows as the server sent them; ``converters`` convert values of columns."""
     try:
         return _load(model, connection, names, rows, converters)
     except Exception:  # noqa: BLE001 - whatever fields of the project, or its receivers, raise
@@ -36,7 +36,7 @@ def load_all(
 
 
 def load_rows(rows: QuerySet[Any]) -> list[Any]:
-    """Instances of the rows of a queryset."""
+    """Return instances of the rows of a queryset."""
     try:
         return list(rows)
     except DatabaseError:
@@ -46,7 +46,7 @@ def load_rows(rows: QuerySet[Any]) -> list[Any]:
 
 
 def loader_of(model: Any) -> Load:
-    """What makes an instance of ``(alias, names, row)``; ask again for each batch, for receivers come and go."""
+    """Return a function that makes an instance of ``(alias, names, row)``. Call it per batch: receivers come and go."""
     if not _is_plain(model) or pre_init.has_listeners(model) or post_init.has_listeners(model):
         return model.from_db
     new, watches = model.__new__, bool(options_of(model).reconcile_on)
@@ -109,13 +109,13 @@ def _stand_in(model: Any, alias: str, values: dict[str, Any], error: Exception) 
 
 
 def _is_plain(model: Any) -> bool:
-    """Whether the model leaves it to Django how an instance comes to its values."""
+    """Return whether the model leaves it to Django how an instance gets its values."""
     return (
         model.__init__ is Model.__init__
         and model.__new__ is object.__new__
         and model.__setattr__ is object.__setattr__
         and model.from_db.__func__ is StatorModel.from_db.__func__  # type: ignore[attr-defined]
-        # Of Django's own, and ours: those would only forget what is cached for an earlier value.
+        # Django's own attributes and ours only clear values cached for an earlier value.
         and all(_is_plain_attribute(model, field) for field in model._meta.concrete_fields)
     )
 

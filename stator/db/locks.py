@@ -1,7 +1,7 @@
-"""How long a worker's statements wait for locks of others, and which of its steps are left alone meanwhile.
+"""Lock timeouts of a worker's statements, and which of its steps are skipped after one.
 
-A migration may lock a table for minutes. A statement that waited for it would hold up all that its thread does for
-other models, so it gives up soon and is tried again later.
+A migration may lock a table for minutes. A statement that waited for it would hold up its thread's work for other
+models, so it gives up soon and is tried again later.
 """
 
 import logging
@@ -17,29 +17,29 @@ from stator.db.retry import is_lock_timeout
 
 logger = logging.getLogger("stator.worker")
 
-# Seconds for which a statement waits for a lock: longer than commits of others take that it may have to wait for.
+# Seconds for which a statement waits for a lock: longer than the commits of others usually take.
 WAIT = 0.5
 
-# The same once a step of the model has waited in vain, so that trying again costs the other models little.
+# The same after a timeout in a step of the model, so that retries cost the other models little.
 PROBE = 0.1
 
 # Seconds until a step is tried again, at first and at most.
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
 
-# A step that was not taken for so many seconds after its pause says nothing about the table any more.
+# Seconds after the end of its pause from which a skipped step says nothing about the table any more.
 STALE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Vain:
-    """How often a step waited in vain, and the monotonic time until which it is left alone."""
+    """How often a step timed out waiting for a lock, and the monotonic time until which it is skipped."""
 
     times: int
     until: float
 
 
 class Locks:
-    """Steps of a worker, such as its claims, that waited in vain for a lock on a table of one model.
+    """The steps of a worker, such as its claims, that timed out waiting for a lock on a table of one model.
 
     ``wait``: seconds that a statement waits for a lock; None for as long as the session allows. Used by several
     threads.
@@ -57,27 +57,27 @@ class Locks:
         return self._wait if not self._vain or self._wait is None else min(self._wait, PROBE)
 
     def shortest(self, wait: float | None) -> float | None:
-        """Seconds that the next statement may wait for a lock if somebody allows it ``wait``; None for no limit."""
+        """Return the seconds to wait for the next lock if the caller allows ``wait``; None for no limit."""
         return min((each for each in (self.wait, wait) if each is not None), default=None)
 
     @property
     def are_held(self) -> bool:
-        """Whether any step has waited in vain and was not taken since."""
+        """Whether a step has timed out and was not taken since."""
         return bool(self._vain)
 
     def allow(self, step: str) -> bool:
-        """Whether a step may be taken now."""
+        """Return whether a step may be taken now."""
         vain = self._vain.get(step)
         return vain is None or time.monotonic() >= vain.until
 
     def pause(self, step: str) -> float:
-        """Seconds until a step may be taken."""
+        """Return the seconds until a step may be taken."""
         vain = self._vain.get(step)
         return max(0.0, vain.until - time.monotonic()) if vain else 0.0
 
     @contextmanager
     def tried(self, step: str) -> Iterator[None]:
-        """Take a step. Where it waits in vain for a lock, that is raised, and it is left alone for a while."""
+        """Take a step; if it times out waiting for a lock, skip it for a while and raise the error."""
         try:
             yield
         except Exception as error:
@@ -88,7 +88,7 @@ class Locks:
             self._forget(step)
 
     def doubt(self, step: str) -> None:
-        """Have a step wait only shortly for locks: it has waited in vain together with those of other models."""
+        """Make a step wait only briefly for locks: it has timed out together with those of other models."""
         with self._guard:
             self._vain.setdefault(step, _Vain(0, 0.0))
 
@@ -110,7 +110,7 @@ class Locks:
 
 
 def limit_waits(group: Iterable[Any]) -> None:
-    """Have the statements of a worker's operations wait for locks no longer than a worker may."""
+    """Limit how long the statements of a worker's operations wait for locks."""
     shared: dict[tuple[str, str], Locks] = {}
     for operations in group:
         label = operations.label if operations.locks_tables else f"database {operations.alias!r}"
@@ -119,9 +119,9 @@ def limit_waits(group: Iterable[Any]) -> None:
 
 
 def together(group: list[Any], step: str, act: Callable[..., Any]) -> None:
-    """Take a step for several models at once: ``act(*group)``. Those that others have locked are left out for a while.
+    """Take a step for several models at once: ``act(*group)``. Models that others have locked are skipped for a while.
 
-    Where one of them is in the way, nobody knows which, so each is done by itself.
+    After a timeout it is not known which model is locked, so each is done by itself.
     """
     held = [operations for operations in group if operations.locks.are_held]
     parts = [[operations for operations in group if operations not in held], *([each] for each in held)]

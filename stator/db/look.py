@@ -1,4 +1,4 @@
-"""One look for work: a statement that asks for several models at once whether there is anything to do."""
+"""The poll: one statement that asks for several models whether there is anything to do."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,19 +17,20 @@ from stator.pauses import Pause, Pauses
 
 NONE = Pauses()
 
-# PostgreSQL gives at most 1,664 columns, SQLite 2,000.
+# PostgreSQL returns at most 1,664 columns, SQLite 2,000.
 MOST_ANSWERS = 1500
 
-# The rows that this worker may claim, mark ready and reap.
+# Filters for the rows that this worker may claim, mark ready and reap.
 Open = tuple[Q, Q, Q]
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a model has to do: rows to claim, those that lost a lease, those to run alone, those to mark ready, leases
-    that ran out.
+    """The work of a model.
 
-    ``next_due``: seconds until the next row comes due; None when that is more than ``POLL_INTERVAL`` away.
+    ``ready``: rows to claim. ``crashed``: rows that lost a lease. ``suspect``: rows to run alone. ``due``: rows to mark
+    ready. ``expired``: leases that ran out. ``next_due``: seconds until the next row comes due; None if that is more
+    than ``POLL_INTERVAL`` away.
     """
 
     ready: bool = False
@@ -46,10 +47,10 @@ class Work:
 
 
 def look(*group: Operations) -> dict[Operations, Work]:
-    """What each model has to do at this moment; all operations are of one database.
+    """Return the work of each model at this moment; all operations are of one database.
 
-    The same statement tells whether pauses began or ended; then they are read, and it is asked again. Of very many
-    models several are asked, each about as many as one answer has room for.
+    The same statement shows whether pauses began or ended. If so, they are read and the question is repeated. Very many
+    models take several statements, as many columns each as one answer has room for.
     """
     if len(group) > 1 and sum(map(_answers, group)) > MOST_ANSWERS:
         half = len(group) // 2
@@ -70,7 +71,7 @@ def _answers(operations: Operations) -> int:
 
 
 def overdue(operations: Operations) -> tuple[bool, bool]:
-    """Whether there are rows to mark ready, and leases that ran out: what programs that claim see to themselves."""
+    """Return whether there are rows to mark ready, and expired leases: programs that claim handle both themselves."""
     *_, due_rows, leases = probes(operations)
     parts, params = zip(*(_any(operations, probe) for probe in (due_rows, leases)), strict=True)
     [(due, expired)] = operations.fetch(f"SELECT {', '.join(parts)}", [each for some in params for each in some])
@@ -85,13 +86,13 @@ def _work(operations: Operations, answers: Iterator[Any]) -> Work:
 
 
 def _seconds(time: timedelta | int) -> float:
-    """A length of time as databases give it, those without such a type as microseconds."""
+    """Return a duration in seconds; databases without such a type give microseconds."""
     return time.total_seconds() if isinstance(time, timedelta) else time / 1_000_000
 
 
 def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], tuple[int, int]]:
-    """The answers for all models, and the number and the sum of ids of the active pauses."""
-    # A filter with values that cannot be hashed, or with subqueries, is a new one each time.
+    """Return the answers for all models, and the number and the sum of ids of the active pauses."""
+    # A filter with unhashable values or with subqueries is a new one each time.
     statement, params = _statement(group, _pauses(group), tuple(map(_open, group)))
     *found, count, total = group[0].fetch(statement, list(params))[0]
     return found, (int(count or 0), int(total or 0))
@@ -102,7 +103,7 @@ def _pauses(group: tuple[Operations, ...]) -> tuple[Pauses, ...]:
 
 
 def probes(operations: Operations, open_rows: Open | None = None) -> list[list[QuerySet[Any]]]:
-    """For each field of :class:`Work` querysets of which one is not empty where there is such work."""
+    """Return, for each field of :class:`Work`, querysets; at least one has rows if there is such work."""
     claim, mark_ready, reap = open_rows or _open(operations)
     claimable = operations.claimable(list(operations.graph.automatic_states)).filter(claim)
     return [
@@ -118,11 +119,11 @@ def _open(operations: Operations) -> Open:
 
 
 def _coming(operations: Operations) -> list[QuerySet[Any]]:
-    """For each automatic state how long it is until its next row comes due, where that is soon. Index ``st_rest``."""
+    """Return, for each automatic state, how long until its next row comes due if that is soon. Index ``st_rest``."""
     left = ExpressionWrapper(F("state_next_attempt") - Now(), output_field=DurationField())
     soon = Q(state_next_attempt__gt=Now(), state_next_attempt__lte=after(operations.settings.POLL_INTERVAL))
     return [
-        # One state at a time: in the index the times of several are not in order.
+        # One state at a time: across several states the index does not have the times in order.
         operations.waiting(state.name).filter(soon).order_by("state_next_attempt").values(left=left)
         for state in operations.graph.automatic_states
     ]
@@ -132,7 +133,7 @@ def _coming(operations: Operations) -> list[QuerySet[Any]]:
 def _statement(
     group: tuple[Operations, ...], pauses: tuple[Pauses, ...], open_rows: tuple[Open, ...]
 ) -> tuple[str, tuple[Any, ...]]:
-    """The statement and its parameters; the only moment it asks for is the database's own, so it stays the same."""
+    """Return the statement and its parameters; the time in it is the database's own, so it can be cached."""
     parts: list[str] = []
     params: list[Any] = []
     for operations, open_to_me in zip(group, open_rows, strict=True):
@@ -145,7 +146,7 @@ def _statement(
             parts.append(f"({sql})")
             params.extend(arguments)
     for function in ("COUNT", "SUM"):
-        # Not an aggregate to Django, so that nothing is grouped.
+        # Not an aggregate for Django, so that it does not group.
         number = Func("pk", function=function, output_field=BigIntegerField())
         sql, arguments = Pause.objects.active().values(number=number).query.get_compiler(using=group[0].alias).as_sql()
         parts.append(f"({sql})")
@@ -154,14 +155,14 @@ def _statement(
 
 
 def _any(operations: Operations, probe: list[QuerySet[Any]]) -> tuple[str, list[Any]]:
-    """Whether there is a row in any of the querysets: an expression and its parameters."""
+    """Return an expression, and its parameters, for whether any of the querysets has a row."""
     parts, params = zip(*(_exists(operations, rows) for rows in probe), strict=True)
     return f"({' OR '.join(parts)})", [each for some in params for each in some]
 
 
 def _exists(operations: Operations, probe: QuerySet[Any]) -> tuple[str, tuple[Any, ...]]:
-    """Whether there is such a row: an expression and its parameters."""
+    """Return an expression, and its parameters, for whether there is such a row."""
     query = probe.order_by().values("pk")[:1].query
-    # Django knows some of the questions about a graph that nothing attempts to be empty.
+    # Not elided: for a graph without automatic states Django knows that some of these are empty.
     statement, params = query.get_compiler(using=operations.alias, elide_empty=False).as_sql()
     return f"EXISTS ({statement})", params

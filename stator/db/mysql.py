@@ -1,4 +1,4 @@
-"""MySQL and MariaDB: READ COMMITTED, so that locks are taken on the rows found and not on the gaps between them."""
+"""Operations for MySQL and MariaDB: READ COMMITTED, which locks only the rows found and not the gaps between them."""
 
 from contextlib import AbstractContextManager
 from typing import Any
@@ -10,7 +10,7 @@ class Operations(base.Operations):
     """MySQL and MariaDB: the portable statements, lock then update in one transaction."""
 
     def transaction(self, *, wait: float | None = None) -> AbstractContextManager[Any]:
-        """A transaction at READ COMMITTED."""
+        """Return a transaction at READ COMMITTED."""
         connection = self.connection
         if not connection.in_atomic_block:
             with connection.cursor() as cursor:

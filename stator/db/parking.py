@@ -1,4 +1,4 @@
-"""Claims of models whose objects wait for others: what waits is parked when its turn comes, the rest is taken."""
+"""Claims of models whose objects wait for others: waiting rows are parked at their turn, the rest is claimed."""
 
 from collections import defaultdict
 from typing import Any
@@ -8,13 +8,13 @@ from stator.db.claim import Crashes
 from stator.graph import State
 from stator.waits import Wait
 
-# One claim parks so many times so many rows, at 0.2 ms each, before it leaves the others to the next.
+# Rounds of one claim, and rows that each may park, at 0.2 ms each, before the next claim goes on.
 ROUNDS = 10
 PARKED_AT_ONCE = 1000
 
 
 def pick(operations: Any, states: list[State], limit: int, crashes: Crashes) -> list[Any]:
-    """Primary keys of up to ``limit`` claimable rows, locked. In a transaction."""
+    """Lock up to ``limit`` claimable rows and return their primary keys. Call it in a transaction."""
     line, rows = operations.lines, operations.open_rows(states)
     if not operations.waits:
         return list(line.pick(rows, states, limit, crashes))
@@ -26,13 +26,13 @@ def pick(operations: Any, states: list[State], limit: int, crashes: Crashes) -> 
         picked += [pk for pk in found if pk not in held]
         if not held or len(picked) >= limit:
             break
-        # Where many wait, many are parked at once; those that are found free beyond the limit stay ready.
+        # If some wait, many more may: park many at once. Rows found free beyond the limit stay ready.
         wanted = PARKED_AT_ONCE
     return picked[:limit]
 
 
 def _park(operations: Any, pks: list[Any]) -> set[Any]:
-    """Take those of the rows out of the line that wait for others; return which."""
+    """Park those of the rows that wait for others; return their keys."""
     rows = operations.rows.filter(pk__in=pks)
     waiting: set[Any] = set()
     parked: set[Any] = set()
@@ -41,7 +41,7 @@ def _park(operations: Any, pks: list[Any]) -> set[Any]:
         if not by_awaited:
             continue
         waiting.update(*by_awaited.values())
-        # Once it is kept from changing, its move has either been seen or will find the row parked.
+        # While it is locked, the awaited object has either moved visibly, or its move will find the row parked.
         held = operations.keep(wait.unsettled(operations.alias).filter(pk__in=list(by_awaited)))
         parked.update(*(by_awaited[pk] for pk in held))
     for held_up, changes in ((parked, columns.parking()), (waiting - parked, columns.postponing())):
@@ -51,7 +51,7 @@ def _park(operations: Any, pks: list[Any]) -> set[Any]:
 
 
 def _waiting(operations: Any, rows: Any, wait: Wait) -> dict[Any, set[Any]]:
-    """For each object that is waited for the rows that wait for it."""
+    """Return, for each awaited object, the rows that wait for it."""
     by_awaited: dict[Any, set[Any]] = defaultdict(set)
     for pk, awaited in rows.filter(wait.holds(operations.alias)).values_list("pk", wait.key):
         by_awaited[awaited].add(pk)

@@ -1,4 +1,4 @@
-"""PostgreSQL: rows are claimed and outcomes recorded each in one statement, which is also its transaction."""
+"""Operations for PostgreSQL: one statement, and so one transaction, claims rows; one records outcomes."""
 
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -33,8 +33,8 @@ from stator.waits import wake, wakes
 
 NO_TOKEN = UUID(int=0)
 
-# Some of the rows that an index has in order are looked for among this many, and then among all by another index. The
-# most that the latter then has to sort is the limit's part of a queue: 100 of each 5,000.
+# How many rows, in the order of an index, are searched for the wanted ones before another index searches all. The
+# latter then has to sort the limit's part of a queue at most: 100 of each 5,000.
 FIRST_ROWS = 5000
 
 
@@ -42,10 +42,10 @@ class Operations(Spelled):
     """PostgreSQL 14 and later: one statement to claim, one to record."""
 
     def transaction(self, *, wait: float | None = None) -> AbstractContextManager[Any]:
-        """A transaction at READ COMMITTED, whatever the default of the database is.
+        """Return a transaction at READ COMMITTED, whatever the default of the database is.
 
-        A worker that stands still in one, because it was stopped or swapped out, would keep its locks and have all
-        others wait for them; the server ends it instead.
+        A worker that is stopped or swapped out inside a transaction would keep its locks and block all others; the
+        server ends its session instead.
         """
         longest, connection = self.locks.wait, self.connection
         if longest is not None and self._is_shared:
@@ -55,14 +55,14 @@ class Operations(Spelled):
         return self._read_committed(idle=self.settings.LEASE / 2, wait=self.locks.shortest(wait))
 
     def handler_transaction(self) -> AbstractContextManager[Any]:
-        """As above, around a handler. The handler's own statements use the session's planner settings."""
+        """Return the same around a handler. The handler's own statements use the session's planner settings."""
         return super().transaction() if self.connection.in_atomic_block else self._read_committed(shared=True)
 
     def _read_committed(self, **options: Any) -> AbstractContextManager[Any]:
         return read_committed(self.alias, super().transaction, session_of(self.connection).isolation, **options)
 
     def hurry(self) -> None:
-        """As the portable one."""
+        """Limit how long the rest of a handler's transaction waits for locks."""
         if self._is_shared:
             set_limits(self.connection, wait=self.locks.wait)
 
@@ -73,13 +73,13 @@ class Operations(Spelled):
         return bool(own and self.connection.stator_shared)
 
     def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
-        """A transaction only where reports are kept or others woken as well; else the statement is one by itself."""
+        """Return a transaction if reports are written or others woken as well; else the statement is one by itself."""
         more = wakes(self.model, kind_of(group[0])[1]) or has_reports(group)
         more = more or bool(names_saved(group) and not self._saved_here(group))
         return self.transaction() if more else nullcontext()
 
     def fetch(self, statement: str, params: list[Any], planner: str = sql.ANY, *, often: bool = False) -> list[Any]:
-        """The rows of one statement, which outside of a transaction is one by itself and takes one round trip.
+        """Return the rows of one statement, which outside of a transaction is one by itself and takes one round trip.
 
         ``often``: the same text is sent again and again.
         """
@@ -98,7 +98,7 @@ class Operations(Spelled):
         open_to_me = self.open_to_me()
         in_turns_of_some = open_to_me and self.options.fair_by
         if self.waits or self.model._meta.parents or (self.pauses and self.pauses.partial) or in_turns_of_some:
-            # The columns of a row are in several tables, or those of other tables count: claim first, then load.
+            # Such models have columns in several tables or conditions on other tables: claim first, then load.
             return super()._claim_rows(states, limit, token, crashes)
         names = [state.name for state in states]
         turn = self.lines.next(states) if crashes is Crashes.NONE else None
@@ -113,7 +113,7 @@ class Operations(Spelled):
         return self._claim_further(names, limit, token, turn)
 
     def _claim_further(self, names: list[str], limit: int, token: UUID, turn: Turn) -> list[Any]:
-        """Claim from the place where the last claim ended, where the line is that of age; else from its head."""
+        """Claim from where the last claim ended if the order is by age, else from the head of the line."""
         by_age = turn.by_age or not self.options.priority
         began = time.monotonic()
         place = turn.begin(began) if by_age else None
@@ -123,7 +123,7 @@ class Operations(Spelled):
             statement += f", {self._table}.ctid"
         found = self._instances(self.fetch(statement, params, sql.BY_LINE, often=True), turn, placed=placed)
         if place and not found:
-            # What is ready stands before it.
+            # All ready rows are before that place.
             turn.place = None
             return self._claim_further(names, limit, token, turn)
         if by_age:
@@ -137,25 +137,25 @@ class Operations(Spelled):
 
     @cached_property
     def _bounds(self) -> dict[Crashes, tuple[int, int]]:
-        """The numbers of lost leases: from the first, up to but for the second."""
+        """The range of lost leases: from the first number up to, but excluding, the second."""
         alone_from = self.settings.alone_from
         return {Crashes.FEW: (1, alone_from), Crashes.MANY: (alone_from, self.settings.MAX_CRASHES)}
 
     def _claim_open(
         self, states: list[State], limit: int, token: UUID, turn: Turn | None, crashes: Crashes
     ) -> list[Any]:
-        """Claim among the rows that are open to this worker, picked by a query that is made anew each time."""
+        """Claim among the rows that are open to this worker, picked by a query that is built anew each time."""
         by_age = turn is None or turn.by_age
         rows = self.open_rows(states).filter(self.crashed(crashes))
         ordered = rows.order_by(*line_of(self.model, by_age=by_age)).values("pk")[:limit]
-        # Without the lock, which Django wants in a transaction; this is one by itself.
+        # Without Django's lock, which requires a transaction block; this statement is a transaction by itself.
         pick, params = ordered.query.get_compiler(using=self.alias, elide_empty=False).as_sql()
         of = "" if "." in self.model._meta.db_table else f"OF {self._table}"
         statement = sql.claim_picked(self._table, self._pk, pick, self._quote("pk"), of, *self._claim_parts)
         return self._instances(self.fetch(statement, [*params, *self._claim_params(token)], sql.IN_ORDER), turn)
 
     def _claim_shares(self, names: list[str], limit: int, token: UUID, turn: Turn) -> list[Any]:
-        """Claim in turns: of each value of ``fair_by`` an equal share."""
+        """Claim in turns: an equal share for each value of ``fair_by``."""
         params = sql.share_params(names, turn.last, limit, limit + SPARE_VALUES)
         found = self.fetch(self._share_statements[turn.by_age], [*params, *self._claim_params(token)], sql.BY_KEY)
         if found:
@@ -164,7 +164,7 @@ class Operations(Spelled):
 
     @cached_property
     def _claim_statements(self) -> dict[tuple[bool, bool], str]:
-        """By whether rows are claimed by age, and whether from further on."""
+        """Claim statements by whether rows are claimed by age, and whether from further on."""
         kinds = [(False, False), (True, False), (True, True)]
         parts = self._table, self._pk, *self._claim_parts
         return {(by_age, further): sql.claim(*parts, self._first(by_age), further=further) for by_age, further in kinds}
@@ -196,18 +196,18 @@ class Operations(Spelled):
 
     @cached_property
     def _claiming(self) -> tuple[str, Any]:
-        """The SET list of a claim and its parameters, with ``NO_TOKEN`` for that of the claim."""
+        """The SET list of a claim and its parameters, with ``NO_TOKEN`` for the claim's token."""
         return self._assignments(columns.claiming_due(NO_TOKEN, self._lease_end()))
 
     def _claim_params(self, token: UUID) -> list[Any]:
         return [token if param == NO_TOKEN else param for param in self._claiming[1]]
 
     def _instances(self, rows: list[Any], turn: Turn | None = None, *, placed: bool = False) -> list[Any]:
-        """Objects of claimed rows; ``placed``: the last column is their place, for the record to find them there.
+        """Return the instances of claimed rows. ``placed``: the last column is a row's place, for the record.
 
-        Otherwise it looks them up in the index of the keys, and PostgreSQL clears away dead versions that it meets.
+        Otherwise the record uses the index of the keys; PostgreSQL removes dead versions that it meets there.
         """
-        # Of rows that were ready before they were due the claim took only the mark.
+        # From rows that were marked ready too early, the claim only removed the mark.
         rows = [row for row in rows if row[self._claim_at] is not None]
         rows = self._in_turn(rows, by_age=turn is None or turn.by_age)
         cells = [row[:-1] for row in rows] if placed else rows
@@ -218,7 +218,7 @@ class Operations(Spelled):
         return instances
 
     def _write(self, state: State, to: str, group: list[Ended]) -> dict[Any, float | None]:
-        """RECORD. Outcomes of one kind and their statistics; a row is written only while its own claim stands."""
+        """Write outcomes of one kind and their statistics (RECORD); a row only while its own claim stands."""
         saved = self._saved_here(group)
         moved = bool(to and to != RELEASED and self.options.history)
         history = moved and self._keeps_moves(group)
@@ -238,11 +238,11 @@ class Operations(Spelled):
         return dict.fromkeys(self._keys(found))
 
     def _keeps_moves(self, group: list[Ended]) -> bool:
-        """But for those that an error caused: errors have texts and are rare, moves are many."""
+        """Return True unless an error caused the moves: errors have texts and are rare, moves are many."""
         return self._keeps_keys and all(outcome.failure is None for outcome in each_once(group))
 
     def _saved_here(self, group: list[Ended]) -> tuple[str, ...]:
-        """Fields that the recording statement writes as well; the others take a statement for each object."""
+        """Return the fields that the recording statement writes as well; others take a statement for each object."""
         names = names_saved(group)
         plain = names and array_types(self.model, self.connection, names) and not has_expressions(group)
         return names if plain else ()
@@ -272,13 +272,13 @@ class Operations(Spelled):
 
     @retrying
     def move_rows(self, rows: QuerySet[Any], source: str, to: State, limit: int, *, reason: str = "") -> Moves:
-        """MOVE. As the portable one, in one statement whatever the number of rows."""
+        """Move rows without a handler (MOVE), in one statement whatever their number."""
         if self.options.history and not self._keeps_keys:
             return super().move_rows(rows, source, to, limit, reason=reason)
         tell = signals.transitioned.has_listeners(self.model) or wakes(self.model, to.name)
         assignments, params = self._assignments(columns.entering(to))
         with self.transaction():
-            # By names that no field of the model has.
+            # Under names that no field of the model has.
             pick, arguments = self._pick(rows, limit, stator_entered=F("state_changed"), stator_place=self._place)
             statement = sql.move(
                 self._table, self._pk, pick, self._quote("pk"), assignments, history=self.options.history, tell=tell
@@ -293,7 +293,7 @@ class Operations(Spelled):
     def lock(
         self, rows: QuerySet[Any], limit: int, *, in_order: bool = False, among: QuerySet[Any] | None = None
     ) -> list[Any]:
-        """As the portable one, by an index whatever the planner thinks of it."""
+        """Lock rows like the portable method, by an index whatever the planner prefers."""
         if among is None:
             return self._keys(self.fetch(*self._pick(rows, limit), sql.IN_ORDER if in_order else sql.BY_KEY))
         found = self._lock_among(among[:FIRST_ROWS], rows, limit, sql.IN_ORDER)
@@ -302,7 +302,7 @@ class Operations(Spelled):
         return found
 
     def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
-        """As the portable one, in one statement that is always the same."""
+        """Lock claimed rows like the portable method, in one statement that is always the same."""
         arguments = [*self._claimed(claims), claims[0].state.name]
         found = self.fetch(self._lock_statement, arguments, sql.BY_KEY, often=True)
         mine = set(self._keys(found))
@@ -321,14 +321,14 @@ class Operations(Spelled):
         return self._keys(self.fetch(sql.lock_among(statement, one), [*params, *arguments, limit], planner))
 
     def keep(self, rows: QuerySet[Any]) -> set[Any]:
-        """As the portable one, by locks that several workers may have at a time."""
+        """Lock rows like the portable method, with locks that several workers may share."""
         statement, params = rows.order_by().values("pk").query.get_compiler(self.alias, elide_empty=False).as_sql()
         to_python = rows.model._meta.pk.to_python
         return {to_python(pk) for (pk,) in self.fetch(f"{statement} FOR SHARE SKIP LOCKED", list(params))}
 
     def _pick(self, rows: QuerySet[Any], limit: int, **also: Any) -> tuple[str, list[Any]]:
         locked = rows.select_for_update(**self._lock_options(skip_locked=True)).values("pk", **also)[:limit]
-        # Not elided: of a graph that nothing attempts, Django knows that nothing is due.
+        # Not elided: for a graph without automatic states, Django knows that nothing is due.
         statement, params = locked.query.get_compiler(using=self.alias, elide_empty=False).as_sql()
         return statement, list(params)
 
@@ -336,19 +336,19 @@ class Operations(Spelled):
         waiting, claims = isinstance(group[0][1], Waiting), [claim for claim, _ in group]
         return [
             *self._claimed(claims),
-            # What is the same for all is left out: unnest fills shorter arrays up with null.
+            # Values that are equal for all are left out: unnest fills shorter arrays up with null.
             [float(each.delay) for _, each in group if isinstance(each, Waiting)] if waiting else _afters(group),
             [] if self._keeps_moves(group) else [getattr(each, "failure", None) is not None for _, each in group],
             [claim.duration for claim in claims] if self.options.history else [],
         ]
 
     def _claimed(self, claims: list[Claim]) -> list[Any]:
-        """The keys of rows and the tokens of the claims on them, as arrays."""
+        """Return the keys of rows and the tokens of their claims, as arrays."""
         return [array_of(self._sent([claim.pk for claim in claims])), array_of([claim.token for claim in claims])]
 
 
 def _afters(group: list[Ended]) -> list[float | None]:
-    """Seconds until rows are due that are handed back, null for those that are ready; nothing where all are."""
+    """Return the delays of released rows in seconds, null for rows that are ready; nothing if all are ready."""
     afters = [outcome.after or None for _, outcome in group if isinstance(outcome, Released)]
     return afters if any(afters) else []
 
@@ -358,7 +358,7 @@ def _changes(outcome: Any) -> columns.Changes:
         return columns.entering(outcome.to)
     delay = RawSQL("v.delay * interval '1 second'", [], output_field=DurationField())
     if isinstance(outcome, Released):
-        # One statement for those that are ready again, whose delay is null, and those that are due later.
+        # One statement for rows that are ready again, whose delay is null, and rows that are due later.
         due = Coalesce(Now() + delay, F("state_next_attempt"))
         ready = RawSQL("v.delay IS NULL", [], output_field=BooleanField())
         return {**columns.releasing(), "state_ready": ready, "state_next_attempt": due}

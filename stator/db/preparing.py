@@ -1,4 +1,4 @@
-"""What precedes the call of a handler: where it fails, the attempt did not take place."""
+"""Preparation before a handler is called: if it fails, the attempt did not take place."""
 
 import random
 from typing import Any
@@ -7,12 +7,12 @@ from stator.db.retry import is_of_database, is_passing
 from stator.exceptions import LeaseLost, NotBegun
 from stator.failures import describe
 
-# Seconds until the next attempt, at most: after trouble that passes, and after an error that stays until it is mended.
+# Seconds until the next attempt, at most: after passing trouble, and after an error that somebody has to fix.
 SOON, LATER = 2.0, 60.0
 
 
 def not_begun(error: BaseException) -> NotBegun:
-    """Return what is to be raised instead of an error that came before the handler was called."""
+    """Return the exception to raise instead of an error that came before the handler was called."""
     reason = f"the attempt did not begin: {describe(error).message.partition(chr(10))[0]}"
     stands_for = NotBegun((SOON if is_passing(error) else LATER) * random.uniform(0.5, 1.0), reason)
     stands_for.__cause__ = error
@@ -20,7 +20,7 @@ def not_begun(error: BaseException) -> NotBegun:
 
 
 class Preparing:
-    """A block before the call of a handler: errors of the database in it are raised as :class:`NotBegun`."""
+    """A context before the call of a handler: raises errors of the database as :class:`NotBegun`."""
 
     __slots__ = ()
 
@@ -32,5 +32,5 @@ class Preparing:
             raise not_begun(error) from error
 
 
-# It keeps nothing, so one will do.
+# It has no state, so one instance is enough.
 PREPARING = Preparing()

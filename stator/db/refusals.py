@@ -1,4 +1,4 @@
-"""Rows that the database refuses to change, by a constraint or a trigger: those beside and behind them go on."""
+"""Rows that the database refuses to change, by a constraint or a trigger, so that other rows are not held up."""
 
 import logging
 import time
@@ -16,44 +16,44 @@ logger = logging.getLogger("stator.worker")
 
 Result = TypeVar("Result")
 
-# What else may be refused has the name of its move.
+# Other kinds of refused writes have the name of their move.
 CLAIM, MARK_READY, REAP, DELETE = "claim", "mark_ready", "reap", "delete"
 
-# A row that is refused is left alone for so many seconds, then for twice as long each time, up to the most.
+# Seconds for which a refused row is left alone; they double each time, up to the longest.
 LEFT_ALONE, LONGEST = 60.0, 600.0
 
-# From claims for so many at first, and nobody is warned of so many: a constraint may forbid what another claim has just
-# made impossible, and allow it again once that has ended.
+# For refused claims: seconds at first, and refusals without a warning. A constraint may forbid what another claim has
+# just made impossible, and allow it once that claim has ended.
 SHORTLY, QUIETLY = 1.0, 2
 
-# One piece of a chore meets so many of them, at some statements each, before it leaves the others to the next.
+# Refused rows that one part of a chore takes, at some statements each, before it leaves the others to the next.
 AT_ONCE = 100
 
-# So many of one model are remembered for each deed; where more are refused it is no matter of single rows.
+# Refused rows of one model that are remembered for each kind of write; beyond that, single rows are not the cause.
 MOST = 1000
 
-# SQLSTATE class of syntax errors, of names that are not there and of rights: no row is at fault.
+# SQLSTATE class of syntax errors, missing names and missing rights: no row is at fault.
 OF_THE_STATEMENT = "42"
 
 
 class Refusal(NamedTuple):
-    """How often a row was refused something, and the monotonic time until which it is left alone."""
+    """How often a row was refused, and the monotonic time until which it is left alone."""
 
     times: int
     until: float
 
 
 class Refusals:
-    """What the database refused to do to rows of one model, as this process has seen it."""
+    """The writes that the database refused for rows of one model, as seen by this process."""
 
     def __init__(self, label: str) -> None:
         self._label = label
         self._refused: dict[str, dict[Any, Refusal]] = defaultdict(dict)
 
     def others(self, deed: str) -> Q:
-        """All rows but those that are left alone."""
+        """Return a filter for all rows but those that are left alone."""
         now = time.monotonic()
-        # A copy: another thread may add to it.
+        # A copy, because another thread may add to it.
         left = [pk for pk, refusal in list(self._refused[deed].items()) if refusal.until > now]
         return ~Q(pk__in=left) if left else Q()
 
@@ -77,9 +77,9 @@ class Refusals:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether a row may be at fault, rather than the connection or the statement."""
+    """Return whether a row may be at fault, rather than the connection or the statement."""
     if isinstance(error, ProgrammingError):
-        # What a trigger raises is one as well.
+        # Errors that a trigger raises are refusals as well.
         state: str = getattr(error.__cause__, "sqlstate", None) or OF_THE_STATEMENT
         return not state.startswith(OF_THE_STATEMENT)
     return not (is_passing(error) or is_of_schema(error))
@@ -93,7 +93,7 @@ def unless_refused(
     write: Callable[[list[QuerySet[Any]], int], Result],
     errors: type[Exception] = DatabaseError,
 ) -> list[Result]:
-    """What ``write`` gives for up to ``limit`` rows of the parts: for all at once or, where refused, piece by piece.
+    """Return the results of ``write`` for up to ``limit`` rows: all at once or, if that is refused, piece by piece.
 
     ``write`` takes querysets and a limit, and is a transaction by itself.
     """
@@ -120,7 +120,7 @@ def in_pieces(
     write: Callable[[list[Any]], Result],
     errors: type[Exception] = DatabaseError,
 ) -> list[Result]:
-    """What ``write`` gives for these rows: for all at once or, where that is refused, for each half, and so on.
+    """Return the results of ``write`` for these rows: all at once or, if that is refused, for each half, and so on.
 
     A row that is refused by itself is left out.
     """

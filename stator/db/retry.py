@@ -1,4 +1,4 @@
-"""Which database errors are worth another try at once, and which mean that the connection is gone."""
+"""Classification of database errors: worth an immediate retry, an outage, a lock timeout, a missing table or column."""
 
 import functools
 import random
@@ -23,26 +23,26 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # serialization_failure, deadlock_detected, lock_not_available: the transaction did nothing and may be repeated.
 RETRYABLE = frozenset({"40001", "40P01", "55P03"})
 
-# invalid_sql_statement_name, duplicate_prepared_statement: a session is not what it was; it prepares no more.
+# invalid_sql_statement_name, duplicate_prepared_statement: the session has changed; it prepares nothing more.
 GONE = frozenset({"26000", "42P05"})
 
-# undefined_column, undefined_table; MySQL's numbers for them; the messages of SQLite, which has nothing else.
+# undefined_column, undefined_table; MySQL's numbers for them; SQLite's messages, which are all it has.
 ABSENT, ABSENT_NUMBERS = frozenset({"42703", "42P01"}), frozenset({1054, 1146})
 ABSENT_TEXTS = re.compile(r"no such (column|table)|table \S+ has no column named")
 
-# program_limit_exceeded, such as a value that is too long for its index: operational by name, but it stays so.
+# program_limit_exceeded, such as a value too long for its index: an OperationalError, but a permanent one.
 LIMITS = "54"
 
-# lock_not_available: by NOWAIT at once, by ``lock_timeout`` after a wait.
+# lock_not_available: at once with NOWAIT, after a wait with ``lock_timeout``.
 NOT_AVAILABLE = "55P03"
 
 ATTEMPTS = 5
 
 
 def retrying(method: Function) -> Function:
-    """Repeat a function up to five times when the database asks for it; not inside an open transaction.
+    """Repeat a function up to five times when the database asks for it, except inside an open transaction.
 
-    Its first argument are operations. Those of a worker do not wait again at once for a lock that did not come.
+    Its first argument are operations. For those of a worker, a lock timeout is not repeated at once.
     """
 
     @functools.wraps(method)
@@ -62,29 +62,29 @@ def retrying(method: Function) -> Function:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the statement lost to another transaction, or its plan is of no use, and may be repeated at once."""
+    """Return whether the statement lost to another transaction or has a stale plan, and may be repeated at once."""
     state = getattr(error.__cause__, "sqlstate", None)
     return state in RETRYABLE or "database is locked" in text_of(error) or is_of_a_plan(error)
 
 
 def is_lock_timeout(error: BaseException) -> bool:
-    """Whether a statement gave up waiting for a lock that others hold; it did nothing."""
+    """Return whether a statement gave up waiting for a lock that others hold; it did nothing."""
     return getattr(error.__cause__, "sqlstate", None) == NOT_AVAILABLE or (
         isinstance(error, OperationalError) and "database is locked" in text_of(error)
     )
 
 
 def is_of_a_plan(error: BaseException) -> bool:
-    """Whether a prepared statement failed that would not have failed unprepared."""
+    """Return whether a prepared statement failed that would have worked unprepared."""
     cause: Any = error.__cause__
     if getattr(cause, "sqlstate", None) == "0A000":
-        # A column that it gives is of another type now. Of what else is not supported, messages in any language tell.
+        # A returned column has another type now. Only localized messages distinguish other unsupported features.
         return bool(cause.diag.source_function == "RevalidateCachedQuery")
     return getattr(cause, "sqlstate", None) in GONE
 
 
 def is_of_schema(error: BaseException) -> bool:
-    """Whether a statement names a table or a column that does not exist, so that somebody has to migrate."""
+    """Return whether a statement names a missing table or column, so that somebody has to migrate."""
     cause: Any = error.__cause__
     if not isinstance(error, OperationalError | ProgrammingError) or cause is None:
         return False
@@ -94,25 +94,25 @@ def is_of_schema(error: BaseException) -> bool:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether the database cannot be used at this moment, so that waiting is the answer."""
+    """Return whether the database cannot be used at the moment, so that waiting is the answer."""
     if str(getattr(error.__cause__ or error, "sqlstate", "")).startswith(LIMITS) or is_of_schema(error):
         return False
-    # A server that turned into a read replica answers with an InternalError.
+    # A server that became a read replica answers with an InternalError.
     if isinstance(error, OperationalError | InterfaceError | InternalError):
         return True
-    # Where it closes the server-side cursor of an ``iterator()`` Django lets the errors of the driver pass as they are;
-    # PEP 249 has their names.
+    # Django does not wrap the driver's errors when it closes the server-side cursor of an ``iterator()``; PEP 249 has
+    # their names.
     names = {each.__name__ for each in type(error).__mro__}
     return "Error" in names and bool(names & {"OperationalError", "InterfaceError"})
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the same may well succeed later, with nothing changed in it."""
+    """Return whether the same may succeed later without a change to it."""
     return is_outage(error) or is_retryable(error)
 
 
 def is_of_database(error: BaseException | None) -> bool:
-    """Whether it is an error of a database, or one is among those that it has in it or was raised because of."""
+    """Return whether an error, or one among its causes, contexts and group members, is a database error."""
     seen: set[int] = set()
     found = [error]
     while found:

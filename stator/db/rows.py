@@ -1,4 +1,4 @@
-"""The rows of one model in one database: how they are read and locked, and the leases that hold them."""
+"""Rows of one model in one database: reading and locking them, and their leases."""
 
 import threading
 from collections.abc import Iterable
@@ -31,17 +31,17 @@ from stator.workers import worker_of
 # More rows than one claim takes.
 MOST_CLAIMED = 100_000
 
-# Seconds by which clocks are set back in passing: no lease that somebody renews may end because of that.
+# Seconds by which a clock may be set back without ending leases that are being renewed.
 CLOCK_SLACK = 5.0
 
 
 class Rows:
-    """The rows of one managed model in one database. A vendor overrides what it can do better."""
+    """The rows of one managed model in one database. A vendor overrides what it can improve."""
 
-    # Whether a thread of its own for each kind of statement helps; SQLite has one writer at a time.
+    # Whether separate threads for claims, records and duties help; SQLite allows one writer at a time.
     concurrent_writers = True
 
-    # Whether others lock single tables, rather than the whole database.
+    # Whether others lock single tables rather than the whole database.
     locks_tables = True
 
     def __init__(self, model: Any, alias: str, settings: Settings, worker_id: str) -> None:
@@ -56,15 +56,15 @@ class Rows:
         self.waits = waits_of(model)
         self.lines = Lines(self)
         self.refusals = Refusals(self.label)
-        # What the table lacks, as one line; meanwhile a worker leaves the model out.
+        # What the table lacks, as one line; until that is repaired a worker leaves the model out.
         self.lacking = ""
-        # Only those of a worker limit how long their statements wait.
+        # Only a worker's operations limit how long their statements wait.
         self.locks = Locks(self.label)
-        # As the latest look for work found them; None before the first.
+        # As the latest poll found them; None before the first.
         self.pauses: Pauses | None = None
 
     def __reduce__(self) -> Any:
-        """An instance in the hands of a handler may be pickled, and with it its claim and these."""
+        """Pickle without the state: a handler may pickle its instance, and with it the claim and these operations."""
         return type(self), (self.model, self.alias, self.settings, self.worker_id)
 
     # Reading and transactions
@@ -76,16 +76,16 @@ class Rows:
 
     @property
     def rows(self) -> QuerySet[Any]:
-        """All rows of the model, by none of the project's managers."""
+        """All rows of the model, independent of the project's managers."""
         return QuerySet(self.model, using=self.alias)
 
     @property
     def shard(self) -> int:
-        """Which rows of the statistics the calling thread adds to: threads that share one would wait for each other."""
+        """The statistics rows that the calling thread updates: threads that share one would wait for each other."""
         return int(self.worker_id[:2], 16) + 256 * (threading.get_native_id() % 127)
 
     def fetch(self, statement: str, params: list[Any]) -> list[Any]:
-        """The rows of one statement."""
+        """Return the rows of one statement."""
         with self.connection.cursor() as cursor:
             cursor.execute(statement, params)
             return list(cursor.fetchall())
@@ -96,22 +96,22 @@ class Rows:
         return WAIT
 
     def transaction(self, *, wait: float | None = None) -> AbstractContextManager[Any]:
-        """A short transaction in which the framework writes; ``wait``: seconds it waits for a lock, if fewer."""
+        """Return a short transaction for our own writes; ``wait``: seconds that it waits for a lock, if fewer."""
         return transaction.atomic(using=self.alias)
 
     def reading(self) -> AbstractContextManager[Any]:
-        """A query that waits for locks as long as :meth:`transaction` does; no transaction where that has no limit."""
+        """Return a context for a query with the lock timeout of :meth:`transaction`; no transaction without one."""
         return nullcontext() if self.locks.wait is None else self.transaction()
 
     def handler_transaction(self) -> AbstractContextManager[Any]:
-        """The transaction of a handler whose state is ``atomic``; the handler waits for locks as long as it likes."""
+        """Return the transaction of a handler whose state is ``atomic``; the handler has no lock timeout."""
         return self.transaction()
 
     def hurry(self) -> None:
-        """Have the rest of a handler's transaction wait for locks no longer than a worker may."""
+        """Limit how long the rest of a handler's transaction waits for locks."""
 
     def lease_of(self, state: State) -> float:
-        """Seconds for which a claim in a state holds without a heartbeat."""
+        """Return the seconds for which a claim in a state holds without a heartbeat."""
         return state.lease or self.settings.LEASE
 
     # Locks
@@ -119,16 +119,16 @@ class Rows:
     def lock(
         self, rows: QuerySet[Any], limit: int, *, in_order: bool = False, among: QuerySet[Any] | None = None
     ) -> list[Any]:
-        """Primary keys of up to ``limit`` rows, locked, passing over those locked by others.
+        """Lock up to ``limit`` rows, skipping those locked by others; return their primary keys.
 
-        ``in_order``: they are many, and an index has them in the order that is asked for. ``among``: an index has
-        these rows in that order, of which those that are ``sought`` are asked for, few or many.
+        ``in_order``: the rows are many, and an index has them in the wanted order. ``among``: rows that an index has in
+        that order; ``sought`` filters them, and may match few or many.
         """
         options = self._lock_options(skip_locked=self.connection.features.has_select_for_update_skip_locked)
         return list(rows.select_for_update(**options).values_list("pk", flat=True)[:limit])
 
     def lock_parts(self, parts: Iterable[QuerySet[Any]], limit: int) -> list[Any]:
-        """As :meth:`lock`, of one queryset after the other: each has an index that an OR of them has not."""
+        """Call :meth:`lock` for one queryset after the other: each can use an index, an OR of them could not."""
         locked: list[Any] = []
         for rows in parts:
             if len(locked) < limit:
@@ -136,13 +136,13 @@ class Rows:
         return locked
 
     def keep(self, rows: QuerySet[Any]) -> set[Any]:
-        """Primary keys of rows of any model that nobody else is changing, and nobody can until the transaction ends."""
+        """Lock rows of any model until the transaction ends; return the keys of those that nobody else is changing."""
         return set(self.lock(rows, PARKED_AT_ONCE))
 
     def _lock_options(self, **options: Any) -> dict[str, Any]:
         features = self.connection.features
         options["no_key"] = features.has_select_for_no_key_update
-        # Of the row itself only, and not of what a filter joins. A name with a schema cannot be given here.
+        # Lock only the row itself, not the rows that a filter joins. Django takes no name with a schema here.
         if features.has_select_for_update_of and "." not in self.model._meta.db_table:
             options["of"] = ("self",)
         return options
@@ -150,7 +150,7 @@ class Rows:
     # Leases
 
     def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
-        """Lock rows until the end of the transaction; return those of the claims that stand."""
+        """Lock rows until the end of the transaction; return the claims that stand."""
         tokens = {claim.pk: claim.token for claim in claims}
         options = self._lock_options()
         rows = self.rows.filter(pk__in=list(tokens), state=claims[0].state.name).order_by("pk")
@@ -159,13 +159,13 @@ class Rows:
         return [claim for claim in claims if claim.pk in mine]
 
     def holds(self, claim: Claim) -> bool:
-        """Whether a claim stands and its lease has not run out."""
+        """Return whether a claim stands and its lease has not run out."""
         return self._fenced(claim).filter(state_locked_until__gt=Now()).exists()
 
     @retrying
     def extend(self, claim: Claim, seconds: float) -> bool:
-        """Set the lease of one claim to end ``seconds`` from now; False when the claim has ended."""
-        # Called by handlers.
+        """Set the lease of one claim to end ``seconds`` from now; return False if the claim has ended."""
+        # Handlers call this.
         with self.handler_transaction():
             return bool(self._fenced(claim).update(state_locked_until=columns.after(seconds)))
 
@@ -174,7 +174,7 @@ class Rows:
 
     @retrying
     def renew(self, claims: list[Claim], *, wait: float | None = None) -> set[int]:
-        """Extend the leases of claims that stand; return the ``id()`` of those whose claim has ended.
+        """Extend the leases of claims that stand; return the ``id()`` of claims that have ended.
 
         ``wait``: seconds that it waits for a lock, if fewer than usual.
         """
@@ -192,9 +192,9 @@ class Rows:
 
     @retrying
     def release_token(self, token: UUID) -> int:
-        """Hand back whatever a claim statement took whose answer never arrived; return how many rows."""
+        """Release the rows of a claim statement whose answer never arrived; return how many."""
         with self.transaction():
-            # Of those that are held: an index has them.
+            # "Held" is in the filter because there is an index of held rows.
             taken = self.lock(self.rows.filter(state_claim__isnull=False, state_claim=token), MOST_CLAIMED)
             return self.rows.filter(pk__in=taken).update(**columns.releasing())
 
@@ -218,9 +218,9 @@ class Rows:
         return sorted(state.name for state in self.graph.automatic_states if not state.quarantine)
 
     def expired(self) -> list[Q]:
-        """Leases past their end, and those that end later than any can: they were made before the clock was set back.
+        """Return filters for leases past their end, and for leases too long to be possible: a clock was set back since.
 
-        Index ``st_lease``, of which either is an end. Asked for together they would have all leases read.
+        Index ``st_lease``, which has both kinds at its ends. An OR of the two would read all leases.
         """
         held, beyond = Q(state_claim__isnull=False), columns.after(self.longest_lease + CLOCK_SLACK)
         return [held & Q(state_locked_until__lte=Now()), held & Q(state_locked_until__gt=beyond)]
@@ -235,7 +235,7 @@ class Rows:
         return [state for state in self.graph.automatic_states if state.lease]
 
     def _still_claimed(self, claims: list[Claim]) -> set[Any]:
-        """Which of these rows are mine but were passed over, because an application's transaction has them locked."""
+        """Return the rows that are still mine but were skipped because an application's transaction locks them."""
         if not self.connection.features.has_select_for_update_skip_locked:
             return set()
         mine = {(claim.pk, claim.token, claim.state.name) for claim in claims}

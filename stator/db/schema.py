@@ -1,4 +1,4 @@
-"""What the tables of models lack in a database: a table, or columns. Waits for no lock on PostgreSQL."""
+"""Tables and columns of models that are missing in a database. Waits for no lock on PostgreSQL."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from django.db import DatabaseError, connections
 from stator.columns import FRAMEWORK_COLUMNS
 from stator.db.retry import is_of_schema
 
-# No statement on the table itself, which would wait while a migration holds it.
+# From the catalog: a statement on the table itself would wait while a migration locks it.
 COLUMNS = """
 SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
 """
@@ -35,14 +35,14 @@ def _lack_of(model: Any, alias: str) -> str:
 
 
 def _columns_of(connection: Any, table: str) -> set[str]:
-    """Return the names of a table's columns; nothing where there is no such table."""
+    """Return the names of a table's columns; an empty set if there is no such table."""
     name = connection.ops.quote_name(table)
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute(COLUMNS, [name])
             return {column for (column,) in cursor.fetchall()}
         try:
-            # Not by introspection, which does not find the columns of a table whose name comes quoted.
+            # Not by introspection, which does not find the columns of a table with a quoted name.
             cursor.execute(f"SELECT * FROM {name} LIMIT 0")  # noqa: S608 - a quoted name
         except DatabaseError as error:
             if is_of_schema(error):
@@ -52,5 +52,5 @@ def _columns_of(connection: Any, table: str) -> set[str]:
 
 
 def _folded(connection: Any, column: str) -> str:
-    """Return the name of a column as it is compared: only on PostgreSQL does the case of letters matter."""
+    """Return a column's name for comparison: only on PostgreSQL does case matter."""
     return column if connection.vendor == "postgresql" else column.lower()

@@ -1,4 +1,4 @@
-"""How statements of our own are sent to PostgreSQL, and the transactions they are in."""
+"""The sending of our own statements to PostgreSQL, and their transactions."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,9 +11,9 @@ from psycopg.types.datetime import TimestamptzLoader
 
 
 def send(connection: Any, statement: str, params: list[Any]) -> list[Any]:
-    """The rows of some statements, of the last that gives any; one round trip, with the parameters in the text."""
+    """Return the rows of the last statement that returns any; one round trip, with the parameters in the text."""
     connection.ensure_connection()
-    # Else what comes behind an error that a handler caught would seem to be written, and be rolled back.
+    # Otherwise a write after an error that a handler caught would seem to succeed and be rolled back.
     connection.validate_no_broken_transaction()
     with connection.wrap_database_errors, ClientCursor(connection.connection) as cursor:
         if settings.USE_TZ:
@@ -38,10 +38,10 @@ def read_committed(
     wait: float | None = None,
     shared: bool = False,
 ) -> Any:
-    """A transaction at READ COMMITTED on a connection that is in none; ``usual`` is what its session has by default.
+    """Open a transaction at READ COMMITTED on a connection outside any; ``usual`` is the session's default level.
 
-    ``idle``: the server ends it when nothing comes for so many seconds. ``wait``: a statement in it waits so many for a
-    lock. ``shared``: not all that is sent is ours.
+    ``idle``: the server ends the session after so many seconds without a statement. ``wait``: seconds that a statement
+    waits for a lock. ``shared``: statements of others are sent in it, too.
     """
     connection: Any = connections[alias]
     before = connection.connection.isolation_level
@@ -63,7 +63,7 @@ def read_committed(
 def hurried(
     connection: Any, begin: Callable[[], AbstractContextManager[Any]], wait: float, usual: str
 ) -> Iterator[None]:
-    """A part of a handler's transaction whose statements are ours and wait so long for locks; then it is as usual."""
+    """Limit lock waits in a part of a handler's transaction that has only our statements; then restore ``usual``."""
     with begin():
         set_limits(connection, wait=wait)
         yield
@@ -71,7 +71,7 @@ def hurried(
 
 
 def set_limits(connection: Any, *, idle: float | None = None, wait: float | None = None) -> None:
-    """Have the server keep limits until the end of the transaction: how long it idles, and waits for each lock."""
+    """Set limits until the end of the transaction: for idle time, and for waiting for a lock."""
     limits = {"idle_in_transaction_session_timeout": idle, "lock_timeout": wait}
     if wanted := {name: f"{max(1, int(seconds * 1000))}ms" for name, seconds in limits.items() if seconds is not None}:
         _put(connection, wanted)
@@ -79,6 +79,6 @@ def set_limits(connection: Any, *, idle: float | None = None, wait: float | None
 
 def _put(connection: Any, settings: dict[str, str]) -> None:
     values = ", ".join(["set_config(%s, %s, true)"] * len(settings))
-    # Past Django's cursor, for it is no change of the session that a handler made.
+    # Without Django's cursor, which would count this as a change of the session by a handler.
     with connection.wrap_database_errors:
         connection.connection.execute(f"SELECT {values}", [each for pair in settings.items() for each in pair])

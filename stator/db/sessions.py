@@ -1,4 +1,4 @@
-"""What is known of a session with PostgreSQL for as long as it lasts, and the statements that it has prepared."""
+"""Sessions with PostgreSQL: their settings, and the statements that they have prepared."""
 
 import os
 from collections import Counter
@@ -11,18 +11,18 @@ from django.db import DatabaseError
 from stator.db.retry import is_lock_timeout, is_of_a_plan, is_outage
 from stator.db.sending import send
 
-# So often a statement is sent as it is before the session prepares it, as psycopg does.
+# A statement is sent so many times before the session prepares it, as in psycopg.
 USES = 5
 
-# The most that one session prepares: its server process keeps some 100 kB for each.
+# The most statements that one session prepares: its server process needs some 100 kB for each.
 MOST_PREPARED = 100
 
 LOCAL = "SET LOCAL "
 
-# Made once and for all parameters; otherwise the server would make most plans anew, for a guess at what they cost.
+# One plan for all parameters; otherwise the server would replan most calls because of their estimated cost.
 GENERIC = f"{LOCAL}plan_cache_mode = force_generic_plan; "
 
-# What the statements of ``sql`` set for themselves, of which each sets some.
+# Settings that the statements of ``sql`` change for themselves; each statement changes some.
 OWN_SETTINGS = (
     "enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_sort", "enable_indexscan", "enable_bitmapscan",
     "plan_cache_mode", "lock_timeout",
@@ -36,9 +36,9 @@ WHO = "SELECT pg_backend_pid(), " + ", ".join(
 class Session:
     """One connection's session.
 
-    ``isolation``: the default of its transactions. ``direct``: no pooler is in between, which would hand out a number
-    of its own for the session and may give each transaction another. ``prepares``: it may keep prepared statements.
-    ``usual``: its settings of the kind that our statements change for themselves.
+    ``isolation``: the default level of its transactions. ``direct``: there is no pooler, which would report a process
+    number of its own and may give each transaction another session. ``prepares``: it may use prepared statements.
+    ``usual``: its values of the settings that our statements change.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -47,17 +47,17 @@ class Session:
         self.prepares = self.direct = pid == connection.connection.info.backend_pid
         self._uses: Counter[str] = Counter()
         self._texts: dict[str, str] = {}
-        # Should it be another's session after all, nothing that it has prepared must pass for ours.
+        # If the session turns out to be shared, its prepared statements must not be taken for ours.
         self._prefix = f"stator_{os.urandom(6).hex()}"
         self._names = count()
 
     def send(
         self, connection: Any, planner: str, statement: str, params: list[Any], *, often: bool, restore: bool = False
     ) -> list[Any]:
-        """The rows of a statement; of one that is sent ``often``, by a plan that the session keeps.
+        """Return the rows of a statement; if it is sent ``often``, by a plan that the session keeps.
 
-        Parsing and planning is half of what a claim or a record of a few rows costs the server. ``restore``: what it
-        sets for itself is as before for what comes after it in the transaction.
+        Parsing and planning are half of the server's cost for a claim or a record of a few rows. ``restore``: reset the
+        settings that the statement changes for the rest of the transaction.
         """
         text = self._text(statement) if often and self.prepares else statement
         after = self._restoring(planner + text) if restore else ""
@@ -65,10 +65,10 @@ class Session:
             return send(connection, planner + text + after, params)
         except DatabaseError as error:
             if text.startswith("PREPARE") and is_lock_timeout(error):
-                # Nothing is wrong with it; perhaps it was not prepared, so the next time it has another name.
+                # The statement is correct, but perhaps was not prepared, so it gets another name the next time.
                 del self._texts[statement]
             elif text.startswith("PREPARE"):
-                # Whatever it was: it is sent as it is from now on.
+                # Whatever the reason, send it unprepared from now on.
                 self._texts[statement] = statement
             elif is_of_a_plan(error):
                 self.prepares = False
@@ -79,17 +79,17 @@ class Session:
         return send(connection, planner + statement, params)
 
     def _restoring(self, text: str) -> str:
-        """What undoes the settings that a text begins with."""
+        """Return the text that resets the settings with which a text begins."""
         return "".join(f"; {LOCAL}{name} = '{was}'" for name, was in self.usual.items() if f"{LOCAL}{name} " in text)
 
     def _text(self, statement: str) -> str:
-        """What to send for it, with the same parameters: the statement itself, or the call of it prepared."""
+        """Return the text to send, with the same parameters: the statement itself, or the call of its prepared form."""
         if known := self._texts.get(statement):
             return known
         self._uses[statement] += 1
         if self._uses[statement] <= USES or len(self._texts) >= MOST_PREPARED:
             return statement
-        # Never the same twice: it is kept even where the transaction that prepared it fails.
+        # A new name each time: the server keeps a prepared statement even if its transaction fails.
         name = f"{self._prefix}_{next(self._names)}"
         first, *others = statement.split("%s")
         numbered = first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
@@ -102,7 +102,7 @@ _sent: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
 
 def session_of(connection: Any) -> Session:
-    """What is known of the present session of a connection; asked for once."""
+    """Return the current session of a connection; its settings are read once."""
     connection.ensure_connection()
     session = _sessions.get(connection.connection)
     if session is None:
@@ -111,10 +111,10 @@ def session_of(connection: Any) -> Session:
 
 
 def send_in_passing(connection: Any, statement: str, params: list[Any]) -> list[Any]:
-    """The rows of a statement of an application, by Django's cursor or, where it is sent often, by a plan that is kept.
+    """Return the rows of an application's statement, by a kept plan if it is sent often, else by Django's cursor.
 
-    By the former in a transaction, which an error would break, where somebody counts or wraps queries, and on a
-    connection that is new and perhaps closed again before it is worth a question.
+    Django's cursor is used in a transaction, which an error would break, and where queries are counted or wrapped. It
+    is also used on a new connection, which may be closed before reading the session's settings pays off.
     """
     connection.ensure_connection()
     sent = _sent[connection.connection] = _sent.get(connection.connection, 0) + 1

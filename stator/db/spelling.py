@@ -1,4 +1,4 @@
-"""How the columns of a model are spelled in statements for PostgreSQL."""
+"""Columns of a model as SQL text in statements for PostgreSQL."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -18,7 +18,7 @@ Turn = Callable[[Any], Any]
 
 
 class Spelled(base.Operations):
-    """Operations that write statements of their own: quoted names, types, lists of assignments."""
+    """Operations with statements of their own: quoted names, types, lists of assignments."""
 
     @cached_property
     def _fields(self) -> list[Any]:
@@ -34,7 +34,7 @@ class Spelled(base.Operations):
 
     @cached_property
     def _converters(self) -> list[Converter]:
-        """Where a column is, the column, and what makes a value of what the server sends."""
+        """For each converted column: its position, the column, and the converter of the server's value."""
         found: list[Converter] = []
         for position, field in enumerate(self._fields):
             column = field.get_col(self.model._meta.db_table)
@@ -49,18 +49,18 @@ class Spelled(base.Operations):
 
     @cached_property
     def _pk_is_plain(self) -> bool:
-        """Whether keys are the same in Python, in parameters and in what the server answers."""
+        """Whether keys are equal in Python, in parameters and in the server's answers."""
         return type(self._pk_field) in PLAIN_KEYS
 
     def _sent(self, pks: list[Any]) -> list[Any]:
-        """Primary keys as they are sent to the server."""
+        """Return primary keys as they are sent to the server."""
         if self._pk_is_plain:
             return pks
         prepare, connection = self._pk_field.get_db_prep_value, self.connection
         return [prepare(pk, connection, prepared=False) for pk in pks]
 
     def _keys(self, found: list[Any]) -> list[Any]:
-        """Primary keys as objects have them, of rows that begin with them."""
+        """Return the primary keys, as objects have them, of rows that begin with them."""
         if self._pk_is_plain:
             return [row[0] for row in found]
         column, connection, to_python = self._pk_field.get_col(self._table), self.connection, self._pk_field.to_python
@@ -71,7 +71,7 @@ class Spelled(base.Operations):
 
     @cached_property
     def _key_converters(self) -> list[Callable[[Any, Any, Any], Any]]:
-        """What makes a key of what the server sends; mostly nothing."""
+        """The converters of the server's keys; mostly none."""
         at = [field.attname for field in self._fields].index(self.pk_name)
         return [convert for position, _, convert in self._converters if position == at]
 
@@ -82,16 +82,16 @@ class Spelled(base.Operations):
 
     @property
     def _place(self) -> RawSQL:
-        """Where a row is."""
+        """The place of a row in its table."""
         return RawSQL(f"{self._table}.ctid", [])
 
     def _in_turn(self, rows: list[Any], *, by_age: bool) -> list[Any]:
-        """Rows of all columns in the order of their turn, by what the server sent: what is made of it may have none."""
+        """Return rows in the order of their turn, by the server's values; converted values may have no order."""
         key, turn = self._names.index(self.pk_name), self._age if by_age or not self.options.priority else self._urgency
         try:
             return sorted(rows, key=lambda row: (turn(row), row[key]))
         except TypeError:
-            # Keys of a type without an order; of rows whose turn is the same any may come first.
+            # Keys of a type without an order; rows whose turn is equal may come in any order.
             return sorted(rows, key=turn)
 
     @cached_property
@@ -121,7 +121,7 @@ class Spelled(base.Operations):
         return self.connection.ops.quote_name(name).replace("%", "%%")
 
     def _assignments(self, changes: columns.Changes) -> tuple[str, Any]:
-        """The SET list of an ORM update and its parameters."""
+        """Return the SET list of an ORM update and its parameters."""
         update: Any = self.rows.query.chain(UpdateQuery)
         update.add_update_values(changes)
         statement, params = update.get_compiler(using=self.alias).as_sql()

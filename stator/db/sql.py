@@ -1,42 +1,42 @@
-"""The text of the statements for PostgreSQL. Names come quoted, values are parameters.
+"""The SQL of the statements for PostgreSQL. Names come quoted, values are parameters.
 
-Every statement is one transaction by itself and passes over rows that somebody else has locked.
+Each statement is a transaction by itself and skips rows that somebody else has locked.
 """
 
 from functools import lru_cache
 from typing import Any
 
-# Sent ahead of a statement and in force for that statement only. Every statement here reaches its rows through an
-# index; in a small or churned table the planner would rather read all of it, dead rows included.
+# Sent ahead of a statement and in force for that statement only. Every statement here uses an index; for a small or
+# churned table the planner would rather read all of it, including dead rows.
 PLANNER = "SET LOCAL enable_seqscan = off; "
 
-# As well where it is asked whether there are any: a bitmap is made of all that there are.
+# For questions whether rows exist: a bitmap would be built of all that there are.
 ANY = PLANNER + "SET LOCAL enable_bitmapscan = off; "
 
-# As well where a statement has the keys of its rows: for some hundred of them the planner would rather read the whole
-# of an index and merge than look them up, which takes half as long; for 20,000 of a million two fifths.
+# For statements that have the keys of their rows: for some hundred keys the planner would rather read a whole index and
+# merge. Looking them up takes half as long, and for 20,000 keys of a million two fifths.
 BY_KEY = PLANNER + "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
 
-# As well where rows are claimed in the order of their index: a plan that is kept does not know how few are wanted.
+# For claims in the order of an index: a cached plan does not know how few rows are wanted.
 BY_LINE = BY_KEY + "SET LOCAL enable_sort = off; "
 
-# As well where some rows are wanted in the order of an index: without statistics, or with old ones, the planner takes
-# the rows for few, reads all that match and sorts them, at every claim.
+# For some rows in the order of an index: with missing or old statistics the planner expects few rows, so each claim
+# would read all that match and sort them.
 IN_ORDER = BY_KEY + "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off; "
 
-# As well where few of very many rows are wanted, of which a GIN index knows: without statistics the planner would walk
-# all in their order instead. In the transaction of a claim it comes after the one above.
+# For few of very many rows, found by a GIN index: without statistics the planner would walk all in their order. In a
+# claim's transaction it comes after the one above.
 BY_GIN = BY_KEY + "SET LOCAL enable_indexscan = off; SET LOCAL enable_sort = on; SET LOCAL enable_bitmapscan = on; "
 
 
 @lru_cache(maxsize=64)
 def wait_for_locks(seconds: float | None) -> str:
-    """Sent ahead of a statement as well: it waits so long for each lock; for None as the session says."""
+    """Return the setting that limits how long a statement waits for each lock; "" leaves it to the session."""
     n = None if seconds is None else max(1, int(seconds * 1000))
     return f"SET LOCAL lock_timeout = {n}; " if n else ""
 
 
-# ``stayed`` is from one ``state_changed`` to the next: nothing, for an attempt after which the object stays.
+# ``stayed`` is the time from one ``state_changed`` to the next: 0 for an attempt after which the object stays.
 COUNTED = """
 counted AS (
   INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
@@ -68,17 +68,17 @@ def claim(
     crashed: bool = False,
     further: bool = False,
 ) -> str:
-    """CLAIM. Parameters: names of states, most crashes, the place to begin behind, limit, then those of the SET list.
+    """Return CLAIM. Parameters: state names, most crashes, the place to begin behind, limit, those of the SET list.
 
-    With ``crashed``, of rows that lost leases, the least number of crashes comes before the most.
-    ``order`` is what comes before age, with a comma after it; ORDER BY would take a column without its table for one of
-    the SELECT list. The place, a time and a key, is that of a claim that goes ``further``. The pick is materialised: a
-    plan that runs it again would lock more rows than asked for. NO KEY UPDATE, so that a row is not passed over while
-    somebody inserts a child row that refers to it. Index ``st_ready``, by age ``st_age``.
+    ``crashed``: claim rows that lost leases; the least number of crashes comes before the most. ``further``: begin
+    behind a place, which is a time and a key. ``order`` comes before age and ends with a comma; its columns need their
+    table, or ORDER BY would take them for names of the SELECT list. The pick is materialised: a plan that runs it again
+    would lock more rows than asked for. NO KEY UPDATE, so that a row is not skipped while somebody inserts a child row
+    that refers to it. Index ``st_ready``, by age ``st_age``.
 
-    A locked row is updated where it was found: each of its versions has an entry in the index of the key, which IS NOT
-    DISTINCT FROM does not ask. The key is compared since each partition of a table has rows in the same places. A row
-    that somebody else updated in the moment between is not seen there and left to the next claim.
+    A locked row is updated where it was found: the index of the key has an entry for each of its versions, and IS NOT
+    DISTINCT FROM does not use it. The key is compared because partitions of a table have rows in the same places. A row
+    that somebody else updated in between is not found there, and is left to the next claim.
     """
     of_crashed = "state_crashes > 0 AND state_crashes >= %s AND state_crashes < %s"
     which = of_crashed if crashed else "state_crashes = 0 AND 0 < %s"
@@ -95,9 +95,9 @@ WHERE {table}.ctid = picked.place AND {table}.{pk} IS NOT DISTINCT FROM picked.p
 
 
 def claim_picked(table: str, pk: str, pick: str, picked: str, of: str, assignments: str, returning: str) -> str:
-    """CLAIM rows that a query picks. Parameters: those of the query, then those of the SET list.
+    """Return CLAIM for rows that a query picks. Parameters: those of the query, then those of the SET list.
 
-    ``of`` says which table of the query's to lock, where it joins others.
+    ``of`` names the table of the query to lock if it joins others.
     """
     return f"""
 WITH picked AS MATERIALIZED ({pick} FOR NO KEY UPDATE {of} SKIP LOCKED)
@@ -106,10 +106,10 @@ UPDATE {table} SET {assignments} FROM picked WHERE {table}.{pk} = picked.{picked
 
 
 def lock_among(pick: str, picked: str) -> str:
-    """LOCK those of rows in order that are ``sought``. Parameters: those of both queries, then the limit.
+    """Return LOCK for those of rows in order that are ``sought``. Parameters: those of both queries, then the limit.
 
-    ``picked`` is the row at ``among.place``, locked, or nothing. It is asked for each in turn until there are enough,
-    so that the order needs no sort and the plan no statistics.
+    ``picked`` is the row at ``among.place``, locked, or nothing. It runs for each row in turn until there are enough,
+    so the order needs no sort and the plan no statistics.
     """
     return f"""
 SELECT one.pk FROM ({pick}) among CROSS JOIN LATERAL ({picked}) one WHERE among.sought LIMIT %s
@@ -119,13 +119,13 @@ SELECT one.pk FROM ({pick}) among CROSS JOIN LATERAL ({picked}) one WHERE among.
 def claim_shares(
     table: str, pk: str, key: str, key_type: str, assignments: str, returning: str, order: str = ""
 ) -> str:
-    """CLAIM where values take turns. Parameters: see :func:`share_params`, then those of the SET list.
+    """Return CLAIM where values take turns. Parameters: see :func:`share_params`, then those of the SET list.
 
-    ``turns`` are values with ready rows in the order of their turn, found by one step into the index for each: from
-    the one that came last to the largest, then from the smallest. Each gets an equal share, ``more`` is for those that
-    have more when others have less. The limits within are constants, so that the planner walks the index, and end
-    early; the order within is that of the whole index, or the planner would take the one of a foreign key. The last
-    column is the number of a row's turn. Index ``st_ready``, by age ``st_age``.
+    ``turns`` has the values with ready rows in the order of their turn, found by one index step for each: from the last
+    one to the largest, then from the smallest. Each gets an equal share; ``more`` is for values that have more when
+    others have less. The limits within are constants, so that the planner walks the index, and end early. The order
+    within is that of the whole index, or the planner would use the index of a foreign key. The last column is the
+    number of a row's turn. Index ``st_ready``, by age ``st_age``.
     """
     claimable = "state_ready AND state_claim IS NULL AND state = ANY(%s) AND state_crashes = 0"
     order = f"{order}COALESCE(state_next_attempt, state_changed), {table}.{pk}"
@@ -158,12 +158,12 @@ UPDATE {table} SET {assignments} FROM chosen WHERE {table}.{pk} = chosen.pk RETU
 
 
 def share_params(names: list[str], last: Any, limit: int, values: int) -> list[Any]:
-    """The parameters of :func:`claim_shares`: for rows in states of these names, after the value ``last``."""
+    """Return the parameters of :func:`claim_shares` for rows in states of these names, after the value ``last``."""
     return [last, names, names, values, last, names, limit, limit, limit, names, limit, limit]
 
 
 def lock_claimed(table: str, pk: str, pk_type: str) -> str:
-    """LOCK rows whose claims stand until the end of the transaction. Parameters: two arrays (pk, claim), the state."""
+    """Return LOCK for rows whose claims stand, until commit. Parameters: two arrays (pk, claim), the state."""
     return f"""
 SELECT t.{pk} FROM unnest(%s::{pk_type}[], %s::uuid[]) AS v(pk, claim) JOIN {table} t ON t.{pk} = v.pk
 WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s ORDER BY v.pk FOR NO KEY UPDATE OF t
@@ -174,16 +174,16 @@ def record(
     table: str, pk: str, pk_type: str, assignments: str, saved: list[tuple[str, str]], *,
     placed: bool, count: bool, history: bool, tell: bool,
 ) -> str:  # fmt: skip
-    """RECORD. Parameters: five arrays (pk, claim, delay, failed, duration), the state left, those of the SET list, the
-    state left; then of the statistics, of the history. With ``placed`` there is a sixth array (place) after the five,
-    and the state left comes twice before the SET list.
+    """Return RECORD. Parameters: five arrays (pk, claim, delay, failed, duration), the state left, those of the SET
+    list, the state left; then those of the statistics and of the history. With ``placed`` there is a sixth array
+    (place) after the five, and the state left comes twice before the SET list.
 
-    ``saved`` are the columns, each with its type, that some outcomes bring a value for; then there are an array that
-    tells which do, and one for each column, after those. Gives the primary keys, with ``tell`` each with the seconds
-    in the state that was left: for who keeps the history.
+    ``saved`` are the columns, each with its type, for which some outcomes have values. They add to the arrays one that
+    says which outcomes do, and one for each column. Returns the primary keys; with ``tell``, each with the seconds in
+    the state that was left, for a caller that writes the history.
 
-    Rows are looked for by their key, or if they are ``placed`` first where their claim has put them: the index of keys
-    has an entry for each version of a row. IS NOT DISTINCT FROM is an equality for which the planner takes no index, of
+    Rows are found by their key or, if ``placed``, first at the place where their claim has put them: the index of keys
+    has an entry for each version of a row. IS NOT DISTINCT FROM is an equality for which the planner uses no index, of
     leases or of keys, with all its dead entries. The locked rows are updated where they were found.
     """
     further = "".join(f",{part}" for part, wanted in ((COUNTED, count), (KEPT, history)) if wanted)
@@ -208,7 +208,7 @@ SELECT {returning} FROM done
 
 
 def _found_at_places(table: str, pk: str) -> str:
-    """The rows that are ``mine``, at their places or else by their key. Parameters: the state, twice."""
+    """Return the rows that are ``mine``, found at their places or else by their key. Parameters: the state, twice."""
     left = "AND (SELECT count(*) FROM placed) < (SELECT count(*) FROM v) AND v.pk NOT IN (SELECT pk FROM placed)"
     held, others = _held(table), _found_by_key(table, pk, "others", left)
     return f"""
@@ -225,7 +225,7 @@ def _found_by_key(table: str, pk: str, name: str, further: str = "") -> str:
 
 
 def _with_saved(table: str, assignments: str, saved: list[tuple[str, str]]) -> tuple[str, str, str]:
-    """The types of the arrays that are further ones, their names, and the SET list with their columns."""
+    """Return the types of the arrays for ``saved``, their names, and the SET list with their columns."""
     arrays = "".join(f", %s::{kind}[]" for kind in (["bool"] if saved else []) + [kind for _, kind in saved])
     names = "".join(f", {name}" for name in ["saves"] * bool(saved) + [f"value{n}" for n in range(len(saved))])
     assignments += "".join(
@@ -236,7 +236,7 @@ def _with_saved(table: str, assignments: str, saved: list[tuple[str, str]]) -> t
 
 
 def _held(table: str) -> str:
-    """The rows ``t`` of claims ``v`` that stand, but for how they are found. Parameters: the state."""
+    """Return rows ``t`` of standing claims ``v``; the caller adds how to find them. Parameters: the state."""
     return f"""
   SELECT v.*, t.ctid AS found, t.state_attempts AS attempts, t.state_attempted AS attempted,
     t.state_changed AS entered
@@ -244,11 +244,11 @@ def _held(table: str) -> str:
 
 
 def move(table: str, pk: str, pick: str, picked: str, assignments: str, *, history: bool, tell: bool) -> str:
-    """MOVE rows that a query picks and locks. Parameters: those of the query, the SET list, statistics and history.
+    """Return MOVE for rows that a query picks and locks. Parameters: query, SET list, statistics, history.
 
-    ``picked`` is the column of the query that holds the primary key, ``stator_entered`` that of ``state_changed``,
-    ``stator_place`` where the row is: it is updated there, as by CLAIM. Gives the primary keys with ``tell``, else one
-    row with their number.
+    ``picked`` is the column of the query with the primary key, ``stator_entered`` that with ``state_changed``.
+    ``stator_place`` is the row's place, where it is updated as in CLAIM. Returns the primary keys with ``tell``, else
+    one row with their number.
     """
     further = f",{KEPT}" if history else ""
     return f"""

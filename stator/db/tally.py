@@ -1,4 +1,4 @@
-"""How many rows of several kinds there are and since when: one statement, that counts each kind to a limit."""
+"""Bounded counts of rows of several kinds, and their ages: one statement that counts each kind up to a limit."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from django.db.models.functions import Now
 
 from stator.indexes import place_in_line
 
-# Kinds of one statement; SQLite joins 500 at most.
+# Kinds in one statement; SQLite joins at most 500.
 AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The rows of one kind in one state. ``late``: how many of them are.
+    """The rows of one kind in one state. ``late``: how many of them are late.
 
-    ``oldest``: seconds that one has been in the state; ``waited``: seconds since the first was due.
+    ``oldest``: the longest time in seconds that one has been in the state; ``waited``: seconds since the first was due.
     """
 
     state: str
@@ -33,19 +33,19 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Statements that count rows, with their parameters. They ask the database for the time, so they can be kept."""
+    """Statements that count rows, with their parameters. Times come from the database, so they can be cached."""
 
     statements: tuple[tuple[str, tuple[Any, ...]], ...]
 
 
 def question(using: str, kinds: Sequence[Any], most: int) -> Question:
-    """What to ask for the first ``most`` rows of each kind, which :func:`by_state` or :func:`in_all` made."""
+    """Return what to ask for the first ``most`` rows of each kind made by :func:`by_state` or :func:`in_all`."""
     parts = [_part(using, number, kind[:most]) for number, kind in enumerate(kinds)]
     return Question(tuple(_joined(parts[first : first + AT_ONCE]) for first in range(0, len(parts), AT_ONCE)))
 
 
 def tally(using: str, asked: Question) -> dict[int, list[Tally]]:
-    """By the number of each kind the states that its rows are in."""
+    """Return, by the number of each kind, the tallies of the states that its rows are in."""
     found: dict[int, list[Tally]] = defaultdict(list)
     with connections[using].cursor() as cursor:
         for statement, params in asked.statements:
@@ -56,18 +56,18 @@ def tally(using: str, asked: Question) -> dict[int, list[Tally]]:
 
 
 def by_state(rows: Any, late: Q | None = None) -> Any:
-    """The rows as a kind, with which of them are ``late``."""
+    """Return rows as a kind counted by state, with which of them are ``late``."""
     is_late = Case(When(late, then=1), default=0) if late else Value(0)
     return _kind(rows, F("state"), F("state_changed"), place_in_line(), is_late)
 
 
 def in_all(rows: Any) -> Any:
-    """The rows as a kind whose number alone is wanted, which an index may have without the rest."""
+    """Return rows as a kind with a total only, which an index alone may answer."""
     return _kind(rows, Value(""), Now(), Now(), Value(0))
 
 
 def _kind(rows: Any, state: Any, changed: Any, turn: Any, late: Any) -> Any:
-    # By names that no model has.
+    # Under names that no model has.
     return rows.values(stator_state=state, stator_changed=changed, stator_turn=turn, stator_late=late)
 
 
@@ -85,10 +85,10 @@ def _joined(parts: list[tuple[str, list[Any]]]) -> tuple[str, tuple[Any, ...]]:
 
 
 def _since(column: str) -> Expression:
-    """How long ago the first of the rows was, by the clock of the database."""
+    """Return how long ago the earliest time in the column was, by the clock of the database."""
     return TemporalSubtraction(Now(), RawSQL(f"MIN({column})", (), DateTimeField()))
 
 
 def _seconds(span: timedelta | int) -> float:
-    """A length of time as databases give it, those without such a type as microseconds."""
+    """Return a duration in seconds; databases without such a type give microseconds."""
     return max(0.0, span.total_seconds() if isinstance(span, timedelta) else span / 1_000_000)

@@ -1,4 +1,4 @@
-"""What is written together, and what became of it: values and pure functions around a batch of outcomes."""
+"""Batches of outcomes: how they are grouped for writing, and the result of a write. Values and pure functions."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -15,13 +15,13 @@ from stator.signals import Move
 
 Ended = tuple[Claim, Outcome]
 
-# Stands for the target of an outcome that is no attempt; no state can have this name.
+# The target of an outcome that is no attempt; no state can have this name.
 RELEASED = "<released>"
 
 
 @dataclass(slots=True)
 class Written:
-    """What became of a batch of outcomes: accepted ones, those whose claim had ended, those to write again later."""
+    """The result of writing outcomes: accepted ones, claims that had ended, and outcomes to write again later."""
 
     moves: list[Move] = field(default_factory=list)
     failures: list[Any] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Written:
 
     @classmethod
     def total(cls, parts: Iterable["Written"]) -> "Written":
-        """Several of them as one."""
+        """Return several results as one."""
         written = cls()
         for part in parts:
             written.moves += part.moves
@@ -42,14 +42,14 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """How many rows a set-based move took, and which: those are listed only where somebody listens."""
+    """The number of rows that a set-based move took, and the moves, which are listed only if somebody listens."""
 
     count: int
     listed: list[Move]
 
 
 def by_kind(ended: list[Ended]) -> list[list[Ended]]:
-    """Outcomes parted into those that one statement can write: of one kind, and of each row at most one."""
+    """Return outcomes in groups that one statement can write: of one kind, with at most one for each row."""
     groups: dict[tuple[str, str], list[Ended]] = defaultdict(list)
     for each in ended:
         groups[kind_of(each)].append(each)
@@ -57,7 +57,7 @@ def by_kind(ended: list[Ended]) -> list[list[Ended]]:
 
 
 def _one_per_row(group: list[Ended]) -> Iterator[list[Ended]]:
-    # A row is there twice when its lease was lost and the same worker has claimed it again meanwhile.
+    # A row occurs twice if its lease was lost and the same worker has claimed it again meanwhile.
     while group:
         latest = {claim.pk: (claim, outcome) for claim, outcome in group}
         yield list(latest.values())
@@ -65,12 +65,12 @@ def _one_per_row(group: list[Ended]) -> Iterator[list[Ended]]:
 
 
 def each_once(ended: Iterable[Ended]) -> Iterable[Outcome]:
-    """The outcomes, each once: most are one and the same object."""
+    """Return the distinct outcomes: most claims share one object."""
     return {id(outcome): outcome for _, outcome in ended}.values()
 
 
 def accepted_of(ended: list[Ended]) -> Written:
-    """What became of outcomes of one kind that were all accepted."""
+    """Return the result for outcomes of one kind that were all accepted."""
     written = Written()
     if ended and isinstance(ended[0][1], Moved):
         source, to = kind_of(ended[0])
@@ -82,7 +82,7 @@ def accepted_of(ended: list[Ended]) -> Written:
 
 
 def is_written(claim: Claim, outcome: Outcome, state: str, version: int, attempts: int, token: UUID | None) -> bool:
-    """Whether a row looks as this outcome would have left it; one that moved may have been claimed since."""
+    """Return whether a row looks as this outcome would have left it; a moved row may have been claimed since."""
     if isinstance(outcome, Moved):
         return (state, version) == (outcome.to.name, claim.version + 1)
     counted = claim.attempt - isinstance(outcome, Released)
@@ -90,7 +90,7 @@ def is_written(claim: Claim, outcome: Outcome, state: str, version: int, attempt
 
 
 def kind_of(ended: Ended) -> tuple[str, str]:
-    """Outcomes of one kind are written together: the state they leave, and the one they go to."""
+    """Return the state that an outcome leaves and the one it enters; outcomes with equal pairs are written together."""
     claim, outcome = ended
     if isinstance(outcome, Moved):
         return claim.state.name, outcome.to.name
@@ -98,7 +98,7 @@ def kind_of(ended: Ended) -> tuple[str, str]:
 
 
 def write_key(ended: Ended) -> tuple[int, Any]:
-    """Outcomes of one kind with this in common are one ORM update."""
+    """Return the key by which outcomes of one kind are grouped into one ORM update."""
     claim, outcome = ended
     if isinstance(outcome, Waiting):
         return claim.token.int, (outcome.delay, outcome.failure is not None)
@@ -106,12 +106,12 @@ def write_key(ended: Ended) -> tuple[int, Any]:
 
 
 def lease_key(claim: Claim) -> tuple[int, float]:
-    """Claims with this in common are renewed by one ORM update."""
+    """Return the key by which claims are grouped for renewal by one ORM update."""
     return claim.token.int, claim.lease
 
 
 def changes_of(outcome: Outcome) -> columns.Changes:
-    """The columns that an outcome changes."""
+    """Return the columns that an outcome changes."""
     if isinstance(outcome, Moved):
         return columns.entering(outcome.to)
     if isinstance(outcome, Released):

@@ -1,4 +1,4 @@
-"""Why an object is not moving: :func:`explain` for one, :func:`explain_counts` for many."""
+"""Reasons why an object is not moving: :func:`explain` for one object, :func:`explain_counts` for many."""
 
 from stator.explain.counts import explain_counts
 from stator.explain.order import explain

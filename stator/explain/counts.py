@@ -1,4 +1,4 @@
-"""How many rows of a queryset are held up by what: the first reason of each, counted by the database."""
+"""Counts of rows by the first reason why they do not move, computed by the database."""
 
 from collections import Counter
 from typing import Any
@@ -15,12 +15,12 @@ from stator.reports import reports_of
 from stator.waits import waiting as waiting_for_others
 from stator.workers import live_workers
 
-# What the database answers for rows that only wait for a worker; which of the reasons it is depends on their state.
+# The database's codes for rows that only wait for a worker; the final reason depends on their state.
 IN_TURN, SUSPECT, DUE = "in_turn", "crashed", "due"
 
 
 def explain_counts(queryset: QuerySet[Any]) -> dict[str, int]:
-    """How many rows have which first reason, by its code, most first; in a handful of statements."""
+    """Return the number of rows by the code of their first reason, most first; in a handful of statements."""
     owner = owner_of(queryset.model)
     using = getattr(queryset, "_db", None) or router.db_for_write(owner)
     active = read_pauses(using)
@@ -44,7 +44,7 @@ def _refined(code: str, full: bool, worked_on: bool) -> str:
 
 
 def _cases(owner: Any, using: str, active: list[Pause]) -> list[When]:
-    """The reasons in their order; the conditions are those of :mod:`stator.explain.order`."""
+    """Return the reasons in their order; the conditions correspond to those of :mod:`stator.explain.order`."""
     graph = owner.state_graph
     automatic = [state.name for state in graph.automatic_states]
     waiting = Q(state_next_attempt__gt=Now())
@@ -69,20 +69,20 @@ def _cases(owner: Any, using: str, active: list[Pause]) -> list[When]:
 
 
 def _held(owner: Any, using: str, active: list[Pause], automatic: list[str]) -> list[Any]:
-    """For each pause of the model which rows it holds."""
+    """Return, for each pause of the model, a condition for the rows that it holds."""
     rows: QuerySet[Any] = QuerySet(owner, using=using)
     pauses = Pauses.of(owner._meta.label_lower, active)
     whole = automatic if pauses.everything else sorted(pauses.states.intersection(automatic))
     held: list[Any] = [Q(state__in=whole)] if whole else []
     for pause in pauses.partial:
         within = Q(state__in=[pause.state] if pause.state else automatic)
-        # Apart from the row, so that a join does not count it twice.
+        # In a subquery, so that a join does not count a row twice.
         held.append(within & Exists(rows.filter(pause.condition(owner), pk=OuterRef("pk"))))
     return held
 
 
 def _full_states(owner: Any, using: str) -> set[str]:
-    """Limited states in which as many rows are claimed as may be."""
+    """Return the states whose ``concurrency`` limit is reached."""
     limits = {state.name: state.concurrency for state in owner.state_graph.automatic_states if state.concurrency}
     if not limits:
         return set()

@@ -1,4 +1,4 @@
-"""What is known about one object, read in at most five statements; every moment is the database's."""
+"""Facts about one object, read in at most five statements; every time is the database's."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,13 +21,13 @@ from stator.reports import Report
 from stator.waits import waits_of
 from stator.workers import Worker, live_workers, worker_of
 
-# The line is counted so far; to count a million rows would tell no more.
+# Rows ahead are counted up to this number; counting a million would be no more useful.
 LINE = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """An object for which another waits: its state, and those in which the waiting ends."""
+    """An object for which another waits: its state, and the states that end the waiting."""
 
     label: str
     pk: Any
@@ -37,7 +37,7 @@ class Awaited:
 
 @dataclass(kw_only=True)
 class Facts:
-    """One object as the database has it at ``now``, with what workers, people and its latest attempt say about it."""
+    """One object as the database has it at ``now``, with the workers, pauses and the latest report that concern it."""
 
     model: Any
     pk: Any
@@ -65,7 +65,7 @@ class Facts:
 
     @cached_property
     def state(self) -> State | None:
-        """Its state; None when this code does not know it."""
+        """Its state; None if this code does not know it."""
         found: State | None = self.model.state_graph.states.get(self.name)
         return found
 
@@ -76,23 +76,23 @@ class Facts:
 
     @property
     def claimed(self) -> bool:
-        """Whether a claim is on it."""
+        """Whether it is claimed."""
         return self.row["state_claim"] is not None
 
     @property
     def lease_over(self) -> bool:
-        """Whether a claim is on it whose lease ran out."""
+        """Whether it is claimed and the lease has run out."""
         until = self.row["state_locked_until"]
         return self.claimed and until is not None and until <= self.now
 
     @property
     def quarantined(self) -> bool:
-        """Whether it lost so many leases that it is left alone."""
+        """Whether it lost so many leases that workers leave it alone."""
         return bool(self.automatic and self.row["state_crashes"] >= self.settings.MAX_CRASHES)
 
     @property
     def in_turn(self) -> bool:
-        """Whether nothing about the object itself keeps it from being attempted."""
+        """Whether nothing about the object itself prevents an attempt."""
         held_up = self.claimed or self.quarantined or self.pauses or self.waiting or self.awaited
         return self.automatic and not held_up
 
@@ -103,23 +103,23 @@ class Facts:
 
     @property
     def waiting(self) -> bool:
-        """Whether its time has not come."""
+        """Whether it has a due time in the future and is not parked."""
         due = self.row["state_next_attempt"]
         return due is not None and due > self.now and not self.parked
 
     @property
     def parked(self) -> bool:
-        """Whether it is out of the line because it waited for another object."""
+        """Whether it is parked: not ready until an awaited object moves."""
         due = self.row["state_next_attempt"]
         return not (self.ready or self.claimed) and due is not None and due >= parked_from()
 
     def since(self, column: str) -> float:
-        """Seconds since the moment in a column; negative for one that is to come."""
+        """Return the seconds since the time in a column; negative for a time in the future."""
         return (self.now - self.row[column]).total_seconds()
 
 
 def gather(model: Any, pk: Any, using: str | None = None) -> Facts | None:
-    """The facts about an object, None when it is gone; at most five statements."""
+    """Return the facts about an object, None if it is gone; at most five statements."""
     owner = owner_of(model)
     using = using or router.db_for_write(owner)
     rows: QuerySet[Any] = QuerySet(owner, using=using)
@@ -162,7 +162,7 @@ def _read_row(owner: Any, pk: Any, rows: QuerySet[Any], active: list[Pause]) -> 
 
 
 def _awaited(facts: Facts) -> Iterator[Awaited]:
-    """The objects for which it waits; none while no worker would attempt it anyway."""
+    """Yield the objects for which it waits; none if no worker would attempt it anyway."""
     if not facts.automatic or facts.claimed or facts.quarantined:
         return
     for wait in waits_of(facts.model):
@@ -172,21 +172,21 @@ def _awaited(facts: Facts) -> Iterator[Awaited]:
 
 
 def _read_workers(facts: Facts, using: str) -> None:
-    """The live workers that serve the model, and the one that holds the object, alive or not."""
+    """Read the live workers that serve the model, and the worker that holds the object, alive or not."""
     if facts.claimed:
         facts.holder = Worker.objects.using(using).filter(pk=worker_of(facts.row["state_claim"])).first()
     facts.workers = [worker for worker in live_workers(using) if worker.serves(facts.model._meta.label_lower)]
 
 
 def _read_line(facts: Facts, rows: QuerySet[Any], pauses: Pauses) -> None:
-    """How many rows of a limited state run, and how many rows are to be claimed before this one."""
+    """Count the running rows of a limited state, and the rows that will be claimed before this one."""
     state = facts.state
     if state is None:
         return
     if state.concurrency:
         held = rows.filter(state_claim__isnull=False, state=state.name)
         facts.running = held.values("pk")[: state.concurrency].count()
-    # Compared within the database: SQLite keeps moments as texts of different precision.
+    # Compared within the database: SQLite stores times as texts of different precision.
     turn = Subquery(rows.filter(pk=facts.pk).annotate(turn=place_in_line()).values("turn")[:1])
     earlier = Q(turn__lt=F("mine")) | Q(turn=F("mine"), pk__lt=facts.pk)
     options = options_of(facts.model)
@@ -206,7 +206,7 @@ def _read_line(facts: Facts, rows: QuerySet[Any], pauses: Pauses) -> None:
 
 
 def _claimed_with(facts: Facts, state: State, pauses: Pauses) -> list[str]:
-    """The states whose rows are claimed in one line with those of a state: a limited one has a line of its own."""
+    """Return the states whose rows are claimed together with those of a state; a limited one is claimed alone."""
     if state.concurrency:
         return [state.name]
     together = [other for other in facts.model.state_graph.automatic_states if not other.concurrency]

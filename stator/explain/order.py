@@ -1,4 +1,4 @@
-"""Reasons why one object is not moving, in the words of people and in numbers for programs."""
+"""Reasons why one object is not moving, as sentences for people and numbers for programs."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ ORDER = (
 
 
 def explain(model: Any, pk: Any, using: str | None = None) -> list[Reason]:
-    """The reasons why an object is not moving, first things first; never empty, at most five statements."""
+    """Return the reasons why an object is not moving, the most decisive first; never empty, at most five statements."""
     facts = gather(model, pk, using)
     if facts is None:
         said = [Reason("gone", f"{model._meta.label} {pk} is gone: there is no such row.")]

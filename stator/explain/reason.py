@@ -1,4 +1,4 @@
-"""A reason, and the words that reasons share."""
+"""A reason, and phrases that reasons share."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -9,9 +9,9 @@ from stator.explain.facts import Facts
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason: a ``code`` that does not change, a sentence, and the numbers in it; lengths of time are seconds.
+    """One reason: a ``code`` that does not change, a sentence, and the numbers in it; durations are in seconds.
 
-    ``remedy``: what to do about it; empty when there is nothing to be done.
+    ``remedy``: what to do about it; empty if nothing has to be done.
     """
 
     code: str
@@ -23,18 +23,18 @@ class Reason:
         return self.sentence
 
     def as_dict(self) -> dict[str, Any]:
-        """The reason as JSON has it."""
+        """Return the reason as a dictionary for JSON."""
         return asdict(self)
 
 
 def words_of(facts: Facts) -> str:
-    """What the latest report of an object says."""
+    """Return the text of an object's latest report."""
     report = facts.report
     return f"{report.error}: {report.message}" if report else ""
 
 
 def report_of(facts: Facts) -> dict[str, Any]:
-    """The latest report in numbers."""
+    """Return the latest report as a dictionary."""
     report = facts.report
     if report is None:
         return {}
@@ -43,10 +43,10 @@ def report_of(facts: Facts) -> dict[str, Any]:
 
 
 def coming(left: float) -> str:
-    """When something happens that is so many seconds off."""
+    """Return a phrase for when something happens in ``left`` seconds."""
     return f"in {span(left)}" if left > 0 else "now"
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things."""
+    """Return a number with its noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

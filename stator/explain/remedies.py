@@ -1,4 +1,4 @@
-"""What to do about each reason, for somebody who did not write the graph: in the admin and at a terminal alike."""
+"""The remedy for each reason, for people who did not write the graph: in the admin and at a terminal."""
 
 REMEDIES = {
     "gone": "Nothing is left to do.",

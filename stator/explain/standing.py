@@ -1,4 +1,4 @@
-"""Reasons for which an object is not attempted whatever the time: it rests, or others have it, or people say so."""
+"""Reasons that do not depend on time: the object rests, somebody holds it, or a person paused it."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from stator.workers import worker_of
 
 
 def terminal(facts: Facts) -> list[Reason]:
-    """It is where it belongs."""
+    """Return the reason for an object in a terminal state."""
     state = facts.state
     if state is None or not state.terminal:
         return []
@@ -22,7 +22,7 @@ def terminal(facts: Facts) -> list[Reason]:
 
 
 def unknown_state(facts: Facts) -> list[Reason]:
-    """Workers pass over states that their code does not have."""
+    """Return the reason for an object in a state that this code does not know; workers skip it."""
     if facts.state is not None:
         return []
     graph = facts.model.state_graph
@@ -37,7 +37,7 @@ def unknown_state(facts: Facts) -> list[Reason]:
 
 
 def leased(facts: Facts) -> list[Reason]:
-    """A worker attempts it, or did until it died."""
+    """Return the reason for an object that a worker holds, or held until its lease ran out."""
     if not facts.claimed:
         return []
     left = -facts.since("state_locked_until") if facts.row["state_locked_until"] else None
@@ -53,7 +53,7 @@ def leased(facts: Facts) -> list[Reason]:
 
 
 def _holder(facts: Facts) -> tuple[str, dict[str, Any]]:
-    """The worker that holds the object, in words and numbers."""
+    """Return a phrase for the worker that holds the object, and its numbers."""
     from_token = worker_of(facts.row["state_claim"])
     numbers: dict[str, Any] = {"worker": from_token}
     if facts.row["state_attempted"]:
@@ -68,7 +68,7 @@ def _holder(facts: Facts) -> tuple[str, dict[str, Any]]:
 
 
 def quarantined(facts: Facts) -> list[Reason]:
-    """It ended its workers too often."""
+    """Return the reason for an object whose workers lost too many leases."""
     if not facts.quarantined or facts.claimed:
         return []
     crashes = facts.row["state_crashes"]
@@ -78,7 +78,7 @@ def quarantined(facts: Facts) -> list[Reason]:
 
 
 def paused(facts: Facts) -> list[Reason]:
-    """Somebody told workers to leave it alone."""
+    """Return a reason for each pause that holds the object."""
     return [_pause(facts, pause) for pause in facts.pauses]
 
 
@@ -94,7 +94,7 @@ def _pause(facts: Facts, pause: Pause) -> Reason:
 
 
 def external(facts: Facts) -> list[Reason]:
-    """Something else moves it."""
+    """Return the reason for an object that something else moves."""
     state = facts.state
     if state is None or state.terminal or state.automatic:
         return []

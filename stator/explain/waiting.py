@@ -1,4 +1,4 @@
-"""Reasons for which an object that workers attempt is not attempted yet."""
+"""Reasons why an object that workers attempt is not attempted yet."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from stator.workers import WORKER_ALIVE
 
 
 def waits_for(facts: Facts) -> list[Reason]:
-    """Others have to get somewhere first."""
+    """Return a reason for each awaited object."""
     return [_wait(awaited) for awaited in facts.awaited]
 
 
@@ -22,7 +22,7 @@ def _wait(awaited: Awaited) -> Reason:
 
 
 def backoff(facts: Facts) -> list[Reason]:
-    """It failed, and waits for the next attempt."""
+    """Return the reason for an object that failed and waits for its next attempt."""
     failures = facts.row["state_failures"]
     if not _rests(facts) or not failures:
         return []
@@ -33,7 +33,7 @@ def backoff(facts: Facts) -> list[Reason]:
 
 
 def last_said(facts: Facts) -> list[Reason]:
-    """Its handler gave a reason to wait."""
+    """Return the reason that the handler gave for waiting."""
     report = facts.report
     if not _rests(facts) or facts.row["state_failures"] or report is None:
         return []
@@ -44,7 +44,7 @@ def last_said(facts: Facts) -> list[Reason]:
 
 
 def not_due(facts: Facts) -> list[Reason]:
-    """Its time has not come."""
+    """Return the reason for an object that is not due yet."""
     if not _rests(facts) or facts.row["state_failures"]:
         return []
     left = -facts.since("state_next_attempt")
@@ -52,7 +52,7 @@ def not_due(facts: Facts) -> list[Reason]:
 
 
 def no_worker(facts: Facts) -> list[Reason]:
-    """Nobody is there to do it."""
+    """Return the reason if no live worker serves the model."""
     state = facts.state
     moved_by_workers = state is None or state.automatic or state.timeout_state or state.conditions
     is_held = facts.claimed and not facts.lease_over
@@ -65,7 +65,7 @@ def no_worker(facts: Facts) -> list[Reason]:
 
 
 def crashed(facts: Facts) -> list[Reason]:
-    """It may be what ended its workers."""
+    """Return the reason for an object that lost several leases and is attempted alone."""
     crashes = facts.row["state_crashes"]
     if not (facts.in_turn and facts.ready and crashes >= facts.settings.alone_from):
         return []
@@ -74,7 +74,7 @@ def crashed(facts: Facts) -> list[Reason]:
 
 
 def at_limit(facts: Facts) -> list[Reason]:
-    """As many as may run in its state do."""
+    """Return the reason if as many rows of its state are claimed as its limit allows."""
     most = facts.state.concurrency if facts.state else None
     if not most or not (facts.in_turn and facts.ready) or facts.running < most:
         return []
@@ -83,7 +83,7 @@ def at_limit(facts: Facts) -> list[Reason]:
 
 
 def in_line(facts: Facts) -> list[Reason]:
-    """Others are first."""
+    """Return the reason for an object that is due, or ready behind others."""
     if not facts.in_turn:
         return []
     if not facts.ready:
@@ -99,12 +99,12 @@ def in_line(facts: Facts) -> list[Reason]:
 
 
 def _share(facts: Facts) -> tuple[str, str, dict[str, Any]]:
-    """Whose line it stands in, where values take turns: for the sentence, and for programs."""
+    """Return a phrase and numbers for the value of ``fair_by`` whose rows it competes with."""
     for name, value in facts.fair_by.items():
         return f" of {name} {value}", f"; the values of {name} take turns", {"fair_by": name, "value": str(value)}
     return "", "", {}
 
 
 def _rests(facts: Facts) -> bool:
-    """Whether it waits for its time, and for nothing else."""
+    """Return whether it only waits for its due time."""
     return facts.automatic and facts.waiting and not (facts.claimed or facts.quarantined)

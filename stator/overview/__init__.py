@@ -1,1 +1,1 @@
-"""What the overview shows, without the page: figures, flow, errors, workers, and where boxes and lines are drawn."""
+"""The data of the overview, without its page: figures, flow, errors, workers, and the layout of boxes and lines."""

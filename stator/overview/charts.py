@@ -1,17 +1,17 @@
-"""Bars over time as the numbers of an SVG; knows nothing of markup."""
+"""Bar charts over time as numbers for an SVG, without markup."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 320, 88
-# Of the bars; beneath are the times.
+# Lower end of the bars; the times are below it.
 FLOOR = 70
 GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One period: when it began, in words, how much there was, and how much of that was bad."""
+    """One period: its start as text, the number of events, and how many of them were bad."""
 
     when: str
     count: int
@@ -20,7 +20,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One period as a bar; ``bad`` is the height of the lower part of it."""
+    """One period as a bar; ``bad`` is the height of its lower part."""
 
     point: Point
     x: float
@@ -30,18 +30,18 @@ class Bar:
 
     @property
     def told(self) -> str:
-        """What it stands for."""
+        """The text of the bar."""
         bad = f", {self.point.bad:,} failed" if self.point.bad else ""
         return f"{self.point.when}: {self.point.count:,}{bad}"
 
     def path(self, height: float) -> str:
-        """As much of it as is so high, from the floor."""
+        """Return the path of the part of the bar that reaches from the floor up to ``height``."""
         return f"M{self.x:g} {FLOOR}v{-height:g}h{self.width:g}v{height:g}z"
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Bars of equal width; ``most`` is what the highest stands for."""
+    """Bars of equal width; ``most`` is the value of the highest bar."""
 
     bars: tuple[Bar, ...]
     most: int
@@ -58,12 +58,12 @@ class Chart:
 
     @property
     def bad_path(self) -> str:
-        """The lower parts of all."""
+        """The lower parts of all bars as one path."""
         return "".join(bar.path(bar.bad) for bar in self.bars if bar.bad)
 
     @property
     def columns(self) -> list[tuple[str, str]]:
-        """Each period as a path as high as the chart, and what it stands for."""
+        """Each period as a path of the chart's full height, with the text of its bar."""
         return [(bar.path(FLOOR), bar.told) for bar in self.bars]
 
     @property
@@ -73,18 +73,18 @@ class Chart:
 
     @property
     def told(self) -> dict[str, str]:
-        """Its numbers as people write them."""
+        """The numbers of the chart, formatted for people."""
         numbers = {"most": self.most, "total": self.total, "bad": self.bad, "latest": self.latest}
         return {name: f"{number:,}" for name, number in numbers.items()}
 
     @property
     def latest(self) -> int:
-        """What the last bar stands for."""
+        """The value of the last bar."""
         return self.bars[-1].point.count if self.bars else 0
 
 
 def chart(points: Sequence[Point]) -> Chart:
-    """Bars for the points, the highest as high as there is room."""
+    """Return a chart of the points whose highest bar uses all the room."""
     most = max((point.count for point in points), default=0)
     step = WIDTH / max(1, len(points))
     bars = []
@@ -97,5 +97,5 @@ def chart(points: Sequence[Point]) -> Chart:
 
 
 def _height(count: int, most: int) -> float:
-    """Whatever is not nothing can be seen."""
+    """Return the height of a bar; any value above 0 is visible."""
     return max(2.0, round(count / most * (FLOOR - 6), 1)) if count else 0.0

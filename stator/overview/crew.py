@@ -1,4 +1,4 @@
-"""The worker processes, and what each runs now."""
+"""The worker processes, and the objects that each runs now."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -8,16 +8,16 @@ from typing import Any
 from stator.overview.depths import Held
 from stator.workers import Worker, worker_of
 
-# Workers that are shown; those that are alive come first.
+# Workers that are shown, live ones first.
 SHOWN = 50
 
-# Objects that are named of what one worker runs, those that run longest.
+# Objects that are listed for one worker, those that run longest.
 NAMED = 3
 
 
 @dataclass(slots=True)
 class Crew:
-    """Worker processes of one database. ``live``: how many live workers serve a model, by its label."""
+    """Worker processes of one database. ``live``: the number of live workers that serve a model, by its label."""
 
     workers: list["Hand"] = field(default_factory=list)
     live: Counter[str] = field(default_factory=Counter)
@@ -26,7 +26,7 @@ class Crew:
 
 @dataclass(slots=True)
 class Hand:
-    """One worker, in seconds since its start and its last heartbeat; ``runs`` with the labels of the models."""
+    """One worker, with seconds since its start and its last heartbeat; ``runs`` has labels and objects."""
 
     worker: Worker
     status: str
@@ -36,12 +36,12 @@ class Hand:
 
     @property
     def shown(self) -> list[tuple[str, Held]]:
-        """Those that run longest."""
+        """The objects that run longest."""
         return sorted(self.runs, key=lambda run: -run[1].running)[:NAMED]
 
 
 def crew(using: str, held: Iterable[tuple[str, Held]]) -> Crew:
-    """The workers of a database with those of the claimed rows that they hold; one statement."""
+    """Return the workers of a database with the claimed rows that they hold; one statement."""
     runs: dict[str, list[tuple[str, Held]]] = defaultdict(list)
     for label, one in held:
         runs[worker_of(one.token)].append((label, one))

@@ -1,4 +1,4 @@
-"""How many objects of a model are in which state, and for how long: bounded, whatever the table holds."""
+"""How many objects of a model are in which state, and for how long: bounded, however many rows the table has."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,19 +19,19 @@ from stator.graph import State
 from stator.indexes import line_of_all
 from stator.querysets import OperatorQuerySet
 
-# Of the rows of one state, or of those that are ready, so many are counted.
+# Rows are counted up to this number, for each state and for ready rows.
 COUNTED = 10_000
 
-# Claimed rows that are looked at.
+# Claimed rows that are read.
 LEASED = 1000
 
-# Stuck objects of one state that are named.
+# Stuck objects that are listed for each state.
 NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An object that a worker holds; ``running`` and ``late`` in seconds, ``late`` above 0 once its lease ran out."""
+    """An object that a worker holds; ``running`` and ``late`` in seconds, ``late`` above 0 after its lease's end."""
 
     pk: Any
     state: str
@@ -42,7 +42,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """An object that is longer in its state than it should be, in seconds."""
+    """An object that is in its state for longer than expected; ``age`` in seconds."""
 
     pk: Any
     state: str
@@ -51,7 +51,7 @@ class Stuck:
 
 @dataclass(slots=True)
 class InState:
-    """The objects in one state. ``oldest``: seconds that one has been there. ``cut``: there may be more of it all."""
+    """The objects in one state. ``oldest``: the longest stay in seconds. ``cut``: the counts ended at a limit."""
 
     name: str
     state: State | None = None
@@ -64,12 +64,12 @@ class InState:
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """The number of objects in the state."""
         return self.ready + self.resting + self.leased
 
     @property
     def heat(self) -> int:
-        """From 0 for nothing to worry about to 3 for far too long, by ``expect_within`` or else by hours."""
+        """From 0 (fine) to 3 (far too long), by ``expect_within`` or else by one hour."""
         if self.oldest is None or self.state is None or not self.state.automatic:
             return 3 if self.stuck else 0
         expected = self.state.expect_within or 3600.0
@@ -78,37 +78,37 @@ class InState:
 
 @dataclass(slots=True)
 class Depths:
-    """A model: its states, what is ready and since when, what workers hold, what is stuck."""
+    """A model: its states, its ready objects and how long the first has waited, held and stuck objects."""
 
     states: dict[str, InState]
     ready: int = 0
     waited: float | None = None
     quarantined: int = 0
-    # In states that this code does not know.
+    # The number of objects in states that this code does not know.
     unknown: int = 0
     held: list[Held] = field(default_factory=list)
     stuck: list[Stuck] = field(default_factory=list)
 
     @property
     def leased(self) -> int:
-        """How many objects workers hold."""
+        """The number of objects that workers hold."""
         return sum(one.leased for one in self.states.values())
 
     @property
     def late(self) -> int:
-        """How many leases ran out and were not ended yet."""
+        """The number of leases that ran out and are not ended yet."""
         return sum(one.late > 0 for one in self.held)
 
     @property
     def stuck_count(self) -> int:
-        """How many objects are known to be stuck."""
+        """The number of objects that are known to be stuck."""
         return sum(one.stuck for one in self.states.values())
 
 
 def depths(rows: OperatorQuerySet) -> Depths:
-    """The figures of all rows of a model, by the one statement that :func:`_question` makes.
+    """Return the numbers of a model by the one statement that :func:`_question` makes.
 
-    One more where rows are held, and one for each state in which some are stuck.
+    It takes one more statement if rows are held, and one for each state with stuck rows.
     """
     model: Any = rows.model
     using, states = rows.db, model.state_graph.states
@@ -128,7 +128,7 @@ def depths(rows: OperatorQuerySet) -> Depths:
 
 @lru_cache(maxsize=256)
 def _question(model: Any, using: str, most: int, crashes: int, expected: tuple[float | None, ...]) -> Question:
-    """What is asked of a model; kept, since writing it takes longer than the answer of a small table."""
+    """Return the statements for a model; cached, since writing them takes longer than the answer of a small table."""
     rows, states = OperatorQuerySet(model, using=using), model.state_graph.states
     return question(
         using,
@@ -144,32 +144,32 @@ def _question(model: Any, using: str, most: int, crashes: int, expected: tuple[f
 
 
 def told(count: int, cut: bool = False) -> str:
-    """A count in words: ``10,000+`` where counting was given up."""
+    """Return a count as text: ``10,000+`` if the count ended at the limit."""
     return f"{min(count, COUNTED):,}+" if cut or count > COUNTED else f"{count:,}"
 
 
 def resting_unknown(rows: OperatorQuerySet, known: list[str]) -> Any:
-    """Resting rows in states other than the known ones."""
+    """Return resting rows in states other than the known ones."""
     return rows.filter(outside(known), state_ready=False, state_claim=None).exclude(state__in=known)
 
 
 def outside(known: list[str]) -> Q:
-    """States that lie between the known ones, as ranges of the index ``st_rest``; exclude the known ones as well."""
+    """Return ranges of the index ``st_rest`` between the known states; the caller must exclude known states as well."""
     known = sorted(known)
     gaps = Q(state__lt=known[0]) | Q(state__gt=known[-1])
     for one, other in pairwise(known):
         gaps |= Q(state__gt=one, state__lt=other)
-    # A database may order names otherwise than Python: no other state is missed, but ranges may hold known ones.
+    # A database may order names differently: ranges then contain known states, but miss no others.
     return gaps
 
 
 def _ready(rows: OperatorQuerySet) -> Any:
-    """The ready rows, first in line first. Index ``st_ready``, or ``st_age`` where there are priorities."""
+    """Return the ready rows, first in line first. Index ``st_ready``, or ``st_age`` if there are priorities."""
     return rows.filter(state_ready=True).order_by(*line_of_all(rows.model, by_age=True))
 
 
 def _resting(rows: OperatorQuerySet, state: State) -> Any:
-    """Rows of a state that nobody holds and that are not ready, the first due first. Index ``st_rest``."""
+    """Return the rows of a state that are neither held nor ready, first due first. Index ``st_rest``."""
     resting = rows.filter(state_ready=False, state_claim=None, state=state.name)
     return resting.order_by("state_next_attempt", "state_changed")
 
@@ -181,7 +181,7 @@ def _note_ready(rows: OperatorQuerySet, ready: list[Tally], found: Depths) -> No
     for some in ready:
         there = found.states.get(some.state)
         if there is None or there.state is None:
-            # Nobody claims them, so they are at the head of the line.
+            # No worker claims them, so they are at the head of the line.
             found.unknown += some.count
             continue
         there.ready, there.oldest, there.stuck = some.count, some.oldest, some.late
@@ -196,7 +196,7 @@ def _note_resting(rows: OperatorQuerySet, state: State, resting: list[Tally], fo
         one.oldest = max(one.oldest or 0.0, some.oldest)
         one.stuck += some.late
         if some.late:
-            # No more than are among those counted: the search for one that is not there would read them all.
+            # No more than were counted: the search for one more would read all rows.
             _name(_resting(rows, state).filter(_late(state)), one, found, some.late)
 
 
@@ -207,7 +207,7 @@ def _name(line: Any, one: InState, found: Depths, count: int) -> None:
 
 
 def _read_held(rows: OperatorQuerySet, found: Depths) -> None:
-    """The claimed rows, the first to run out first. Index ``st_lease``."""
+    """Read the claimed rows in the order of their leases' ends. Index ``st_lease``."""
     names = ("pk", "state", "state_claim", "state_attempted", "state_locked_until", "state_changed", "stator_now")
     held = rows.leased().annotate(stator_now=Now()).order_by("state_locked_until")
     for pk, state, token, since, until, changed, now in held.values_list(*names)[:LEASED]:
@@ -222,7 +222,7 @@ def _read_held(rows: OperatorQuerySet, found: Depths) -> None:
 
 
 def _late(state: State) -> Q | None:
-    """Longer in the state than is expected; None where nothing is."""
+    """Return a filter for rows that are in the state for longer than expected; None without ``expect_within``."""
     return Q(state_changed__lte=columns.after(-state.expect_within)) if state.expect_within else None
 
 

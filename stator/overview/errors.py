@@ -1,4 +1,4 @@
-"""Errors of the latest attempts, grouped by their fingerprint."""
+"""Errors of the latest attempts, grouped by fingerprint."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from django.db.models.functions import Now
 from stator.querysets import OperatorQuerySet
 from stator.reports import Report
 
-# Of the latest errors so many are grouped.
+# The number of latest errors that are grouped.
 GROUPED = 1000
 COLUMNS = ("pk", "model_label", "fingerprint", "error", "state", "object_pk", "times")
 
 
 @dataclass(slots=True)
 class Group:
-    """Errors of one model, of one type, raised at one place. ``failing``: keys of objects that fail still."""
+    """Errors of one model, of one type, raised at one place. ``failing``: keys of objects that still fail."""
 
     label: str
     fingerprint: str
@@ -32,9 +32,9 @@ class Group:
 
 
 def groups(using: str, rows_of: dict[str, OperatorQuerySet]) -> tuple[list[Group], bool]:
-    """The groups of each model of the database, most failing first, and whether there are older errors beside.
+    """Return the groups of each model of the database, most failing first, and whether there are older errors.
 
-    ``rows_of``: the rows of each model by its label. Two statements, and one for each model that has errors. Index
+    ``rows_of``: the rows of each model by its label. Takes two statements, and one for each model with errors. Index
     ``stator_report_at``.
     """
     errors = Report.objects.using(using).filter(model_label__in=list(rows_of)).exclude(error="")
@@ -56,7 +56,7 @@ def groups(using: str, rows_of: dict[str, OperatorQuerySet]) -> tuple[list[Group
 
 
 def fingerprinted(rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterator[list[Any]]:
-    """Keys of failing rows whose latest error has this fingerprint, up to ``page`` at a time; empty lists may come."""
+    """Yield lists of up to ``page`` keys of failing rows whose latest error has this fingerprint; some may be empty."""
     label = rows.model._meta.label_lower
     reports = Report.objects.using(rows.db).filter(model_label=label, fingerprint=fingerprint).exclude(error="")
     last = 0
@@ -66,14 +66,14 @@ def fingerprinted(rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterat
 
 
 def _describe(using: str, firsts: dict[int, Group]) -> None:
-    """Give each group what its latest report says; a report that is gone meanwhile was the latest a moment ago."""
+    """Set each group's message and time from its latest report, unless that was deleted meanwhile."""
     age = ExpressionWrapper(Now() - F("at"), output_field=DurationField())
     for pk, message, span in Report.objects.using(using).filter(pk__in=firsts).values_list("pk", "message", age):
         firsts[pk].message, firsts[pk].latest = message, max(0.0, span.total_seconds())
 
 
 def _failing(rows: OperatorQuerySet, texts: Iterable[str]) -> dict[Any, str]:
-    """Those of the objects that fail still and could be retried: their keys, with how reports spell them."""
+    """Return the keys of objects that still fail and can be retried, with the keys' text in reports."""
     keys = dict(_keys(rows, texts))
     states = [state.name for state in rows.model.state_graph.automatic_states]
     found = rows.failed().filter(pk__in=list(keys), state_claim=None, state__in=states)
@@ -87,5 +87,5 @@ def _keys(rows: OperatorQuerySet, texts: Iterable[str]) -> Iterator[tuple[Any, s
         try:
             yield to_python(text), text
         except ValidationError:
-            # Kept when the model had keys of another type.
+            # From when the model had keys of another type.
             continue

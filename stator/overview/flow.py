@@ -1,4 +1,4 @@
-"""What went where and when: the flow on each edge in the last hour, and what was handled and queued over time."""
+"""Flow over time: moves on each edge in the last hour, and numbers of handled and queued objects."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -26,9 +26,9 @@ class Flow:
 
 
 def flows(using: str, labels: Iterable[str], now: datetime, *, by_day: bool = False) -> dict[str, Flow]:
-    """The flow of each model until ``now``, a moment of the current time zone; three statements.
+    """Return the flow of each model until ``now``, a time in the current time zone; three statements.
 
-    Over the hours of the last day, or ``by_day`` over the days of the last month.
+    It covers the hours of the last day, or with ``by_day`` the days of the last month.
     """
     found = {label: Flow() for label in labels}
     _read_edges(using, found, now)
@@ -51,7 +51,7 @@ _QUEUED = {"most_queued": Max("queued")}
 
 
 def _read_edges(using: str, found: dict[str, Flow], now: datetime) -> None:
-    """Of the hour before this one as much as is missing to sixty minutes."""
+    """Add up the last sixty minutes: this hour, and the missing share of the hour before."""
     this = now.replace(minute=0, second=0, microsecond=0)
     share = 1.0 - (now - this).total_seconds() / 3600
     rows = Stats.objects.using(using).filter(model_label__in=list(found), hour__gte=this - timedelta(hours=1))

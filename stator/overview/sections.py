@@ -8,13 +8,13 @@ from django.http import HttpRequest
 
 from stator.durations import span
 
-# Characters of a text that is shown in one line.
+# Texts with more characters are shown on several lines.
 LONG = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is in one cell; ``level`` is ``good``, ``warning`` or ``error`` where it should catch the eye."""
+    """The content of a cell; ``level`` is ``good``, ``warning`` or ``error`` if it should be highlighted."""
 
     text: str
     url: str = ""
@@ -27,13 +27,13 @@ class Cell:
 
     @classmethod
     def lasting(cls, seconds: float | None, level: str = "") -> "Cell":
-        """A cell with a length of time in words; an empty one for None."""
+        """Return a cell with a duration as text; an empty one for None."""
         return cls("" if seconds is None else span(seconds), level=level)
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table with a title. ``slug``: its place in the page, unique; ``note``: a line beneath the title."""
+    """A table with a title. ``slug``: its unique anchor in the page; ``note``: a line below the title."""
 
     slug: str
     title: str
@@ -47,9 +47,9 @@ _added: list[Callable[[HttpRequest], Section | None]] = []
 
 
 def add_section(function: Callable[[HttpRequest], Section | None]) -> Callable[[HttpRequest], Section | None]:
-    """Have the overview show what ``function(request)`` gives; None for nothing. A decorator.
+    """Add the section that ``function(request)`` returns to the overview; None for no section. A decorator.
 
-    It is called at each refresh of the page, so it has to be quick, and decides itself what the user may see.
+    The function is called at each refresh of the page, so it has to be quick. It decides what the user may see.
     """
     if function not in _added:
         _added.append(function)
@@ -57,5 +57,5 @@ def add_section(function: Callable[[HttpRequest], Section | None]) -> Callable[[
 
 
 def sections(request: HttpRequest) -> list[Any]:
-    """The sections for this user, in the order in which they were added."""
+    """Return the sections for this user, in the order in which they were added."""
     return [section for function in _added if (section := function(request)) is not None]

@@ -1,4 +1,4 @@
-"""How long objects had been in the states that they left lately, by history: half of them, most, and too long."""
+"""Time in states from the history of recent moves: half within, 95 % within, and the part that took too long."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from stator.meta import options_of
 from stator.reports import History
 from stator.statistics import DAY
 
-# Of the events of all models together so many are looked at, the newest.
+# How many of the newest events of all models together are read.
 LATEST = 5000
 
 HEADS = ("state", "moves", "half within", "95 % within", "longer than expected")
@@ -19,9 +19,9 @@ HEADS = ("state", "moves", "half within", "95 % within", "longer than expected")
 
 @dataclass(frozen=True, slots=True)
 class Stays:
-    """The moves that left one state: half came within ``p50`` seconds, 95 of 100 within ``p95``.
+    """The moves that left one state: half within ``p50`` seconds, 95 % within ``p95``.
 
-    ``burn``: the part that took longer than ``expected``, from 0 to 1; None where the state expects nothing.
+    ``burn``: the part, from 0 to 1, that took longer than ``expected``; None if the state expects nothing.
     """
 
     state: str
@@ -33,23 +33,22 @@ class Stays:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Under ``HEADS``."""
+        """The columns under ``HEADS``."""
         return self.state, f"{self.moves:,}", _within(self.p50), _within(self.p95), self.burned
 
     @property
     def burned(self) -> str:
-        """The part that took too long, in words; empty where nothing was expected."""
+        """The part that took too long as text; empty without an expectation."""
         if self.burn is None or self.expected is None:
             return ""
         return f"{_share(self.burn)} (more than {_within(self.expected)})"
 
 
 def stays(using: str, models: list[Any]) -> dict[str, list[Stays]]:
-    """For each model, by its label, the states that were left, in the order of the graph; at most one statement.
+    """Return, by the label of each model, the states that were left, in the order of the graph; at most one statement.
 
-    Of the newest ``LATEST`` events of the last day, those of all models together, so that it costs the same however
-    much is kept. A model without history keeps only what people do, which says nothing of the rest: it has no figures.
-    Index ``stator_history_at``.
+    It reads the newest ``LATEST`` events of the last day for all models together, so that the cost is bounded. Models
+    without history are left out, because they store only manual actions. Index ``stator_history_at``.
     """
     kept = {model._meta.label_lower: model for model in models if options_of(model).history}
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -60,18 +59,18 @@ def stays(using: str, models: list[Any]) -> dict[str, list[Stays]]:
 
 
 def moves(found: list[Stays]) -> int:
-    """How many moves the figures of a model are of."""
+    """Return the number of moves in these numbers."""
     return sum(one.moves for one in found)
 
 
 def _latest(using: str) -> Any:
-    # All kinds, and sorted out afterwards: in a day of errors the database would read them all to find few moves.
+    # All kinds, filtered afterwards: in a day of errors the database would read them all to find few moves.
     events = History.objects.using(using).filter(at__gte=columns.after(-DAY)).order_by("-at")
     return events.values_list("model_label", "source", "stay")[:LATEST]
 
 
 def _of_model(states: dict[str, Any], left: dict[str, list[float]]) -> list[Stays]:
-    # A state that is gone from the graph was left all the same.
+    # Includes states that are no longer in the graph.
     names = dict.fromkeys([*states, *sorted(left)])
     return [_of_state(name, states.get(name), sorted(left[name])) for name in names if name in left]
 
@@ -85,12 +84,12 @@ def _of_state(name: str, state: Any, ordered: list[float]) -> Stays:
 
 
 def _percentile(ordered: list[float], percent: int) -> float:
-    """The smallest that so many of 100 do not exceed."""
+    """Return the smallest value that ``percent`` of the values do not exceed."""
     return ordered[-(-percent * len(ordered) // 100) - 1]
 
 
 def _within(seconds: float) -> str:
-    """Rounded up, since that is what something came within."""
+    """Return a duration as text, rounded up."""
     thousandths = max(1, ceil(seconds * 1000))
     return f"{thousandths} ms" if thousandths < 1000 else span(ceil(seconds))
 

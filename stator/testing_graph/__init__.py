@@ -1,4 +1,4 @@
-"""Explores graphs: what is certain by looking at all of it, the rest by walks. Needs Hypothesis."""
+"""Exploration of graphs: checks of the whole graph first, then random walks. Needs Hypothesis."""
 
 from stator.testing_graph.certain import Plan, check_backoff, check_reached, check_rest, entries_of, shortest_ways
 from stator.testing_graph.walks import walk_about
@@ -7,7 +7,7 @@ __all__ = ["Plan", "entries_of", "explore"]
 
 
 def explore(plan: Plan, max_examples: int, max_steps: int) -> None:
-    """Look at all states, then walk; ``AssertionError`` with one message for the first fault."""
+    """Check all states, then walk; raise ``AssertionError`` with one message for the first fault."""
     ways = shortest_ways(plan.graph, plan.entries)
     check_reached(plan, ways)
     check_rest(plan.graph, ways)

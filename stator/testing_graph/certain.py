@@ -1,4 +1,4 @@
-"""What is certain about a graph, by looking at all of it. Without Hypothesis."""
+"""Checks of a graph as a whole, without walks and without Hypothesis."""
 
 import math
 from collections import deque
@@ -17,7 +17,7 @@ MOST_ERRORS = 10_000
 
 @dataclass(frozen=True)
 class Plan:
-    """What is explored. ``errors``: how many in a row can happen in each state."""
+    """What to explore. ``errors``: how many can happen in a row in each state."""
 
     graph: type[StateGraph]
     entries: list[State]
@@ -27,21 +27,21 @@ class Plan:
 
 
 class Fault(AssertionError):
-    """What is wrong, and the way there."""
+    """A fault of a graph, and the way there."""
 
     def __init__(self, state: State, what: str, way: str) -> None:
         super().__init__(f"{state.graph.__name__}.{state.name}: {what}; way there: {way}")
 
 
 def entries_of(graph: type[StateGraph], names: Iterable[Any]) -> list[State]:
-    """The initial state and those named; ``ValueError`` for a name that the graph does not have."""
+    """Return the initial state and the named ones; raise ``ValueError`` for a name that the graph does not have."""
     if unknown := [str(name) for name in names if str(name) not in graph.states]:
         raise ValueError(f"{graph.__name__} has no state {unknown[0]!r}; entries= takes states of the graph")
     return list(dict.fromkeys([graph.initial_state, *(graph.states[str(name)] for name in names)]))
 
 
 def shortest_ways(graph: type[StateGraph], entries: list[State]) -> dict[str, str]:
-    """The shortest way from an entry to each state that can be reached, as text."""
+    """Return the shortest way from an entry to each reachable state, as text."""
     ways = {state.name: state.name for state in entries}
     waiting = deque(ways)
     while waiting:
@@ -54,7 +54,7 @@ def shortest_ways(graph: type[StateGraph], entries: list[State]) -> dict[str, st
 
 
 def check_reached(plan: Plan, ways: dict[str, str]) -> None:
-    """Every state can be reached."""
+    """Check that every state can be reached."""
     for name in plan.graph.states:
         if name not in ways:
             starts = ", ".join(state.name for state in plan.entries)
@@ -65,7 +65,7 @@ def check_reached(plan: Plan, ways: dict[str, str]) -> None:
 
 
 def check_rest(graph: type[StateGraph], ways: dict[str, str]) -> None:
-    """From every state rest can be reached, unless the graph has none and so watches something for ever."""
+    """Check that every state leads to a resting one. A graph without resting states is assumed to loop on purpose."""
     at_rest = [name for name, state in graph.states.items() if not state.automatic]
     if not at_rest:
         return
@@ -74,20 +74,20 @@ def check_rest(graph: type[StateGraph], ways: dict[str, str]) -> None:
         parents = {parent.name for parent in graph.states[waiting.popleft()].parents} - can_rest
         can_rest |= parents
         waiting += parents
-    # The ways are in the order of their length, so that the way into a trap comes before those within it.
+    # Ordered by length, so that the way into a trap comes before the ways within it.
     for name, way in ways.items():
         if name not in can_rest:
             raise Fault(graph.states[name], "no terminal or externally progressed state can be reached from here", way)
 
 
 def check_backoff(state: State, way: str) -> int:
-    """How many errors in a row can happen; the back-off function gives a possible delay after each."""
+    """Return how many errors can happen in a row; check that the back-off function gives a valid delay after each."""
     limited = state.failure_state is not None and state.max_failures is not None
     most = min(MOST_ERRORS, state.max_failures or MOST_ERRORS) if limited else MOST_ERRORS
     if not callable(state.backoff):
         return most
     waited, until = 0.0, state.timeout_value or LONGEST
-    # The last of a limited number of errors moves the object, so that nobody asks how long it waits.
+    # The last of a limited number of errors moves the object, so its delay does not matter.
     for errors in range(1, most if limited else most + 1):
         waited += _asked(state, state.backoff, errors, way)
         if waited >= until:

@@ -1,4 +1,4 @@
-"""The policy of ``stator.outcomes``, told a second time and in another way, to compare with."""
+"""A second, independent implementation of the policy in ``stator.outcomes``, to compare with."""
 
 import math
 from typing import Any
@@ -8,14 +8,14 @@ from stator.graph import State
 
 
 def is_error(state: State, result: Any) -> bool:
-    """Whether a result counts as an error: raised, or returned and not declared."""
+    """Return whether a result counts as an error: raised, or returned and not declared."""
     if isinstance(result, BaseException):
         return not isinstance(result, TryAgainLater)
     return result is not None and _declared(state, result) is None
 
 
 def expected(state: State, result: Any, failures: int, age: float) -> State | None:
-    """Where a result must lead; None where the object must wait."""
+    """Return the state to which a result must lead; None if the object must wait."""
     if not isinstance(result, BaseException) and _declared(state, result):
         return _declared(state, result)
     for_good = isinstance(result, Fail) or (state.max_failures or math.inf) <= failures + 1
@@ -27,7 +27,7 @@ def expected(state: State, result: Any, failures: int, age: float) -> State | No
 
 def _declared(state: State, result: Any) -> State | None:
     if isinstance(result, State):
-        # By graph as well: a state of a parent graph is named like its heir, one of another graph may be.
+        # Compares graphs as well: a parent graph's state has the name of its heir, but so may one of another graph.
         ours = result.graph is not None and issubclass(state.graph, result.graph)
         result = result.name if ours else None
     targets = {edge.other.name for edge in state.graph.edges if edge.state.name == state.name}

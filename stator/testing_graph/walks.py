@@ -1,4 +1,4 @@
-"""Ways of objects through a graph, chosen by Hypothesis and shortened when they lead to a fault."""
+"""Walks of objects through a graph, chosen by Hypothesis and shortened when they lead to a fault."""
 
 import inspect
 import math
@@ -27,12 +27,12 @@ NEVER_DECLARED: tuple[Any, ...] = ("", "no such state", True, 0, b"", [], {}, ob
 
 
 def walk_about(plan: Plan, max_examples: int, max_steps: int) -> None:
-    """Walk with results of every kind and, given objects, with those of the handlers."""
+    """Walk with results of every kind and, if there are objects, with results of the handlers."""
     options = settings(
         max_examples=max_examples,
         stateful_step_count=max_steps,
         deadline=None,
-        # Without explanations, which take longer than all the rest and would not be shown.
+        # Without explanations, which take longer than everything else and would not be shown.
         phases=[Phase.generate, Phase.shrink],
         derandomize=True,
         database=None,
@@ -49,12 +49,12 @@ def _run(walk: "type[Walk]", plan: Plan, options: settings) -> None:
     try:
         run_state_machine_as_test(machine, settings=options)
     except Fault as fault:
-        # Without the notes of Hypothesis, which tell the same in other words.
+        # Without the notes of Hypothesis, which repeat the fault in other words.
         raise AssertionError(str(fault)) from fault.__cause__
 
 
 class Walk(RuleBasedStateMachine):
-    """An object on its way through a graph, by what happens to it outside of handlers."""
+    """The walk of an object through a graph, with all events outside of handlers."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -64,24 +64,24 @@ class Walk(RuleBasedStateMachine):
         self.enter(plan.entries[0])
 
     def enter(self, state: State) -> None:
-        """Begin a way."""
+        """Begin a walk."""
         self.at, self.way = state, state.name
         self.failures, self.age = 0, 0.0
 
     def go(self, state: State, by: str) -> None:
-        """Move, and remember the way."""
+        """Move, and add it to the way."""
         self.at, self.way = state, f"{self.way} -{by}-> {state.name}"
         self.failures, self.age = 0, 0.0
         self._show_state()
 
     def stay(self, by: str, failures: int, waited: float) -> None:
-        """Wait, and remember why."""
+        """Wait, and add the reason to the way."""
         self.way = f"{self.way} -{by}-> {self.at.name}"
         self.failures = failures
         self.age += waited
 
     def fault(self, what: str) -> Fault:
-        """The fault with the way there."""
+        """Return the fault with the way there."""
         return Fault(self.at, what, f"{self.way}{self.told}")
 
     @initialize(data=st.data())
@@ -99,13 +99,13 @@ class Walk(RuleBasedStateMachine):
     @precondition(lambda self: self.at.terminal)
     @rule(data=st.data())
     def begin_again(self, data: st.DataObject) -> None:
-        """At the end, put another object at an entry."""
+        """After a terminal state, put another object at an entry."""
         self._begin(data)
 
     @precondition(lambda self: not self.at.terminal)
     @rule(data=st.data())
     def let_time_pass(self, data: st.DataObject) -> None:
-        """Age, up to the timeout and past it; nobody attempts an external state, so its timeout is taken here."""
+        """Age up to the timeout or past it; take the timeout of an external state here, since nothing attempts it."""
         timeout = self.at.timeout_value or 86400.0
         seconds = data.draw(st.one_of(st.just(timeout), st.floats(0, 2 * timeout)))
         self.stay(f"{seconds:g} s", self.failures, seconds)
@@ -115,14 +115,14 @@ class Walk(RuleBasedStateMachine):
     @precondition(lambda self: not self.at.terminal and (self.at.conditions or not self.at.automatic))
     @rule(data=st.data())
     def move_from_outside(self, data: st.DataObject) -> None:
-        """A condition is met, or whoever moves objects on in an external state does."""
+        """Move as if a condition were met or, in an external state, as if something outside moved the object."""
         others = [to for _, to in self.at.conditions]
         if not self.at.automatic:
             others += sorted(self.at.children - set(others), key=str)
         self.go(data.draw(st.sampled_from(others)), "from outside")
 
     def settle(self, result: Any, by: str) -> None:
-        """Have the policy decide, and compare with what is declared."""
+        """Let the policy decide, and compare its outcome with the expected one."""
         try:
             outcome = resolve(self.at, result, failures=self.failures, age=self.age)
         except Exception as error:
@@ -150,31 +150,31 @@ class Walk(RuleBasedStateMachine):
 
 
 class PolicyWalk(Walk):
-    """Attempts with every kind of result that a handler can have."""
+    """Attempts with every kind of result that a handler can return."""
 
     @precondition(lambda self: self.at.automatic)
     @rule(data=st.data(), spelled=st.sampled_from([lambda state: state, str]))
     def return_declared(self, data: st.DataObject, spelled: Callable[[State], Any]) -> None:
-        """A state that is declared, or its name."""
+        """Return a declared state, or its name."""
         to = data.draw(st.sampled_from(sorted(self.at.children, key=str)))
         self.settle(spelled(to), f"returned {to.name}")
 
     @precondition(lambda self: self.at.automatic)
     @rule()
     def return_none(self) -> None:
-        """Not yet."""
+        """Return None."""
         self.settle(None, "None")
 
     @precondition(lambda self: self.at.automatic)
     @rule(after=st.one_of(st.none(), st.integers(-10, 10**12), st.floats(allow_nan=False)))
     def try_again_later(self, after: float | None) -> None:
-        """Not yet, with any delay."""
+        """Raise ``TryAgainLater`` with any delay."""
         self.settle(TryAgainLater(after), f"TryAgainLater({after})")
 
     @precondition(lambda self: self.may_err())
     @rule(data=st.data(), error=st.sampled_from(ERRORS))
     def fail_in_a_row(self, data: st.DataObject, error: type[BaseException]) -> None:
-        """One or more errors; those before the last are only counted."""
+        """Raise one or more errors; those before the last are only counted."""
         times = data.draw(st.integers(1, self.plan.errors[self.at.name] - self.failures))
         self.failures += times - 1
         self.settle(error("of a walk"), "error" if times == 1 else f"{times} errors")
@@ -182,24 +182,24 @@ class PolicyWalk(Walk):
     @precondition(lambda self: self.may_err())
     @rule()
     def fail_for_good(self) -> None:
-        """``Fail``."""
+        """Raise ``Fail``."""
         self.settle(Fail("of a walk"), "Fail")
 
     @precondition(lambda self: self.may_err())
     @rule(data=st.data())
     def return_undeclared(self, data: st.DataObject) -> None:
-        """A state of the graph to which no edge leads, or what is no state at all."""
+        """Return a state to which no edge leads, or something that is not a state."""
         others = [state for state in self.plan.graph.states.values() if state not in self.at.children]
         result = data.draw(st.sampled_from([*others, *map(str, others), *NEVER_DECLARED]))
         self.settle(result, "an undeclared result")
 
     def may_err(self) -> bool:
-        """Whether another error in a row can happen."""
+        """Return whether another error in a row can happen."""
         return self.at.automatic and self.failures < self.plan.errors[self.at.name]
 
 
 class HandlerWalk(Walk):
-    """Attempts by the handlers of the graph."""
+    """Walks with attempts by the handlers of the graph."""
 
     @precondition(lambda self: self.at.automatic)
     @rule()
@@ -235,7 +235,7 @@ def _named(result: Any) -> str:
 
 
 def _shown(instance: Any) -> str:
-    """An object as it was made, without the columns of the framework."""
+    """Return an object's own values as text, without the framework's columns."""
     own = {name: value for name, value in getattr(instance, "__dict__", {}).items() if not _is_ours(name)}
     values = ", ".join(f"{name}={value!r}" for name, value in own.items())
     return f"{type(instance).__name__}({values})" if own else repr(instance)

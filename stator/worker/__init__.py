@@ -1,1 +1,1 @@
-"""When things happen: claiming, executing, recording, and the chores."""
+"""The worker: when it claims, executes, records, and does its duties."""

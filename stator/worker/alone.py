@@ -1,4 +1,4 @@
-"""Attempts of objects that lost many leases in a row: alone, so that one which ends its process takes nothing along."""
+"""Attempts of objects that lost many leases in a row: run alone, so that a crash takes no other object along."""
 
 import asyncio
 import logging
@@ -13,30 +13,30 @@ from stator.worker.isolated.process import NotStarted, Process
 
 logger = logging.getLogger("stator.worker")
 
-# How long others wait at a time for an object that is attempted alone in this process; then they have as long.
+# Seconds that other claims wait for an object that is attempted alone in this process, before they get as long.
 PATIENCE = 5.0
 
-# Processes that one worker has for such objects. Each is another whole Python, and few objects get so far.
+# Processes that one worker has for such objects. Each costs a whole Python, and few objects need one.
 AT_ONCE = 2
 
-# Seconds for which a process that has nothing to do is kept.
+# Seconds for which an idle process is kept.
 KEPT = 5.0
 
-# Seconds until a process is started again after one that did not come up; after so many in a row none is.
+# Seconds before the next start after a process that did not come up. After that many failures no more is started.
 PAUSES = (1.0, 5.0, 20.0)
 
-# How long a process whose claim has ended may take to say so itself before it is killed.
+# Seconds that a process whose claim has ended has to report before it is killed.
 GRACE = 2.0
 
-# How long processes have to end by themselves when their worker ends.
+# Seconds that processes have to end by themselves when their worker ends.
 CLOSING = 2.0
 
 
 class Drained:
-    """In this process, once it runs nothing else: for programs that run a worker within themselves.
+    """Attempts in this process while nothing else runs: for programs that run a worker within themselves.
 
-    ``begin`` starts attempts, ``is_empty`` tells whether none runs. Others wait for an object meanwhile, but never
-    longer than ``PATIENCE`` without having as long for themselves.
+    ``begin`` starts attempts; ``is_empty`` says whether none runs. Other claims wait meanwhile, but for at most
+    ``PATIENCE`` seconds at a time, and then have as long for themselves.
     """
 
     def __init__(self, begin: Callable[[list[Claim]], None], is_empty: Callable[[], bool]) -> None:
@@ -50,7 +50,7 @@ class Drained:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more object may be claimed."""
+        """Whether one more object may be claimed now."""
         return self._is_empty() and time.monotonic() >= self._rests_until
 
     def begin(self, claims: list[Claim]) -> None:
@@ -59,7 +59,7 @@ class Drained:
         self._begin(claims)
 
     def needs_room(self, is_wanted: bool) -> bool:
-        """Whether claims of others have to wait; ``is_wanted``: there may be an object to attempt."""
+        """Return whether other claims have to wait; ``is_wanted``: there may be an object to attempt."""
         now = time.monotonic()
         self._begun = self._begun and not self._is_empty()
         if not (is_wanted or self._begun):
@@ -74,24 +74,24 @@ class Drained:
         return False
 
     def sweep(self) -> None:
-        """End what takes too long."""
+        """End attempts that take too long."""
 
     def cancel_ended(self, keys: set[int]) -> None:
-        """End attempts whose claims, by their ``id()``, have ended."""
+        """End the attempts of claims, given by their ``id()``, that have ended."""
 
     def release_all(self) -> None:
-        """Give up what runs: its rows are released."""
+        """Give up running attempts and release their rows."""
 
     async def close(self) -> None:
-        """Let go of processes."""
+        """End the processes."""
 
 
 class Isolation(Drained):
-    """Each in a process of its own, beside which this one goes on. Lives on the event loop.
+    """Attempts in a process of their own, beside which this one goes on. Lives on the event loop.
 
-    ``ended`` gets claims with an outcome to record. What an attempt came to is recorded by its process; ``told`` gets
-    the claim and what the process said. Of a process that dies nobody says anything: the lease of its object runs out,
-    which counts as any other crash. This process renews the lease meanwhile. ``options`` are those of the process.
+    ``ended`` gets claims with an outcome to record. The process of an attempt records its outcome itself; ``told`` then
+    gets the claim and the answer of the process. If the process dies there is no answer: the lease runs out and counts
+    as any other crash. Until then this process renews the lease. ``options`` are passed to the process.
     """
 
     def __init__(
@@ -119,13 +119,13 @@ class Isolation(Drained):
 
     @property
     def has_room(self) -> bool:
-        """Whether one more object may be claimed."""
+        """Whether one more object may be claimed now."""
         if not self._works:
             return super().has_room
         return len(self.running) < AT_ONCE and time.monotonic() >= self._starts_at
 
     def needs_room(self, is_wanted: bool) -> bool:
-        """Never, as long as processes can be started."""
+        """Return False as long as processes can be started."""
         return not self._works and super().needs_room(is_wanted)
 
     def begin(self, claims: list[Claim]) -> None:
@@ -138,7 +138,7 @@ class Isolation(Drained):
             self._start(self._carry_out(claim))
 
     def sweep(self) -> None:
-        """End what is past its time limit, its lease, or its claim; and processes that have nothing to do."""
+        """End attempts past their time limit, their lease or their claim, and idle processes."""
         now = time.monotonic()
         for key, claim in list(self.running.items()):
             if claim.started and now - claim.started > claim.max_runtime:
@@ -148,17 +148,17 @@ class Isolation(Drained):
         self._retire([process for process in self._idle if now - process.idle_since > KEPT])
 
     def cancel_ended(self, keys: set[int]) -> None:
-        """Note that claims have ended: by their process, which is about to say so, or by somebody else."""
+        """Note claims that have ended: by their process, which is about to report it, or by somebody else."""
         for key in keys & set(self.running):
             self._ended_at.setdefault(key, time.monotonic())
 
     def release_all(self) -> None:
-        """Give up what runs: its rows are released."""
+        """Give up running attempts and release their rows."""
         for claim in list(self.running.values()):
             self._give_up(claim, Released())
 
     async def close(self) -> None:
-        """End all processes, and wait for that."""
+        """End all processes and wait for them."""
         self._retire(list(self._idle))
         for process in list(self._processes.values()):
             process.kill()
@@ -221,7 +221,7 @@ class Isolation(Drained):
 
     def _give_up(self, claim: Claim, outcome: Outcome) -> None:
         if process := self._processes.get(id(claim)):
-            # Before the outcome is recorded: from then on others may have the row.
+            # Before the outcome is recorded, because others may take the row from then on.
             process.kill()
         self._end(claim, outcome)
 

@@ -1,4 +1,4 @@
-"""One call of a handler on its way, and which claims are attempted by one."""
+"""One call of a handler in progress, and the grouping of claims into calls."""
 
 import asyncio
 from collections import defaultdict
@@ -9,8 +9,10 @@ from stator.graph import State
 
 
 class Attempt:
-    """One call of a handler on its way: its claims, whether it has a place on the loop, the task it runs in when it is
-    asynchronous and has begun, since when it is cancelled.
+    """One call of a handler in progress.
+
+    ``placed``: whether it has a place on the loop. ``task``: that of an asynchronous handler that has begun.
+    ``cancelled_at``: when it was cancelled.
     """
 
     __slots__ = ("cancelled_at", "claims", "is_async", "label", "left", "placed", "task")
@@ -26,7 +28,7 @@ class Attempt:
 
 
 def grouped(claims: list[Claim]) -> Iterator[list[Claim]]:
-    """The claims by attempt: each by itself, or as many of one state as its ``batch`` says."""
+    """Yield the claims of each attempt: one, or up to ``batch`` claims of one state."""
     batches: dict[State, list[Claim]] = defaultdict(list)
     for claim in claims:
         if claim.state.batch:

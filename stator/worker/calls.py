@@ -8,5 +8,5 @@ from stator.worker.executor import PLAIN, Calls
 
 def calls_of(settings: Settings) -> Calls:
     """Return the functions with which a worker with these settings calls handlers."""
-    # By name: it needs a package that a project may not have.
+    # By name, because it needs a package that a project may not have.
     return import_module("stator.worker.tracing").traced() if settings.TRACING else PLAIN

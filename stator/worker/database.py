@@ -1,4 +1,4 @@
-"""The threads of one process that send its statements, each with connections of its own."""
+"""The threads of one process that send its statements, each with its own connections."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +10,9 @@ from stator.worker.threads import DatabaseThread
 
 
 class DatabaseThreads:
-    """Threads for ``claims``, ``records`` and ``duties``, and for receivers that ``prepare`` the project for those.
+    """Threads for ``claims``, ``records`` and ``duties``, and one for the receivers that ``prepare`` the project.
 
-    One for all where a database has one writer.
+    There is only one thread if a database allows a single writer.
     """
 
     def __init__(self, operations: list[Operations]) -> None:
@@ -24,18 +24,18 @@ class DatabaseThreads:
         self.claims, self.records, self.duties, self._receivers = self._threads
 
     async def record(self, function: Callable[..., Any], operations: Operations, *args: Any, **kwargs: Any) -> Any:
-        """Record in the thread for that or, where that has lost its connection, in the one that claims."""
+        """Record in the recording thread or, if that has lost its connection, in the claiming one."""
         spare = not self.records.is_connected(operations.alias) and self.claims.is_connected(operations.alias)
         return await (self.claims if spare else self.records).run(function, operations, *args, **kwargs)
 
     async def prepare(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call receivers in a thread of theirs, which keeps no connections."""
+        """Call receivers in a thread of their own, which closes its connections afterwards."""
         if self._receivers is self.duties:
             return await self.duties.run(function, *args)
         return await self._receivers.run(_without_connections, function, *args)
 
     def stop(self, timeout: float) -> None:
-        """End the threads after what they do at the moment, closing their connections."""
+        """End the threads after their current work and close their connections."""
         for thread in dict.fromkeys(self._threads):
             thread.stop(timeout)
 

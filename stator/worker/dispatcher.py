@@ -1,4 +1,4 @@
-"""How much room there is, which model is next, and the claim itself."""
+"""Claims: how much room there is, which model is next, and the claim itself."""
 
 import asyncio
 import time
@@ -14,18 +14,20 @@ from stator.worker.alone import Drained
 from stator.worker.outage import Outages
 from stator.worker.slots import Slots
 
-# The step in which rows are handed back of which a claim may have been made.
+# The step that releases rows that may have been claimed by a statement without an answer.
 HAND_BACK = "hand back"
 
-# A lane is asked for so many rows until it has had them that many times in a row, and then for twice as many each time:
-# so a burst in one leaves the others their turn after a short statement, while a backlog is taken in whole batches.
+# Rows that one claim for a lane asks for. After ``STREAK`` full claims in a row, each next claim asks for twice as
+# many. So a burst in one lane leaves the others their turn after a short statement, while a backlog is claimed in whole
+# batches.
 FEW, STREAK = 100, 5
 
 
 class Lane:
-    """The states of one model whose handlers run in one manner: on the loop or in threads, ``batch`` rows at a time.
+    """The states of one model whose handlers run in the same way: on the loop or in threads, ``batch`` rows at a time.
 
-    ``hungry``, ``crashed``, ``suspect``: it may have ready rows that lost no lease, few, or many in a row.
+    ``hungry``: it may have ready rows that lost no lease. ``crashed``: the same for rows that lost few leases in a row.
+    ``suspect``: the same for rows that lost many.
     """
 
     def __init__(self, operations: Operations, states: list[State], is_async: bool, batch: int) -> None:
@@ -40,38 +42,38 @@ class Lane:
 
     @property
     def is_served(self) -> bool:
-        """Whether rows of the model are claimed: it is not left out for what its table lacks."""
+        """Whether rows of the model are claimed: its table lacks nothing."""
         return not self.operations.lacking
 
     def most(self, room: int) -> int:
-        """How many rows to ask for where there is so much room."""
-        # After 20 doublings it is more than any room.
+        """Return how many rows to ask for when there is ``room`` for so many."""
+        # 20 doublings exceed any room.
         doublings = min(max(0, self._streak - STREAK + 1), 20)
         return min(room, max(FEW, self.batch) * 2**doublings)
 
     def came(self, count: int, asked: int) -> None:
-        """Note what a claim brought: the lane stays hungry if it may have more."""
+        """Note how many rows a claim brought; the lane stays hungry if it may have more."""
         self._streak = self._streak + 1 if count == asked else 0
         self.hungry = self.hungry or self._streak > 0
 
     @property
     def wanted(self) -> bool:
-        """Whether it may have ready rows of any kind, and they are served."""
+        """Whether it may have ready rows of any kind and is served."""
         return self.is_served and (self.hungry or self.crashed or self.suspect)
 
     @property
     def names(self) -> set[str]:
-        """Names of the states."""
+        """The names of the states."""
         return {state.name for state in self.states}
 
     @property
     def is_open(self) -> bool:
-        """Whether it may be claimed from: a claim has not waited in vain for a lock a moment ago."""
+        """Whether it may be claimed from: no claim has just timed out waiting for a lock."""
         return self.operations.locks.allow(self.step)
 
 
 def lanes_of(operations: Operations) -> Iterable[Lane]:
-    """The lanes of a model: what is limited apart is claimed apart."""
+    """Yield the lanes of a model; a state with a limit of its own gets a lane of its own."""
     manners: dict[tuple[bool, int, str], list[State]] = defaultdict(list)
     for state in sorted(operations.graph.automatic_states, key=str):
         manners[state.is_async, state.batch or 1, state.name if state.concurrency else ""].append(state)
@@ -80,24 +82,24 @@ def lanes_of(operations: Operations) -> Iterable[Lane]:
 
 
 async def _nothing(alias: str) -> None:
-    """There is no connection to open."""
+    """Open nothing: there is no connection."""
 
 
 class Dispatcher:
     """Claims rows for the lanes in turn, never more than there is room to start.
 
-    Whoever was asked goes to the end of the line, so a hungry lane waits for no more claims than there are other
-    hungry lanes.
+    After its claim a lane goes to the end of the line, so a hungry lane waits for at most one claim of each other
+    hungry lane.
 
-    A lane is hungry while it may have ready rows: until a claim brings less than was asked for, and again when a
-    poll, a notification or a recorded move says so.
+    A lane is hungry while it may have ready rows: until a claim brings fewer rows than it asked for, and again after a
+    poll, a notification or a recorded move.
 
-    Rows that lost a lease are claimed before the others, but only ``most_crashed`` of them are ``held`` at a time (by
-    the ``id()`` of their claims): one of them may end the process, and places stay for rows that lost none. A row that
-    lost more leases goes to ``alone``.
+    Rows that lost a lease are claimed before the others, but at most ``most_crashed`` of them are ``held`` at a time
+    (by the ``id()`` of their claims). One of them may end the process, and rows that lost no lease need places too.
+    Rows that lost more leases go to ``alone``.
 
-    ``behind``: whether too many outcomes wait to be recorded. ``ready``: whether there are connections to record and to
-    renew what is claimed in a database, as far as is known; ``connect`` opens the former.
+    ``behind``: whether too many outcomes wait to be recorded. ``ready``: whether connections to record and to renew
+    claims in a database are open, as far as is known; ``connect`` opens the one to record.
     """
 
     def __init__(
@@ -130,12 +132,12 @@ class Dispatcher:
         self._connect = connect
         self._aliases = sorted({lane.operations.alias for lane in lanes})
         self._line = list(lanes)
-        # For rows that lost leases lanes have turns of their own.
+        # Lanes take separate turns for rows that lost leases.
         self._line_of_crashed = list(lanes)
         self._claiming = False
 
     def wake(self, label: str | None = None, names: set[str] | None = None) -> None:
-        """Look for ready rows again: of one model, of some of its states, or of all."""
+        """Look for ready rows again: of one model, of some of its states, or of all models."""
         for lane in self.lanes:
             if (label is None or lane.operations.label == label) and (names is None or names & lane.names):
                 lane.hungry = True
@@ -143,18 +145,18 @@ class Dispatcher:
 
     @property
     def hungry(self) -> bool:
-        """Whether any lane may have ready rows, or a claim is on its way: its rows are taken but not here yet."""
+        """Whether a lane may have ready rows, or a claim is in progress, whose rows are taken but not here yet."""
         return self._claiming or any(lane.wanted for lane in self.lanes)
 
     def stop(self) -> None:
-        """Claim no more; what is in doubt is still handed back."""
+        """Stop claiming; rows whose claim is in doubt are still released."""
         self.stopped = True
         self.woken.set()
 
     async def claim(self) -> int:
-        """One turn: claim for each hungry lane what there is room for; return how many rows came.
+        """Do one turn: claim for each hungry lane as much as there is room for; return how many rows came.
 
-        Where a database is away, that is raised once lanes of others had their turn.
+        If a database is away, its error is raised after the lanes of other databases had their turn.
         """
         self.woken.clear()
         outages = Outages()
@@ -237,7 +239,7 @@ class Dispatcher:
             with lane.operations.locks.tried(lane.step):
                 claims = await self._run(lane.operations.claim, lane.states, limit, token=token, crashes=crashes)
         except BaseException as error:
-            # The answer may have been lost after the commit: whatever carries this token is given back.
+            # The answer may be lost after the commit: rows with this token are released later.
             if not is_lock_timeout(error):
                 self.doubtful.append((lane.operations, token))
             raise
@@ -248,7 +250,7 @@ class Dispatcher:
         return claims
 
     async def settle_doubts(self, outages: Outages) -> None:
-        """Hand back rows of claim statements whose answer never came."""
+        """Release the rows of claim statements whose answer never came."""
         for doubt in list(self.doubtful):
             operations, token = doubt
             if operations.alias not in outages and not operations.lacking and operations.locks.allow(HAND_BACK):
@@ -257,14 +259,14 @@ class Dispatcher:
                     self.doubtful.remove(doubt)
 
     async def _claim_alone(self, outages: Outages) -> int:
-        """Claim rows that lost many leases, one for each place there is to run it alone."""
+        """Claim rows that lost many leases, one for each place to run it alone."""
         came = 0
-        # A look finds such rows of a model, not of a lane. A lane without one must not block a lane that has some.
+        # A poll finds such rows per model, not per lane. A lane without one must not block a lane that has some.
         for lane in [lane for lane in _served(self._line_of_crashed) if lane.suspect]:
             if not self._alone.has_room:
                 break
             _send_to_end(self._line_of_crashed, lane)
-            # Should its database be away, others need not stand still for it: the next look there will tell again.
+            # If its database is away, others need not wait for it: the next poll there sets the flag again.
             lane.suspect = False
             if self._may_claim(lane, outages):
                 with outages.noted(lane.operations.alias):

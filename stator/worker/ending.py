@@ -1,4 +1,4 @@
-"""How a worker is told to end, and how its event loop is left."""
+"""The end of a worker: signals that stop it, and closing its event loop."""
 
 import asyncio
 import faulthandler
@@ -10,15 +10,15 @@ from contextlib import contextmanager
 STDERR = 2
 
 
-# How often the supervisor of a worker was asked to stop; None once there is no supervisor.
+# Returns how often the supervisor of a worker was asked to stop, or None if there is no supervisor any more.
 Requests = Callable[[], int | None]
 
 
 class StopSignals:
-    """Calls ``stop`` for each time that a worker is asked to stop.
+    """Calls ``stop`` each time the worker is asked to stop.
 
-    A worker without a supervisor counts its signals. One with a supervisor believes the count of that: a signal to all
-    processes of a group, by Ctrl-C or systemd, reaches the worker directly, and once more by its supervisor.
+    Without a supervisor, the worker counts its signals. With one, it uses the supervisor's count: a signal to the whole
+    process group, by Ctrl-C or systemd, reaches the worker directly and again through its supervisor.
     """
 
     def __init__(self, stop: Callable[[], None], requests: Requests | None = None) -> None:
@@ -27,9 +27,9 @@ class StopSignals:
         self._heeded = 0
 
     def hear(self) -> None:
-        """Heed a signal."""
+        """React to a signal."""
         counted = self._requests() if self._requests else None
-        # Zero: this one came directly, and the supervisor will hear of it or never does.
+        # Zero: the signal came directly, and the supervisor either gets it later or never.
         wanted = self._heeded + 1 if counted is None else max(1, counted)
         while self._heeded < wanted:
             self._heeded += 1
@@ -40,7 +40,10 @@ class StopSignals:
 def stop_on_signals(
     loop: asyncio.AbstractEventLoop, stop: Callable[[], None], requests: Requests | None = None
 ) -> Iterator[None]:
-    """SIGINT and SIGTERM call ``stop``; SIGQUIT dumps all stacks. Only in the main thread, where signals arrive."""
+    """Call ``stop`` on SIGINT and SIGTERM, and dump all stacks on SIGQUIT.
+
+    Does nothing outside the main thread, where no signals arrive.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -49,7 +52,7 @@ def stop_on_signals(
     for number in before:
         loop.add_signal_handler(number, signals.hear)
     if hasattr(signal, "SIGQUIT"):
-        # The descriptor: a program may have put something without one in the place of sys.stderr.
+        # The descriptor, because a program may have replaced sys.stderr by an object without one.
         faulthandler.register(signal.SIGQUIT, file=STDERR)
     try:
         yield
@@ -60,14 +63,14 @@ def stop_on_signals(
 
 
 def close(loop: asyncio.AbstractEventLoop) -> None:
-    """Close an event loop without waiting for handlers that do not let themselves be cancelled."""
+    """Close an event loop without waiting for handlers that ignore their cancellation."""
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
     if left:
         loop.run_until_complete(asyncio.wait(left, timeout=1.0))
     for task in left:
-        # Whatever is still there was abandoned and reported; its destruction is no further news.
+        # Remaining tasks were abandoned and reported; a warning on their destruction would add nothing.
         task._log_destroy_pending = False  # type: ignore[attr-defined]
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()

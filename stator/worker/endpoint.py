@@ -1,4 +1,4 @@
-"""A worker's own small HTTP server: /metrics for Prometheus, /health and /ready for whoever watches the process."""
+"""A worker's own small HTTP server: /metrics for Prometheus, /health and /ready for probes."""
 
 import logging
 import socket
@@ -19,7 +19,7 @@ PATIENCE = 10.0
 
 
 class Endpoint:
-    """Listens from the moment it is made, ``OSError`` where it cannot; answers once a worker is given to ``start``."""
+    """A server that listens when it is made, or raises ``OSError``; it answers once ``start`` has given it a worker."""
 
     def __init__(self, address: str, port: int) -> None:
         self._server = (_Server6 if ":" in address else _Server)((address, port), _Handler)
@@ -27,16 +27,16 @@ class Endpoint:
 
     @property
     def port(self) -> int:
-        """Where it listens; another than was asked for when that was 0."""
+        """The port on which it listens; the system chooses one if 0 was asked for."""
         return int(self._server.server_address[1])
 
     def start(self, worker: Any) -> None:
-        """Answer for a worker that is about to run."""
+        """Answer requests about a worker that is about to run."""
         self._server.worker = worker
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         if self._thread.is_alive():
             self._server.shutdown()
         self._server.server_close()
@@ -48,11 +48,11 @@ class _Server(ThreadingHTTPServer):
     worker: Any = None
 
     def server_bind(self) -> None:
-        """Without asking the network for a name of this host, which may take long and is used for nothing."""
+        """Bind without looking up this host's name, which may take long and is not used."""
         TCPServer.server_bind(self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hung up is nothing to tell anybody on standard error, where events go as lines."""
+        """Log at debug level only: a client that hung up is no news, and standard error is for events."""
         logger.debug("stator.endpoint_failed", extra={"error": repr(sys.exc_info()[1])})
 
 
@@ -67,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """One of the three."""
+        """Answer one of the three paths."""
         worker = self.server.worker
         match self.path.partition("?")[0]:
             case "/metrics":
@@ -92,4 +92,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class has it
-        """Nothing: a line for each probe would drown the events."""
+        """Log nothing: a line for each probe would drown the events."""

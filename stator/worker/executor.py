@@ -1,6 +1,6 @@
-"""Claims in, outcomes out: carries out one attempt, and never raises.
+"""Attempts: turn claims into outcomes, and never raise.
 
-An attempt is one call of a handler: of one object, or in a state with ``batch`` of several.
+An attempt is one call of a handler, with one object or, in a state with ``batch``, with several.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ from stator.worker.threads import close_broken_connections, tidy_connections_of_
 
 logger = logging.getLogger("stator.worker")
 
-# Stands for an error that is not the handler's: the table of its model lacks something.
+# Stands for an error that is not the handler's: the model's table lacks something.
 UNFIT = Released()
-# The outcome of an atomic attempt whose own outcome could not be written for a lock of others on a table.
+# The outcome of an atomic attempt that could not record its own because another transaction locks a table.
 LOCKED_OUT = Waiting(2.0, reason="the attempt was undone: a table of its outcome was locked by another transaction")
 
-# Seconds until the next attempt when the state's own answer cannot be had.
+# Seconds until the next attempt if the state's own interval cannot be computed.
 FALLBACK = 60.0
 
 
 class Attempted(NamedTuple):
-    """What came of an attempt: outcomes to record, and those recorded already, with the handler's own writes."""
+    """Results of an attempt: outcomes to record, and outcomes already recorded together with the handler's writes."""
 
     ended: list[Ended]
     recorded: Sequence[Ended] = ()
@@ -48,11 +48,11 @@ class Attempted(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """How handlers are called, and rows moved without one.
+    """How handlers are called, and how rows are moved without one.
 
-    ``sync``, ``awaited`` and ``atomic`` give what a call means. The first two raise what a call for several objects
-    raised; what ``atomic`` did not record is undone. ``given_up`` is told of calls that are waited for no more.
-    ``mover`` gives the ``move_rows`` of operations.
+    ``sync``, ``awaited`` and ``atomic`` return the outcomes of a call. The first two raise what a call for several
+    objects raised. ``atomic`` undoes whatever it did not record. ``given_up`` is called when nobody waits for a call
+    any more. ``mover`` returns the ``move_rows`` of operations.
     """
 
     sync: Callable[[list[Claim]], list[Ended]]
@@ -73,7 +73,7 @@ def attempt_sync(claims: list[Claim], calls: Calls | None = None) -> Attempted:
         return Attempted(calls.sync(claims))
     except BaseException:  # noqa: BLE001 - whatever a handler raises is an outcome, not the end of the worker
         singly = [[claim] for claim in claims]
-    # One bad object must not spoil the others: each is tried by itself.
+    # One bad object must not fail the others, so each is attempted by itself.
     return Attempted([ended for each in singly for ended in calls.sync(each)])
 
 
@@ -90,19 +90,19 @@ async def attempt_async(claims: list[Claim], calls: Calls | None = None) -> Atte
 
 
 def timed_out(claim: Claim) -> Outcome:
-    """The outcome of an attempt that was ended because it took too long."""
+    """Return the outcome of an attempt that was ended because it took too long."""
     return _outcome(
         claim, AttemptTimedOut(f"the attempt ran longer than max_runtime={claim.max_runtime:g} s and was ended")
     )
 
 
 def _are_late(claims: list[Claim]) -> bool:
-    """Whether the lease is nearly over before the attempt has begun: others may have the row before it ends."""
+    """Return whether the lease is nearly over before the attempt has begun: others may have the row before it ends."""
     return time.monotonic() > claims[0].deadline
 
 
 def call(claims: list[Claim]) -> list[Ended]:
-    """Call a synchronous handler; raises what it raised only where it was called for several objects."""
+    """Call a synchronous handler; raise its error only if it was called for several objects."""
     try:
         results = spread(claims, begin(claims))
     except BaseException as error:
@@ -113,7 +113,7 @@ def call(claims: list[Claim]) -> list[Ended]:
 
 
 async def call_async(claims: list[Claim]) -> list[Ended]:
-    """The same for an asynchronous handler; of one that was cancelled nothing is raised."""
+    """Call an asynchronous handler the same way; raise nothing if it was cancelled."""
     try:
         results = spread(claims, await begin(claims))
     except BaseException as error:
@@ -127,17 +127,17 @@ async def call_async(claims: list[Claim]) -> list[Ended]:
 
 
 def _blamed(claims: list[Claim], error: BaseException) -> Any:
-    """Return the error, or UNFIT where the table of the model lacks something: then the attempt does not count."""
+    """Return the error, or UNFIT if the model's table lacks something: then the attempt does not count."""
     operations = claims[0].operations
     try:
         return UNFIT if is_of_schema(error) and lack_of(operations.model, operations.alias) else error
     except (DatabaseError, InterfaceError):
-        # In a transaction that the handler broke and left open, for one.
+        # For instance in a transaction that the handler broke and left open.
         return error
 
 
 def begin(claims: list[Claim]) -> Any:
-    """Call the handler; what it returned, of an asynchronous one something to await."""
+    """Call the handler; return its result, which is an awaitable if the handler is asynchronous."""
     now = time.monotonic()
     for claim in claims:
         claim.started = claim.started or now
@@ -150,10 +150,10 @@ def begin(claims: list[Claim]) -> Any:
 
 
 def spread(claims: list[Claim], result: Any) -> list[Any]:
-    """What the handler returned for each object."""
+    """Return the handler's result for each object."""
     if not isinstance(result, dict) or not claims[0].state.batch:
         return [result] * len(claims)
-    # By the claim's key: an object that the handler deleted has none any more, and without one it cannot be looked up.
+    # By the claim's key: a deleted object has no key any more, and an instance without a key cannot be hashed.
     own = {id(claim.instance): claim.pk for claim in claims}
     model = claims[0].operations.model._meta.concrete_model
     results = [(own.get(id(each), _key_of(model, each)), answer) for each, answer in result.items()]
@@ -165,14 +165,14 @@ def spread(claims: list[Claim], result: Any) -> list[Any]:
 
 
 def _key_of(model: Any, each: Any) -> Any:
-    """The key of another instance of an object of a batch; None of anything else."""
+    """Return the key if ``each`` is another instance of an object of the batch, else None."""
     return each.pk if isinstance(each, Model) and each._meta.concrete_model is model else None
 
 
 def call_atomic(claims: list[Claim]) -> Attempted:
-    """Call the handler and write its outcome in one transaction; an outcome that is an error undoes what it wrote.
+    """Call the handler and write its outcome in one transaction; an error as outcome undoes the handler's writes.
 
-    What fails before the handler was called is tried once more; a lock of others after the call is no error of it.
+    A failure before the call is retried once. A lock of others that prevents recording is not the handler's error.
     """
     for again in (True, False):
         atomic = _Atomic(claims)
@@ -210,26 +210,26 @@ def _attempt_atomic(claims: list[Claim], calls: Calls) -> Attempted:
 
 
 class _Atomic:
-    """One transaction with a call of a handler in it, and how far it came."""
+    """One transaction around a call of a handler, and how far it got."""
 
     def __init__(self, claims: list[Claim]) -> None:
         self.begun = self.recording = False
         self._claims = claims
         self._operations = claims[0].operations
-        # In the transaction of a caller there is no second try, and nothing is committed yet.
+        # Inside a caller's transaction there is no retry, and nothing is committed yet.
         self.outermost = not self._operations.connection.in_atomic_block
         self._committed = False
         self._recorded: list[Ended] = []
         self._written = Written()
 
     def attempt(self) -> Attempted:
-        """Return the outcomes once they are committed and signals are sent; raise the error that undid them."""
+        """Return the outcomes after they are committed and signals are sent; raise the error that undid them."""
         try:
             self._transact()
         except BaseException as error:
             if not self._committed:
                 raise
-            # The handler had something called after the commit, and that raised.
+            # A callback that the handler registered for after the commit raised.
             fields = {"model": self._operations.label, "state": self._claims[0].state.name}
             logger.error("stator.on_commit_failed", extra=fields, exc_info=error)
         tell(self._operations, self._written)
@@ -239,9 +239,9 @@ class _Atomic:
         operations = self._operations
         with operations.handler_transaction():
             if self.outermost:
-                # The first of all that are called then, so it is known whether an error comes after the commit.
+                # Registered before all others, to know whether an error comes after the commit.
                 transaction.on_commit(self._note_commit, using=operations.alias)
-            # Locked from here to the commit: the claims that stand now stand then.
+            # Locked until the commit: a claim that stands now still stands then.
             mine = operations.lock_claimed(self._claims)
             self.begun = True
             ended = outcomes_of(mine, spread(mine, begin(mine))) if mine else []
@@ -256,7 +256,7 @@ class _Atomic:
 
 
 class _Undone(Exception):
-    """Rolls back what a handler wrote that then returned no transition."""
+    """Rolls back the writes of a handler whose result is an error."""
 
     def __init__(self, ended: list[Ended]) -> None:
         super().__init__()
@@ -264,7 +264,7 @@ class _Undone(Exception):
 
 
 def outcomes_of(claims: list[Claim], results: list[Any]) -> list[Ended]:
-    """What the results of an attempt that ends now mean, those that it raised included."""
+    """Return the outcomes for the results, or errors, of an attempt that ends now."""
     now = time.monotonic()
     ended = []
     for claim, result in zip(claims, results, strict=True):
@@ -294,7 +294,7 @@ def _outcome(claim: Claim, result: Any) -> Outcome:
 
 
 def _with_values(claim: Claim, outcome: Moved | Waiting) -> Outcome:
-    """The outcome with what its state ``saves``; what a handler left behind that failed is not worth keeping."""
+    """Return the outcome with the values that its state ``saves``; after a failure they are not saved."""
     if outcome.failure is not None:
         return outcome
     column_of = claim.operations.model._meta.get_field

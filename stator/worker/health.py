@@ -1,11 +1,11 @@
-"""What holds up a process for good: told by the parts that know, heeded by the watchdog and by probes."""
+"""Health of a process: parts report lasting troubles, the watchdog and probes act on them."""
 
 from collections.abc import Callable
 
-# Seconds for which a trouble must last before the process is ended for it: some pass.
+# Seconds for which a trouble must last before the process is ended: short ones pass.
 PATIENCE = 5.0
 
-# Returns one sentence if there has been trouble for so many seconds, else an empty text. Any thread may call it.
+# Return one sentence if there has been trouble for that many seconds, else "". Any thread may call it.
 Look = Callable[[float], str]
 
 
@@ -16,9 +16,9 @@ class Health:
         self._looks: dict[str, Look] = {}
 
     def watch(self, name: str, look: Look) -> None:
-        """Have ``look`` called from now on; one of the same name takes its place."""
+        """Call ``look`` from now on, in place of an earlier one with the same name."""
         self._looks[name] = look
 
     def trouble(self, patience: float = PATIENCE) -> str:
-        """Return what has held up the process for so many seconds, as one sentence; an empty text if nothing has."""
+        """Return in one sentence what has held up the process for ``patience`` seconds, or ""."""
         return next(filter(None, (look(patience) for look in list(self._looks.values()))), "")

@@ -1,4 +1,4 @@
-"""Extends the leases of what still runs, from a thread that runs no handler and does not need the event loop."""
+"""Extension of the leases of running attempts, from a thread that needs neither handlers nor the event loop."""
 
 import logging
 import threading
@@ -23,21 +23,21 @@ logger = logging.getLogger("stator.worker")
 # The step in which leases are extended.
 RENEW = "renew"
 
-# Seconds that a renewal waits for a lock at least, however many models there are.
+# Seconds for which a renewal waits for a lock at least, however many models there are.
 SHORTEST_WAIT = 0.01
 
-# Seconds between attempts to have a connection again.
+# Seconds between attempts to connect.
 PAUSES = (0.2, 0.5, 1.0, 2.0)
 
 
 class Heartbeat:
     """Renews claims older than a third of their lease, until their attempt is past its time limit.
 
-    ``held`` gives the claims that are running or not yet recorded; ``ended`` is told the ``id()`` of those whose
-    claim turned out to have ended. ``presence`` is shown as well, and ends with the thread. ``aliases``: databases to
-    which a connection is kept open; ``connected`` is called when one was opened. ``unrecorded`` gives, by database, the
-    claims whose outcomes cannot be recorded there for want of a connection. They are handed back once that is so for
-    ``patience`` seconds in which the heartbeat reached the database, and ``handed_back`` is told their ``id()``.
+    ``held`` returns the claims that run or are not recorded yet; ``ended`` gets the ``id()`` of claims that have ended.
+    The thread also refreshes ``presence``, and closes it at its end. ``aliases``: databases to which a connection is
+    kept open; ``connected`` is called after one was opened. ``unrecorded`` returns, by database, the claims whose
+    outcomes cannot be recorded because the worker has no connection. If that lasts for ``patience`` seconds in which
+    the heartbeat reaches the database, they are released, and ``handed_back`` gets their ``id()``.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Heartbeat:
         self._unrecorded = unrecorded
         self._handed_back = handed_back
         self._patience = patience
-        # Since when there are such claims in a database that the heartbeat reaches.
+        # Since when a database that the heartbeat reaches has such claims.
         self._hopeless: dict[str, float] = {}
         self._connections: dict[str, Any] = {}
         self._failed = 0
@@ -80,14 +80,14 @@ class Heartbeat:
         self._thread.join(timeout)
 
     def is_connected(self, alias: str) -> bool:
-        """Whether the heartbeat has an open connection, as far as is known; asks nobody."""
+        """Return whether the heartbeat has an open connection, as far as is known; sends nothing."""
         return alias in self._connections and is_open(self._connections[alias])
 
     def beat(self) -> None:
-        """Renew what is old enough, one statement per model and batch; a database that is away holds up no other.
+        """Renew the claims that are old enough, with one statement per model and batch.
 
-        Nor does a model whose table somebody has locked. Those come last, and all together they wait no longer than a
-        third of the shortest lease.
+        Neither a database that is away nor a model whose table is locked holds up the others. Locked models come last.
+        All renewals together wait no longer than a third of the shortest lease.
         """
         now = time.monotonic()
         groups = _by_model([claim for claim in self._held() if _wants_renewal(claim, now)])
@@ -123,7 +123,7 @@ class Heartbeat:
                 continue
             for operations, claims in _by_model(unrecorded[alias]).items():
                 with outages.noted(alias), operations.locks.tried(RENEW):
-                    # The rest at the next beat.
+                    # The next beat releases the rest.
                     some = claims[: operations.settings.BATCH_SIZE]
                     operations.record([(claim, Released()) for claim in some])
                     logger.warning("stator.handed_back", extra={"model": operations.label, "count": len(some)})
@@ -140,7 +140,7 @@ class Heartbeat:
 
     def _live(self, *steps: Callable[[], None]) -> None:
         self._reach(self._connect)
-        # Without any connection the rest would only say the same again.
+        # Without any connection, the other steps would fail with the same error.
         if not self._aliases or any(map(self.is_connected, self._aliases)):
             for step in (*steps, self._presence.show):
                 self._reach(step)
@@ -153,7 +153,7 @@ class Heartbeat:
         return min(self._interval, PAUSES[min(self._failed, len(PAUSES)) - 1])
 
     def _connect(self) -> None:
-        """Open the connections that are not open; raises where that is not possible."""
+        """Open the connections that are closed; raise if that is not possible."""
         outages = Outages()
         for alias in self._aliases:
             if not self.is_connected(alias):
@@ -166,7 +166,7 @@ class Heartbeat:
         try:
             step()
         except (DatabaseError, InterfaceError) as error:
-            # The leases run on; the worker stops what is past its own deadline.
+            # The leases run on; the worker ends attempts past their deadline.
             fields = {"error": type(error).__name__, "message_text": one_line(error)}
             logger.warning("stator.heartbeat_failed", extra=fields)
         tidy_connections()
@@ -186,5 +186,5 @@ def _wants_renewal(claim: Claim, now: float) -> bool:
 
 
 def interval_for(leases: list[Any]) -> float:
-    """Seconds between beats, so that each lease is looked at several times before a third of it is over."""
+    """Return the seconds between beats, so that each lease is checked several times within a third of its length."""
     return max(0.05, min([5.0, *(lease / 12 for lease in leases)]))

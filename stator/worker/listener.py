@@ -1,4 +1,4 @@
-"""Hears NOTIFY on a connection of its own, and knows when it does not: polling goes on whatever happens here."""
+"""LISTEN on a connection of its own, with a check that notifications arrive; polling goes on in any case."""
 
 import logging
 import random
@@ -16,15 +16,15 @@ from stator.wakeup import CHANNEL, NOTIFY
 
 logger = logging.getLogger("stator.worker")
 
-# A listener behind a pooler hears nothing and gets no error, so it calls itself now and then.
+# Behind a pooler a listener gets neither notifications nor an error, so it notifies itself now and then.
 PING_INTERVAL = 30.0
 PING_TIMEOUT = 5.0
 
 
 class Listener:
-    """Calls ``heard(label)`` for each notification, from its own thread.
+    """A thread that calls ``heard(label)`` for each notification.
 
-    ``alive`` is false while notifications do not arrive: behind a pooler in transaction mode, or in an outage.
+    ``alive`` is False while notifications do not arrive: behind a pooler in transaction mode, or during an outage.
     """
 
     def __init__(self, alias: str, dsn: str, heard: Callable[[str], None]) -> None:
@@ -33,7 +33,7 @@ class Listener:
         self._dsn = dsn
         self._heard = heard
         self._stopped = threading.Event()
-        # Readable once the listener is to stop: waiting for notifications ends at once.
+        # Readable once the listener is to stop, which ends the wait for notifications at once.
         self._ear, self._mouth = socket.socketpair()
         self._ping = f"ping:{random.getrandbits(48):012x}"
         self._pinged = self._answered = 0.0

@@ -1,4 +1,4 @@
-"""What one worker process counts and measures of itself, for its endpoint. Nothing here reaches a database."""
+"""Counts and timings of one worker process, for its endpoint. Nothing here reaches a database."""
 
 import time
 from collections import Counter, defaultdict
@@ -12,18 +12,18 @@ from stator.outcomes import Moved, Outcome, Released
 
 
 class Measures:
-    """Attempts by model and outcome, how long they ran, and how long claims and records took; written by the loop."""
+    """Attempts by model and outcome, their run times, and the times of claims and records. The loop writes them."""
 
     def __init__(self) -> None:
         self.attempts: Counter[tuple[str, str]] = Counter()
         self.run_times: dict[str, Histogram] = defaultdict(Histogram)
-        # Of the statements that claim, and of those that record.
+        # Durations of the statements that claim and of those that record.
         self.times = {"claim": Histogram(), "record": Histogram()}
-        # Steps of the worker that did not reach the database when they were last taken.
+        # Steps of the worker that did not reach the database at their latest try.
         self.unreachable: set[Any] = set()
 
     def note(self, claim: Claim, outcome: Outcome) -> None:
-        """Count an attempt that has ended; one that did not take place is none."""
+        """Count an attempt that has ended, unless it did not take place."""
         if isinstance(outcome, Released):
             return
         label = claim.operations.label
@@ -33,7 +33,7 @@ class Measures:
             self.run_times[label].add(seconds)
 
     def timed(self, what: str, run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        """The same function, measured; what raises is not."""
+        """Return the same function, timed; calls that raise are not timed."""
 
         async def measured(*args: Any, **kwargs: Any) -> Any:
             started = time.monotonic()
@@ -45,7 +45,7 @@ class Measures:
 
 
 def metrics_of(worker: Any) -> Iterator[Metric]:
-    """The figures of a worker that runs."""
+    """Yield the metrics of a running worker."""
     measures, recorder = worker.measures, worker.recorder
     labelled = {"worker": worker.id, "version": __version__}
     yield Metric.of("stator_worker_info", "gauge", "This worker.", {tuple(labelled.items()): 1})
@@ -67,7 +67,7 @@ def _by_model(times: dict[str, Histogram]) -> dict[Labels, Histogram]:
 
 
 def _counted(counts: Any, name: str) -> dict[Labels, float]:
-    """Counts by model and something else."""
+    """Return counts by model and one other label."""
     return {(("model", str(label)), (name, str(value))): count for (label, value), count in counts.copy().items()}
 
 

@@ -1,4 +1,4 @@
-"""Steps that need databases: taken again until each can be reached; one that is away keeps none from the others."""
+"""Steps that need databases: repeated until each database is reached; one that is away does not block the others."""
 
 import asyncio
 import logging
@@ -13,15 +13,15 @@ from stator.worker.schema import Schema
 
 logger = logging.getLogger("stator.worker")
 
-# Waits between attempts to reach a database that is gone; short, so that work resumes soon after it is back.
+# Seconds between attempts to reach a database; short, so that work resumes soon after it is back.
 PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 class Outages:
-    """What one step meets that goes through several databases: one that is away keeps it from none of the others.
+    """The errors of one step that goes through several databases.
 
-    ``alias in outages``: that database is away, and is not asked again in this step. A table that lacks something keeps
-    the step from nothing else.
+    ``alias in outages``: that database is away and is not used again in this step. A table that lacks something
+    interrupts nothing but its own part of the step.
     """
 
     def __init__(self) -> None:
@@ -33,9 +33,9 @@ class Outages:
 
     @contextmanager
     def noted(self, alias: str) -> Iterator[None]:
-        """Keep an outage of a database, or an error about a missing table or column, until the end of the step.
+        """Collect an outage of a database, or an error about a missing table or column, until the end of the step.
 
-        A lock that did not come in time is neither. Who waited for it has noted that, and leaves it alone for a while.
+        A lock timeout is neither: the waiting code has noted it and leaves the model alone for a while.
         """
         try:
             yield
@@ -48,7 +48,7 @@ class Outages:
                 self._errors[alias] = error
 
     def tell(self) -> None:
-        """Raise the first of them, at the end of the step, which is to be taken again."""
+        """Raise the first collected error, at the end of the step, so that the step is repeated."""
         for error in (*self._of_schema, *self._errors.values()):
             raise error
 
@@ -56,10 +56,11 @@ class Outages:
 async def reach(
     step: Callable[[], Awaitable[Any]], unreachable: set[Any], has_no_time: Callable[[], bool], schema: Schema
 ) -> Any:
-    """What the step returns; None where there is no time to wait. Meanwhile it is among those that are unreachable.
+    """Return the result of the step, repeating it as needed; None if there is no time to wait.
 
-    After an error about a missing table or column the step is taken again without the models that ``schema`` finds to
-    lack something. If none does, it is taken as often as there are pauses.
+    Until it succeeds, the step is in ``unreachable``. After an error about a missing table or column, the step is
+    repeated without the models that ``schema`` finds incomplete. If it finds none, the step is repeated at most as
+    often as there are pauses.
     """
     pauses = iter(PAUSES)
     while True:

@@ -1,4 +1,4 @@
-"""This process in the table of workers: written at the start, refreshed by the heartbeat, closed at a clean end."""
+"""The row of this process in the table of workers: inserted at the start, then refreshed, closed at the end."""
 
 import os
 import socket
@@ -22,7 +22,7 @@ SHOW = "show"
 
 
 class Presence:
-    """One row in each database that the process works in. ``figures`` gives what it runs, has handled and has lost."""
+    """One row in each database of the process. ``figures`` returns how much it runs, has handled and has lost."""
 
     def __init__(self, worker_id: str, operations: list[Operations], figures: Callable[[], dict[str, int]]) -> None:
         self._id = worker_id
@@ -34,7 +34,7 @@ class Presence:
         self._shown = float("-inf")
 
     def show(self) -> None:
-        """Say that the process lives, unless that was said lately; one UPDATE per database."""
+        """Refresh the heartbeat of the rows unless that was done lately; one UPDATE per database."""
         now = time.monotonic()
         if now - self._shown < WORKER_BEAT or not self._locks.allow(SHOW):
             return
@@ -43,7 +43,7 @@ class Presence:
             self._shown = now
 
     def leave(self) -> None:
-        """Say that the process ends."""
+        """Record the end of the process."""
         self._refresh(heartbeat=Now(), stopped=Now())
 
     def _refresh(self, **moments: Any) -> None:
@@ -53,7 +53,7 @@ class Presence:
             with outages.noted(alias), self._locks.tried(SHOW), group[0].transaction():
                 rows = Worker.objects.using(alias)
                 if not rows.filter(pk=self._id).update(models=labels, **moments, **self._figures()):
-                    # The first time, or it was pruned while the process was cut off.
+                    # The first time, or the row was pruned while the process was cut off.
                     rows.bulk_create([self._row(alias, labels)], ignore_conflicts=True)
         outages.tell()
 

@@ -1,4 +1,4 @@
-"""Gathers outcomes and writes them in batches; what comes in while one batch is written is the next batch."""
+"""Recording of outcomes in batches: the outcomes that arrive while one batch is written make up the next."""
 
 import asyncio
 import logging
@@ -26,15 +26,15 @@ logger = logging.getLogger("stator.worker")
 # The step in which outcomes are written.
 RECORD = "record"
 
-# How long outcomes wait whose row an application's transaction has locked.
+# Seconds that an outcome waits if an application's transaction has locked its row.
 DEFERRED_FOR = 0.2
 
 LONGEST_GATHER = 0.02
 
-# Where attempts are quicker than the database writes, so many batches of outcomes wait before claims do.
+# How many batches of outcomes may wait before claims do, if attempts are quicker than the database.
 MOST_BATCHES = 4
 
-# Seconds until the next attempt of a state that does not say.
+# Seconds until the next attempt in a state without an interval.
 FALLBACK = 60.0
 
 
@@ -42,7 +42,7 @@ FALLBACK = 60.0
 class _Batch:
     """Outcomes of one kind, written together.
 
-    ``again``: it is in doubt whether they are written already. ``refused``: they stand for one that was refused.
+    ``again``: they may have been written already. ``refused``: they replace an outcome that the database refused.
     """
 
     operations: Operations
@@ -54,9 +54,9 @@ class _Batch:
 class Recorder:
     """Outcomes on their way to the database.
 
-    ``held`` are the claims from the end of their attempt until their outcome is written. ``woken`` is called after each
-    batch with its operations and the states in which rows may be ready, or are awaited by others, because of it.
-    ``run`` calls a function in a database thread; the operations are its first argument, and tell which thread it is.
+    ``held`` has the claims from the end of their attempt until their outcome is written. ``woken`` is called after each
+    batch with its operations and the states in which it may have made rows ready, or which others await. ``run`` calls
+    a function in a database thread; the function's first argument is the operations, which determine the thread.
     """
 
     def __init__(
@@ -74,20 +74,21 @@ class Recorder:
         self._waiting: list[Ended] = []
         self._unwritten: list[_Batch] = []
         self._wrote_until = self._took = 0.0
-        # Databases in which nothing can be recorded at this moment.
+        # Databases in which nothing can be recorded at the moment.
         self._cut_off: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, claim: Claim, outcome: Outcome) -> None:
-        """Take an outcome to be written."""
+        """Add an outcome to be written."""
         self.held[id(claim)] = claim
         self._waiting.append((claim, outcome))
         self.came.set()
 
     def is_behind(self, operations: Operations) -> bool:
-        """Whether so many outcomes wait, or are being written, that no more of a model should be claimed.
+        """Return whether so many outcomes wait, or are being written, that no more rows of a model should be claimed.
 
-        That counts those of the same database, but for models that are locked by others: of those, nothing is claimed.
+        Counts the outcomes of the same database, without those of models that others have locked: nothing is claimed
+        for these anyway.
         """
         if not operations.locks.allow(RECORD):
             return True
@@ -100,32 +101,32 @@ class Recorder:
         return unwritten + sum(claim.operations.alias == alias for claim, _ in self._waiting) >= most
 
     def unrecorded(self) -> dict[str, list[Claim]]:
-        """By database, the claims whose outcomes cannot be recorded at this moment; may be called in any thread."""
+        """Return, by database, the claims whose outcomes cannot be recorded at the moment; any thread may call it."""
         held = list(self.held.values()) if self._cut_off else []
         return {alias: [claim for claim in held if claim.operations.alias == alias] for alias in list(self._cut_off)}
 
     def forget(self, keys: set[int]) -> None:
-        """Hold claims no longer that have ended, by their ``id()``; what is written of them yet is refused."""
+        """Drop claims, given by their ``id()``, that have ended; the database refuses later writes of theirs."""
         for key in keys:
             self.held.pop(key, None)
 
     async def gather(self) -> None:
-        """Wait for as long as the last batch took to write, unless there is a whole batch.
+        """Wait for as long as the last batch took to write, unless a whole batch is there.
 
-        So a stream of single outcomes is written in batches that keep the database busy for half of the time at most,
-        while a first outcome after a pause is written at once.
+        So batches keep the database busy for at most half of the time, even if outcomes arrive one by one. The first
+        outcome after a pause is written at once.
         """
         rest = self._wrote_until + min(self._took, LONGEST_GATHER) - time.monotonic()
         if rest > 0 and len(self._waiting) < self._size:
             await asyncio.sleep(rest)
 
     async def flush(self) -> int:
-        """Write what has come in so far; return how many outcomes were settled.
+        """Write the outcomes that have arrived so far; return how many were settled.
 
-        Outages keep those of their database for the next time, locks of others those of their model.
+        Outcomes of a database that is away, or of a model that is locked, stay for the next time.
         """
         self.came.clear()
-        # Both: nothing else may come in that would have those flushed which came in meanwhile.
+        # Repeated and new outcomes together: perhaps nothing else arrives that would trigger another flush.
         self._unwritten += self._batches()
         settled = 0
         started = time.monotonic()
@@ -140,7 +141,7 @@ class Recorder:
         return settled
 
     def _come_again(self) -> None:
-        """Have outcomes written whose tables were locked, once that may be tried again."""
+        """Schedule the outcomes whose tables were locked for when that may be tried again."""
         pauses = [batch.operations.locks.pause(RECORD) for batch in self._unwritten]
         if pauses and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(min(pauses), self._wake)
@@ -165,12 +166,12 @@ class Recorder:
         try:
             written: Written = await self._run(record, batch.operations, batch.ended, again=batch.again)
         except Exception as error:
-            # Perhaps it was committed and only the answer was lost.
+            # It may be committed and only the answer lost.
             batch.again = True
             if is_lock_timeout(error):
                 raise
             if not is_passing(error):
-                # The database refuses this, or it cannot even be sent there, and so it would be again.
+                # The database refuses the batch, or the driver cannot send it, and would do so again.
                 instead = await self._instead(batch, error)
                 place = self._unwritten.index(batch)
                 self._unwritten[place : place + 1] = instead
@@ -188,25 +189,25 @@ class Recorder:
         done = len(batch.ended) - len(written.deferred)
         if not isinstance(batch.ended[0][1], Released):
             self.handled[batch.operations.label] += done
-        # Even where there is nothing to claim that was not there before: claims may have waited for this.
+        # Even if it made nothing ready: claims may have waited for this.
         self._woken(batch.operations, self._note(batch.operations, batch.ended, written))
         return done
 
     async def _instead(self, batch: _Batch, error: Exception) -> list[_Batch]:
-        """Return what to write instead of a batch that was refused."""
+        """Return the batches to write instead of one that was refused."""
         operations = batch.operations
         if not (is_of_schema(error) and await self._run(_lack, operations)):
             return self._without_refused(batch, error)
         if not isinstance(batch.ended[0][1], Released):
-            # The model lacks a column that its states save; to release rows takes none but those of the framework.
+            # The model lacks a column that its states save; releasing rows writes only the framework's columns.
             return [_Batch(operations, [(claim, Released()) for claim, _ in batch.ended])]
-        # The leases run out.
+        # The leases run out by themselves.
         for claim, _ in batch.ended:
             self.held.pop(id(claim), None)
         return []
 
     def _without_refused(self, batch: _Batch, error: Exception) -> list[_Batch]:
-        """What to write instead of outcomes that were refused: each by itself, then the refusal as an error."""
+        """Return what replaces refused outcomes: first each by itself, then the refusal as an error."""
         if len(batch.ended) > 1:
             return [_Batch(batch.operations, [ended], batch.again) for ended in batch.ended]
         claim, _ = batch.ended[0]
@@ -218,18 +219,18 @@ class Recorder:
         if not batch.refused:
             delay = claim.state.try_interval or FALLBACK
             return [_Batch(batch.operations, [(claim, Waiting(delay, failure))], refused=True)]
-        # Nothing can be written about it: its lease will run out, and it is quarantined should this go on.
+        # Nothing can be recorded for this object: its lease runs out, and repeated losses quarantine it.
         self.held.pop(id(claim), None)
         return []
 
     def note_recorded(self, operations: Operations, recorded: Sequence[Ended], written: Written) -> None:
-        """Count outcomes that were recorded in the transaction of their handler."""
+        """Count outcomes that were recorded in their handler's transaction."""
         self.handled[operations.label] += len(recorded)
         if woken := self._note(operations, recorded, written):
             self._woken(operations, woken)
 
     def note_isolated(self, claim: Claim, said: dict[str, Any]) -> None:
-        """Count the attempt of another process, which recorded it; ``said``: what came of it."""
+        """Count the attempt that another process made and recorded; ``said`` is its answer."""
         label = claim.operations.label
         self.handled[label] += said.get("ended") == "recorded"
         self.failed += said.get("failed", 0)
@@ -237,7 +238,7 @@ class Recorder:
         self.moved.update((label, name) for name in said.get("moved", ()))
 
     def _note(self, operations: Operations, ended: Sequence[Ended], written: Written) -> set[str]:
-        """Count what was written; return the states in which rows may be ready, or are awaited, because of it."""
+        """Count what was written; return the states in which rows may now be ready, or which others await."""
         self.failed += len(written.failures)
         self.lost += len(written.lost)
         states = Counter(move.to for move in written.moves)
@@ -245,7 +246,7 @@ class Recorder:
             self.moved[operations.label, name] += count
         graph, model = operations.graph, operations.model
         woken = {name for name in states if ready_at_once(graph.states[name]) or wakes(model, name)}
-        # A limited state has room again.
+        # A state with a limit has room again.
         woken.update(claim.state.name for claim, _ in ended[:1] if claim.state.concurrency)
         return woken
 
@@ -259,21 +260,21 @@ def _may_be_written(batch: _Batch, outages: Outages) -> bool:
 
 
 def record(operations: Operations, ended: list[Ended], *, again: bool = False) -> Written:
-    """Write outcomes of one kind, then tell. Runs in the recording thread."""
+    """Write outcomes of one kind, then send signals and log. Runs in the recording thread."""
     written = operations.record_kind(ended, again=again)
     tell(operations, written)
     return written
 
 
 def tell(operations: Operations, written: Written) -> None:
-    """Signals and log lines for what was written; call it after the commit."""
+    """Send signals and write log lines for what was written; call it after the commit."""
     for claim in written.lost:
         logger.warning(
             "stator.lease_lost",
             extra={"model": operations.label, "pk": str(claim.pk), "state": claim.state.name, "token": claim.token.hex},
         )
     for pk, failure in written.failures:
-        # An answer of the handler and not a fault in it, but somebody may want to know that nothing tries any more.
+        # A deliberate failure is no fault of the handler, but nothing retries the object any more.
         logger.log(
             logging.WARNING if failure.deliberate else logging.ERROR,
             "stator.attempt_failed",
@@ -284,7 +285,7 @@ def tell(operations: Operations, written: Written) -> None:
 
 
 def send_moves(operations: Operations, moves: list[Move], failures: Sequence[tuple[Any, Failure]] = ()) -> None:
-    """Send ``transitioned`` for moves that were committed; a receiver that raises is logged."""
+    """Send ``transitioned`` for committed moves; log receivers that raise."""
     _robust(signals.transitioned, operations, moves=moves, failures=failures)
 
 

@@ -1,4 +1,4 @@
-"""Looks for work and does the duties when they are due."""
+"""The scheduling loop: polls for work, and does the duties that are due."""
 
 import asyncio
 import random
@@ -17,23 +17,23 @@ from stator.worker.dispatcher import Lane
 from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
 from stator.worker.outage import Outages
 
-# After activity the first look is taken so soon; each further one after twice the time, up to POLL_INTERVAL.
+# Seconds until the first poll after activity; each further pause is twice as long, up to POLL_INTERVAL.
 FIRST_LOOK = 0.02
 
-# While some lane has more than there is room for, so that rows of others that come without NOTIFY wait no longer.
+# Seconds between polls while some lane has more rows than room, so that rows without NOTIFY wait no longer.
 BUSY_LOOK = 0.25
 
-# Where looks take long, because dead entries of the indexes cannot be removed, they take no more than this part of the
-# time, as long as leases that ran out are looked for as often as promised.
+# The part of the time that polls may take if they are slow because dead index entries cannot be removed. Leases are
+# still reaped as often as promised.
 LOOK_PART = 0.2
 
-# The step in which it is asked whether a model has anything to do.
+# The step that asks whether models have anything to do.
 LOOK = "look"
 
-# A pass waits so many seconds for receivers of ``on_schedule``, which then go on beside it.
+# Seconds for which a pass waits for receivers of ``on_schedule``, which then go on beside it.
 PREPARED_WITHIN = 1.0
 
-# Scheduling passes from one deletion of old reports and statistics to the next; the first pass is one.
+# Scheduling passes between deletions of old reports and statistics; the first pass deletes, too.
 PRUNED_EVERY = 20
 
 
@@ -61,9 +61,9 @@ class Scheduler:
         for part in operations:
             self._by_alias[part.alias].append(part)
         self._reaped: dict[Operations, float] = {}
-        # When the latest pass over a database began that was made to its end.
+        # When the latest complete pass over a database began.
         self._passed: dict[str, float] = {}
-        # Duties of a pass that waited in vain for a lock.
+        # Duties of a pass that timed out waiting for a lock.
         self._owed: dict[tuple[Duty, Operations], None] = {}
         self._delay = self._least = FIRST_LOOK
         self._next_due = float("inf")
@@ -72,15 +72,15 @@ class Scheduler:
 
     @property
     def databases(self) -> list[str]:
-        """The aliases in which the process works."""
+        """The aliases of the databases that the process works on."""
         return sorted(self._by_alias)
 
     def databases_of(self, model: Any) -> list[str]:
-        """The aliases in which the process works on a model; for receivers of ``on_schedule``."""
+        """Return the aliases in which the process works on a model; for receivers of ``on_schedule``."""
         return sorted({operations.alias for operations in self._operations if operations.model is model})
 
     def soon(self, *, at_once: bool = False) -> None:
-        """Look again shortly: something has just been done, so more may have come in its shadow.
+        """Poll again shortly: rows may have arrived unseen during what was just done.
 
         ``at_once``: there is nothing else to do meanwhile.
         """
@@ -89,9 +89,9 @@ class Scheduler:
         self._cut_short.set()
 
     async def rest(self) -> None:
-        """Sleep until the next look is due, 20 % more or less so that workers do not look in step.
+        """Sleep until the next poll, give or take 20 % so that workers do not poll in step.
 
-        No longer than until the next row comes due, of those that the last look could see.
+        Wake up no later than when the next row comes due that the last poll saw.
         """
         self._cut_short.clear()
         delay, self._delay = self._delay, min(self._settings.POLL_INTERVAL, 2 * self._delay)
@@ -107,21 +107,21 @@ class Scheduler:
             self._delay = 2 * FIRST_LOOK
 
     def stop(self) -> None:
-        """Begin no further look, and no further piece of a duty."""
+        """Begin no further poll and no further part of a duty."""
         self.stopped = True
         self._cut_short.set()
 
     async def tick(self, wake: Callable[[], None]) -> None:
-        """One look, and the duties that it shows to be due; ``wake`` is called when lanes became hungry.
+        """Poll once and do the duties that are due; ``wake`` is called when lanes became hungry.
 
-        Where a database is away, that is raised once the others have had all of it.
+        If a database is away, its error is raised after the others have had everything done.
         """
         outages = Outages()
         if not self.passes:
             await self.perform_pass(list(self._by_alias), outages)
         began = time.monotonic()
         work = await self._run(self.look, outages)
-        # What waits for a lock of others does not wear the database out.
+        # Waiting for a lock of others costs the database nothing.
         took = time.monotonic() - began if not any(each.locks.are_held for each in self._operations) else 0.0
         self._least = max(FIRST_LOOK, min(took * (1 / LOOK_PART - 1), self._settings.REAP_INTERVAL))
         has_work = any(found.has_rows for found in work.values())
@@ -137,13 +137,13 @@ class Scheduler:
             await self._do_owed(alias, outages)
         if any(lane.wanted for lane in self._lanes):
             wake()
-        # After the look: however long a pass takes, leases that ran out do not wait for it.
+        # After the poll: reaping must not wait for a pass, however long that takes.
         if aliases := [alias for alias in self._by_alias if alias not in outages and self._wants_pass(alias)]:
             await self.perform_pass(aliases, outages)
         outages.tell()
 
     def look(self, outages: Outages) -> dict[Operations, Work]:
-        """What every model has to do; one statement per database."""
+        """Return what each model has to do, with one statement per database."""
         found: dict[Operations, Work] = {}
         for alias in self._by_alias:
             if alias not in outages and (group := self._served(alias)):
@@ -152,20 +152,20 @@ class Scheduler:
         return found
 
     async def perform_pass(self, aliases: list[str], outages: Outages) -> None:
-        """The duties of a scheduling pass over some databases, for every model and now and then for all together."""
+        """Do the duties of a scheduling pass in some databases: those of each model, then those of all together."""
         began = time.monotonic()
         await self._send_scheduled()
         for alias in aliases:
             await self._pass_over(alias, outages)
             if alias not in outages:
-                # Only now: a pass that the database left in the middle is made again, with what is done at the start.
+                # Only now, so that a pass that an outage interrupted is repeated together with the duties of the start.
                 self._passed[alias] = began
             else:
                 self._owed = {owed: None for owed in self._owed if owed[1].alias != alias}
         self.passes += any(alias not in outages for alias in aliases)
 
     async def _send_scheduled(self) -> None:
-        """Call the receivers of the project's; one that waits for a lock holds up the pass only for a moment."""
+        """Call the project's receivers; one that waits for a lock delays the pass only for a moment."""
         self._preparing = self._preparing or asyncio.ensure_future(self._prepare(send_scheduled, self))
         done, _ = await asyncio.wait([self._preparing], timeout=PREPARED_WITHIN)
         if done:
@@ -188,14 +188,14 @@ class Scheduler:
                 await self._perform(PRUNE, *models)
 
     async def _do_owed(self, alias: str, outages: Outages) -> None:
-        """Do the duties of passes that are left; a lock of others on one model keeps none from the others."""
+        """Do the remaining duties of passes; a lock on one model does not block the others."""
         for duty, operations in list(self._owed):
             if operations.alias == alias and alias not in outages and not operations.lacking:
                 with outages.noted(alias):
                     await self._perform(duty, operations)
 
     def _served(self, alias: str) -> list[Operations]:
-        """Return the models of a database that are not left out."""
+        """Return the models of a database that are served."""
         return [operations for operations in self._by_alias[alias] if not operations.lacking]
 
     def _wants_pass(self, alias: str) -> bool:
@@ -215,7 +215,7 @@ class Scheduler:
                 lane.suspect = lane.suspect or found.suspect or reaped
 
     async def _perform(self, duty: Duty, *models: Operations) -> None:
-        """Do a duty, unless it waited in vain for a lock a moment ago."""
+        """Do a duty, unless it has just timed out waiting for a lock."""
         if models[0].locks.allow(duty.name):
             with models[0].locks.tried(duty.name):
                 await self._run(perform, duty, *models, stopped=lambda: self.stopped)
@@ -231,5 +231,5 @@ class Scheduler:
 
 
 def send_scheduled(scheduler: Scheduler) -> None:
-    """Let the project refresh what it keeps in memory; an error in a receiver is not ours to survive silently."""
+    """Let the project refresh what it keeps in memory; errors of receivers are raised."""
     signals.on_schedule.send(scheduler, databases=scheduler.databases)

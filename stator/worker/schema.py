@@ -1,4 +1,4 @@
-"""Models whose tables lack something: a worker leaves them out, and takes them back once their tables are complete."""
+"""Models whose tables lack something: a worker leaves them out until their tables are complete."""
 
 import logging
 import time
@@ -13,15 +13,15 @@ from stator.startup import Unusable
 
 logger = logging.getLogger("stator.worker")
 
-# Seconds after which the tables of models that are left out are read again.
+# Seconds after which the tables of left-out models are read again.
 AGAIN = 5.0
 
 
 class Schema:
-    """Which models a process leaves out: those with ``lacking`` in their operations.
+    """The models that a process leaves out: those with ``lacking`` in their operations.
 
-    ``run`` calls functions in a thread with connections of its own. ``changes`` counts how often a model was left out
-    or taken back.
+    ``run`` calls functions in a thread with its own connections. ``changes`` counts how often a model was left out or
+    taken back.
     """
 
     def __init__(self, operations: list[Operations], run: Callable[..., Awaitable[Any]]) -> None:
@@ -32,7 +32,7 @@ class Schema:
 
     @property
     def left_out(self) -> list[Operations]:
-        """What is left out."""
+        """The operations of the models that are left out."""
         return [operations for operations in self._operations if operations.lacking]
 
     async def examine(self) -> None:
@@ -40,7 +40,7 @@ class Schema:
         await self._examine(self._operations)
 
     async def look_again(self) -> None:
-        """Read the tables of the models that are left out, if it is time to."""
+        """Read the tables of left-out models again if it is time."""
         if time.monotonic() >= self._next:
             await self._examine(self.left_out)
 
@@ -57,7 +57,7 @@ class Schema:
 
 
 def _lacks(group: Iterable[Operations]) -> dict[Operations, str]:
-    """Return what the table of each model lacks, but for those in databases that are away."""
+    """Return what the table of each model lacks, without models in databases that are away."""
     found: dict[Operations, str] = {}
     away: set[str] = set()
     for operations in group:
@@ -66,7 +66,7 @@ def _lacks(group: Iterable[Operations]) -> dict[Operations, str]:
         try:
             found[operations] = lack_of(operations.model, operations.alias)
         except (DatabaseError, InterfaceError):
-            # The statements of the worker will meet this as well, and wait for the database or end the worker.
+            # The worker's own statements meet this error as well; they wait for the database or end the worker.
             away.add(operations.alias)
     return found
 

@@ -1,4 +1,4 @@
-"""What is running: starts attempts where there is room, and ends those that take too long."""
+"""Running attempts: starts them where there is room, and ends those that take too long."""
 
 import asyncio
 import logging
@@ -21,24 +21,24 @@ from stator.worker.threads import NEEDED_FOR, HandlerThreads
 
 logger = logging.getLogger("stator.worker")
 
-# How long a cancelled coroutine may take to end before it is abandoned.
+# Seconds that a cancelled coroutine has to end before it is abandoned.
 GRACE = 2.0
 
-# For so long handlers that never suspend may follow each other before the event loop gets its turn.
+# Seconds for which handlers that never suspend may follow each other before the event loop gets its turn.
 SLICE = 0.002
 
-# What was claimed ahead and has waited for so long is handed back: others may have room for it.
+# Seconds after which waiting claims that were made ahead are released: other workers may have room.
 PATIENCE = 1.0
 
 
 class Slots:
     """The attempts of one process. Lives on the event loop.
 
-    ``done`` gets each claim with its outcome, once; ``recorded`` what was recorded in the transaction of its handler.
-    ``running`` maps the ``id()`` of a claim to the claim. A synchronous attempt waits for, or is in, a handler thread.
-    An asynchronous one waits for a task, or is in one: a task attempts one object after another for as long as their
-    handlers do not suspend, for a task of its own would cost more than a short handler. What was claimed ahead waits
-    for a place before that.
+    ``done`` gets each claim with its outcome, once; ``recorded`` gets outcomes recorded in their handler's transaction.
+    ``running`` maps the ``id()`` of a claim to the claim. A synchronous attempt waits for a handler thread or runs in
+    one. An asynchronous attempt waits for a task or runs in one. A task runs one attempt after another as long as their
+    handlers do not suspend, because a new task costs more than a short handler. Attempts claimed ahead wait for a place
+    before that.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class Slots:
         self._room = Room(settings)
         self._attempts: dict[int, Attempt] = {}
         self._queue: deque[Attempt] = deque()
-        # By model, the one whose turn it is first.
+        # By model, in the order of their turns.
         self._ahead: dict[str, deque[Attempt]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._spare: asyncio.Task[None] | None = None
         self._context = Context()
         self._turned = 0.0
-        # When an attempt last began that was claimed ahead, or the first of them came.
+        # When an attempt that was claimed ahead last began, or the first of them arrived.
         self._began = 0.0
         self._calls = calls_of(settings)
         run = partial(attempt_sync, calls=self._calls)
@@ -71,7 +71,7 @@ class Slots:
         self._threads.start()
 
     def room(self, label: str, is_async: bool, batch: int = 1) -> int:
-        """How many more rows of this model, attempted ``batch`` at a time on the loop or in threads, may be claimed."""
+        """Return how many more rows of this model may be claimed, ``batch`` at a time, for the loop or for threads."""
         return self._room.rows(label, is_async, batch, sum(map(len, self._ahead.values())))
 
     def begin(self, claims: list[Claim]) -> None:
@@ -84,14 +84,14 @@ class Slots:
         for label, count in Counter(attempt.label for attempt in attempts).items():
             self._room.enter(label, count)
         self._line_up(attempts)
-        # That of the caller, which knows the thread where handlers reach the database; no handler has touched it.
+        # The caller's context names the thread in which handlers reach the database; no handler has changed it.
         self._context = copy_context()
         self._have_spare_task()
         threaded = [attempt.claims for attempt in attempts if not attempt.is_async]
         self._threads.submit(threaded)
 
     def sweep(self) -> None:
-        """End attempts past their time limit or their lease; abandon cancelled ones that do not end."""
+        """End attempts past their time limit or lease; abandon cancelled ones that do not end."""
         now = time.monotonic()
         for key, claim in list(self.running.items()):
             attempt = self._attempts.get(key)
@@ -107,39 +107,39 @@ class Slots:
         self._threads.rest()
 
     def cancel_ended(self, keys: set[int]) -> None:
-        """Cancel attempts of which every claim has ended: whatever they would write is refused."""
+        """Cancel attempts all of whose claims have ended: the database refuses their writes."""
         for attempt in {id(self._attempts[key]): self._attempts[key] for key in keys if key in self._attempts}.values():
             if all(id(claim) in keys for claim in attempt.claims):
                 self._cancel(attempt, "lease")
 
     def hand_back(self) -> None:
-        """Release the claims whose attempt has not begun."""
+        """Release the claims whose attempts have not begun."""
         waiting = [attempt.claims for line in (self._queue, *self._ahead.values()) for attempt in line]
         self._queue.clear()
         self._ahead.clear()
         self._release([*waiting, *self._threads.take_back()])
 
     def cancel_all(self) -> None:
-        """Cancel every asynchronous attempt."""
+        """Cancel all asynchronous attempts."""
         for attempt in list(self._attempts.values()):
             self._cancel(attempt, "shutdown")
 
     def release_all(self) -> None:
-        """Give up whatever still runs: its rows are released, and what it returns later is dropped."""
+        """Give up running attempts: their rows are released, and later results are dropped."""
         for claim in list(self.running.values()):
             self._give_up(claim, Released())
 
     def stop(self) -> None:
-        """Have the handler threads end."""
+        """Make the handler threads end."""
         self._threads.stop()
 
     def join(self, timeout: float) -> None:
-        """Wait for idle handler threads to end; those with a stuck handler are left behind."""
+        """Wait for idle handler threads to end; leave stuck ones behind."""
         if not self._room.stuck:
             self._threads.join(timeout)
 
     def trouble(self, patience: float = 0.0) -> str:
-        """Return that attempts that were given up hold every handler thread, or an empty text; without any patience."""
+        """Return a sentence if given-up attempts hold every handler thread, else ""; ignores ``patience``."""
         return "every handler thread is held by a handler that does not return" if self._room.threads <= 0 else ""
 
     @property
@@ -148,7 +148,7 @@ class Slots:
         return not self._room.placed and time.monotonic() - self._turned > NEEDED_FOR
 
     def _line_up(self, attempts: list[Attempt]) -> None:
-        """Give each a place and a turn; what was claimed ahead waits behind the others for both."""
+        """Give each attempt a place and a turn; those claimed ahead wait for both behind the others."""
         room = self._room
         kinds = {(attempt.label, attempt.is_async) for attempt in attempts}
         short = {kind: room.ahead(*kind) > 1 for kind in kinds}
@@ -171,12 +171,12 @@ class Slots:
         self._room.placed += 1
 
     def _next(self) -> Attempt | None:
-        """The attempt whose turn it is to begin on the loop, if there is a place for it."""
+        """Return the next attempt to begin on the loop, if there is a place for it."""
         if self._queue:
             return self._queue.popleft()
         if not (self._ahead and self._room.has_place):
             return None
-        # Models take turns, so that the flood of one does not stand before the few of another.
+        # Models take turns, so that many attempts of one do not block few of another.
         label, line = next(iter(self._ahead.items()))
         attempt = line.popleft()
         if not line or len(self._ahead) > 1:
@@ -188,7 +188,7 @@ class Slots:
         return attempt
 
     def _hand_back_ahead(self, now: float) -> None:
-        """Release what was claimed ahead and could not begin: something takes longer than it did."""
+        """Release claims made ahead that could not begin, because something takes longer than before."""
         late: list[list[Claim]] = []
         for label, line in list(self._ahead.items()):
             if self._is_late(line[0].claims, now, self._began):
@@ -203,7 +203,7 @@ class Slots:
         self._release(late)
 
     def _is_late(self, claims: list[Claim], now: float, moved: float) -> bool:
-        """Whether attempts have waited too long that are not short any more, or while none began since ``moved``."""
+        """Return whether attempts have waited too long: they are no longer short, or none has begun since ``moved``."""
         label, is_async = claims[0].operations.label, claims[0].state.is_async
         has_waited = now - claims[0].claimed > PATIENCE
         return has_waited and (now - moved > PATIENCE or self._room.ahead(label, is_async) == 1)
@@ -214,7 +214,7 @@ class Slots:
                 self._end(claim, Released())
 
     def _have_spare_task(self) -> None:
-        """Have one task that will take from the queue on the loop's next turn, whatever the running ones do."""
+        """Ensure that a task takes from the queue on the loop's next turn, whatever the running ones do."""
         if self._spare is None and (self._queue or (self._ahead and self._room.has_place)):
             task = asyncio.create_task(self._work(), context=self._context.copy())
             self._tasks.add(task)
@@ -222,9 +222,9 @@ class Slots:
             self._spare = task
 
     async def _work(self) -> None:
-        """Attempt one object after another. One whose handler suspends leaves the others to the spare task.
+        """Run one attempt after another. If a handler suspends, the spare task takes over the others.
 
-        So does one that has held the loop for long: the spare task begins once that has turned.
+        The same happens when this task has held the loop for long: the spare task begins after the loop has turned.
         """
         task, context = self._spare, copy_context()
         self._spare = None
@@ -240,13 +240,13 @@ class Slots:
         self._have_spare_task()
 
     def _note_runtime(self, claim: Claim, ended: float) -> None:
-        # One that came too late took no time at all, and batches are not claimed ahead.
+        # An attempt that came too late has no run time, and batches are not claimed ahead.
         if claim.started and not claim.state.batch:
             self._room.took(claim.operations.label, claim.state.is_async, ended - claim.started)
 
     @staticmethod
     def _is_spent(attempt: Attempt, context: Context) -> bool:
-        """Whether a handler left something behind in its task that the next one must not find."""
+        """Return whether a handler left something in its task that the next one must not find."""
         cancelled = attempt.cancelled_at is not None or (attempt.task is not None and attempt.task.cancelling())
         return bool(cancelled) or copy_context() != context
 
@@ -265,7 +265,7 @@ class Slots:
             self._end(claim, outcome)
 
     def _end(self, claim: Claim, outcome: Outcome) -> None:
-        # Unless it was given up before: then its row may be somebody else's by now.
+        # Unless it was given up before: its row may be somebody else's by now.
         if self._forget(claim):
             self._done(claim, outcome)
 
@@ -283,7 +283,7 @@ class Slots:
                 self._room.threaded -= 1
                 self._room.ahead_of_threads -= not attempt.placed
             self._have_spare_task()
-        # The claim and its instance refer to each other; without this only the garbage collector would free them.
+        # The claim and its instance refer to each other; otherwise only the garbage collector would free them.
         claim.instance = None
         return True
 

@@ -1,14 +1,15 @@
-"""What a worker did, once it has ended."""
+"""The summary of a worker that has ended."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass
 class Summary:
-    """What a worker did: attempts per model, moves per ``(model, state)``, errors and refused writes.
+    """The results of a worker: attempts per model, moves per ``(model, state)``, errors and refused writes.
 
     ``forced``: it was told twice to stop. ``unfinished``: attempts that did not end in time and were given up.
-    ``ended``: why, ``"idle"``, ``"time over"``, ``"stopped"`` or ``"forced"``; empty while it works.
+    ``ended``: the reason, ``"idle"``, ``"time over"``, ``"stopped"``, ``"failed"`` or ``"forced"``; empty while it
+    works.
     """
 
     handled: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Threads for handlers and database work. They are daemons: a handler that never returns must not keep a process."""
+"""Threads for handlers and database work. They are daemons: a handler that never returns must not keep the process."""
 
 import asyncio
 import threading
@@ -14,19 +14,19 @@ from django.db import connections
 
 from stator.cleaning import clean_connections, watch_session
 
-# What a queue has for a thread beside its work.
+# Items of a queue that are not work.
 STOP = None
 SLEEP, WAKE = object(), object()
 
-# Seconds after which a handler thread that is not needed sleeps, without its connections: once or twice as many.
+# Seconds after which an unneeded handler thread closes its connections and sleeps; up to twice as many in fact.
 NEEDED_FOR = 30.0
 
-# Seconds for which the end of a worker waits for the database calls of asynchronous handlers.
+# Seconds for which the end of a worker waits for database calls of asynchronous handlers.
 CLOSING_TIME = 2.0
 
 
 class DatabaseThread:
-    """One thread with database connections of its own, for statements that must not block the event loop."""
+    """One thread with its own database connections, for statements that must not block the event loop."""
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[Any] = SimpleQueue()
@@ -35,22 +35,22 @@ class DatabaseThread:
         self._thread.start()
 
     async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What ``function`` returns or raises, called in this thread."""
+        """Call ``function`` in this thread; return its result or raise its error."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         self._queue.put((loop, future, function, args, kwargs))
         return await future
 
     def is_connected(self, alias: str) -> bool:
-        """Whether the thread has an open connection, as far as is known; asks nobody."""
+        """Return whether the thread has an open connection, as far as is known; sends nothing."""
         return alias in self._connections and is_open(self._connections[alias])
 
     async def connect(self, alias: str) -> None:
-        """Have the thread open its connection, if it has none."""
+        """Open the thread's connection if it has none."""
         await self.run(open_connection, alias)
 
     def stop(self, timeout: float) -> None:
-        """End the thread after what it does at the moment, closing its connections."""
+        """End the thread after its current work and close its connections."""
         self._queue.put(STOP)
         self._thread.join(timeout)
 
@@ -69,13 +69,13 @@ class DatabaseThread:
 
 
 def is_open(connection: Any) -> bool:
-    """Whether Django's connection is open, as far as is known; may be asked in any thread."""
+    """Return whether Django's connection is open, as far as is known; any thread may call it."""
     drivers = connection.connection
     return drivers is not None and not getattr(drivers, "closed", False)
 
 
 def open_connection(alias: str) -> None:
-    """Open the connection of this thread unless it is open; raises where that is not possible."""
+    """Open this thread's connection unless it is open; raise if that is not possible."""
     connection = connections[alias]
     if not is_open(connection):
         connection.close()
@@ -83,7 +83,7 @@ def open_connection(alias: str) -> None:
 
 
 def run_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, BaseException | None]:
-    """``(result, error)`` of a call; afterwards the thread's connections are usable or closed."""
+    """Return ``(result, error)`` of a call; afterwards the thread's connections are usable or closed."""
     try:
         return function(*args, **kwargs), None
     except BaseException as error:  # noqa: BLE001 - handed to whoever awaits the call
@@ -93,32 +93,32 @@ def run_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tu
 
 
 def tidy_connections() -> None:
-    """Close connections that an error broke, and forget the queries that DEBUG collects."""
+    """Close connections that an error broke, and drop the queries that DEBUG collects."""
     close_broken_connections()
     for connection in connections.all(initialized_only=True):
         connection.queries_log.clear()
 
 
 def close_broken_connections() -> None:
-    """Close the connections of this thread that an error left unusable; the next use opens others."""
+    """Close connections of this thread that an error left unusable; the next use opens new ones."""
     for connection in connections.all(initialized_only=True):
         if connection.errors_occurred:
             connection.close_if_unusable_or_obsolete()
 
 
 async def tidy_connections_of_loop(*, close: bool = False) -> None:
-    """As :func:`tidy_connections`, in the thread where Django runs the queries of asynchronous code.
+    """Call :func:`tidy_connections` in the thread in which Django runs the queries of asynchronous code.
 
-    ``close``: none of them is needed for a while.
+    ``close``: close all connections, because none is needed for a while.
     """
     await sync_to_async(connections.close_all if close else tidy_connections)()
 
 
 @asynccontextmanager
 async def database_thread_for_handlers() -> AsyncIterator[None]:
-    """Let asynchronous handlers reach the database through a thread that ends, with its connections, with the context.
+    """Give asynchronous handlers a database thread that ends with this context and closes its connections.
 
-    Otherwise that is one thread for the whole process, which would keep its connections for ever.
+    Otherwise Django uses one thread for the whole process, which would keep its connections forever.
     """
     context = ThreadSensitiveContext()
     await context.__aenter__()
@@ -135,9 +135,9 @@ async def database_thread_for_handlers() -> AsyncIterator[None]:
 class HandlerThreads:
     """Threads that run synchronous handlers; a free thread takes the next claim, so a slow one holds up no other.
 
-    ``run`` is called in a thread with each claim; what it gives goes to ``done`` on the event loop, in batches. Threads
-    that were not needed for a while sleep, and their connections are closed: only as many are awake as there lately
-    were claims at once.
+    ``run`` is called in a thread with each claim; its results go to ``done`` on the event loop, in batches. Threads
+    that were not needed for a while sleep with their connections closed: only as many are awake as there lately were
+    claims at once.
     """
 
     def __init__(self, count: int, run: Callable[[Any], Any], done: Callable[[Any, Any], None]) -> None:
@@ -150,14 +150,14 @@ class HandlerThreads:
         self._waking = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: list[threading.Thread] = []
-        # Claims that were submitted and are not done; the most of them in this span of time, and in that and the last.
+        # Submitted claims that are not done; their maximum in this period; the maximum of this period and the last.
         self._claims = self._peak = self._wanted = 0
         self._until = time.monotonic() + NEEDED_FOR
         self._awake = 0
         self._guard = threading.Lock()
 
     def start(self) -> None:
-        """Start the threads, all asleep; call it on the event loop."""
+        """Start the threads asleep; call it on the event loop."""
         self._loop = asyncio.get_running_loop()
         for number in range(self.count):
             thread = threading.Thread(target=self._work, name=f"stator-handler-{number}", daemon=True)
@@ -165,7 +165,7 @@ class HandlerThreads:
             self._threads.append(thread)
 
     def submit(self, claims: list[Any]) -> None:
-        """Hand over claims; each is run as soon as a thread is free."""
+        """Submit claims; each runs as soon as a thread is free."""
         for claim in claims:
             self._queue.put(claim)
         self._claims += len(claims)
@@ -174,9 +174,9 @@ class HandlerThreads:
             self._wake_up(min(self._claims, self.count))
 
     def take_back(self) -> list[Any]:
-        """The claims that no thread has begun; they will not be run."""
+        """Return the claims that no thread has begun, which will not run."""
         claims = []
-        # Not by asking whether it is empty: a thread may take the last in between, and get() would wait for ever.
+        # Without a check for emptiness: a thread may take the last item in between, and get() would wait forever.
         with suppress(Empty):
             while True:
                 claims.append(self._queue.get_nowait())
@@ -185,7 +185,7 @@ class HandlerThreads:
         return claims
 
     def rest(self) -> None:
-        """Have threads sleep that were not needed for a while; called now and then."""
+        """Make threads sleep that were not needed for a while; called now and then."""
         if time.monotonic() < self._until:
             return
         self._until = time.monotonic() + NEEDED_FOR
@@ -194,13 +194,13 @@ class HandlerThreads:
             self._queue.put(SLEEP)
 
     def stop(self) -> None:
-        """Have each thread end after what it runs."""
+        """Make each thread end after its current claim."""
         for _ in self._threads:
             self._queue.put(STOP)
             self._bed.put(STOP)
 
     def join(self, timeout: float) -> None:
-        """Wait for the threads to end, at most ``timeout`` seconds for all of them."""
+        """Wait for the threads to end, for at most ``timeout`` seconds in all."""
         deadline = time.monotonic() + timeout
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -219,7 +219,7 @@ class HandlerThreads:
         connections.close_all()
 
     def _take(self) -> bool:
-        """Run claims until there is nothing more to do for this thread; False at the end of all."""
+        """Run claims until this thread may sleep; return False when all threads end."""
         while (claim := self._queue.get()) is not STOP:
             if claim is not SLEEP:
                 self._finished.append((claim, self._run(claim)))
@@ -233,14 +233,14 @@ class HandlerThreads:
 
     def _may_sleep(self) -> bool:
         with self._guard:
-            # More may have come since.
+            # More claims may have arrived since.
             if self._awake <= max(self._wanted, min(self._claims, self.count)):
                 return False
             self._awake -= 1
             return True
 
     def _deliver(self) -> None:
-        # Lowered before the queue is read: what comes in later wakes the loop again.
+        # Reset before the queue is read, so that later results wake the loop again.
         self._waking = False
         while self._finished:
             self._claims -= 1

@@ -1,7 +1,7 @@
 """OpenTelemetry spans of attempts, and of rows that are moved without one.
 
-Loaded by name, and only where the setting ``TRACING`` is on: it needs a package that a project may not have. Of that it
-uses the API alone; the project configures the SDK, or another provider, and decides what becomes of the spans.
+Loaded by name, and only if the setting ``TRACING`` is on: it needs a package that a project may not have. It uses only
+the API of that package; the project configures the SDK or another provider, and decides where the spans go.
 """
 
 import logging
@@ -26,26 +26,26 @@ from stator.worker.executor import Attempted, Calls, call, call_async, call_atom
 
 logger = logging.getLogger("stator.worker")
 
-# Of a batch, so many keys are named and so many errors told.
+# How many keys and errors a span of a batch names.
 MOST_KEYS, MOST_ERRORS = 100, 10
 
-# Seconds for which the end of a worker waits for what exports spans.
+# Seconds for which the end of a worker waits for the export of spans.
 FLUSH_TIME = 5.0
 
 
 @cache
 def traced() -> Calls:
-    """Calls of handlers, and moves without one, each with a span around it."""
+    """Return calls of handlers, and moves without one, each with a span around it."""
     tracer = Tracer()
     move = partial(partial, tracer.move_rows)
     return Calls(tracer.call, tracer.call_async, tracer.call_atomic, tracer.given_up, move)
 
 
 def flush() -> None:
-    """Have spans that have ended exported, by a provider that can; a process may end so that nothing else does it."""
+    """Export ended spans if the provider can; the process may end without another chance."""
     force: Callable[[], Any] | None = getattr(trace.get_tracer_provider(), "force_flush", None)
     if force is not None:
-        # In a thread: what takes a timeout may not heed it, and tries for long to reach a collector that is away.
+        # In a thread, because a provider may ignore a timeout and try for long to reach a collector that is away.
         thread = threading.Thread(target=_flush, args=(force,), name="stator-flush", daemon=True)
         thread.start()
         thread.join(FLUSH_TIME)
@@ -59,34 +59,34 @@ def _flush(force: Callable[[], Any]) -> None:
 
 
 class Tracer:
-    """One span for each call of a handler, current while that runs. How it ended is told by its attributes.
+    """One span for each call of a handler, current while that runs. Its attributes say how the call ended.
 
-    A call that is given up ends its span then and there, for the handler may never return.
+    The span of a call that is given up ends at once, because the handler may never return.
     """
 
     def __init__(self) -> None:
         self._tracer = trace.get_tracer("stator", __version__)
-        # By the id() of the first claim of the call; whoever takes a span out ends it.
+        # By the id() of the first claim of the call; the code that removes a span ends it.
         self._open: dict[int, tuple[Span, list[Claim]]] = {}
         self._complained: set[type[Exception]] = set()
 
     def call(self, claims: list[Claim]) -> list[Ended]:
-        """As that of the executor."""
+        """Call the executor's function of this name within a span."""
         with _Spanned(self, claims) as ended:
             ended += call(claims)
         return ended
 
     async def call_async(self, claims: list[Claim]) -> list[Ended]:
-        """As that of the executor."""
+        """Call the executor's function of this name within a span."""
         with _Spanned(self, claims) as ended:
             ended += await call_async(claims)
         return ended
 
     def call_atomic(self, claims: list[Claim]) -> Attempted:
-        """As that of the executor; the span has the whole transaction in it."""
+        """Call the executor's function of this name within a span of the whole transaction."""
         with _Spanned(self, claims) as ended:
             attempted = call_atomic(claims)
-            # Of a batch that was undone, those at fault; the others are attempted again.
+            # Of a batch that was undone, only the objects at fault; the others are attempted again.
             ended += attempted.recorded or [
                 pair for pair in attempted.ended if _word(pair[1]) in ("failed", "released")
             ]
@@ -100,7 +100,7 @@ class Tracer:
     def move_rows(
         self, operations: Operations, rows: Any, source: str, to: Any, limit: int, *, reason: str = ""
     ) -> Moves:
-        """As that of operations; a span for each statement that moved anything."""
+        """Call ``move_rows`` of the operations, with a span for each statement that moved rows."""
         started = time.time_ns()
         moves = operations.move_rows(rows, source, to, limit, reason=reason)
         if moves.count:
@@ -115,7 +115,7 @@ class Tracer:
         return moves
 
     def begin(self, claims: list[Claim]) -> Any:
-        """Start the span of a call and make it the current one; what undoes the latter, None where that failed."""
+        """Start the span of a call and make it current; return the token that undoes the latter, None on an error."""
         try:
             operations, state = claims[0].operations, claims[0].state
             attributes = _attributes(operations, state.name, "attempt") | _attributes_of_claims(claims)
@@ -128,7 +128,7 @@ class Tracer:
             return None
 
     def end(self, claim: Claim, tell: Callable[[Span, list[Claim]], None]) -> None:
-        """End the span of the call that begins with this claim, unless it has ended, after telling it how."""
+        """Let ``tell`` describe the span of the call that begins with this claim, and end it, unless it has ended."""
         span, claims = self._open.pop(id(claim), (None, []))
         try:
             if span is not None and span.is_recording():
@@ -139,14 +139,14 @@ class Tracer:
             self._complain(error)
 
     def _complain(self, error: Exception) -> None:
-        """Tell of an error, the first of its type; it must not touch the attempt, nor fill the log with all of them."""
+        """Log the first error of each type; errors must neither affect the attempt nor fill the log."""
         if type(error) not in self._complained:
             self._complained.add(type(error))
             _complain(error)
 
 
 class _Spanned:
-    """A span around a call; what is put into the list is what the call meant. No generator, which would cost more."""
+    """A span around a call; the list gets the call's outcomes. Not a generator, which would cost more."""
 
     __slots__ = ("_claims", "_ended", "_token", "_tracer")
 
@@ -169,7 +169,7 @@ def _complain(error: Exception) -> None:
 
 
 def _attributes(operations: Operations, state: str, deed: str) -> dict[str, Any]:
-    """OpenTelemetry's own names, of its conventions for messaging, and ours."""
+    """Return attributes under OpenTelemetry's names for messaging, and under ours."""
     return {
         "messaging.system": "stator",
         "messaging.operation.name": deed,
@@ -200,14 +200,14 @@ def _keys(claims: Sequence[Claim]) -> list[str]:
 
 
 def _tell(span: Span, ended: list[Ended], raised: BaseException | None = None, claims: Sequence[Claim] = ()) -> None:
-    """What a call meant, for each object or for all; or what it ``raised`` for all of its ``claims``."""
+    """Set a span's outcome from those of its objects, or from the error that the call ``raised`` for its ``claims``."""
     if raised is not None:
-        # Each object is attempted by itself then, with a span of its own.
+        # Each object is then attempted by itself, with a span of its own.
         span.set_attribute("stator.outcome", "failed")
         _tell_failures(span, {describe(raised): claims})
         return
     words = Counter(_word(outcome) for _, outcome in ended)
-    # Nothing: an atomic state whose claim had ended before. The handler was not called.
+    # Empty: the claim of an atomic state had ended before, and the handler was not called.
     told: dict[str, Any] = {"stator.outcome": next(iter(words), "lost")}
     if len(words) > 1:
         told = {"stator.outcome": "mixed"} | {f"stator.outcomes.{word}": count for word, count in words.items()}
@@ -233,7 +233,7 @@ def _word(outcome: Outcome) -> str:
 
 
 def _tell_failures(span: Span, failures: Mapping[Failure, Sequence[Claim]]) -> None:
-    """Errors in the words in which they are kept: bounded, and without credentials."""
+    """Add errors as they are stored: bounded, and without credentials."""
     if not failures:
         return
     first = next(iter(failures))

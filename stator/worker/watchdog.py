@@ -1,4 +1,4 @@
-"""Ends a worker that stands still, with a dump of all stacks; and tells the outside that one lives."""
+"""A watchdog: ends a worker that stands still, with a dump of all stacks, and shows the outside that it lives."""
 
 import faulthandler
 import logging
@@ -14,15 +14,15 @@ logger = logging.getLogger("stator.worker")
 
 FROZEN = 70
 
-# The descriptor and not the object: whatever the program did to sys.stderr, the dump must get out.
+# The descriptor, because the program may have replaced sys.stderr, and the dump must get out.
 STDERR = 2
 
 
 class Watchdog:
-    """A thread that expects ``tick()`` at least every ``limit`` seconds, and ends the process when it fails to come.
+    """A thread that expects ``tick()`` at least every ``limit`` seconds, and otherwise ends the process.
 
-    A handler that never lets go of the interpreter stops this thread too; the C-level timer of ``faulthandler``
-    then dumps the stacks and ends the process, with exit code 1.
+    A handler that never releases the interpreter stops this thread too; the C-level timer of ``faulthandler`` then
+    dumps the stacks and ends the process with exit code 1.
     """
 
     def __init__(self, limit: float, liveness_file: str | None, healthy: Callable[[], str]) -> None:
@@ -34,18 +34,18 @@ class Watchdog:
         self._thread = threading.Thread(target=self._work, name="stator-watchdog", daemon=True)
 
     def start(self) -> None:
-        """Start watching."""
+        """Start the thread."""
         self.tick()
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop watching."""
+        """Stop the thread."""
         self._stopped.set()
         self._thread.join(1.0)
         faulthandler.cancel_dump_traceback_later()
 
     def tick(self) -> None:
-        """The loop turns."""
+        """Note that the loop turns."""
         self._ticked = time.monotonic()
 
     def _work(self) -> None:
@@ -79,12 +79,12 @@ class Watchdog:
         try:
             write_liveness(self._liveness_file)
         except OSError as error:
-            # Whoever reads the file sees it grow old; a full disk must not end the watch.
+            # A probe sees that the file gets old; a full disk must not end the watchdog.
             logger.warning("stator.liveness_failed", extra={"error": type(error).__name__})
 
 
 def write_liveness(path: Path) -> None:
-    """Replace the file with one that says when the worker was last alive, in Unix seconds; links are not followed."""
+    """Replace the file by one with the time of the last sign of life, in Unix seconds; does not follow links."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w") as file:

@@ -1,4 +1,4 @@
-"""Owns the event loop: start, work, drain, stop."""
+"""The worker: owns the event loop, starts, works, drains and stops."""
 
 import asyncio
 import time
@@ -39,23 +39,22 @@ from stator.worker.summary import Summary
 from stator.worker.threads import database_thread_for_handlers, tidy_connections_of_loop
 from stator.worker.watchdog import Watchdog
 
-# Seconds after which a lost connection is noticed of which asynchronous handlers tell nobody, and their queries are
-# forgotten that DEBUG collects.
+# Seconds after which connections that asynchronous handlers lost are closed, and the queries that DEBUG collects are
+# dropped.
 MENDED_EVERY = 5.0
 
 
 class Worker:
-    """One worker process: claims rows of the given models, attempts them, records what came of it.
+    """One worker process: claims rows of the given models, attempts them and records the outcomes.
 
-    ``run_for``: stop after so many seconds, 0 for never. ``until_idle``: stop once nothing is ready or running.
-    ``watch``: end the process when the loop freezes. ``announce``: log its start, what it serves, and its end.
-    ``heed_signals=False``: leave signals to the program that runs it. ``requests``: see ``StopSignals``.
-    ``isolate``: the options of processes for objects that lost many leases; without them these wait for a moment in
-    which nothing else runs here.
-    Runs in whichever thread calls :meth:`run`.
+    ``run_for``: stop after so many seconds; 0 for never. ``until_idle``: stop once nothing is ready or running.
+    ``watch``: end the process when the loop freezes. ``announce``: log its start, the models it serves, and its end.
+    ``heed_signals=False``: leave signals to the program that runs it. ``requests``: see ``StopSignals``. ``isolate``:
+    options of the processes for objects that lost many leases. Without them, such an object waits until nothing else
+    runs here. The worker runs in the thread that calls :meth:`run`.
     """
 
-    # Seconds until it had looked for work for the first time.
+    # Seconds from the start to the end of the first poll.
     ready_after = 0.0
 
     def __init__(
@@ -101,12 +100,12 @@ class Worker:
     # Life
 
     def run(self) -> Summary:
-        """Work until told to stop, or as long as asked for; return what was done."""
+        """Work until told to stop or for as long as asked; return a summary."""
         loop = asyncio.new_event_loop()
         try:
             asyncio.set_event_loop(loop)
-            # In a context of its own: in that of a request, asynchronous handlers that use the database would wait
-            # for the thread that this runs in.
+            # In a context of its own: in a request's context, asynchronous handlers that use the database would wait
+            # for this very thread.
             with watched_files():
                 return Context().run(loop.run_until_complete, self._main())
         finally:
@@ -117,7 +116,7 @@ class Worker:
         """Stop gracefully; a second call stops at once. Call it on the event loop, as signal handlers do."""
         self._forced = self._forced or self._is_stopping
         before, self._why = self._why, "forced" if self._forced else why
-        # Whoever presses Ctrl-C a third time has read the rest.
+        # A third Ctrl-C logs nothing new.
         if self._announce and self._why != before:
             tell_stopping(self._why)
         if self._stopping is not None:
@@ -132,7 +131,7 @@ class Worker:
         if self._announce:
             tell_start(self)
         self._build()
-        # Before anybody can see the worker and tell it to stop.
+        # Before anybody can see the worker and signal it.
         heeding = stop_on_signals(self._loop, self.stop, self._requests)
         with heeding if self._heed_signals else nullcontext():
             self._start_threads()
@@ -182,7 +181,7 @@ class Worker:
         wanted = sorted(alias for alias in aliases if connections[alias].vendor == "postgresql")
         if not wanted:
             return []
-        # Here and not above: it needs psycopg, which a project on another database may not have.
+        # Imported here, because it needs psycopg, which a project on another database may not have.
         listener = import_module("stator.worker.listener").Listener
         return [listener(alias, self.settings.LISTEN_DSN, self._heard) for alias in wanted]
 
@@ -213,7 +212,7 @@ class Worker:
         return [self._fast_loop(), self._record_loop(), self._schedule_loop(), self._tick_loop(), self._mend_loop()]
 
     async def _fast_loop(self) -> None:
-        # No handler is called before the project has what it loads at the start.
+        # Handlers are called only after the project has loaded its data at the start.
         await self._begun.wait()
         while not self._is_stopping:
             if not await self._reach(self._claim_once):
@@ -273,9 +272,9 @@ class Worker:
         return await reach(step, self.measures.unreachable, lambda: self._is_stopping and self._forced, self.schema)
 
     async def _wait(self, loops: list[asyncio.Task[None]]) -> BaseException | None:
-        """Until the worker is told to stop, or for an error in a loop, which is a fault of ours and ends the worker.
+        """Wait until the worker is told to stop, or return the error of a loop, which is a bug and ends the worker.
 
-        It ends like any other: what it leaves claimed would be charged as crashes to rows that have no part in it.
+        Even then it shuts down normally: rows that it left claimed would count innocent crashes.
         """
         stopping = asyncio.create_task(self._stopping.wait())  # type: ignore[union-attr]
         done, _ = await asyncio.wait([*loops, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -301,24 +300,24 @@ class Worker:
         records = loops[1]
         # Even when forced: a row that is not released stays locked until its lease ends.
         await self._until(lambda: not self.recorder.held or records.done(), max(deadline, least), even_forced=least)
-        # While the loops run, for they tell the watchdog that nothing stands still.
+        # While the loops run, because they keep the watchdog quiet.
         await closing
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
 
     async def _finish(self, fast_loop: asyncio.Task[None], deadline: float) -> None:
-        """Let a claim that is on its way arrive, so that what it brings is handed back."""
+        """Wait for a claim that is in progress, so that its rows can be released."""
         self.dispatcher.woken.set()
         least = time.monotonic() + 1
         await self._until(fast_loop.done, max(deadline, least), even_forced=least)
 
     async def _until(self, holds: Callable[[], bool], deadline: float, even_forced: float = 0.0) -> None:
-        """Wait for it until the deadline; once a second signal has come, only until ``even_forced``."""
+        """Wait until ``holds()`` or the deadline; after a second signal, only until ``even_forced``."""
         while not holds() and time.monotonic() < (even_forced if self._forced else deadline):
             await asyncio.sleep(0.01)
 
-    # What the parts tell each other
+    # Callbacks between the parts
 
     def _ended(self, claim: Claim, outcome: Outcome) -> None:
         self.measures.note(claim, outcome)
@@ -333,7 +332,7 @@ class Worker:
         self.dispatcher.woken.set()
 
     def _isolated(self, claim: Claim, said: dict[str, Any]) -> None:
-        """Note what a process said of an attempt that it recorded; nothing, where it died."""
+        """Note the answer of a process about an attempt that it recorded; it is empty if the process died."""
         self.recorder.note_isolated(claim, said)
         self._moved_on(claim.operations, set(said.get("moved", ())))
         self.dispatcher.woken.set()
@@ -361,7 +360,7 @@ class Worker:
         self.alone.cancel_ended(keys)
 
     def _may_claim(self, alias: str) -> bool:
-        """Whether there are connections to record and to renew what is claimed, as far as is known."""
+        """Return whether connections to record and to renew claims are open, as far as is known."""
         return self._threads.records.is_connected(alias) and self.heartbeat.is_connected(alias)
 
     def _is_empty(self) -> bool:
@@ -372,7 +371,7 @@ class Worker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it takes on work: nothing holds it up, and the database was reached at the latest attempt."""
+        """Whether it takes on work: nothing holds it up, and its latest steps reached the database."""
         connected = all(self._may_claim(operations.alias) for operations in self.operations)
         return connected and not (self._is_stopping or self.measures.unreachable or self.health.trouble(0))
 
@@ -381,7 +380,7 @@ class Worker:
         return self._stopping is not None and self._stopping.is_set()
 
     def summary(self) -> Summary:
-        """What was done so far."""
+        """Return what was done so far."""
         recorder = self.recorder
         return Summary(
             dict(recorder.handled), dict(recorder.moved), recorder.failed, recorder.lost, self._forced,

@@ -1,4 +1,4 @@
-"""``stator doctor``: what is wrong with databases, tables, rows and workers, and what to do about it."""
+"""``stator doctor``: problems with databases, tables, rows and workers, and their remedies."""
 
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
@@ -43,12 +43,12 @@ OF_VENDOR: dict[str, tuple[Look, ...]] = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """How strict to be."""
+    """Add the option for strictness."""
     parser.add_argument("--strict", action="store_true", help="Exit code 1 for warnings as well.")
 
 
 def run(options: dict[str, Any]) -> Answer:
-    """Every finding, good or bad."""
+    """Return every finding, good or bad."""
     models = models_of([])
     found = [
         finding
@@ -61,7 +61,7 @@ def run(options: dict[str, Any]) -> Answer:
 
 
 def examine(alias: str, models: list[Any]) -> Iterator[Finding]:
-    """What is found in one database: about models with complete tables, and nothing further where there are none."""
+    """Yield the findings in one database, for models with complete tables; nothing more if there are none."""
     usable, complete = tables.usable(alias, models)
     yield usable
     if not complete:
@@ -71,7 +71,7 @@ def examine(alias: str, models: list[Any]) -> Iterator[Finding]:
 
 
 def _looked(look: Look, alias: str, models: list[Any]) -> Finding:
-    """What a look finds; one that cannot be taken must not keep the others from being told."""
+    """Return the finding of a check; if it fails, the others still run."""
     try:
         return look(alias, models)
     except (DatabaseError, InterfaceError) as error:

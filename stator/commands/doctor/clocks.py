@@ -1,4 +1,4 @@
-"""Whether the clock of this host is that of the database."""
+"""Check of this host's clock against the database's."""
 
 import time
 from typing import Any
@@ -7,12 +7,12 @@ from django.db import connections
 
 from stator.commands.doctor.finding import OK, WARN, Finding
 
-# Workers go by the database alone, so this much only confuses people who read logs.
+# Workers use only the database's clock, so a difference only confuses people who read logs.
 TOLERATED = 5.0
 
 
 def skew(alias: str, models: list[Any]) -> Finding:
-    """How far the clocks are apart."""
+    """Check how far the clocks are apart."""
     connection = connections[alias]
     if connection.vendor != "postgresql":
         return Finding("clock", alias, OK, f"not looked at on {connection.vendor}")

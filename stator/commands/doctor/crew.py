@@ -1,4 +1,4 @@
-"""Whether there are workers, and whether they do what others cannot."""
+"""Checks for live workers, and for work that no worker does."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ START = "start manage.py runstator for them"
 
 
 def expired_leases(alias: str, models: list[Any]) -> Finding:
-    """Whether leases ran out that nobody has reaped."""
+    """Check for leases that ran out and were not reaped."""
     patience = 2 * load_settings().REAP_INTERVAL + 1
     late = {"state_claim__isnull": False, "state_locked_until__lte": columns.after(-patience)}
     found = {model._meta.label: bounded(OperatorQuerySet(model, using=alias).filter(**late)) for model in models}
@@ -26,7 +26,7 @@ def expired_leases(alias: str, models: list[Any]) -> Finding:
 
 
 def live_workers(alias: str, models: list[Any]) -> Finding:
-    """Whether every model has a live worker; a failure where objects wait for one."""
+    """Check that every model has a live worker; a failure if objects wait for one."""
     served = {label for worker in alive(alias) for label in worker.models}
     idle = [model for model in models if model._meta.label_lower not in served]
     waiting = [model._meta.label for model in idle if _has_work(OperatorQuerySet(model, using=alias))]

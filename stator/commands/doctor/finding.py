@@ -1,4 +1,4 @@
-"""One thing that was looked at."""
+"""The result of one check."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,7 +8,7 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found in a database: ``ok``, ``warn`` or ``fail``, and the remedy where there is something to do."""
+    """The result of a check in a database: ``ok``, ``warn`` or ``fail``, and the remedy if something has to be done."""
 
     check: str
     database: str
@@ -17,5 +17,5 @@ class Finding:
     remedy: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """The finding as JSON has it."""
+        """Return the finding as a dictionary for JSON."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""Whether there are objects that only people will help, and pauses that somebody may have forgotten."""
+"""Checks for objects that need attention, and for pauses that may be forgotten."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ from stator.overview.depths import depths, told
 from stator.pauses import MOST_PAUSES, Pause
 from stator.querysets import OperatorQuerySet
 
-# A pause without an end that is older than this may have been forgotten.
+# A pause without an end may be forgotten if it is older than this.
 FORGOTTEN = 86400.0
 
 
 def in_trouble(alias: str, models: list[Any]) -> Finding:
-    """Objects that are quarantined, stuck or failing."""
+    """Check for objects that are quarantined, stuck or failing."""
     said = list(filter(None, (_said(OperatorQuerySet(model, using=alias)) for model in models)))
     if said:
         remedy = "manage.py stator explain app.Model names them and says why"
@@ -35,7 +35,7 @@ def _said(rows: OperatorQuerySet) -> str:
 
 
 def forgotten_pauses(alias: str, models: list[Any]) -> Finding:
-    """Pauses that nobody has given an end."""
+    """Check for old pauses without an end."""
     labels = [model._meta.label_lower for model in models]
     old = Q(until=None, created__lte=columns.after(-FORGOTTEN), model_label__in=labels)
     found = Pause.objects.using(alias).filter(old).order_by("created")[:MOST_PAUSES]

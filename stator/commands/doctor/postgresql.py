@@ -1,4 +1,4 @@
-"""What slows or deafens workers on PostgreSQL: long transactions, dead rows, a pooler in between."""
+"""Checks for problems on PostgreSQL: long transactions, old snapshots, dead rows, replication, a pooler."""
 
 from importlib import import_module
 from typing import Any
@@ -9,10 +9,10 @@ from stator.commands.doctor.finding import OK, WARN, Finding
 from stator.conf import load_settings
 from stator.durations import span
 
-# A transaction older than this keeps dead rows of a busy table from being cleaned away.
+# Seconds; an older transaction prevents the removal of a busy table's dead rows.
 LONG_TRANSACTION = 300.0
 
-# Row versions since the oldest snapshot that somebody keeps.
+# Transactions since the oldest snapshot that is still held.
 OLD_SNAPSHOT = 1_000_000
 
 DEAD_ROWS = 10_000
@@ -38,7 +38,7 @@ WHERE relname = ANY(%s) AND n_dead_tup > %s AND n_dead_tup > n_live_tup ORDER BY
 """
 
 
-# Replicas that are behind by so much, and write-ahead log that a slot keeps for somebody who does not come for it.
+# Bytes by which replicas may lag, and bytes of write-ahead log that an unread slot may keep.
 BEHIND_BYTES = 1 << 30
 
 REPLICAS = """
@@ -54,7 +54,7 @@ FROM pg_replication_slots WHERE restart_lsn IS NOT NULL ORDER BY kept DESC LIMIT
 
 
 def long_transactions(alias: str, models: list[Any]) -> Finding:
-    """Whether a transaction has been open for long."""
+    """Check for a transaction that has been open for long."""
     for pid, user, state, age in _ask(alias, TRANSACTIONS):
         if age > LONG_TRANSACTION:
             message = f"session {pid} of {user} ({state}) has had one open for {span(age)}"
@@ -63,12 +63,12 @@ def long_transactions(alias: str, models: list[Any]) -> Finding:
 
 
 def oldest_transaction(alias: str) -> float:
-    """For how many seconds the oldest transaction but our own has been open; 0 when there is none."""
+    """Return the seconds for which the oldest other transaction has been open; 0 if there is none."""
     return max((float(age) for *_, age in _ask(alias, TRANSACTIONS)), default=0.0)
 
 
 def oldest_snapshot(alias: str, models: list[Any]) -> Finding:
-    """Who keeps old row versions from being cleaned away."""
+    """Check what prevents the removal of old row versions."""
     for holder, held in _ask(alias, SNAPSHOTS):
         if held > OLD_SNAPSHOT:
             message = f"{holder} keeps the row versions of {held:,} transactions from being cleaned away"
@@ -78,7 +78,7 @@ def oldest_snapshot(alias: str, models: list[Any]) -> Finding:
 
 
 def dead_rows(alias: str, models: list[Any]) -> Finding:
-    """Whether tables hold more dead rows than live ones."""
+    """Check for tables with more dead rows than live ones."""
     names = [model._meta.db_table.rpartition(".")[2].strip('"') for model in models]
     if found := _ask(alias, DEAD, [names, DEAD_ROWS]):
         message = ", ".join(f"{name} has {dead:,} and {live:,} live ones" for name, dead, live in found)
@@ -88,7 +88,7 @@ def dead_rows(alias: str, models: list[Any]) -> Finding:
 
 
 def replication(alias: str, models: list[Any]) -> Finding:
-    """Whether replicas lag far behind, or are gone while the log is kept for them until the disk is full."""
+    """Check for replicas that lag far behind, and for slots whose log may fill the disk."""
     replicas, slots = _ask(alias, REPLICAS), _ask(alias, SLOTS)
     late = [f"{name} is {_size(behind)} behind" for name, behind in replicas if behind > BEHIND_BYTES]
     late += [f"slot {name} keeps {_size(kept)} of log" for name, active, kept in slots if kept > BEHIND_BYTES]
@@ -105,8 +105,8 @@ def _size(count: int) -> str:
 
 
 def pooler(alias: str, models: list[Any]) -> Finding:
-    """Whether a pooler is in between, which keeps workers from hearing NOTIFY."""
-    # Here and not above: it needs psycopg, which a project on another database may not have.
+    """Check for a pooler, behind which workers do not receive NOTIFY."""
+    # Imported here, because it needs psycopg, which a project on another database may not have.
     if import_module("stator.db.sessions").session_of(connections[alias]).direct:
         return Finding("pooler", alias, OK, "none is between here and the database")
     settings = load_settings()

@@ -1,4 +1,4 @@
-"""Whether the database can be used, has all tables, columns and indexes, and rows in known states only."""
+"""Checks of a database's tables, columns, indexes, triggers and options, and for rows in unknown states."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from stator.startup import Unusable, lacks_in
 
 MIGRATE = "run manage.py makemigrations and migrate"
 
-# Functions of ours, and whether a trigger that is switched on calls each.
+# Our trigger functions, and whether an enabled trigger calls each.
 TRIGGERS = """
 SELECT proname, coalesce(bool_or(tgenabled <> 'D'), false)
 FROM pg_proc LEFT JOIN pg_trigger ON tgfoid = pg_proc.oid AND tgname = %s WHERE proname = ANY(%s) GROUP BY proname
@@ -26,14 +26,14 @@ PRESENT = {
 
 
 def usable(alias: str, models: list[Any]) -> tuple[Finding, list[Any]]:
-    """Whether the database can be reached, is a primary, has all tables; and the models whose tables are complete."""
+    """Check that the database is a reachable primary with all tables; also return the models with complete tables."""
     try:
         lacking = lacks_in(models, alias)
     except Unusable as error:
         message, _, remedy = str(error).rpartition("; ")
         return Finding("database", alias, FAIL, message, remedy), []
     if lacking:
-        # The remedies are of few kinds: one that makes migrations as well is the longest.
+        # There are few kinds of remedies; the longest includes making migrations.
         messages, remedies = zip(*(lack.split("; ") for lack in lacking.values()), strict=True)
         finding = Finding("database", alias, FAIL, "; ".join(messages), max(remedies, key=len))
     else:
@@ -42,14 +42,14 @@ def usable(alias: str, models: list[Any]) -> tuple[Finding, list[Any]]:
 
 
 def indexes(alias: str, models: list[Any]) -> Finding:
-    """Whether every model has the indexes that the statements of workers are made for."""
+    """Check that every model has the indexes that the workers' statements need."""
     connection = connections[alias]
     if connection.vendor not in PRESENT:
         return Finding("indexes", alias, OK, f"not looked at on {connection.vendor}")
     with connection.cursor() as cursor:
         cursor.execute(PRESENT[connection.vendor])
         present = {name for (name,) in cursor.fetchall()}
-    # What a database cannot have, such as an index on a part of the rows, is not missed in it.
+    # An index that the database does not support, such as a partial one, is not missing.
     supported = connection.features.supports_partial_indexes
     wanted = [index.name for model in models for index in own_indexes(model) if supported]
     if missing := [name for name in wanted if name not in present]:
@@ -58,7 +58,7 @@ def indexes(alias: str, models: list[Any]) -> Finding:
 
 
 def unknown_states(alias: str, models: list[Any]) -> Finding:
-    """Whether rows are in states that the code does not have."""
+    """Check for rows in states that the code does not have."""
     found = list(check_rows(models, alias))
     if found:
         return Finding("states", alias, WARN, " ".join(message.msg for message in found), str(found[0].hint))
@@ -66,7 +66,7 @@ def unknown_states(alias: str, models: list[Any]) -> Finding:
 
 
 def triggers(alias: str, models: list[Any]) -> Finding:
-    """Whether triggers that migrations made are there, switched on, and those that graphs and fields ask for now."""
+    """Check that the triggers of migrations exist, are enabled, and match the current graphs and fields."""
     model_of = {function_name(model): model._meta.label for model in models}
     with connections[alias].cursor() as cursor:
         cursor.execute(TRIGGERS, [TRIGGER, list(model_of)])
@@ -81,7 +81,7 @@ def triggers(alias: str, models: list[Any]) -> Finding:
 
 
 def sqlite_options(alias: str, models: list[Any]) -> Finding:
-    """Whether readers and writers of a SQLite file wait for each other instead of failing."""
+    """Check that readers and writers of a SQLite file wait for each other instead of failing."""
     for message in check_sqlite(models):
         return Finding("sqlite", alias, WARN, message.msg, str(message.hint))
     return Finding("sqlite", alias, OK, "write-ahead log and immediate transactions")

@@ -1,4 +1,4 @@
-"""Options in, worker out; no loop here."""
+"""The command ``runstator``: options in, worker out; no loop here."""
 
 import os
 import sys
@@ -42,7 +42,7 @@ exit codes:  0 stopped or idle, 2 bad arguments or settings, 1 or 70 a frozen wo
 
 
 class HelpFormatter(RawDescriptionHelpFormatter, DjangoHelpFormatter):
-    """Keeps the lines of the examples."""
+    """Keeps the line breaks of the examples."""
 
 
 class Command(BaseCommand):
@@ -52,7 +52,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        """The parser, with examples at the end of its help."""
+        """Return the parser, with examples at the end of its help."""
         parser = super().create_parser(prog_name, subcommand, epilog=EPILOG, formatter_class=HelpFormatter, **kwargs)
         if self._from_shell:
             # One line instead of the usage, which is longer than the message.
@@ -60,7 +60,7 @@ class Command(BaseCommand):
         return parser
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """The options; what is not given comes from the ``STATOR`` settings."""
+        """Add the options; values that are not given come from the ``STATOR`` settings."""
         add = parser.add_argument
         add("model_labels", nargs="*", metavar="app.Model", help="Models to work on (default: all that are managed).")
         add(
@@ -97,10 +97,10 @@ class Command(BaseCommand):
         add("--json-logs", action="store_true", help="Log events as JSON, one object per line.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Check what was given, then work; ends the process with one of the exit codes above."""
+        """Check the options, then work; end the process with one of the exit codes above."""
         runner = self._runner(options)
         if self._from_shell:
-            # Called from a program, by contrast, it may have been given settings that no other process would find.
+            # A program that calls the command may have settings that another process would not find.
             runner.isolate = {"json_logs": options["json_logs"], "database": options["database"]}
         with events_to(self._errors, options["json_logs"]):
             code = self._run(runner, options["processes"])
@@ -112,18 +112,18 @@ class Command(BaseCommand):
 
     @property
     def _from_shell(self) -> bool:
-        """Whether this process does nothing else, and not a program that calls the command."""
+        """Whether this process only runs the command, rather than a program that calls it."""
         return bool(getattr(self, "_called_from_command_line", False))
 
     @property
     def _errors(self) -> Any:
-        """The stream that was given for errors, without Django's wrapper, which ends each piece of text with a line."""
+        """The given stream for errors, without Django's wrapper, which ends each piece of text with a line break."""
         return self.stderr._out
 
     def _run(self, runner: StatorRunner, processes: int) -> int:
         if processes == 1:
             return self._work(runner)
-        # Connections must not be shared by forked processes.
+        # Forked processes must not share connections.
         connections.close_all()
         timeout = runner.settings().SHUTDOWN_TIMEOUT
         supervisor = Supervisor(processes, lambda number: self._work(runner, number), timeout + 5)
@@ -188,7 +188,7 @@ class Command(BaseCommand):
         if summary.forced:
             return FORCED
         if runner.settings().TRACING:
-            # By name, as in the worker. The processes under a supervisor end without what is done at exit.
+            # By name, as in the worker. Processes under a supervisor end without running exit handlers.
             import_module("stator.worker.tracing").flush()
         if summary.unfinished and self._from_shell:
             # A handler that does not end would keep the interpreter from ending.
@@ -197,7 +197,7 @@ class Command(BaseCommand):
 
 
 def _close_connections() -> None:
-    """Close those of the main thread: a worker has its own, and asks for nothing here."""
+    """Close the main thread's connections: a worker has its own, and this thread needs none."""
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close()
@@ -255,7 +255,7 @@ def _check_liveness_file(path: str | None) -> None:
 
 
 def _blamed(message: str, options: dict[str, Any]) -> str:
-    """The message, about the option where the value that it names comes from one and not from the settings."""
+    """Return the message with the option's name instead of the setting's, if the value comes from an option."""
     for name in ("concurrency", "concurrency_per_model", "schedule_interval", "shutdown_timeout"):
         setting, option = f"STATOR setting: {name.upper()}={options[name]} ", f"--{name.replace('_', '-')}"
         message = message.replace(setting, f"{option} {options[name]} ")

@@ -1,4 +1,4 @@
-"""Options in, answer out; what each subcommand does is in ``stator.commands``."""
+"""The command ``stator``: options in, answer out; ``stator.commands`` has the subcommands."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ class Command(TerminalCommand):
     help = "Look at managed objects and the workers that move them, and act on them."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """The subcommands; all take ``--json`` and ``--database``."""
+        """Add the subcommands; all take ``--json`` and ``--database``."""
         chosen = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", required=True)
         self.one_line_errors(parser)
         for name, module in SUBCOMMANDS.items():
@@ -31,7 +31,7 @@ class Command(TerminalCommand):
             self.one_line_errors(part)
 
     def act(self, options: dict[str, Any]) -> None:
-        """Answer, again and again with ``--watch``; ends the process with the exit code of the answer."""
+        """Answer, repeatedly with ``--watch``; end the process with the exit code of the answer."""
         check_database_name(options["database"])
         subcommand = SUBCOMMANDS[options["subcommand"]]
         if options.get("watch"):

@@ -1,4 +1,4 @@
-"""The process of :class:`stator.worker.alone.Isolation`: attempts objects that its worker has claimed, one at a time.
+"""The process behind :class:`stator.worker.alone.Isolation`: attempts one object at a time that its worker has claimed.
 
-It begins in ``__main__``, which needs no Django yet; ``attempts`` does the work.
+It starts in ``__main__``, which needs no Django yet; ``attempts`` does the work.
 """

@@ -1,6 +1,6 @@
-"""``python -m stator.worker.isolated FD OPTIONS``: requests come in by standard input, each a line of JSON.
+"""``python -m stator.worker.isolated FD OPTIONS``: reads requests from standard input, one line of JSON each.
 
-``FD`` is the end of a pipe whose other end closes with the worker. ``OPTIONS`` is JSON: ``json_logs``, ``database``.
+``FD`` is one end of a pipe; the other end closes with the worker. ``OPTIONS`` is JSON: ``json_logs``, ``database``.
 """
 
 import asyncio
@@ -14,14 +14,15 @@ from stator.supervisor import be_expendable, end_with
 
 
 def main() -> None:
-    """Attempt what is asked for until standard input ends."""
+    """Attempt the requested objects until standard input ends."""
     end_with(int(sys.argv[1]))
     options = json.loads(sys.argv[2])
     be_expendable()
     for number in (signal.SIGINT, signal.SIGTERM):
-        # The worker hears them too, and says when this process ends. Not ignored: what a handler starts inherits that.
+        # The worker gets them too, and ends this process. Not SIG_IGN, which processes that a handler starts would
+        # inherit.
         signal.signal(number, lambda *_: None)
-    # Whatever a handler prints goes to the error output: answers stand alone.
+    # Prints of handlers go to standard error, so that standard output has nothing but answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     import_module("django").setup()

@@ -1,4 +1,4 @@
-"""Requests in, answers out: each names a claim; the attempt is made and recorded here, by the rules of a worker."""
+"""Requests in, answers out: a request names a claim, whose attempt is made and recorded here as a worker does it."""
 
 import asyncio
 import json
@@ -28,15 +28,16 @@ Say = Callable[[dict[str, Any]], None]
 
 
 async def serve(requests: TextIO, answers: TextIO, database: str | None) -> None:
-    """Attempt what is asked for until the requests end; ``database``: in which the worker works, if in one alone."""
+    """Attempt the requested objects until the requests end; ``database``: the only one of the worker, if it has one."""
     lock = threading.Lock()
 
     def say(said: dict[str, Any]) -> None:
-        # Handlers that extend their lease do so in threads of their own.
+        # Handlers extend their leases in threads of their own.
         with lock:
             answers.write(json.dumps(said) + "\n")
 
-    # A handler that holds the event loop holds nothing else up; but it would be left to its time limit.
+    # A handler that blocks the event loop blocks nothing else, but only the watchdog would end it before its time
+    # limit.
     watchdog = Watchdog(load_settings().WATCHDOG, None, str)
     watchdog.start()
     ticking = asyncio.create_task(_tick(watchdog))
@@ -54,7 +55,7 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None) -> None
         watchdog.stop()
         thread.stop(2.0)
         if load_settings().TRACING:
-            # By name: it needs a package that a project may not have.
+            # By name, because it needs a package that a project may not have.
             import_module("stator.worker.tracing").flush()
 
 
@@ -65,14 +66,14 @@ async def _tick(watchdog: Watchdog) -> None:
 
 
 def _tell_project(runner: StatorRunner) -> None:
-    """As a worker does at its start and at its first pass: handlers find what the project keeps in memory."""
+    """Send the signals of a worker's start and first pass, so that handlers find what the project keeps in memory."""
     signals.on_start.send(runner)
     databases = {alias for model in runner.models for alias in runner.databases_of(model)}
     signals.on_schedule.send(runner, databases=sorted(databases))
 
 
 async def _attempt(request: dict[str, Any], thread: DatabaseThread, say: Say) -> dict[str, Any]:
-    """Attempt the row that a request names, and record the outcome; what is told of it."""
+    """Attempt the row that a request names and record the outcome; return the answer."""
     settings = load_settings()
     operations = operations_for(apps.get_model(request["model"]), settings, request["worker"], request["using"])
     try:
@@ -93,7 +94,7 @@ async def _attempt(request: dict[str, Any], thread: DatabaseThread, say: Say) ->
 
 
 async def _record(operations: Operations, attempted: Attempted, thread: DatabaseThread) -> dict[str, Any]:
-    """Write what came of an attempt, however long its database is away."""
+    """Record the outcome of an attempt, however long its database is away."""
     recorder = Recorder(thread.run, 1, lambda *_: None)
     if attempted.written:
         recorder.note_recorded(operations, attempted.recorded, attempted.written)
@@ -112,14 +113,14 @@ async def _reach(step: Callable[[], Any], schema: Schema) -> Any:
 
 
 class Held(Claim):
-    """A claim that the worker renews: it is told when a handler extends it."""
+    """A claim that the worker renews; the worker is told when a handler extends it."""
 
     __slots__ = ("say",)
 
     say: Say
 
     def extend(self, seconds: float) -> bool:
-        """As that of any claim."""
+        """Extend the lease as for any claim, and tell the worker."""
         stands = super().extend(seconds)
         if stands:
             self.say({"extended": seconds})

@@ -1,4 +1,4 @@
-"""A worker's side of such a process: start it, ask it for an attempt, end it."""
+"""The worker's side of an isolated process: start it, request an attempt, end it."""
 
 import asyncio
 import json
@@ -21,27 +21,27 @@ logger = logging.getLogger("stator.worker")
 
 COMMAND = (sys.executable, "-m", "stator.worker.isolated")
 
-# Seconds that one may take to start; and, when it is to end, to close its connections.
+# Seconds that a process may take to start, and to close its connections at its end.
 START_TIME, RETIRING = 60.0, 10.0
 
 
 class NotStarted(Exception):
-    """A process did not come up; the message says how it ended."""
+    """A process did not start; the message says how it ended."""
 
 
 class Process:
-    """One of them, the leader of a process group. It ends with its group when it is killed, and with this process."""
+    """An isolated process, the leader of a process group. The group ends when it is killed, and with this process."""
 
     def __init__(self, process: Subprocess, life: int) -> None:
         self.idle_since = 0.0
         self.is_usable = True
         self._process = process
-        # While this end of a pipe is open the other side knows that this process lives.
+        # While this end of a pipe is open, the other side knows that this process lives.
         self._life = life
 
     @classmethod
     async def start(cls, options: dict[str, Any]) -> "Process":
-        """A process that is ready to attempt something; :class:`NotStarted` where none comes up."""
+        """Start a process and return it once it is ready; raise :class:`NotStarted` if it does not get there."""
         theirs, ours = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -69,7 +69,7 @@ class Process:
         return started
 
     async def attempt(self, claim: Claim) -> dict[str, Any] | None:
-        """What the process says of the attempt once that is recorded; None when it died."""
+        """Return the answer of the process once the attempt is recorded, or None if the process died."""
         operations = claim.operations
         request = {
             "model": operations.label, "token": claim.token.hex, "using": operations.alias,
@@ -87,7 +87,7 @@ class Process:
         return answer
 
     async def retire(self) -> int | None:
-        """Have the process end by itself, and what it started with it; its exit code, None where it is killed."""
+        """Let the process end by itself, then kill its group; return its exit code, None if it had to be killed."""
         self._process.stdin.close()  # type: ignore[union-attr]
         try:
             return await asyncio.wait_for(self._process.wait(), RETIRING)
@@ -98,11 +98,11 @@ class Process:
             self.kill()
 
     def kill(self) -> None:
-        """End the process and whatever it started."""
+        """Kill the process and everything it started."""
         self.is_usable = False
         if self._life < 0:
             return
-        # Gone already; macOS says "not permitted" of a group in which all are.
+        # The group may be gone; macOS reports "not permitted" if all its processes have ended.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         os.close(self._life)
