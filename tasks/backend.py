@@ -253,7 +253,7 @@ _actions: dict[tuple[str, str], tuple[Any, Any, DjangoAction]] = {}
 
 
 def connect() -> None:
-    """Have this process find the actions of tasks of Django's framework."""
+    """Register the function that finds actions of Django's Tasks framework."""
     finders[DJANGO] = action_of
 
 

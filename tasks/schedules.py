@@ -99,9 +99,9 @@ class Schedule(StatorModel):
 
     ``period``, or ``cron`` in the time of ``zone``. ``jitter``: random seconds sooner or later. ``missed``: which ticks
     fire that were due while no worker ran. ``deadline``: a tick that is later than this does not fire. ``rate_limit``:
-    the most ticks per second over all schedules with the same ``rate_key``. ``until``: the time of the last tick at the
-    latest. Each tick has an index that no other tick ever has. Changes take effect at once; ``save()`` never overwrites
-    the workers' columns.
+    the most ticks per second over all schedules with the same ``rate_key``. ``until``: no tick is due after this time.
+    Each tick has an index that no other tick ever has. Changes take effect at once; ``save()`` never overwrites the
+    workers' columns.
     """
 
     class Missed(models.TextChoices):

@@ -55,7 +55,7 @@ class ConsumerAdmin(AnyAddressAdmin):
         return ", ".join(consumer.verbs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Give a new consumer its token; of an old one never write what the API counts meanwhile."""
+        """Issue a token for a new consumer; of an old one write changed fields only: the API updates its counters."""
         if change:
             obj.save(update_fields=[name for name in form.changed_data if name != "queues"])
             return
