@@ -254,7 +254,7 @@ class Claim:
 
     @property
     def lost(self) -> bool:
-        """Whether the claim is lost: the server said so, or the lease is over by this program's clock.
+        """Return whether the claim is lost: the server said so, or its lease is over by this program's clock.
 
         The clock runs on while the server is unavailable. A claim that was ended in time is not lost.
         """

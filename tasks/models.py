@@ -261,7 +261,7 @@ class Run(models.Model):
 
     @property
     def timed_out(self) -> bool:
-        """Whether the lease ran out before the worker ended its claim."""
+        """Return whether the lease ran out before the worker ended its claim."""
         return not self.outcome and self.task.state_claim != self.token
 
 

@@ -50,7 +50,7 @@ def named(name: str) -> Any:
     raise wrong(f"there is no queue {name!r}; {hint}")
 
 
-# What can be asked for
+# Subcommands
 
 
 def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
@@ -204,7 +204,7 @@ def _paused_words(queue: Any) -> str:
     return f"{' and '.join(what)}, {queue.pause_told}"
 
 
-# What is named
+# Tasks and databases
 
 
 def _databases(queues: Iterable[Any] | None) -> list[str]:

@@ -286,7 +286,7 @@ class Queue(models.Model):
         now = self.__dict__.get("read_at") or stored(timezone.now(), self._state.db or home())
         return self.pause_until is not None and self.pause_until <= now
 
-    # What publishing, claiming and explaining need
+    # For publishing, claiming and explaining
 
     @property
     def exclusive(self) -> bool:
