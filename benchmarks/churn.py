@@ -95,7 +95,7 @@ def churn(model: Any, options: Any, held: bool) -> list[Part]:
 
 
 def judge(name: str, parts: list[Part]) -> list[str]:
-    """The last part's speed by the first's; and whether the table had stopped growing after three parts of five."""
+    """Return verdicts: the last part's speed by the first's, and whether the table stopped growing after part three."""
     first, last = parts[0], parts[-1]
     if not first.moves:
         return [f"{name}: nothing was moved in the first part; use more --seconds"]

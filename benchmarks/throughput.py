@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def plain_loop(model: Any, rows: int, batch: int, instances: bool = False) -> Spent:
-    """Claim and record all rows with bare statements on one connection; with ``instances`` makes an object of each."""
+    """Claim and record all rows with bare statements on one connection; ``instances``: make model instances of them."""
     fill(model, rows)
     with watch() as spent:
         moved = move_plainly(model, batch, instances)

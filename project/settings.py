@@ -43,7 +43,7 @@ env.read_env(BASE_DIR / ".env")
 
 
 def database(url: str) -> dict[str, Any]:
-    """Return the ``DATABASES`` entry for a URL; its options override ours, a SQLite path is relative to ``manage.py``."""
+    """Return the ``DATABASES`` entry for a URL. Its options override ours; SQLite paths are below the project root."""
     config: dict[str, Any] = env.db_url_config(url)
     vendor = config.get("ENGINE", "").rpartition(".")[2]
     if "." not in config.get("ENGINE", ""):
