@@ -15,7 +15,7 @@ NAMES = (
 
 
 def main(arguments: list[str]) -> int:
-    """Run them; 1 when any failed, 2 for arguments that name none."""
+    """Run benchmarks; return 1 if any failed, 2 for unknown names."""
     parser = argparse.ArgumentParser(prog="bin/bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="which; all when none is named")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that they run, not to measure")
@@ -39,14 +39,14 @@ def main(arguments: list[str]) -> int:
 
 
 def summary(name: str) -> str:
-    """The first line of a benchmark's docstring."""
+    """Return the first line of a benchmark's docstring."""
     path = HERE / f"{name}.py"
     source = (path if path.exists() else HERE / name / "__main__.py").read_text()
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
 def run(name: str, options: list[str]) -> int:
-    """The exit code of one benchmark, in a process of its own: each sets up Django for itself."""
+    """Run one benchmark in a process of its own, since each sets up Django; return its exit code."""
     print(f"== {name}", file=sys.stderr)
     return subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", *options], cwd=HERE.parent, check=False

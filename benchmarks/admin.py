@@ -1,4 +1,4 @@
-"""The admin whose pages are measured."""
+"""The admin pages that are measured."""
 
 from django.contrib import admin
 
@@ -8,7 +8,7 @@ from stator.admin import StatorAdmin
 
 @admin.register(PageItem)
 class PageItemAdmin(StatorAdmin):
-    """As a project would have it: with a column of its own, and a search that an index serves."""
+    """A typical admin: one column of its own, and a search that an index serves."""
 
     list_display = ("name",)
     search_fields = ("name__startswith",)

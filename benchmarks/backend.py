@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.backend [--tasks 2000] [--repeat 3] [--alone]``
 
-Beside django-tasks-db, which is installed into var/peers when it is not there; with ``--alone`` without it.
+Compared with django-tasks-db, which is installed into var/peers if it is missing; ``--alone`` leaves it out.
 """
 
 import argparse
@@ -36,7 +36,7 @@ TARGETS = {
 def main() -> None:
     """Measure and print."""
     options = arguments(__doc__, quick={"tasks": 100}, extend=_alone, tasks=2000)
-    # As many as the peer runs would be done before the worker has found its pace.
+    # With only as many tasks as the peer runs, the worker would be done before it reaches its full speed.
     count, many = options.tasks, 5 * options.tasks
     with database():
         from django.core.management import call_command
@@ -68,7 +68,7 @@ def _alone(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_peer(measured: dict[str, list[Run]], count: int) -> bool:
-    """Add a run of django-tasks-db; False, with a line on why, when it cannot be run."""
+    """Add a run of django-tasks-db; if it cannot be run, print why and return False."""
     peer = next(peer for peer in PEERS if peer.name == "django-tasks-db")
     try:
         told: Told = run_peer(peer, peer.cases[0], count)
@@ -81,7 +81,7 @@ def _add_peer(measured: dict[str, list[Run]], count: int) -> bool:
 
 
 def enqueued(count: int, together: Callable[[Any, int], None] | None = None) -> Spent:
-    """Enqueue so many, with a commit for each or ``together``."""
+    """Enqueue ``count`` tasks, with a commit for each or by ``together``."""
     from benchmarks.functions import nothing
 
     with watch() as spent:
@@ -95,7 +95,7 @@ def enqueued(count: int, together: Callable[[Any, int], None] | None = None) -> 
 
 
 def ran(task: Any, count: int, *parameters: Any) -> Spent:
-    """A worker from its start until it has run so many."""
+    """Measure a worker from its start until it has run ``count`` tasks."""
     enqueue_many(task, count, *parameters)
     with watch() as spent:
         drain()
@@ -112,7 +112,7 @@ def enqueue(task: Any, count: int, *parameters: Any) -> None:
 
 
 def enqueue_many(task: Any, count: int, *parameters: Any) -> None:
-    """Enqueue in one call, or in as few as that is allowed in."""
+    """Enqueue in one call, or in as few calls as the limit allows."""
     from tasks.conf import load_settings
 
     most = load_settings().PUBLISH_LIMIT

@@ -2,10 +2,10 @@
 
 Objects move to and fro for ever. ``python -m benchmarks.churn [--seconds 300] [--rows 200000] [--concurrency 500]``
 
-The time is cut into five parts, and the last is judged by the first. After each the table is looked at, while the
-worker goes on; that is part of none, since by then a claim beside the worker's own can take seconds. The old snapshot
-is a transaction that another connection leaves open throughout, as a report or a forgotten session does: dead rows
-cannot be removed meanwhile.
+The time is divided into five parts, and the last is compared with the first. After each part the table is examined
+while the worker goes on. This examination belongs to no part, since by then a claim beside the worker's own can take
+seconds. The old snapshot is a transaction that another connection leaves open throughout, as a report or a forgotten
+session does: meanwhile dead rows cannot be removed.
 """
 
 import os
@@ -35,14 +35,14 @@ StatorRunner([LoopItem], concurrency=int(sys.argv[1])).run()
 """
 PARTS = 5
 WITHOUT, WITH = "no old snapshot", "an old snapshot held"
-# With dead rows that nobody may remove a part of the speed may go.
+# The least share of the speed that must remain: dead rows that cannot be removed may cost a part of it.
 SPEED_KEPT = {WITHOUT: 0.9, WITH: 0.5}
 MEGABYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Moves, seconds, and processor seconds of worker and server; then the table and the time of a claim of 100."""
+    """One part: moves, seconds, CPU seconds of worker and server; then the table, and the time of a claim of 100."""
 
     moves: int
     seconds: float
@@ -54,7 +54,7 @@ class Part:
 
     @property
     def speed(self) -> float:
-        """Moves per second."""
+        """Return the moves per second."""
         return self.moves / self.seconds
 
 
@@ -83,8 +83,8 @@ def main() -> None:
 
 
 def churn(model: Any, options: Any, held: bool) -> list[Part]:
-    """The parts of a run, with looks in between."""
-    # Not left over from the run before: a TRUNCATE gives the table new files.
+    """Return the parts of a run; the table is examined after each."""
+    # A fresh table for each run: TRUNCATE gives it new files.
     fill(model, options.rows)
     with worker(options.concurrency) as process, snapshot(model, held):
         wait_for_first(model)
@@ -95,7 +95,7 @@ def churn(model: Any, options: Any, held: bool) -> list[Part]:
 
 
 def judge(name: str, parts: list[Part]) -> list[str]:
-    """The last part's speed by the first's; and whether the table had stopped growing after three parts of five."""
+    """Return verdicts: the last part's speed by the first's, and whether the table stopped growing after part three."""
     first, last = parts[0], parts[-1]
     if not first.moves:
         return [f"{name}: nothing was moved in the first part; use more --seconds"]
@@ -107,7 +107,7 @@ def judge(name: str, parts: list[Part]) -> list[str]:
 
 
 def line(name: str, parts: list[Part]) -> list[str]:
-    """A row of the table."""
+    """Return a row of the printed table."""
     thousands = sum(each.moves for each in parts) / 1000
     first, last = parts[0], parts[-1]
     return [
@@ -122,7 +122,7 @@ def line(name: str, parts: list[Part]) -> list[str]:
 
 
 def part(model: Any, pid: int, seconds: float) -> Part:
-    """So many seconds of the worker's process, and the look after them."""
+    """Measure the worker's process for some seconds, then examine the table."""
     from django.db import connection
 
     began, moves, own, server = time.monotonic(), moved(model), cpu(pid), server_cpu()
@@ -141,7 +141,7 @@ def part(model: Any, pid: int, seconds: float) -> Part:
 
 
 def moved(model: Any) -> int:
-    """Moves so far, by the statistics, which are written with each; a sum over the table would read all dead rows."""
+    """Return the moves so far, from the statistics written with each; a sum over the table would read all dead rows."""
     from stator.models import Stats
 
     counted = Stats.objects.filter(model_label=model._meta.label_lower).exclude(to="")
@@ -150,7 +150,7 @@ def moved(model: Any) -> int:
 
 @contextmanager
 def worker(concurrency: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker process, ended at the end."""
+    """Run a worker process until the block ends."""
     process = subprocess.Popen([sys.executable, "-c", WORKER, str(concurrency)], env=dict(os.environ))
     try:
         yield process
@@ -161,7 +161,7 @@ def worker(concurrency: int) -> Iterator[subprocess.Popen[bytes]]:
 
 @contextmanager
 def snapshot(model: Any, held: bool) -> Iterator[None]:
-    """With ``held`` a connection whose transaction began before, and lasts."""
+    """With ``held``, keep a transaction open on another connection for the whole block."""
     from django.db import connections
 
     if not held:
@@ -178,7 +178,7 @@ def snapshot(model: Any, held: bool) -> Iterator[None]:
 
 
 def wait_for_first(model: Any) -> None:
-    """Until the worker has moved something; a minute at the most."""
+    """Wait until the worker has moved something, for a minute at most."""
     deadline = time.monotonic() + 60
     while not model._base_manager.filter(state_version__gt=0).exists():
         if time.monotonic() > deadline:

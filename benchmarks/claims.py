@@ -21,7 +21,7 @@ def main() -> None:
         sizes = sorted({options.small, options.large, options.largest})
         taken: dict[int, list[float]] = {size: [] for size in sizes}
         empty: dict[int, list[float]] = {size: [] for size in sizes}
-        # A table of millions takes long to fill, so all of its repetitions at once.
+        # A table of millions takes long to fill, so all repetitions on it run together.
         for size in sizes:
             prepare(AsyncItem, size, ready=1000)
             milliseconds(AsyncItem, options.claims, limit=100)
@@ -34,7 +34,7 @@ def main() -> None:
             ["rows in the table", "claim, ms: median (least-most)", "look, ms"],
             lines,
         )
-        # The least: what else runs on the machine makes a claim slower and never faster.
+        # The minimum: other load on the machine only ever makes a claim slower.
         base = min(taken[sizes[0]])
         print_targets([
             verdict(f"claim in {size:,} rows by that in {sizes[0]:,}", min(taken[size]) / base, 1.5, most=True)
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def prepare(model: Any, size: int, ready: int) -> None:
-    """A table of that many rows, of which some are ready, spread over the table, and the others are done."""
+    """Fill a table with rows, of which ``ready`` are ready, spread over the table; the others are done."""
     from django.db import connection
 
     fill(model, size)
@@ -56,9 +56,9 @@ def prepare(model: Any, size: int, ready: int) -> None:
 
 
 def milliseconds(model: Any, count: int, limit: int, exactly: bool = True) -> float:
-    """Mean time of a claim that is rolled back, so that each finds the same rows.
+    """Return the mean time of a claim that is rolled back, so that each claim finds the same rows.
 
-    Not ``exactly`` where a worker claims as well and may leave fewer than the limit.
+    Set ``exactly`` to False if a worker claims at the same time and may leave fewer rows than the limit.
     """
     from django.db import transaction
 
@@ -77,7 +77,7 @@ def milliseconds(model: Any, count: int, limit: int, exactly: bool = True) -> fl
 
 
 def look(model: Any, count: int) -> float:
-    """Mean time of the statement that asks whether there is anything to do."""
+    """Return the mean time of the statement that checks whether there is anything to do."""
     from stator.db.look import look as look_for_work
 
     operations = made(model)
@@ -88,7 +88,7 @@ def look(model: Any, count: int) -> float:
 
 
 def made(model: Any) -> Any:
-    """The operations that a worker uses on the model."""
+    """Return the operations that a worker uses on the model."""
     from stator.conf import load_settings
     from stator.db import operations_for
     from stator.db.claim import new_worker_id

@@ -25,7 +25,7 @@ def main() -> None:
         targets = {}
         for way in WAYS:
             plain, managed = f"{way}, plain model", f"{way}, managed model"
-            # A bulk insert takes a hundredth of the time, too short to measure.
+            # A bulk insert takes a hundredth of the time, which is too short to measure with the same count.
             count = options.objects * (10 if way == "bulk_create" else 1)
             cases[plain] = (count, lambda count=count, way=way: create(PlainItem, count, way))  # type: ignore[misc]
             cases[managed] = (count, lambda count=count, way=way: create(AsyncItem, count, way))  # type: ignore[misc]
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def create(model: Any, count: int, way: str) -> Spent:
-    """Create so many in one of the ways, in an empty table."""
+    """Create ``count`` objects in one of the ways, in an empty table."""
     from django.db import transaction
 
     clear(model)
@@ -54,7 +54,7 @@ def create(model: Any, count: int, way: str) -> Spent:
 
 
 def save(model: Any, count: int) -> Spent:
-    """Save so many objects that nobody has claimed, one field of each, with a commit each."""
+    """Save one field of each of ``count`` unclaimed objects, with a commit each."""
     clear(model)
     model.objects.bulk_create([model() for _ in range(count)], batch_size=1000)
     objects = list(model.objects.all())

@@ -1,20 +1,20 @@
-"""What the benchmark of the backend enqueues: functions of Django's Tasks framework that do next to nothing."""
+"""Functions of Django's Tasks framework that do next to nothing, for the benchmark of the backend."""
 
 from tasks.framework import task
 
 
 @task()
 async def add(left: int, right: int) -> int:
-    """Async, with a result."""
+    """Return a result, on the event loop."""
     return left + right
 
 
 @task()
 def add_in_thread(left: int, right: int) -> int:
-    """Sync, with a result."""
+    """Return a result, in a thread."""
     return left + right
 
 
 @task()
 async def nothing() -> None:
-    """Async, without a result."""
+    """Return no result, on the event loop."""

@@ -1,4 +1,4 @@
-"""What every benchmark needs: a database, tables, processor time of worker and server, and a table on the terminal."""
+"""Tools for all benchmarks: a database, tables, CPU time of worker and server, and a printed table."""
 
 import argparse
 import contextlib
@@ -18,17 +18,17 @@ from django.db import connection
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.settings")
 
-# Durable as usual. A server that has run for a while has files for its log to use again; here they are made first, of
-# 16 MB each, instead of while everybody who commits waits for the next one.
+# Default durability. A server that has run for a while has WAL files to reuse. Here they are created beforehand, 16 MB
+# each, so that commits need not wait for the next one during the benchmark.
 SERVER = {"shared_buffers": "512MB", "min_wal_size": "1GB"}
 LOG_FILES = 60
 
 
 @contextlib.contextmanager
 def database(sqlite: bool = False) -> Iterator[None]:
-    """The database of ``DATABASE_URL``, or a PostgreSQL with default durability that lasts as long as the benchmark.
+    """Connect to ``DATABASE_URL``, or to a temporary PostgreSQL with default durability.
 
-    With ``sqlite`` a database of its own in a file, whatever the environment says.
+    With ``sqlite``, use a temporary SQLite file, whatever the environment says.
     """
     with contextlib.ExitStack() as stack:
         if sqlite:
@@ -46,7 +46,7 @@ def database(sqlite: bool = False) -> Iterator[None]:
             raise SystemExit("this benchmark needs PostgreSQL; set DATABASE_URL to one, or unset it to have one made")
         from stator.startup import collect_rarely
 
-        # As runstator does.
+        # The same as runstator does.
         collect_rarely()
         yield
         connection.close()
@@ -56,12 +56,12 @@ def _make_log_files(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as server:
         for _ in range(LOG_FILES):
             server.execute("SELECT pg_logical_emit_message(false, 'stator', ''), pg_switch_wal()")
-        # From now on they are there to be used again.
+        # After a checkpoint the files can be reused.
         server.execute("CHECKPOINT")
 
 
 def make_tables(*models: Any) -> None:
-    """Empty tables for the models, and those of the framework."""
+    """Create empty tables for the models, and the framework's tables."""
     from django.core.management import call_command
     from django.db.migrations.state import ProjectState
 
@@ -74,13 +74,13 @@ def make_tables(*models: Any) -> None:
             if model._meta.db_table in existing:
                 editor.delete_model(model)
             editor.create_model(model)
-            # As docs/guides/operating.rst advises for tables that never rest.
+            # The advice of docs/guides/operating.rst for tables with constant updates.
             half = StorageParameters(model._meta.model_name, {"fillfactor": 50}, key={"fillfactor": 50})
             half.database_forwards(model._meta.app_label, editor, state, state)
 
 
 def fill(model: Any, rows: int) -> None:
-    """Put so many new rows into the table of a model, and nothing else, as fast as the database can."""
+    """Replace the content of a model's table by so many new rows, as fast as the database can."""
     has_payload = any(field.name == "payload" for field in model._meta.fields)
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
@@ -100,20 +100,20 @@ def fill(model: Any, rows: int) -> None:
 
 
 def own_cpu() -> float:
-    """Processor seconds of this process so far."""
+    """Return the CPU seconds of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def server_cpu() -> float:
-    """Processor seconds of all PostgreSQL processes of the connected server so far; 0 where they cannot be seen."""
+    """Return the CPU seconds of all processes of the connected PostgreSQL server so far; 0 if they cannot be read."""
     if connection.vendor != "postgresql" or not Path("/proc/self/stat").exists():
         return 0.0
     ticks = os.sysconf("SC_CLK_TCK")
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         postmaster = _stat(cursor.fetchone()[0])[1]
-    # Ended backends are counted with their parent (fields 16 and 17 of proc(5)'s stat).
+    # The parent's own values include ended backends (fields 16 and 17 of proc(5)'s stat).
     own = _stat(postmaster)
     total = sum(own[11:15])
     for entry in Path("/proc").iterdir():
@@ -137,9 +137,9 @@ def arguments(
     extend: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
     **defaults: int,
 ) -> argparse.Namespace:
-    """Command-line options with whole-number defaults, and ``--repeat``; ``extend`` adds what is not a number.
+    """Parse command-line options with whole-number defaults, and ``--repeat``; ``extend`` adds other options.
 
-    ``quick``: the defaults with ``--quick``, where all is made small and done once, to see that it runs.
+    ``quick``: the defaults with ``--quick``, which runs everything once with small sizes, to see that it works.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes, once: to see that it runs, not to measure")
@@ -161,13 +161,13 @@ def _positive(text: str) -> int:
 
 
 def spread(values: list[float], digits: int = 0) -> str:
-    """``median (least-most)``."""
+    """Return ``median (least-most)``."""
     low, middle, high = min(values), statistics.median(values), max(values)
     return f"{middle:,.{digits}f} ({low:,.{digits}f}-{high:,.{digits}f})"
 
 
 def print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
-    """One table, with the versions it was measured with."""
+    """Print one table, with the versions it was measured with."""
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     print(f"\n{title}\n{versions()}")
     for row in [head, ["-" * width for width in widths], *rows]:
@@ -175,7 +175,7 @@ def print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
 
 
 def versions() -> str:
-    """Python, Django and database in one line."""
+    """Return the versions of Python, Django and the database in one line."""
     database_version = ".".join(str(part) for part in connection.get_database_version())
     return (
         f"Python {platform.python_version()}, Django {django.get_version()}, "

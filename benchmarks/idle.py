@@ -9,7 +9,7 @@ from benchmarks.harness import arguments, database, make_tables, print_table, sp
 from benchmarks.latency import cpu, finish, worker
 from benchmarks.report import print_targets, verdict
 
-# Seconds: the server notes the transactions of a session up to ten seconds later, those of the start among them.
+# Seconds. The server may report a session's transactions up to ten seconds late, including those of the start.
 SETTLE = 15
 
 
@@ -33,9 +33,9 @@ def main() -> None:
 
 
 def idle(seconds: int, settle: int) -> tuple[float, float]:
-    """Transactions per second and per cent of a processor, once the worker has had some seconds to settle.
+    """Return transactions per second and the percentage of a CPU, measured after ``settle`` seconds.
 
-    Without the transactions of the server itself, which vacuums and analyses, in a stretch as long before it.
+    The server's own transactions, of vacuum and analyze, are measured over an equal time before and subtracted.
     """
     threading.Event().wait(settle)
     before = transactions()
@@ -51,7 +51,7 @@ def idle(seconds: int, settle: int) -> tuple[float, float]:
 
 
 def transactions() -> int:
-    """Transactions of this database so far, once the server has noted them all."""
+    """Return the transactions of this database so far, after the server has been made to report them all."""
     from django.db import connection
 
     with connection.cursor() as cursor:

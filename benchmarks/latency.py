@@ -42,7 +42,7 @@ def main() -> None:
         from benchmarks.models import AsyncItem, TimedItem
 
         make_tables(TimedItem, AsyncItem)
-        # Half of what a worker drains, so measured first; with the concurrency that it has below.
+        # The load is half of what a worker can drain with the concurrency used below, so that is measured first.
         half = 0.5 * options.rows / drain(AsyncItem, options.rows).seconds
         measured: dict[str, list[dict[str, float]]] = {IDLE: [], HALF: []}
         busy: dict[str, list[float]] = {IDLE: [], HALF: []}
@@ -68,9 +68,9 @@ def main() -> None:
 
 
 def latencies(count: int, load: float) -> tuple[list[float], float]:
-    """Milliseconds from commit to handler for ``count`` objects, created one at a time at random moments, in order.
+    """Return sorted milliseconds from commit to handler for ``count`` objects, created one by one at random times.
 
-    And the share of a processor that the worker used meanwhile. ``load``: other objects created per second.
+    The second value is the share of a CPU that the worker used meanwhile. ``load``: other objects created per second.
     """
     from benchmarks.models import AsyncItem, TimedItem
 
@@ -96,10 +96,10 @@ def latencies(count: int, load: float) -> tuple[list[float], float]:
 
 
 def keep_busy(model: Any, rate: float, stop: threading.Event) -> None:
-    """Create so many objects a second, 20 times a second a part of them."""
+    """Create ``rate`` objects per second, in 20 portions per second."""
     from django.db import connection
 
-    # By a statement: this process has its own moments to note, and making instances would hold it up.
+    # By SQL: this process must also record times, and creating instances would delay that.
     insert = f"""INSERT INTO {model._meta.db_table} (state, state_ready, payload)
         SELECT 'new', true, 'x' FROM generate_series(1, %s)"""
     started, created = time.perf_counter(), 0
@@ -107,14 +107,14 @@ def keep_busy(model: Any, rate: float, stop: threading.Event) -> None:
         wanted = int(rate * (time.perf_counter() - started)) - created
         with connection.cursor() as cursor:
             cursor.execute(insert, [wanted - 1])
-        # The last of them as an application does, so that the worker is told.
+        # The last one through the ORM, as an application would, so that the worker is notified.
         model.objects.create()
         created += max(1, wanted)
     connection.close()
 
 
 def worker() -> subprocess.Popen[str]:
-    """A worker process that has claimed its first object."""
+    """Start a worker process and return it once it has moved its first object."""
     from benchmarks.models import TimedItem
 
     process = subprocess.Popen(
@@ -130,7 +130,7 @@ def worker() -> subprocess.Popen[str]:
 
 
 def wait_until_done(model: Any) -> None:
-    """Until no object of the model is left to move; a minute at the most."""
+    """Wait until all objects of the model are done, for a minute at most."""
     deadline = time.monotonic() + 60
     while model.objects.exclude(state="done").exists():
         if time.monotonic() > deadline:
@@ -139,7 +139,7 @@ def wait_until_done(model: Any) -> None:
 
 
 def finish(process: subprocess.Popen[str]) -> dict[str, float]:
-    """End the worker; when it began each object."""
+    """End the worker; return the time at which it began each object."""
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=30)
     started: dict[str, float] = json.loads(output)
@@ -147,12 +147,12 @@ def finish(process: subprocess.Popen[str]) -> dict[str, float]:
 
 
 def at(values: list[float], share: float) -> float:
-    """The value below which that share of sorted values lies."""
+    """Return the value below which that share of sorted values lies."""
     return values[min(len(values) - 1, int(len(values) * share))]
 
 
 def cpu(pid: int) -> float:
-    """Processor seconds of a process so far."""
+    """Return the CPU seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

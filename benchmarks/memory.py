@@ -12,7 +12,7 @@ from benchmarks.harness import arguments, database, make_tables, print_table
 from benchmarks.report import print_targets, verdict
 from benchmarks.throughput import worker
 
-# Of the rows; until then caches fill and the interpreter's arenas grow.
+# The share of rows that is ignored: at first caches fill and the interpreter's arenas grow.
 WARM_UP = 0.2
 MEGABYTE = 1024 * 1024
 
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def growth(samples: list[tuple[int, float]]) -> float | None:
-    """Megabytes more for 100,000 rows more, by least squares; None for too few samples to tell."""
+    """Return the growth in megabytes per 100,000 rows, by least squares; None if there are too few samples."""
     if len({moved for moved, _ in samples}) < 3:
         return None
     moved, sizes = zip(*samples, strict=True)
@@ -46,7 +46,7 @@ def growth(samples: list[tuple[int, float]]) -> float | None:
 
 
 def drained(rows: int) -> tuple[list[tuple[int, float]], float]:
-    """How many rows were handled and how many megabytes were resident, twenty times a second; the seconds it took."""
+    """Return samples of handled rows and resident megabytes, twenty per second; and the seconds in all."""
     from benchmarks.models import CountedItem
 
     samples: list[tuple[int, float]] = []
@@ -67,7 +67,7 @@ def _sample(samples: list[tuple[int, float]], stop: threading.Event) -> None:
     process = psutil.Process()
     before = CountedGraph.handled
     ended = False
-    # Once more when it is over, so that the last row is among them.
+    # One more sample after the end, so that the last row is included.
     while not ended:
         ended = stop.wait(0.05)
         samples.append((CountedGraph.handled - before, process.memory_info().rss / MEGABYTE))

@@ -23,18 +23,18 @@ os.environ.setdefault("LOG_LEVEL", "ERROR")
 from benchmarks.harness import arguments, database, make_tables, print_table
 from benchmarks.report import print_targets, verdict
 
-# Seconds between two portions of work, and the objects of each kind and the tasks in one.
+# Seconds between two portions of work; objects of each kind and tasks in one portion.
 EVERY, OBJECTS, TASKS = 0.5, 40, 30
-# Of the time there are so many samples, with each of which what is done goes.
+# The number of samples over the whole time; finished rows are deleted at each.
 SAMPLES = 360
-# Of the time; until then caches fill and the interpreter's arenas grow.
+# The share of the time that is ignored: at first caches fill and the interpreter's arenas grow.
 WARM_UP = 0.2
 MEGABYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the worker held so many minutes after its start: megabytes, descriptors and threads."""
+    """The worker's megabytes, descriptors and threads, some minutes after its start."""
 
     minutes: float
     memory: float
@@ -62,13 +62,13 @@ def main() -> None:
 
 
 def growth(samples: list[Sample]) -> float:
-    """Megabytes that came in ten minutes once it was warm, by least squares."""
+    """Return the growth in megabytes per ten minutes after the warm-up, by least squares."""
     warm = [one for one in samples if one.minutes >= WARM_UP * samples[-1].minutes]
     return 10 * statistics.linear_regression([one.minutes for one in warm], [one.memory for one in warm]).slope
 
 
 def loaded(kinds: tuple[Any, ...], seconds: float) -> tuple[list[Sample], int]:
-    """What a worker held meanwhile, and how much it did."""
+    """Return samples of a worker under load, and how much it did."""
     process = subprocess.Popen(
         [sys.executable, "-c", "from benchmarks.mixed import work; work()"], env=dict(os.environ)
     )
@@ -91,7 +91,7 @@ def loaded(kinds: tuple[Any, ...], seconds: float) -> tuple[list[Sample], int]:
 
 
 def work() -> None:
-    """``runstator`` with a function that it calls each second; in a process of its own."""
+    """Run ``runstator`` with a function that is called every second, in a process of its own."""
     django.setup()
 
     import tasks
@@ -105,7 +105,7 @@ def work() -> None:
 
 
 def feed(kinds: tuple[Any, ...]) -> None:
-    """One portion."""
+    """Create one portion of work."""
     from benchmarks.functions import add, add_in_thread
 
     for kind in kinds:
@@ -116,7 +116,7 @@ def feed(kinds: tuple[Any, ...]) -> None:
 
 
 def clear(kinds: tuple[Any, ...]) -> int:
-    """Delete what is done; how much that was."""
+    """Delete finished rows; return how many."""
     from tasks.models import Task
 
     deleted = [kind.objects.filter(state="done").delete()[0] for kind in kinds]
@@ -124,7 +124,7 @@ def clear(kinds: tuple[Any, ...]) -> int:
 
 
 def sample(pid: int, minutes: float) -> Sample:
-    """What the worker holds now."""
+    """Return the worker's present use."""
     process = psutil.Process(pid)
     return Sample(minutes, process.memory_info().rss / MEGABYTE, process.num_fds(), process.num_threads())
 

@@ -1,4 +1,4 @@
-"""What is measured: objects that take one step by a handler that does nothing, and the same without the framework."""
+"""Models that are measured: objects whose handlers do nothing in one step, and the same without the framework."""
 
 import time
 from typing import Any
@@ -37,7 +37,7 @@ class SyncGraph(StateGraph):
 
 
 class TimedGraph(StateGraph):
-    """One step that notes when it began."""
+    """One step whose start time is recorded."""
 
     new = State(try_interval=60)
     done = State()
@@ -53,7 +53,7 @@ class TimedGraph(StateGraph):
 
 
 class CountedGraph(StateGraph):
-    """One step that counts how often it was taken by this process."""
+    """One step, counted in this process."""
 
     new = State(try_interval=60)
     done = State()
@@ -103,7 +103,7 @@ class ChainGraph(StateGraph):
 
 
 class LoopGraph(StateGraph):
-    """To and fro for ever, so that a worker never runs out of work."""
+    """An endless loop between two states, so that a worker never runs out of work."""
 
     new = State(try_interval=60, force_initial=True)
     other = State(try_interval=60)
@@ -150,7 +150,7 @@ class AtomicGraph(StateGraph):
 
 
 class AtomicBatchGraph(StateGraph):
-    """The same for up to 500 objects."""
+    """One step whose write commits with it, for up to 500 objects."""
 
     new = State(try_interval=60, atomic=True, batch=500)
     done = State()
@@ -172,7 +172,7 @@ class SetGraph(StateGraph):
 
 
 class PageGraph(StateGraph):
-    """A life with something for each page of the admin to show."""
+    """A graph with something to show on each page of the admin."""
 
     new = State(try_interval=60, expect_within=3600)
     checked = State(externally_progressed=True, expect_within=30 * 86400)
@@ -276,13 +276,13 @@ class KeptSetItem(StatorModel):
 
 
 class TimedItem(StatorModel):
-    """Tells when its handler began."""
+    """Records when its handler began."""
 
     state = StateField(TimedGraph)
 
 
 class PageItem(StatorModel):
-    """For the pages of the admin: with history, and a field to search by."""
+    """For the admin pages: with history, and an indexed field to search."""
 
     state = StateField(PageGraph)
     name = models.CharField(max_length=50, db_index=True)

@@ -19,16 +19,16 @@ os.environ.setdefault("SECRET_KEY", "for benchmarks")
 from benchmarks.harness import arguments, database, make_tables, print_table, spread
 from benchmarks.report import print_targets, verdict, watch
 
-# Milliseconds that a page may take.
+# The most milliseconds that a page may take.
 MOST = 300
-# Pages that are printed: the slowest.
+# How many pages are printed, the slowest first.
 SHOWN = 30
 
 LISTS = (
     "benchmarks/pageitem", "tasks/task", "tasks/run", "tasks/schedule", "tasks/queue", "tasks/consumer",
     "stator/history", "stator/report", "stator/stats", "stator/depth", "stator/worker", "stator/pause",
 )  # fmt: skip
-# What is searched for: what nothing, few and many have.
+# Search terms with no, few and many matches.
 SEARCHES = {
     "benchmarks/pageitem": ("no such name", "item 77", "item"),
     "tasks/task": ("no such thing", "rare", "resize", "key-77", "77"),
@@ -41,7 +41,7 @@ SEARCHES = {
 }
 LINK = re.compile(r'href="(\?[^"]*)"')
 
-# Of a table where all is well but for a few rows, which are hard to find, and of one where nothing is well.
+# States of a table in which only a few rows have problems, hard to find, and of one in which most have.
 WELL = """CASE WHEN n <= 5 THEN 'lost' WHEN n <= 700 THEN 'new' WHEN n % 100 = 0 THEN 'new'
   WHEN n % 100 < 20 THEN 'checked' WHEN n % 1000 = 21 THEN 'failed' ELSE 'done' END"""
 ILL = "CASE WHEN n % 10 < 5 THEN 'new' WHEN n % 10 < 8 THEN 'checked' WHEN n % 10 = 8 THEN 'lost' ELSE 'done' END"
@@ -88,7 +88,7 @@ def _only(parser: argparse.ArgumentParser) -> None:
 
 
 def logged_in() -> Any:
-    """Somebody who may see everything."""
+    """Return a client that is logged in as a superuser."""
     from django.contrib.auth.models import User
     from django.test import Client
 
@@ -99,7 +99,7 @@ def logged_in() -> Any:
 
 
 def milliseconds(client: Any, path: str) -> tuple[float, float]:
-    """How long a page takes that is there: by the clock, and of processors."""
+    """Return the milliseconds of an existing page: elapsed, and of CPU."""
     with watch() as spent:
         response = client.get(path)
     if response.status_code != 200:
@@ -108,13 +108,13 @@ def milliseconds(client: Any, path: str) -> tuple[float, float]:
 
 
 def lists(client: Any) -> Iterator[str]:
-    """Every list, and what there is to click in it."""
+    """Yield every list and its links."""
     for name in LISTS:
         yield from links(client, name)
 
 
 def links(client: Any, name: str) -> Iterator[str]:
-    """A list, what there is to click in it, and searches."""
+    """Yield a list, its links, and searches in it."""
     path = f"/admin/{name}/"
     yield path
     text = client.get(path).content.decode()
@@ -125,7 +125,7 @@ def links(client: Any, name: str) -> Iterator[str]:
 
 
 def others() -> Iterator[str]:
-    """The overview, and pages of objects."""
+    """Yield the overview, and pages of single objects."""
     from benchmarks.models import PageItem
     from tasks.models import Queue, Task
 
@@ -143,12 +143,12 @@ def others() -> Iterator[str]:
 
 
 def title(path: str) -> str:
-    """The address in words."""
+    """Return the address in readable form."""
     return unquote_plus(path.removeprefix("/admin/"))
 
 
 def insert(model: Any, rows: int, **values: str) -> None:
-    """Put so many rows into an empty table; ``values``: expressions of SQL with the number ``n`` of the row."""
+    """Insert ``rows`` rows into an emptied table; ``values``: SQL expressions with ``n``, the number of the row."""
     from django.db import connection
 
     table = model._meta.db_table
@@ -161,7 +161,7 @@ def insert(model: Any, rows: int, **values: str) -> None:
 
 
 def _fillers(model: Any) -> dict[str, str]:
-    """Something for each column that must have a value and brings none."""
+    """Return an SQL value for each column that needs one and has no default."""
     kinds = {
         "CharField": "''",
         "TextField": "''",
@@ -177,7 +177,7 @@ def _fillers(model: Any) -> dict[str, str]:
 
 
 def fill_well(rows: int) -> None:
-    """Objects of which few are stuck, unknown, failing, leased, overdue or quarantined."""
+    """Create objects of which few are stuck, unknown, failing, leased, overdue or quarantined."""
     _objects(
         rows,
         state=WELL,
@@ -192,7 +192,7 @@ def fill_well(rows: int) -> None:
 
 
 def fill_ill(rows: int) -> None:
-    """Objects of which many are all of that."""
+    """Create objects of which many have one of these problems."""
     _objects(
         rows,
         state=ILL,
@@ -217,7 +217,7 @@ def _objects(rows: int, **values: str) -> None:
 
 
 def fill_kept(rows: int) -> None:
-    """Tasks, their claims and schedules, and what the framework keeps beside the rows."""
+    """Create tasks, claims and schedules, and the framework's rows beside them."""
     from stator.admin.overview import MODELS
     from stator.models import Depth, History, Report, StatorModel, Stats
     from tasks.models import Queue, Run, Schedule, Task
@@ -251,7 +251,7 @@ def fill_kept(rows: int) -> None:
     hours = f"date_trunc('hour', now()) - (n / {2 * MODELS}) * interval '1 hour'"
     insert(Stats, max(20, rows // 10), model_label=label, hour=hours, source="'new'",
            to=f"'checked' || n % {2 * MODELS}", handled="100 + n % 77", failed="n % 7")  # fmt: skip
-    # Two days by minutes, the time before by hours, as workers keep them.
+    # The last two days by minutes, older ones by hours, as workers store them.
     back = f"least(n / {MODELS}, 2880) * interval '1 minute' + greatest(n / {MODELS} - 2880, 0) * interval '1 hour'"
     insert(Depth, max(20, rows // 10), model_label=label, minute=f"date_trunc('minute', now()) - ({back})",
            queued="n % 1000", hourly=f"n / {MODELS} > 2880")  # fmt: skip

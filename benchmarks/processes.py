@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.harness import arguments, database, fill, make_tables, server_cpu
 from benchmarks.report import Spent, Target, measure, show
 
-# What each process does between the line that lets it begin and the one in which it tells how it went.
+# The code of each process, between the line that starts it and the line with its result.
 PROCESS = """
 import json, sys, time, django; django.setup()
 from benchmarks.harness import own_cpu
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def drain(kind: str, rows: int, count: int, concurrency: int, looks: list[int] | None = None) -> Spent:
-    """So many processes of one kind from the first one's start until the last has nothing left to do."""
+    """Measure ``count`` processes of one kind, from the first one's start until the last has nothing left to do."""
     from benchmarks.models import AsyncItem
 
     fill(AsyncItem, rows)
@@ -104,7 +104,7 @@ def _line(process: Any) -> None:
 
 @contextmanager
 def _watching(looks: list[int] | None) -> Iterator[None]:
-    """Count every 20 ms how many backends wait for a lock, into the list."""
+    """Record every 20 ms how many backends wait for a lock."""
     stop = threading.Event()
     thread = threading.Thread(target=_look, args=[looks, stop])
     if looks is not None:

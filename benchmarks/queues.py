@@ -18,7 +18,7 @@ from benchmarks.throughput import INSTANCES, plain_loop
 BATCH = 100
 PUBLISH, RESOLVE, EACH = "publish_many, 1,000 at a time", "claim + resolve_many, by 100s", "claim by 100s, resolve each"
 
-# As a part of the plain loop where that makes 97,000/s: 20,000, 10,000.
+# Fractions of the plain loop's rate; where that is 97,000/s they mean 20,000/s and 10,000/s.
 TARGETS = {PUBLISH: (Target(0.2, of=INSTANCES),), RESOLVE: (Target(0.1, of=INSTANCES),)}
 
 
@@ -38,7 +38,7 @@ def main() -> None:
             INSTANCES: (count, lambda: plain_loop(AsyncItem, count, BATCH, instances=True)),
             PUBLISH: (count, lambda: spent(publish, count)),
             RESOLVE: (count, lambda: spent(work, count, before=publish)),
-            # Each takes several statements of its own.
+            # Each resolve takes several statements of its own.
             EACH: (count // 10, lambda: spent(work_one_by_one, count // 10, before=publish)),
         }
         measured = measure(cases, options.repeat)
@@ -48,7 +48,7 @@ def main() -> None:
         columns = [claims_among(size, options.claims) for size in sizes]
         rows = [[kind, *(spread(column[at], 1) for column in columns)] for at, kind in enumerate(kinds)]
         print_table(f"A claim of {BATCH}, ms, among tasks that wait", ["", *(f"{size:,}" for size in sizes)], rows)
-        # The least: what else runs on the machine makes a claim slower and never faster.
+        # The minimum: other load on the machine only ever makes a claim slower.
         among = f"among {sizes[1]:,} by that among {sizes[0]:,}"
         print_targets([
             verdict(f"claim {kind} {among}", min(large) / min(small), 1.5, most=True)
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def spent(measured: Callable[[int], None], count: int, before: Callable[[int], None] | None = None) -> Spent:
-    """What so many cost, after what comes before."""
+    """Measure ``measured(count)``, after ``before(count)``, which is not measured."""
     clear()
     if before:
         before(count)
@@ -67,7 +67,7 @@ def spent(measured: Callable[[int], None], count: int, before: Callable[[int], N
 
 
 def queue() -> Any:
-    """The queue of the benchmark."""
+    """Return the benchmark's queue."""
     from tasks.models import Queue
 
     return Queue.objects.get_or_create(name="benchmark", defaults={"actions_elsewhere": True})[0]
@@ -82,13 +82,13 @@ def clear() -> None:
 
 
 def publish(count: int) -> None:
-    """Publish so many."""
+    """Publish ``count`` tasks."""
     for start in range(0, count, 1000):
         queue().publish_many({"action": "nothing", "data": {"n": n}} for n in range(start, min(count, start + 1000)))
 
 
 def work(count: int) -> None:
-    """Claim and resolve all, by batches."""
+    """Claim and resolve all tasks in batches."""
     own = queue()
     done = 0
     while held := own.claim(worker="bench", limit=BATCH):
@@ -98,7 +98,7 @@ def work(count: int) -> None:
 
 
 def work_one_by_one(count: int) -> None:
-    """Claim all by batches, resolve each by itself."""
+    """Claim all tasks in batches, and resolve each by itself."""
     own = queue()
     while held := own.claim(worker="bench", limit=BATCH):
         for claim in held:
@@ -106,14 +106,14 @@ def work_one_by_one(count: int) -> None:
 
 
 def claims_among(waiting: int, claims: int) -> list[list[float]]:
-    """Milliseconds of a claim among so many, of any and with metadata."""
+    """Return the milliseconds of claims among ``waiting`` tasks: of any task, and with metadata."""
     from django.db import connection
 
     clear()
     own = queue()
     with connection.cursor() as cursor:
         own.publish("nothing", metadata={"half": 0, "few": 0})
-        # As publishing writes them, by one statement: a copy of the first with other numbers.
+        # Copies of the first task with other numbers, as publishing would write them, but in one statement.
         cursor.execute("SELECT column_name FROM information_schema.columns WHERE table_name = 'tasks_task'")
         names = [name for (name,) in cursor.fetchall() if name not in ("id", "metadata", "priority")]
         listed = ", ".join(f'"{name}"' for name in names)
@@ -124,7 +124,7 @@ def claims_among(waiting: int, claims: int) -> list[list[float]]:
             [max(1, waiting // 1000), waiting - 1],
         )
         cursor.execute("VACUUM ANALYZE tasks_task")
-    # Of so few that half of them are not a batch, so many.
+    # With few tasks, half of them may be less than a batch.
     batch = min(BATCH, waiting // 2)
     found = []
     for metadata in (None, {"half": 0}, {"few": 0}):
@@ -141,7 +141,7 @@ def claims_among(waiting: int, claims: int) -> list[list[float]]:
 
 
 def put_back(pks: list[int]) -> None:
-    """Have tasks wait as if nobody had claimed them, so that each claim finds the same."""
+    """Make tasks wait as if nobody had claimed them, so that each claim finds the same."""
     from django.db import connection
 
     with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""Cases measured in turns, and one table of them beside what they are judged by."""
+"""Measuring of cases in turns, and a table of the results with their targets."""
 
 import statistics
 import time
@@ -14,7 +14,7 @@ WORDS = {"rate": "per second", "own": "worker CPU", "server": "database CPU", "c
 
 @dataclass(slots=True)
 class Spent:
-    """Seconds by the clock, and processor seconds of the worker and of the server, from begin to end."""
+    """Elapsed seconds, and CPU seconds of the worker and of the server, of a block."""
 
     seconds: float = 0.0
     own: float = 0.0
@@ -23,7 +23,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One measurement of a case: how many per second, and processor seconds for 1,000."""
+    """One measurement of a case: how many per second, and CPU seconds per 1,000."""
 
     rate: float
     own: float
@@ -31,15 +31,15 @@ class Run:
 
     @property
     def cost(self) -> float:
-        """Seconds for each."""
+        """Return the seconds for each."""
         return 1 / self.rate
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the median of a case has to reach.
+    """A target for the median of a case.
 
-    ``of``: the case of the same run that it is divided by; empty for the number itself. ``figure``: one of ``Run``.
+    ``of``: divide by this case of the same run; empty to take the number itself. ``figure``: an attribute of ``Run``.
     """
 
     bound: float
@@ -50,7 +50,7 @@ class Target:
 
 @contextmanager
 def watch() -> Iterator[Spent]:
-    """What is spent until the block ends; read it afterwards."""
+    """Measure a block; read the result afterwards."""
     spent = Spent()
     server, own, started = server_cpu(), own_cpu(), time.perf_counter()
     yield spent
@@ -59,7 +59,7 @@ def watch() -> Iterator[Spent]:
 
 
 def measure(cases: dict[str, tuple[int, Callable[[], Spent]]], repeat: int) -> dict[str, list[Run]]:
-    """Run each case, which says how many it does, so many times; in turns, so that a slow minute slows them all."""
+    """Run each case ``repeat`` times, in turns, so that a slow minute slows all cases. A case gives its count."""
     measured: dict[str, list[Run]] = {name: [] for name in cases}
     for _ in range(repeat):
         for name, (count, case) in cases.items():
@@ -68,13 +68,13 @@ def measure(cases: dict[str, tuple[int, Callable[[], Spent]]], repeat: int) -> d
 
 
 def once(count: int, case: Callable[[], Spent]) -> Run:
-    """Run a case that does so many."""
+    """Run a case with ``count`` operations."""
     spent = case()
     return Run(count / spent.seconds, 1000 * spent.own / count, 1000 * spent.server / count)
 
 
 def show(title: str, unit: str, measured: dict[str, list[Run]], targets: Mapping[str, tuple[Target, ...]]) -> None:
-    """Print the table: medians with least and most; below it each target with what was reached of it."""
+    """Print a table of medians with their ranges, and below it each target with the result."""
     lines = [
         [name, *(_cell([getattr(run, figure) for run in runs], digits) for figure, digits in FIGURES.items())]
         for name, runs in measured.items()
@@ -89,7 +89,7 @@ def show(title: str, unit: str, measured: dict[str, list[Run]], targets: Mapping
 
 
 def judge(measured: dict[str, list[Run]], name: str, target: Target) -> str:
-    """One line that names the case, the figure or the ratio, and whether that is the target."""
+    """Return a line with the case, the figure or ratio, and whether it meets the target."""
     value = _median(measured[name], target.figure)
     if not target.of:
         return verdict(f"{name}: {WORDS[target.figure]}", value, target.bound, most=target.most)
@@ -98,7 +98,7 @@ def judge(measured: dict[str, list[Run]], name: str, target: Target) -> str:
 
 
 def verdict(what: str, value: float, bound: float, most: bool = False) -> str:
-    """``what 1.20, target <= 1.15: MISSED``."""
+    """Return, for example, ``what 1.20, target <= 1.15: MISSED``."""
     reached = value <= bound if most else value >= bound
     return (
         f"{what} {_number(value)}, target {'<=' if most else '>='} {_number(bound)}: {'met' if reached else 'MISSED'}"
@@ -106,13 +106,13 @@ def verdict(what: str, value: float, bound: float, most: bool = False) -> str:
 
 
 def print_targets(lines: list[str]) -> None:
-    """What was reached of each target, below the table."""
+    """Print the results for the targets, below the table."""
     for line in lines:
         print(f"  {line}")
 
 
 def _cell(values: list[float], digits: int) -> str:
-    # Where processor time cannot be seen it is 0 throughout.
+    # If CPU time cannot be read, all values are 0.
     return spread(values, digits) if any(values) else "-"
 
 

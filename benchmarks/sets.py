@@ -45,9 +45,9 @@ def main() -> None:
 
 
 def bare_update(model: Any, rows: int) -> Spent:
-    """The same columns written with nothing around it: no locks taken first, no guard, no statistics.
+    """Write the same columns with a bare UPDATE: no locks taken first, no guard, no statistics.
 
-    What this database can do at most with this table, to compare SQL transitions with.
+    This is the most that the database can do with this table, as a limit for SQL transitions.
     """
     from django.db import connection
 
@@ -69,7 +69,7 @@ def bare_update(model: Any, rows: int) -> Spent:
 
 
 def transition(model: Any, rows: int) -> Spent:
-    """The chore of SQL transitions, until it has moved all rows."""
+    """Run the chore of SQL transitions until it has moved all rows."""
     from benchmarks.claims import made
     from stator.db import chores
     from stator.worker.duties import MOVED_AT_ONCE

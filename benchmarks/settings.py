@@ -1,4 +1,4 @@
-"""The site's settings, with nothing installed but what is measured."""
+"""The site's settings, with only the measured apps installed."""
 
 from project.settings import *  # noqa: F403
 

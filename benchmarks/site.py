@@ -1,4 +1,4 @@
-"""The site's settings, with the models of the benchmarks beside what is installed."""
+"""The site's settings, with the benchmarks' models added to the installed apps."""
 
 from project.settings import *  # noqa: F403
 

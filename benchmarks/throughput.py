@@ -12,7 +12,7 @@ from psycopg.types.datetime import TimestamptzLoader
 from benchmarks.harness import arguments, database, fill, make_tables
 from benchmarks.report import Spent, Target, measure, show, watch
 
-# The limit to compare with: psycopg, one claim and one record statement per batch, no fence, no statistics.
+# The upper limit to compare with: psycopg, one claim and one record statement per batch, no fence, no statistics.
 CLAIM = """
 WITH picked AS MATERIALIZED (
   SELECT id FROM {table} WHERE state_ready ORDER BY COALESCE(state_next_attempt, state_changed), id
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def plain_loop(model: Any, rows: int, batch: int, instances: bool = False) -> Spent:
-    """Claim and record all rows with bare statements on one connection; with ``instances`` makes an object of each."""
+    """Claim and record all rows with bare statements on one connection; ``instances``: make model instances of them."""
     fill(model, rows)
     with watch() as spent:
         moved = move_plainly(model, batch, instances)
@@ -76,7 +76,7 @@ def plain_loop(model: Any, rows: int, batch: int, instances: bool = False) -> Sp
 
 
 def move_plainly(model: Any, batch: int, instances: bool = False) -> int:
-    """Claim and record what is ready until nothing is; return how many rows that were."""
+    """Claim and record ready rows until there are none; return how many."""
     from django.db import connection
 
     table, names = model._meta.db_table, [field.attname for field in model._meta.concrete_fields]
@@ -85,10 +85,10 @@ def move_plainly(model: Any, batch: int, instances: bool = False) -> int:
     connection.ensure_connection()
     moved = 0
     with connection.connection.cursor() as cursor:
-        # Django registers a loader written in Python, which takes ten times as long.
+        # Django registers a loader in Python, which takes ten times as long.
         cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
-        # As the worker does: otherwise the planner reads the whole table for each batch, or the whole index of its key,
-        # and the limit is too low.
+        # Like the worker. Otherwise the planner reads the whole table, or the whole primary-key index, for each batch,
+        # and the limit would be too low.
         for name in PLANNER:
             cursor.execute(f"SET {name} = off")
         while taken := cursor.execute(claim, [batch, uuid.uuid4()], prepare=True).fetchall():
@@ -103,7 +103,7 @@ def move_plainly(model: Any, batch: int, instances: bool = False) -> int:
 
 
 def worker(model: Any, rows: int, concurrency: int | None = None, moves: int = 1) -> Spent:
-    """A worker from its start until it has nothing left to do; ``moves``: how many each row makes until it is done."""
+    """Measure a worker from its start until it has nothing left to do; ``moves``: moves per row until it is done."""
     from stator.runner import StatorRunner
 
     fill(model, rows)

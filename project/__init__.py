@@ -1,1 +1,1 @@
-"""The runnable site of this repository; no part of the distribution."""
+"""The runnable site of this repository; not part of the distribution."""

@@ -1,4 +1,4 @@
-"""The key that a checkout makes for itself, so that none stands in the source and nobody has to set one to begin."""
+"""The secret key that a checkout creates for itself: none is in the source, and you need not set one to begin."""
 
 import os
 import secrets
@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 
 def kept_key(path: Path) -> str:
-    """Return the key in a file, which is made with mode 600 when there is none; empty where it cannot be made."""
+    """Return the key in a file, which is created with mode 600 if missing; an empty text if that is impossible."""
     try:
         if not path.exists():
             _make(path)
@@ -18,13 +18,13 @@ def kept_key(path: Path) -> str:
             raise ImproperlyConfigured(f"{path} has mode {mode:o}, so others can use it; delete it, or chmod 600 it")
         return path.read_text().strip()
     except OSError:
-        # A file system that can only be read. Workers and migrations need no key, and Django signs nothing without one.
+        # The file system is read-only. Workers and migrations need no key, and Django signs nothing without one.
         return ""
 
 
 def _make(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Made with mode 600, and there at once with all that is in it.
+    # mkstemp creates it with mode 600; the link makes it appear with its whole content at once.
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}-")
     with os.fdopen(descriptor, "w") as file:
         file.write(secrets.token_urlsafe(50))

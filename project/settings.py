@@ -1,11 +1,12 @@
-"""Settings of the site, all from the environment or from ``.env`` beside ``manage.py``; the environment wins.
+"""Settings of the site, read from the environment and from ``.env`` beside ``manage.py``; the environment wins.
 
 ``DATABASE_URL`` (SQLite when not given), ``DEBUG``, ``SECRET_KEY``, ``ALLOWED_HOSTS``, ``CSRF_TRUSTED_ORIGINS``,
 ``LOG_LEVEL``, and every key of the ``STATOR`` dictionary as ``STATOR_<KEY>``, for instance ``STATOR_LEASE=30``.
 
-About HTTPS: ``SESSION_COOKIE_SECURE`` and ``CSRF_COOKIE_SECURE`` (on without ``DEBUG``), ``SECURE_SSL_REDIRECT`` (off),
+For HTTPS: ``SESSION_COOKIE_SECURE`` and ``CSRF_COOKIE_SECURE`` (on without ``DEBUG``), ``SECURE_SSL_REDIRECT`` (off),
 ``SECURE_HSTS_SECONDS`` (3600 without ``DEBUG``), ``SECURE_HSTS_INCLUDE_SUBDOMAINS``, ``SECURE_HSTS_PRELOAD``, and
-``SECURE_PROXY_SSL_HEADER``, the name of the header in which a proxy says ``https``, for instance ``X-Forwarded-Proto``.
+``SECURE_PROXY_SSL_HEADER``: the name of the header in which a proxy sends ``https``, for instance
+``X-Forwarded-Proto``.
 """
 
 import logging
@@ -21,15 +22,15 @@ from project.keys import kept_key
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 SQLITE_OPTIONS: dict[str, Any] = {
-    # A transaction that begins as a reader cannot wait for the writer's lock, it fails at once.
+    # A transaction that begins as a reader cannot wait for the write lock: it fails at once.
     "transaction_mode": "IMMEDIATE",
     "timeout": 30,
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
 }
 POSTGRESQL_OPTIONS: dict[str, Any] = {
     "connect_timeout": 10,
-    # A worker learns within a minute, not within hours, that the server's machine is gone: by probes while it waits,
-    # by the time-out in milliseconds (Linux alone has it) while something it has sent is not acknowledged.
+    # With these, a worker notices within a minute, not hours, that the server's machine is gone: by keepalive probes
+    # while it waits, and by the time-out (in milliseconds, Linux only) while sent data is not acknowledged.
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
@@ -42,7 +43,7 @@ env.read_env(BASE_DIR / ".env")
 
 
 def database(url: str) -> dict[str, Any]:
-    """What ``DATABASES`` holds for a URL; its options win over ours, a SQLite path is relative to ``manage.py``."""
+    """Return the ``DATABASES`` entry for a URL. Its options override ours; SQLite paths are below the project root."""
     config: dict[str, Any] = env.db_url_config(url)
     vendor = config.get("ENGINE", "").rpartition(".")[2]
     if "." not in config.get("ENGINE", ""):
@@ -57,7 +58,7 @@ def database(url: str) -> dict[str, Any]:
 
 
 def stator_settings(variables: dict[str, str]) -> dict[str, Any]:
-    """The ``STATOR`` dictionary that ``STATOR_<KEY>`` variables describe; Stator itself refuses unknown keys."""
+    """Return the ``STATOR`` dictionary from ``STATOR_<KEY>`` variables; Stator itself refuses unknown keys."""
     given = {name.removeprefix("STATOR_"): text for name, text in variables.items() if name.startswith("STATOR_")}
     return {key: text if key in STATOR_TEXTS else _value(text) for key, text in given.items()}
 
@@ -74,8 +75,8 @@ def _value(text: str) -> Any:
 
 
 DEBUG = env.bool("DEBUG", default=False)
-# Not by env.str(), which takes a value that starts with $ for the name of another variable. Several machines, or users
-# of one, each make a key of their own and do not know each other's sessions: a deployment sets one.
+# env.str() would read a value that starts with $ as the name of another variable. Without a configured key, each
+# machine and user creates its own, and sessions are valid only there: set one in a deployment.
 SECRET_KEY = os.environ.get("SECRET_KEY") or kept_key(BASE_DIR / "var" / "secret-key")
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
@@ -83,14 +84,14 @@ CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 SESSION_COOKIE_SECURE = env.bool("SESSION_COOKIE_SECURE", default=not DEBUG)
 CSRF_COOKIE_SECURE = env.bool("CSRF_COOKIE_SECURE", default=not DEBUG)
 SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", default=False)
-# Browsers are told so only over HTTPS.
+# Django sends the HSTS header only over HTTPS.
 SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=0 if DEBUG else 3600)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = env.bool("SECURE_HSTS_INCLUDE_SUBDOMAINS", default=False)
 SECURE_HSTS_PRELOAD = env.bool("SECURE_HSTS_PRELOAD", default=False)
 if header := env.str("SECURE_PROXY_SSL_HEADER", default=""):
     SECURE_PROXY_SSL_HEADER = (f"HTTP_{header.upper().replace('-', '_')}", "https")
-# The first two are decisions about other sites of the domain. The last: probes and programs on the same machine use
-# plain HTTP, which a proxy redirects for everybody else; a login needs HTTPS in any case, as its cookies do.
+# W005 and W021 concern other sites of the domain. W008: probes and programs on the same machine use plain HTTP; a proxy
+# redirects everyone else, and a login needs HTTPS anyway because of its cookies.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021", "security.W008"]
 
 DATABASES = {"default": database(env.str("DATABASE_URL", default="") or "sqlite:///db.sqlite3")}
@@ -107,7 +108,7 @@ INSTALLED_APPS = [
     "stator",
     "tasks",
     "ninja",
-    # What Django has of its own from 6.0 on.
+    # Django includes this from 6.0 on.
     *(["django_tasks"] if django.VERSION < (6,) else []),
     "examples.codeindex",
 ]

@@ -1,4 +1,4 @@
-"""Where things are on the site: the admin, the API for programs, a worker inside a request, what watches the site."""
+"""URLs of the site: the admin, the HTTP API, a worker inside a request, and endpoints for monitoring."""
 
 from django.contrib import admin
 from django.urls import include, path

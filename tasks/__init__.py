@@ -2,7 +2,7 @@
 
 from stator.exceptions import Fail, TryAgainLater
 
-# From the module of the same name: if that were loaded later, it would take the place of the function.
+# Imported first: if the submodule ``tasks.periodic`` were loaded later, it would replace the function of that name.
 from tasks.periodic import Tick, periodic
 from tasks.registry import Context, action
 

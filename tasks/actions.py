@@ -1,4 +1,4 @@
-"""How a worker runs the action of a task that it has claimed, and what it makes of the end."""
+"""The worker's attempt at a claimed task: run its action, then record a result, a retry or the final error."""
 
 import asyncio
 import logging
@@ -31,30 +31,31 @@ __all__ = ["Action", "Context", "NoHandler", "action", "attempt", "backoff_of_at
 
 logger = logging.getLogger("tasks.actions")
 
-# Where actions are looked for in every installed app.
+# Modules that are imported from every installed app to register actions.
 MODULES = ("actions", "tasks")
 
-# What this worker does not know the next, newer one may know: it is given time to come.
+# A newer worker may know an action that this one does not: give it time to start.
 UNKNOWN = Backoff(base=120.0)
 
-# How long, and of how many queues, the settings are kept; their changes reach running workers in this time.
+# Seconds for which a queue's settings are cached, and how many queues are. Changes reach running workers within this
+# time.
 QUEUES_KEPT = 5.0
 MOST_QUEUES = 1000
 
-# Seconds after its timeout at which the framework ends an attempt that does not let itself be ended.
+# Seconds after its timeout at which the framework abandons an attempt that ignores cancellation.
 GRACE = 5.0
 
-# Bytes of an answer beside the value: an error with its traceback has no more.
+# Bytes that an isolated process may answer beyond its value: an error with its traceback needs no more.
 ANSWER_MARGIN = 65536
 
-# Until a worker whose threads are all held by actions that do not return asks again.
+# Seconds before a task is tried again by a worker whose threads are all held by actions that do not return.
 STUCK = 10.0
 
 _backoff: ContextVar[Any] = ContextVar("tasks_backoff")
 
 
 class _Queue(NamedTuple):
-    """A queue as it was read, and until when it is kept; or that it is being asked for."""
+    """A cached queue: its row, when the cache entry expires, and an event while the row is being read."""
 
     until: float = 0.0
     row: Any = None
@@ -63,12 +64,12 @@ class _Queue(NamedTuple):
 
 UNASKED = _Queue()
 
-# Of each worker, by their keys.
+# Cached queues by worker (its operations), then by primary key.
 _queues: WeakKeyDictionary[Any, dict[Any, _Queue]] = WeakKeyDictionary()
 
 
 def connect() -> None:
-    """Load the modules of all apps in which actions are declared, and have workers watch the threads of actions."""
+    """Import the modules of all apps that declare actions, and connect what runs when a worker starts."""
     _load_backend()
     autodiscover_modules(*MODULES)
     on_start.connect(_watch_threads, dispatch_uid="tasks.actions")
@@ -76,7 +77,7 @@ def connect() -> None:
 
 
 def _load_backend() -> None:
-    """Load what finds the tasks of Django's framework, where this process has that framework."""
+    """Load the backend of Django's Tasks framework, which finds its tasks, if that framework is installed."""
     try:
         import_module("tasks.backend").connect()
     except ImportError as error:
@@ -92,7 +93,7 @@ def _watch_threads(sender: Any, **kwargs: Any) -> None:
 
 
 def _choose_queues(sender: Any, **kwargs: Any) -> None:
-    """Before the first claim: have a worker with ``--queue`` claim from these queues alone."""
+    """Restrict a worker that was started with ``--queue`` to those queues, before its first claim."""
     queues = getattr(sender, "queues", ())
     if not queues:
         return
@@ -109,16 +110,16 @@ def _trouble(patience: float) -> str:
 
 
 def backoff_of_attempt(failures: int) -> float:
-    """The back-off of the action whose attempt has just failed; for the graph, which asks where the attempt ran."""
+    """Return the delay after the attempt that has just failed. The graph calls this in the context of that attempt."""
     return delay_after(_backoff.get(UNKNOWN), failures, 1.0)
 
 
 async def attempt(task: Any) -> str:
-    """Run the action of a claimed task; the state it moves to. Whatever ends the attempt otherwise is raised."""
+    """Run the action of a claimed task and return the state it moves to. Any other end of the attempt is raised."""
     settings = load_settings()
     with task.stator.preparing():
         queue = await _queue_of(task)
-    # As assigning it does, without what that asks of routers.
+    # Assigning ``task.queue`` would do the same, but would ask the database routers first.
     type(task).queue.field.set_cached_value(task, queue)
     most = task.max_attempts or queue.max_attempts or settings.MAX_ATTEMPTS
     errors_are_final = False
@@ -148,16 +149,16 @@ async def attempt(task: Any) -> str:
         return "completed"
     if errors_are_final or isinstance(error, Fail) or task.stator.attempt >= most:
         raise final(error)
-    # Only here: what a context is changed by costs an attempt a task of its own.
+    # Set only on failure: an attempt whose context has changed needs an asyncio task of its own.
     _backoff.set(backoff)
     raise error
 
 
 async def _within(seconds: float | None, claim: Any, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work in so many seconds since the claim, whatever its heartbeats."""
+    """Do the work within this many seconds of the claim, however many heartbeats there are."""
     if seconds is None:
         return await work
-    # Should it hold out against being cancelled, the framework gives it up.
+    # If the work ignores cancellation, the framework abandons it at this time.
     claim.max_runtime = seconds + GRACE
     limit = asyncio.timeout(claim.claimed + seconds - time.monotonic())
     try:
@@ -170,7 +171,7 @@ async def _within(seconds: float | None, claim: Any, work: Coroutine[Any, Any, N
 
 
 async def _carry_out(found: Action, task: Any, settings: Settings) -> None:
-    """Run the action and keep its result."""
+    """Run the action and store its result on the task."""
     context = Context(task, task.stator)
     try:
         with context.claim.preparing():
@@ -186,7 +187,7 @@ async def _carry_out(found: Action, task: Any, settings: Settings) -> None:
 
 
 async def _retried(found: Action, context: Context, settings: Settings) -> Any:
-    """What the action returns, in this attempt's first or a further try."""
+    """Return what the action returns, after at most ``local_retries`` further tries within this attempt."""
     for left in range(found.local_retries, -1, -1):
         try:
             return await _call(found, context, settings)
@@ -195,7 +196,7 @@ async def _retried(found: Action, context: Context, settings: Settings) -> Any:
         except NotBegun as error:
             if left == found.local_retries:
                 raise
-            # It was called before, so this is an attempt.
+            # The action has been called before, so this counts as an attempt.
             raise IsolationError(error.reason) from error
         except Exception as error:
             if not left or not await sync_to_async(context.still_mine)():
@@ -217,10 +218,10 @@ async def _call(found: Action, context: Context, settings: Settings) -> Any:
 
 
 async def _in_thread(function: Callable[[], Any], settings: Settings) -> Any:
-    """What a synchronous function returns.
+    """Call a synchronous function in a worker thread and return its result.
 
-    Where whoever asked waits for this in a thread of its own, a test or a single cycle, it is called there: in the
-    transaction that may be open there.
+    In a test or a single cycle, the caller waits in a thread of its own. The function then runs in that thread, within
+    any transaction that is open there.
     """
     if SyncToAsync.thread_sensitive_context.get(None) is None:
         return await sync_to_async(function)()
@@ -232,7 +233,7 @@ async def _in_thread(function: Callable[[], Any], settings: Settings) -> Any:
 
 
 async def _isolated(context: Context, settings: Settings) -> Any:
-    """What the action returns in a process of its own, which ends with the attempt."""
+    """Run the action in a process of its own, which ends with the attempt, and return its result."""
     task = context.task
     child = Child(
         {
@@ -259,7 +260,7 @@ _threads = cache(Threads)
 
 
 async def _queue_of(task: Any) -> Any:
-    """The queue of a task, as it was a few seconds ago at most. Of attempts that begin together one asks for it."""
+    """Return the task's queue, at most ``QUEUES_KEPT`` seconds old. Attempts that start together share one query."""
     kept = _queues.setdefault(task.stator.operations, {})
     while (queue := kept.get(task.queue_id, UNASKED)).until < time.monotonic():
         if queue.asked is None:
@@ -277,7 +278,7 @@ async def _ask_for_queue(task: Any, kept: dict[Any, _Queue]) -> Any:
         row = await sync_to_async(getattr)(task, "queue")
         kept[task.queue_id] = _Queue(time.monotonic() + QUEUES_KEPT, row)
     finally:
-        # Should it have failed, the next one asks.
+        # If the query failed, the next attempt asks again.
         if kept.get(task.queue_id) is asking:
             del kept[task.queue_id]
         answered.set()
@@ -285,7 +286,7 @@ async def _ask_for_queue(task: Any, kept: dict[Any, _Queue]) -> Any:
 
 
 def _admit(found: Action, context: Context) -> None:
-    """Take a place and a start for the attempt; ``Throttled`` where there is none now."""
+    """Take a concurrency slot and a start under the rate limit; raise ``Throttled`` if either is used up."""
     task, using, key = context.task, context.task._state.db, found.throttle_key(context.task)
     if found.concurrency:
         wait = _model("ActionSlot").take(using, key, found.concurrency, task.pk, context.claim.token)
@@ -298,7 +299,7 @@ def _admit(found: Action, context: Context) -> None:
 
 
 def _leave(found: Action, context: Context) -> None:
-    """Give the place back. Where that fails the place is free as soon as the claim has ended."""
+    """Release the concurrency slot. If that fails, the slot becomes free once the claim has ended."""
     task = context.task
     try:
         _model("ActionSlot").leave(task._state.db, found.throttle_key(task), task.pk, context.claim.token)

@@ -1,4 +1,4 @@
-"""The Django app."""
+"""The Django app ``tasks``."""
 
 from importlib import import_module
 
@@ -12,7 +12,7 @@ class TasksConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register what listens and checks."""
+        """Connect signal receivers and system checks."""
         for module in CONNECTED:
             import_module(f"tasks.{module}").connect()
 

@@ -1,4 +1,4 @@
-"""How often tasks that have ended were attempted: the row itself has forgotten it by then."""
+"""Attempt counts of ended tasks: a task's own count starts again when it ends."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tasks.querysets import TERMINAL
 
 
 def attempts_of(ended: list[Any], using: str | None) -> dict[Any, int]:
-    """The attempts that tasks had when they ended: as that move says, or else the claims by named workers."""
+    """Return the attempts that tasks had when they ended: from the history, else from claims by named workers."""
     if not ended:
         return {}
     model = type(ended[0])

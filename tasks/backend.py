@@ -1,6 +1,6 @@
 """A backend for Django's Tasks framework: ``django.tasks`` from Django 6.0 on, the package ``django-tasks`` before.
 
-A function of that framework is an action named ``django:`` and its path; enqueueing it inserts one row.
+A function of that framework is an action whose name is ``django:`` and its path. Enqueueing it inserts one row.
 """
 
 import logging
@@ -50,10 +50,10 @@ from tasks.rules import queue_name_problem
 ACTION_LENGTH = 200
 RESULT_ID = re.compile(r"([1-9]\d{0,17})(?:-([0-9a-f]{16}))?")
 
-# A module, a dot, and the name of the function in it.
+# A module, a dot, and the name of a function in it.
 PATH = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*)\.([^\W\d]\w*)")
 
-# The most that the system check remembers.
+# The most modules that the system check remembers.
 MOST_DECLARED = 10_000
 
 REMEDY = 'Add its app to INSTALLED_APPS, or list the module: TASKS[{!r}]["OPTIONS"]["modules"] = [{!r}].'
@@ -62,9 +62,9 @@ logger = logging.getLogger("tasks.backend")
 
 
 class StatorBackend(BaseTaskBackend):
-    """Enqueues tasks as rows of :class:`tasks.models.Task`; ``runstator`` workers run them.
+    """A backend that enqueues tasks as rows of :class:`tasks.models.Task`; ``runstator`` workers run them.
 
-    ``enqueue`` takes part in the transaction that is open: no task runs that was enqueued by what was rolled back.
+    ``enqueue`` joins the open transaction: if it is rolled back, the task does not exist and never runs.
     """
 
     supports_defer = True
@@ -74,24 +74,24 @@ class StatorBackend(BaseTaskBackend):
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
-        # Kept, not raised: a system check reports it, and tasks are declared while Django still loads the apps.
+        # Not raised here: tasks are declared while Django still loads the apps. A system check reports it instead.
         self._problem = problem(self.options, self.queues)
         self._found: set[str] = set()
 
     def validate_task(self, task: Any) -> None:
-        """As the framework's; and note the module, for the system check."""
+        """Validate as the framework does, and note the task's module for the system check."""
         super().validate_task(task)
         if len(_declared) < MOST_DECLARED:
             _declared.add((self.alias, task.func.__module__))
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Insert a task; its result as it is now. ``TypeError`` or ``PublishRefused`` where arguments are no JSON."""
+        """Insert a task and return its result; ``TypeError`` or ``PublishRefused`` if the arguments are not JSON."""
         return self._enqueue(task, [(args, kwargs)])[0]
 
     def enqueue_many(self, task: Any, calls: Iterable[tuple[Any, Any]]) -> list[Any]:
         """Enqueue the task once for each pair of positional and keyword arguments: all of them, or none.
 
-        The results are in order. Each call is checked, and told by ``task_enqueued``, as by :meth:`enqueue`.
+        The results are in order. As with :meth:`enqueue`, each call is checked and ``task_enqueued`` is sent for it.
         """
         most = load_settings().PUBLISH_LIMIT
         given = [_call(each) for each in calls]
@@ -100,7 +100,7 @@ class StatorBackend(BaseTaskBackend):
         return self._enqueue(task, given)
 
     async def aenqueue_many(self, task: Any, calls: Iterable[tuple[Any, Any]]) -> list[Any]:
-        """As :meth:`enqueue_many`, for async code."""
+        """Run :meth:`enqueue_many` from async code."""
         return await sync_to_async(self.enqueue_many)(task, calls)
 
     def _enqueue(self, task: Any, calls: list[tuple[Any, Any]]) -> list[Any]:
@@ -141,20 +141,20 @@ class StatorBackend(BaseTaskBackend):
         return data if task.run_after is None else {**data, "run_after": task.run_after.isoformat()}
 
     def get_result(self, result_id: str) -> Any:
-        """The result of that id; ``TaskResultDoesNotExist`` where this backend has none."""
+        """Return the result with that id; raise ``TaskResultDoesNotExist`` if this backend has none."""
         given = str(result_id)
         match = RESULT_ID.fullmatch(given)
         using = database_of(int(match[1])) if match else None
         rows = _model().objects.using(using).select_related("queue").filter(action__startswith=DJANGO)
         row = with_history(rows).filter(pk=match[1]).first() if match and using else None
-        # Of what no task is known any more there is no result either.
+        # If the task's function is gone, there is no result either.
         results = results_of([row], resolve) if row is not None else []
         if not results or (results[0].backend, results[0].id) != (self.alias, given):
             raise TaskResultDoesNotExist(f"there is no result {given[:64]!r}")
         return results[0]
 
     def check(self, **kwargs: Any) -> list[Any]:
-        """tasks.E201: the app is not installed. E202: options that cannot work. E203: tasks that no worker finds."""
+        """Return the errors tasks.E201 (app missing), E202 (wrong options) and E203 (tasks that no worker imports)."""
         found = [
             checks.Error(
                 f"TASKS[{self.alias!r}] needs the app {app!r}.", hint=f"Add {app!r} to INSTALLED_APPS.", id="tasks.E201"
@@ -178,13 +178,13 @@ class StatorBackend(BaseTaskBackend):
 
     @cached_property
     def own_options(self) -> Options:
-        """The ``OPTIONS``, checked; ``ImproperlyConfigured`` with one line where they cannot work."""
+        """Return the checked ``OPTIONS``; raise ``ImproperlyConfigured`` with one line if they cannot work."""
         if self._problem:
             raise ImproperlyConfigured(f"TASKS[{self.alias!r}]: {self._problem}")
         return Options(**self.options)
 
     def _check_found(self, task: Any) -> None:
-        """Refuse a task that no worker would find by its path."""
+        """Raise ``PublishRefused`` for a task that no worker would find by its path."""
         path = task.module_path
         if path in self._found:
             return
@@ -200,7 +200,7 @@ class StatorBackend(BaseTaskBackend):
         self._found.add(path)
 
 
-# Modules in which tasks are declared, each with the alias of their backend.
+# Modules that declare tasks, each with the alias of the backend.
 _declared: set[tuple[str, str]] = set()
 
 
@@ -208,14 +208,15 @@ _declared: set[tuple[str, str]] = set()
 class DjangoAction(Action):
     """A function of Django's Tasks framework, as an action.
 
-    Of a first attempt the result is known; of a later one the database is asked for those before it.
+    On a first attempt, its result is built from the row alone; on a later one, the earlier attempts are read from the
+    database.
     """
 
     task: Any
     queues: frozenset[str] = frozenset()
 
     def arguments(self, context: Context) -> tuple[list[Any], dict[str, Any]]:
-        """Those with which it was enqueued, after the context where it takes one."""
+        """Return the arguments it was enqueued with, after the context if it takes one."""
         data = context.task.data
         before: list[Any] = [TaskContext(task_result=_result_of(context.task))] if self.takes_context else []
         return [*before, *data["args"]], data["kwargs"]
@@ -232,14 +233,14 @@ class DjangoAction(Action):
         """Send ``task_started``."""
         if not is_heard(task_started):
             return
-        # Receivers are synchronous and may ask the database for anything.
+        # Receivers are synchronous and may query the database.
         if is_received(task_started) or has_past(context.task):
             await sync_to_async(self._started)(context)
         else:
             self._started(context)
 
     def result_of(self, value: Any) -> Any:
-        """As Django has it: mappings, sequences and text as JSON has them."""
+        """Return the value normalized as Django does: mappings, sequences and text as their JSON types."""
         return normalize_json(value)
 
     def _started(self, context: Context) -> None:
@@ -247,25 +248,25 @@ class DjangoAction(Action):
         task_started.send(type(task_backends[result.backend]), task_result=result)
 
 
-# Of tasks that were attempted here, by backend and path: the task, the configuration of the backend, the action.
+# Actions built in this process, by backend and path: the task, the backend's settings and the action.
 _actions: dict[tuple[str, str], tuple[Any, Any, DjangoAction]] = {}
 
 
 def connect() -> None:
-    """Have this process find the actions of tasks of Django's framework."""
+    """Register the function that finds actions of Django's Tasks framework."""
     finders[DJANGO] = action_of
 
 
 def action_of(path: str, queue: str, data: Any) -> DjangoAction:
-    """The action for the path of a task, its queue and what it was enqueued with.
+    """Return the action for a task's path, queue and data.
 
-    ``NoHandler`` unless a real task is there, and the backend has that queue.
+    Raise ``NoHandler`` unless the path leads to a task and the backend serves that queue.
     """
     task = resolve(path)
     alias = data.get("backend") if isinstance(data, dict) else None
     if alias not in task_backends.settings:
         raise NoHandler(f"no handler: {alias!r} is no backend of this kind in TASKS")
-    # Made anew for another task of this path or other settings, as tests have them.
+    # Built again if the task or the settings have changed, as in tests.
     config = task_backends.settings[alias]
     known = _actions.get((alias, path))
     if known is None or known[0] is not task or known[1] is not config:
@@ -281,9 +282,9 @@ def action_of(path: str, queue: str, data: Any) -> DjangoAction:
 
 
 def resolve(path: str) -> Any:
-    """The task of that path, from a module that is loaded, that belongs to an installed app, or that is listed.
+    """Return the task of that path, from a module that is loaded, in an installed app, or listed in ``modules``.
 
-    ``NoHandler`` for all else. Nothing is imported for it then, and never is anything but a task taken.
+    Raise ``NoHandler`` for a path in any other module, without importing it. Only a task is ever returned.
     """
     name, attribute = _parts_of(path)
     module = sys.modules.get(name)
@@ -307,16 +308,16 @@ def _parts_of(path: str) -> tuple[str, str]:
 
 
 def tell_finished(sender: Any, moves: Any, using: str, failures: Any = (), **kwargs: Any) -> None:
-    """Send ``task_finished`` for the tasks of Django's framework among those that have ended."""
+    """Send ``task_finished`` for those ended tasks that belong to Django's framework."""
     model = _model()
     if sender is not model:
         return
-    # What failed the framework logs as an error.
+    # The framework logs failed tasks as errors, so they are sent even if no receiver wants them.
     all_wanted = is_heard(task_finished)
     ended = [move.pk for move in moves if move.to in STATUSES and (all_wanted or move.to != "completed")]
     if not ended:
         return
-    # The queues by a question of their own: joined, with old statistics, all tasks of a queue would be read.
+    # Queues are read by a separate query: with stale statistics, a join would read all tasks of a queue.
     rows = model.objects.using(using).filter(pk__in=ended, action__startswith=DJANGO).prefetch_related("queue")
     errors = {pk: failure.loggable for pk, failure in failures}
     for result in results_of(list(with_history(rows)), resolve):
@@ -325,7 +326,7 @@ def tell_finished(sender: Any, moves: Any, using: str, failures: Any = (), **kwa
                 logger.error("tasks.receiver_failed", extra={"receiver": repr(receiver)}, exc_info=answer)
 
 
-# By whoever loads this module: without it there are no such tasks.
+# Connected on import: without this module, no such tasks exist.
 transitioned.connect(tell_finished, dispatch_uid="tasks.backend")
 
 
@@ -342,7 +343,7 @@ def _action(name: str, function: Any, options: Options, task: Any = None, queues
 
 
 def _result_of(row: Any) -> Any:
-    """The result of a row that is being attempted; ``NoHandler`` where its task cannot be had as it was enqueued."""
+    """Return the result of a row that is being attempted; raise ``NoHandler`` if its task cannot be restored."""
     if has_past(row):
         add_history(row)
     found = results_of([row], resolve)
@@ -370,5 +371,5 @@ def _call(given: Any) -> tuple[Any, Any]:
 
 
 def _model() -> Any:
-    # Here and not above: tasks may be declared before models are loaded.
+    # Looked up on use: tasks may be declared before models are loaded.
     return apps.get_model("tasks", "Task")

@@ -1,4 +1,4 @@
-"""The ``OPTIONS`` of a backend for Django's Tasks framework, and what is wrong with them."""
+"""The ``OPTIONS`` of a backend for Django's Tasks framework, and their checks."""
 
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -9,7 +9,7 @@ from tasks.conf import LONGEST
 from tasks.registry import BACKOFF, Action, is_delay
 from tasks.rules import queue_name_problem
 
-# Options that are those of an action.
+# Options that are passed on to the action.
 SHARED = (
     "max_attempts", "backoff", "timeout", "isolated", "local_retries", "local_delay", "rate", "concurrency",
 )  # fmt: skip
@@ -17,10 +17,10 @@ SHARED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The ``OPTIONS`` of a backend, in seconds. What is None is as the queue, or the setting, has it.
+    """The ``OPTIONS`` of a backend. Durations are in seconds. None takes the queue's value, or else the setting's.
 
-    An error of a task is final unless ``max_attempts`` is given; attempts that were lost with their worker are made
-    again in either case. ``modules``: further modules whose tasks may be run, beside those of installed apps.
+    Without ``max_attempts``, an error ends the task; an attempt that was lost with its worker is repeated in either
+    case. ``modules``: further modules whose tasks may run, besides those of installed apps.
     """
 
     max_attempts: int | None = None
@@ -44,7 +44,7 @@ def shared_options(options: Options) -> dict[str, Any]:
 
 
 def problem(given: Any, queues: Any) -> str:
-    """Return one line for the first thing that cannot work in ``OPTIONS`` or ``QUEUES``; empty if all can."""
+    """Return one line on the first problem in ``OPTIONS`` or ``QUEUES``; empty if there is none."""
     return _problem_of_options(given) or _problem_of_queues(queues)
 
 

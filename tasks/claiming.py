@@ -1,4 +1,4 @@
-"""Claims of tasks by workers with names: programs anywhere, through Python or the HTTP API."""
+"""Claims of tasks by named workers: programs anywhere, through Python or the HTTP API."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -21,20 +21,20 @@ from tasks.eligibility import allowed, attempts_left, in_line, lease_end, picker
 from tasks.exceptions import TaskError
 from tasks.messages import check_json, check_lease, check_metadata, check_worker, is_same_json
 
-# Each further try means that another worker has just claimed a task of the same value.
+# A try fails when another worker has just claimed a task of the same exclusive value.
 TRIES = 10
 REASON_LENGTH = 8000
 
-# A worker that asks for work is noted at most so often.
+# Seconds between two notes that a worker has asked for work.
 SEEN_EVERY = 10.0
 
 
 class TaskClaim:
     """A task that a worker holds until it ends the claim, or its lease or its timeout runs out.
 
-    Every method but ``verify`` writes, and only while the claim is held: else :class:`~stator.exceptions.LeaseLost`
-    says what became of the task, and nothing was changed. ``attempt``: 1 for the first. ``lease``: seconds from the
-    claim, or the latest heartbeat, until it runs out.
+    Every method but ``verify`` writes, and only while the claim is held. Otherwise it raises
+    :class:`~stator.exceptions.LeaseLost`, which says what became of the task, and nothing is changed. ``attempt``: 1
+    for the first. ``lease``: seconds from the claim, or the latest heartbeat, until it runs out.
     """
 
     def __init__(self, claim: Any, worker: str) -> None:
@@ -49,15 +49,15 @@ class TaskClaim:
         return f"<TaskClaim of task {self.task.pk} by {self.worker}, attempt {self.attempt}>"
 
     def verify(self) -> None:
-        """Make sure that the claim is held still; do so right before what cannot be undone."""
+        """Raise ``LeaseLost`` unless the claim is still held. Call it right before an action that cannot be undone."""
         if not self._claim.still_mine():
             raise self._lost()
 
     def heartbeat(self, lease: float | None = None) -> None:
         """Hold the task for ``lease`` seconds from now, never past its timeout.
 
-        By default as long as was asked for last, when it was claimed or here; else as the task, or its queue, has it. A
-        worker that the task's ``worker_ids`` have come to leave out loses it.
+        By default the lease is the one asked for last, in the claim or a heartbeat; else the task's or its queue's. A
+        worker that is no longer in the task's ``worker_ids`` loses the claim.
         """
         settings, longest = load_settings(), claims.longest_lease(type(self.task), using=self._using)
         check_lease(lease, longest)
@@ -74,53 +74,53 @@ class TaskClaim:
             self.lease = (found - now).total_seconds()
             if self.lease > 0:
                 return
-        # The timeout has been made shorter than what the attempt has taken already.
+        # The timeout was shortened to less than the attempt has taken already.
         raise self._lost()
 
     def resolve(self, result: Any = None) -> None:
-        """The task is completed, with a result that JSON has."""
+        """Complete the task, with a result that JSON can express."""
         settings = load_settings()
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
         values = {"result": result}
         self._end("succeeded", "", lambda then: claims.move(self._claim, "completed", values=values, then=then), result)
 
     def release(self, reason: str = "") -> None:
-        """Hand the task back for another worker; errored if that was its last attempt."""
+        """Return the task for another worker; if that was its last attempt, it becomes errored."""
         self._give_up("released", bounded(str(reason), REASON_LENGTH), None)
 
     def fail(self, error: BaseException | str) -> None:
-        """The attempt failed: as :meth:`release`, and the error is kept."""
+        """End the attempt as failed: like :meth:`release`, but the error is recorded."""
         failure = _failure(error)
         told = failure.traceback or f"{failure.kind}: {failure.message}"
         self._give_up("failed", bounded(told, REASON_LENGTH), failure)
 
     def cancel(self, reason: str = "") -> None:
-        """The task need not be done at all."""
+        """Cancel the task: it need not be done at all."""
         told = bounded(str(reason), REASON_LENGTH)
         self._end("canceled", told, lambda then: claims.move(self._claim, "canceled", then=then))
 
     async def averify(self) -> None:
-        """As :meth:`verify`, for async code."""
+        """Run :meth:`verify` from async code."""
         await sync_to_async(self.verify)()
 
     async def aheartbeat(self, lease: float | None = None) -> None:
-        """As :meth:`heartbeat`, for async code."""
+        """Run :meth:`heartbeat` from async code."""
         await sync_to_async(self.heartbeat)(lease)
 
     async def aresolve(self, result: Any = None) -> None:
-        """As :meth:`resolve`, for async code."""
+        """Run :meth:`resolve` from async code."""
         await sync_to_async(self.resolve)(result)
 
     async def arelease(self, reason: str = "") -> None:
-        """As :meth:`release`, for async code."""
+        """Run :meth:`release` from async code."""
         await sync_to_async(self.release)(reason)
 
     async def afail(self, error: BaseException | str) -> None:
-        """As :meth:`fail`, for async code."""
+        """Run :meth:`fail` from async code."""
         await sync_to_async(self.fail)(error)
 
     async def acancel(self, reason: str = "") -> None:
-        """As :meth:`cancel`, for async code."""
+        """Run :meth:`cancel` from async code."""
         await sync_to_async(self.cancel)(reason)
 
     @property
@@ -134,7 +134,7 @@ class TaskClaim:
     @property
     def _run(self) -> QuerySet[Any]:
         runs: QuerySet[Any] = QuerySet(type(self.task).runs.rel.related_model, using=self._using)
-        # The tasks that were claimed together have one token.
+        # Tasks that were claimed together share one token.
         return runs.filter(task=self.task.pk, token=self.token)
 
     def _give_up(self, outcome: str, reason: str, failure: Failure | None) -> None:
@@ -158,7 +158,7 @@ class TaskClaim:
             raise self._lost() from None
 
     def _lost(self) -> LeaseLost:
-        """What became of the task, for a holder that is none any more."""
+        """Return the error for a holder that has lost its claim; it says what became of the task."""
         found = self._rows.filter(pk=self.task.pk).first()
         if found is None:
             why = "the task is gone"
@@ -181,14 +181,14 @@ def claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: di
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= settings.CLAIM_LIMIT:
         raise TaskError(f"limit={limit!r} must be a whole number from 1 to {settings.CLAIM_LIMIT}")
     take = partial(_take, worker=worker, lease=lease, metadata=metadata or {})
-    # Of a queue in several databases each copy says by itself how it is configured, so that none depends on another.
+    # A copy in each database has its own configuration, so no database depends on another.
     if queue.databases or (queue := queue.current()).databases:
         return shards.gather(queue, limit, take)
     return take(queue, limit)
 
 
 def _take(queue: Any, limit: int, worker: str, lease: float | None, metadata: dict[str, Any]) -> list[TaskClaim]:
-    """Claim from the database that the queue, as it is now, is in."""
+    """Claim from the database of this copy of the queue, whose configuration is current."""
     model, using = queue.tasks.model, queue._state.db
     queue.note_worker(worker)
     if queue.claiming_paused:
@@ -204,12 +204,12 @@ def _take(queue: Any, limit: int, worker: str, lease: float | None, metadata: di
                 raise
             if attempt == TRIES and not isinstance(error, IntegrityError):
                 raise
-    # Others were quicker every time, so there is nothing left for this one.
+    # Other workers were faster on every try, so nothing is left for this one.
     return []
 
 
 def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> TaskClaim:
-    """The claim of a worker that a token stands for; ``LeaseLost`` when it has ended or never was."""
+    """Return the claim of a named worker with this token; raise ``LeaseLost`` if it has ended or never existed."""
     held = claims.find(model, pk, token, using=using)
     run = held.instance.runs.filter(token=token).first()
     if run is None:
@@ -218,7 +218,7 @@ def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> TaskC
 
 
 def find_many(queue: Any, tokens: Mapping[int, UUID]) -> list[TaskClaim]:
-    """The claims in a queue that tokens, by the numbers of tasks, stand for; those that have ended are left out."""
+    """Return the claims in a queue with these tokens, given by task number. Claims that have ended are left out."""
     found = []
     for copy in queue.copies():
         model, using = copy.tasks.model, copy._state.db
@@ -229,7 +229,7 @@ def find_many(queue: Any, tokens: Mapping[int, UUID]) -> list[TaskClaim]:
 
 
 def _workers(model: Any, using: str, held: list[Any]) -> dict[Any, str]:
-    """The named workers that have these claims, by their tasks; worker processes have no names."""
+    """Return the named workers that hold these claims, by task; worker processes have no names."""
     runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
     tokens = {each.pk: each.token for each in held}
     mine = runs.filter(task__in=list(tokens), token__in=set(tokens.values()))
@@ -237,7 +237,7 @@ def _workers(model: Any, using: str, held: list[Any]) -> dict[Any, str]:
 
 
 def were_resolved(queue: Any, ends: Mapping[int, tuple[UUID, Any]]) -> set[int]:
-    """The tasks that were completed by these claims with these results: their holder asks again."""
+    """Return the tasks that these claims completed with these results, for a holder that repeats its request."""
     found = set()
     for copy in queue.copies() if ends else ():
         runs: QuerySet[Any] = QuerySet(copy.tasks.model.runs.rel.related_model, using=copy._state.db)
@@ -248,7 +248,7 @@ def were_resolved(queue: Any, ends: Mapping[int, tuple[UUID, Any]]) -> set[int]:
 
 
 def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
-    """Complete the tasks of claims, each with its result; return the claims that are held no more."""
+    """Complete the tasks of claims, each with its result; return the claims that were lost."""
     settings, by_claim = load_settings(), {held._claim: held for held in results}
     for result in results.values():
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
@@ -270,13 +270,13 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
 
 
 def was_ended(model: Any, pk: Any, token: UUID, outcome: str, *, using: str | None = None) -> bool:
-    """Whether the claim that a token stands for has ended so: then its holder asks again, having lost the answer."""
+    """Return whether the claim ended with this outcome: its holder has lost the answer and repeats the request."""
     runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
     return runs.filter(task=pk, token=token, outcome=outcome).exists()
 
 
 def worker_digits(worker: str) -> str:
-    """The twelve hexadecimal digits that stand for a worker's name in tokens."""
+    """Return the twelve hexadecimal digits that stand for a worker's name in tokens."""
     return sha256(worker.encode()).hexdigest()[:12]
 
 
@@ -297,7 +297,7 @@ def _claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: d
         return kept
 
     def lock() -> bool:
-        # The lock comes before the look: of several claims of one worker the second sees what the first took.
+        # The lock comes before the check: of two claims by one worker, the second sees what the first took.
         queue.lock()
         return not shards.is_held(queue, worker)
 
@@ -318,12 +318,12 @@ def _claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: d
 
 
 def _without_second_parts(model: Any, using: str, worker: str, found: list[Any]) -> list[Any]:
-    """The claims without those of parts of which the worker has another, by this claim or one at the same moment."""
+    """Drop claims on parts of a shared task of which the worker holds another part, even by a concurrent claim."""
     wholes = {claim.instance.whole_id for claim in found} - {None}
     if not wholes:
         return found
     rows: QuerySet[Any] = QuerySet(model, using=using)
-    # Whoever claims for the same worker at this moment waits here, and then sees what was claimed.
+    # A concurrent claim for the same worker waits here, and then sees what was claimed.
     list(rows.filter(pk__in=wholes).order_by("pk").select_for_update(no_key=True).values_list("pk"))
     tokens = {claim.token for claim in found}
     runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)

@@ -1,4 +1,4 @@
-"""A client of the HTTP API in one file, which needs Python's standard library alone and can be copied anywhere.
+"""A client of the HTTP API in one file. It needs only Python's standard library and can be copied anywhere.
 
 ::
 
@@ -9,10 +9,10 @@
             result = work(claim.task["data"])
         claim.resolve(result)
 
-If the server refuses a call, that raises an :class:`ApiError`. If a connection breaks, or the server is away or in
-trouble (500, 502, 503, 504), a call that may be made twice is made again, with pauses that grow. The end of a claim is
-tried again for as long as its lease lasts. Other calls raise :class:`Unreachable` at once, since nobody knows whether
-they were carried out: to publish without a key, to run a dead letter again, to claim.
+If the server refuses a call, :class:`ApiError` is raised. If the connection breaks or the server is unavailable (500,
+502, 503, 504), calls that are safe to repeat are repeated, with growing pauses. The end of a claim is retried for as
+long as its lease lasts. Other calls raise :class:`Unreachable` at once, since nobody knows whether they were carried
+out: publishing without a key, requeuing, and claiming.
 """
 
 import http.client
@@ -29,12 +29,12 @@ from contextlib import contextmanager
 from typing import Any
 
 LONGEST_PAUSE = 10.0
-# Claims that one request ends.
+# The most claims that one request ends.
 MOST_ENDED = 1000
 
 
 class ApiError(Exception):
-    """The server refused: ``code`` is for programs, the text for people, ``status`` is that of HTTP."""
+    """A refusal by the server: ``code`` is for programs, the text for people, ``status`` is that of HTTP."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(f"{detail} ({code})")
@@ -46,7 +46,7 @@ class LeaseLost(ApiError):
 
 
 class Unreachable(ApiError):
-    """No answer came, so that nobody knows whether the call was carried out."""
+    """No answer came, so nobody knows whether the call was carried out."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(0, "unreachable", detail)
@@ -61,28 +61,28 @@ class Client:
         self.base_url = base_url.rstrip("/") + "/"
         self.timeout, self.retries = timeout, retries
         self._token = token
-        # The token must not follow a redirection to somebody else.
+        # The token must not follow a redirect to another server.
         self._opener = urllib.request.build_opener(_NoRedirects)
 
     def __repr__(self) -> str:
         return f"<Client of {self.base_url}>"
 
     def health(self) -> Any:
-        """Whether the server and its database answer."""
+        """Check that the server and its database answer."""
         return self._call("GET", "health")
 
     def publish(self, queue: str, action: str, data: Any = None, **options: Any) -> Any:
-        """Publish a task: ``{"task": ..., "outcome": ...}``.
+        """Publish a task and return ``{"task": ..., "outcome": ...}``.
 
-        Only with a ``key`` is it tried again, and not with ``clear_failed`` or ``clear_succeeded``: the first try may
-        have had the task run, and end, meanwhile.
+        The call is retried only with a ``key``, and without ``clear_failed`` and ``clear_succeeded``: those could make
+        a task run again that the first try published and that has ended meanwhile.
         """
         body = {"action": action, "data": data, **options}
         again = options.get("key") is not None and not (options.get("clear_failed") or options.get("clear_succeeded"))
         return self._call("POST", f"queues/{_quote(queue)}/tasks", body, again=again)
 
     def publish_many(self, queue: str, tasks: list[dict[str, Any]]) -> list[Any]:
-        """Publish tasks, each a dictionary of what :meth:`publish` takes; one result for each, in order."""
+        """Publish tasks, each a dictionary of arguments of :meth:`publish`; return one result for each, in order."""
         again = all(task.get("key") is not None for task in tasks)
         path = f"queues/{_quote(queue)}/tasks/bulk"
         return list(self._call("POST", path, {"tasks": tasks}, again=again)["results"])
@@ -96,18 +96,19 @@ class Client:
                 answer, sent = self._answered("POST", path, body, timeout=self.timeout + left)
                 break
             except ApiError as error:
-                # No more claims may wait there; with nothing left to wait for, that is no reason.
+                # The server has no room for another waiting claim: try again for the time that is left, at last without
+                # waiting.
                 if error.code != "busy" or not left:
                     raise
             left = max(0.0, end - time.monotonic())
-        # Without ``waited``, as an older server answers, it may have been claimed at any moment of the wait.
+        # An older server does not send ``waited``: the claim may have been made at any moment of the wait.
         since = sent + answer["waited"] if "waited" in answer else time.monotonic() if left else sent
         return [Claim(self, found, options.get("lease"), since) for found in answer["claims"]]
 
     def resolve_many(self, queue: str, results: dict["Claim", Any]) -> list["Claim"]:
-        """End claims of a queue, each with its result; return those that were held no more.
+        """Complete claims of one queue, each with its result; return those that were lost.
 
-        By hundreds in one request, and tried again: asked once more, the server answers as it did.
+        One request ends up to ``MOST_ENDED`` claims. Requests are retried: the server repeats its first answer.
         """
         lost, claims = [], list(results)
         for start in range(0, len(claims), MOST_ENDED):
@@ -122,11 +123,11 @@ class Client:
         return lost
 
     def task(self, pk: int) -> Any:
-        """One task, with its runs."""
+        """Return one task, with its runs."""
         return self._call("GET", f"tasks/{pk}")
 
     def tasks(self, **filters: Any) -> Iterator[Any]:
-        """All tasks that match (``queue``, ``status``, ``metadata`` and so on), one page after the other."""
+        """Yield all tasks that match (``queue``, ``status``, ``metadata`` and so on), page by page."""
         if "metadata" in filters:
             filters["metadata"] = json.dumps(filters["metadata"])
         return self._pages("tasks", "tasks", filters)
@@ -136,29 +137,29 @@ class Client:
         return self._call("POST", f"tasks/{pk}/cancel", {}, again=True)
 
     def requeue(self, pk: int) -> Any:
-        """Have a task that is a dead letter run again."""
+        """Requeue a dead letter."""
         return self._call("POST", f"tasks/{pk}/requeue", {})
 
     def queues(self) -> Iterator[Any]:
-        """The queues that this token is for."""
+        """Yield the queues that this token may use."""
         return self._pages("queues", "queues", {})
 
     def queue(self, name: str) -> Any:
-        """One queue and how it is configured."""
+        """Return one queue and its configuration."""
         return self._call("GET", f"queues/{_quote(name)}")
 
     def create_queue(self, name: str, **settings: Any) -> Any:
-        """Make a queue."""
+        """Create a queue."""
         return self._call("POST", "queues", {"name": name, **settings})
 
     def configure_queue(self, name: str, **settings: Any) -> Any:
-        """Change settings of a queue; those not given stay."""
+        """Change settings of a queue; those not given stay as they are."""
         return self._call("PATCH", f"queues/{_quote(name)}", settings, again=True)
 
     def pause(
         self, name: str, *, publish: bool = False, claim: bool = False, reason: str = "", until: str | None = None
     ) -> Any:
-        """Say what of a queue is paused, why, and until when (ISO 8601, or until it is resumed)."""
+        """Set whether publishing and claiming are paused, why, and until when (ISO 8601; None: until it is resumed)."""
         body = {"publish": publish, "claim": claim, "reason": reason, "until": until}
         return self._call("PUT", f"queues/{_quote(name)}/pause", body, again=True)
 
@@ -189,10 +190,10 @@ class Client:
         timeout: float | None = None,
         until: float = 0.0,
     ) -> tuple[Any, float]:
-        """Return the answer, and the moment by the monotonic clock at which the try was sent that was answered.
+        """Return the answer, and the monotonic time at which the answered try was sent.
 
-        ``again``: whether it may be carried out twice; by default reading may. It is tried ``retries`` times more, and
-        further until the moment ``until``.
+        ``again``: whether the call may be carried out twice; by default only a GET may. It is retried ``retries``
+        times, and beyond that until the monotonic time ``until``.
         """
         again = method == "GET" if again is None else again
         for tried in itertools.count():
@@ -235,7 +236,7 @@ class Client:
 class Claim:
     """A task that this program holds, until it ends the claim or the lease runs out.
 
-    ``since``: the moment by the monotonic clock from which the lease is counted; now by default.
+    ``since``: the monotonic time from which the lease counts; now by default.
     """
 
     def __init__(
@@ -253,39 +254,39 @@ class Claim:
 
     @property
     def lost(self) -> bool:
-        """Whether it is held no more: the server said so, or its lease is over by this program's own clock.
+        """Return whether the claim is lost: the server said so, or its lease is over by this program's clock.
 
-        The clock runs on while the server is away. A claim that was ended in time is not lost.
+        The clock runs on while the server is unavailable. A claim that was ended in time is not lost.
         """
         return self._is_lost or (not self._has_ended and time.monotonic() >= self._until)
 
     def verify(self) -> None:
-        """Ask whether it is still held; ``LeaseLost`` if not. Do so right before what cannot be undone."""
+        """Raise ``LeaseLost`` unless the claim is still held. Call it right before an action that cannot be undone."""
         self._hold("verify")
 
     def heartbeat(self, lease: float | None = None) -> None:
-        """Hold it for ``lease`` seconds from now; by default as long as was asked for when it was claimed."""
+        """Hold the task for ``lease`` seconds from now; by default as long as was asked for in the claim."""
         self.lease = self._hold("heartbeat", lease=self._wanted if lease is None else lease)
 
     def resolve(self, result: Any = None) -> None:
-        """Say that the task is done. As every end of a claim, it is tried again while the lease lasts."""
+        """Complete the task. Like every end of a claim, this is retried while the lease lasts."""
         self._end("resolve", result=result)
 
     def release(self, reason: str = "") -> None:
-        """Hand it back, for another worker."""
+        """Return the task for another worker."""
         self._end("release", reason=reason)
 
     def fail(self, error: str) -> None:
-        """Say that the attempt failed, and why."""
+        """End the attempt as failed, with the error."""
         self._end("fail", error=error)
 
     def cancel(self, reason: str = "") -> None:
-        """Say that it need not be done at all."""
+        """Cancel the task: it need not be done at all."""
         self._end("cancel", reason=reason)
 
     @contextmanager
     def heartbeating(self, every: float | None = None) -> Iterator["Claim"]:
-        """Heartbeats from a thread, by default three in each lease. ``lost`` turns true when the claim is."""
+        """Send heartbeats from a thread, three in each lease by default. ``lost`` becomes true with the claim."""
         ended = threading.Event()
         thread = threading.Thread(target=self._beat, args=(ended, every), name=f"heartbeat of {self}", daemon=True)
         thread.start()
@@ -302,17 +303,17 @@ class Claim:
             except LeaseLost:
                 return
             except ApiError:
-                # The next heartbeat may get through; if none does, the lease runs out and that is told.
+                # A later heartbeat may succeed. If none does, the lease runs out and ``lost`` becomes true.
                 continue
 
     def _hold(self, verb: str, **values: Any) -> float:
-        """Return the seconds for which it is held, counted from before the request."""
+        """Return the seconds for which the task is held, counted from before the request was sent."""
         answer, sent = self._call(verb, 0.0, values)
         self._until = sent + answer["lease"]
         return float(answer["lease"])
 
     def _end(self, verb: str, **values: Any) -> None:
-        # The server answers a repeated end as it answered the first.
+        # The server answers a repeated end like the first one, so it may be sent again.
         self._call(verb, self._until, values)
         self._note_end(lost=False)
 
@@ -335,11 +336,11 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class _Unavailable(ApiError):
-    """The server is in trouble, or its database: nobody knows whether the call was carried out."""
+    """The server or its database failed: nobody knows whether the call was carried out."""
 
 
 class _Later(Exception):
-    """Nothing was done; it may be asked again in so many seconds, whatever it was."""
+    """Nothing was done; any call may be repeated after ``seconds``."""
 
     def __init__(self, error: ApiError, seconds: float) -> None:
         super().__init__(str(error))
@@ -351,7 +352,7 @@ def _error_of(response: urllib.error.HTTPError) -> Exception:
         body = json.load(response)
         code, detail = str(body["error"]), str(body["detail"])
     except (ValueError, TypeError, KeyError, OSError, http.client.HTTPException):
-        # From something between the server and us, in its own shape.
+        # From a proxy between server and client, in its own format.
         code, detail = "http", f"HTTP {response.code} {response.reason}"
     if code == "lease_lost":
         return LeaseLost(response.code, code, detail)

@@ -1,6 +1,6 @@
-"""The settings of the queue: one dictionary, ``STATOR_TASKS``, checked as a whole.
+"""The settings of queues: the dictionary ``STATOR_TASKS``, checked as a whole.
 
-Not ``TASKS``: that is Django's own, and every key in it is the alias of a backend.
+The name is not ``TASKS``: that is Django's own setting, in which every key is the alias of a backend.
 """
 
 import math
@@ -26,9 +26,9 @@ def _setting(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The ``STATOR_TASKS`` dictionary of the Django settings. Seconds unless the sentence says otherwise.
+    """The ``STATOR_TASKS`` dictionary of the Django settings. Durations are in seconds.
 
-    The first six hold for tasks and queues that say nothing of their own.
+    The first six are defaults for tasks and queues that set no value of their own.
     """
 
     LEASE: float = _setting(60.0, "How long a claim holds without a heartbeat.", 0.5, most=3600.0)
@@ -52,7 +52,7 @@ class Settings:
     )
 
     def problems(self) -> Iterator[str]:
-        """One sentence for every value that cannot work."""
+        """Yield one sentence for each value that cannot work."""
         for option in fields(self):
             yield from _wrong_value(option.name, getattr(self, option.name), option.metadata, option.default)
 
@@ -61,8 +61,8 @@ _latest: dict[str, Any] = {"given": None, "settings": Settings()}
 
 
 def load_settings() -> Settings:
-    """The settings in force; ``ImproperlyConfigured`` with one line when any of them cannot work."""
-    # Asked for at every attempt; compared with a copy, for the dictionary may be changed in place.
+    """Return the settings in force; raise ``ImproperlyConfigured`` with one line if any of them cannot work."""
+    # Called at every attempt, so cached. Compared with a copy, because the dictionary may be changed in place.
     given = getattr(django_settings, "STATOR_TASKS", None)
     if given != _latest["given"]:
         settings, problems = read_settings()
@@ -73,7 +73,7 @@ def load_settings() -> Settings:
 
 
 def read_settings() -> tuple[Settings, list[str]]:
-    """The settings and one sentence for everything wrong with them."""
+    """Return the settings and one sentence for each problem with them."""
     given = getattr(django_settings, "STATOR_TASKS", None) or {}
     if not isinstance(given, dict):
         return Settings(), [f"STATOR_TASKS must be a dictionary, not {type(given).__name__}"]
@@ -84,7 +84,7 @@ def read_settings() -> tuple[Settings, list[str]]:
 
 
 def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """tasks.E001: a setting that cannot work. tasks.E002: what is to be called with dead letters is not there."""
+    """Return the errors tasks.E001 (a setting that cannot work) and tasks.E002 (``NOTIFY`` is not callable)."""
     settings, problems = read_settings()
     found: list[checks.CheckMessage] = []
     for problem in problems:

@@ -1,4 +1,4 @@
-"""Consumers: programs that use the HTTP API, each with a token of its own, the queues it may use and what it may do."""
+"""Consumers: programs that use the HTTP API, each with a token, its queues and what it may do with them."""
 
 import re
 import secrets
@@ -15,15 +15,15 @@ from tasks.moments import moment_problem
 
 PREFIX_BYTES, SECRET_BYTES = 6, 32
 TOKEN = re.compile(r"tk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
-# It is written to logs and terminals.
+# The name is written to logs and terminals.
 NAME = RegexValidator(r"\A\w[\w .:@/+-]*\Z", "Letters, digits, and . : @ / + - _ or a space between them.")
 
-# Compared with when there is no such consumer, so that it takes as long as when there is.
+# The digest to compare with if there is no such consumer, so that the check takes equally long.
 NOBODY = sha256(secrets.token_bytes(SECRET_BYTES)).hexdigest()
 
 
 class Verb(models.TextChoices):
-    """What a token may allow."""
+    """The permissions of a token."""
 
     PUBLISH = "publish"
     CLAIM = "claim"
@@ -32,14 +32,14 @@ class Verb(models.TextChoices):
 
 
 class ConsumerQuerySet(models.QuerySet["Consumer"]):
-    """Rows of the table of consumers."""
+    """Queries for consumers."""
 
     def usable(self) -> "ConsumerQuerySet":
-        """Those that are enabled and have not expired, by the clock of the database."""
+        """Return consumers that are enabled and have not expired by the database's clock."""
         return self.filter(Q(expires=None) | Q(expires__gt=Now()), enabled=True)
 
     def of_token(self, token: str) -> "Consumer | None":
-        """The usable consumer with this token; None for a token that is wrong, unknown, expired or disabled."""
+        """Return the usable consumer with this token; None if the token is wrong, unknown, expired or disabled."""
         form = TOKEN.fullmatch(token)
         found = self.usable().filter(prefix=form[1]).first() if form else None
         right = secrets.compare_digest(_digest(token), found.digest if found else NOBODY)
@@ -49,9 +49,9 @@ class ConsumerQuerySet(models.QuerySet["Consumer"]):
 class Consumer(models.Model):
     """A program with a token.
 
-    Of the token only a hash is stored. It is shown once, when it is made, and begins with a ``prefix`` that is no
-    secret. Without ``all_queues`` it is good for ``queues`` alone. ``requests_per_minute`` and ``rows_per_minute``
-    (of tasks that it publishes) empty: the settings.
+    Only a hash of the token is stored. The token is shown once, when it is made, and begins with the public ``prefix``.
+    Without ``all_queues`` it gives access to ``queues`` only. If ``requests_per_minute`` or ``rows_per_minute``
+    (published rows of tasks) is empty, the setting applies.
     """
 
     name = models.CharField(max_length=100, unique=True, validators=[NAME])
@@ -67,7 +67,7 @@ class Consumer(models.Model):
     expires = models.DateTimeField(null=True, blank=True)
     prefix = models.CharField(max_length=12, unique=True, editable=False)
     digest = models.CharField(max_length=64, editable=False)
-    # The minute in which it was last heard of; how many requests and rows of it the processes have taken up since.
+    # The minute of its latest request, and the requests and rows that processes have reserved since it began.
     used_minute = models.DateTimeField(null=True, editable=False)
     used_count = models.PositiveIntegerField(default=0, editable=False)
     used_rows = models.PositiveIntegerField(default=0, db_default=0, editable=False)
@@ -82,27 +82,27 @@ class Consumer(models.Model):
         return self.name
 
     def clean(self) -> None:
-        """Refuse an end that could not be told."""
+        """Refuse an expiry that cannot be stored."""
         if found := moment_problem(self.expires):
             raise ValidationError({"expires": found})
 
     @property
     def verbs(self) -> list[str]:
-        """What it may do."""
+        """Return the verbs that the consumer may use."""
         return [verb.value for verb in Verb if self.may(verb)]
 
     def may(self, verb: str) -> bool:
-        """Whether it may do this."""
+        """Return whether the consumer may use this verb."""
         return bool(getattr(self, f"may_{verb}"))
 
     def reach(self) -> models.QuerySet[Any]:
-        """The queues it may use."""
+        """Return the queues that the consumer may use."""
         if self.all_queues:
             return self.queues.model._default_manager.all()
         return self.queues.all()
 
     def issue(self) -> str:
-        """Give it a new token, which is returned and kept nowhere; the former one ends when this is saved."""
+        """Issue a new token and return it; it is stored nowhere. The previous token ends when the consumer is saved."""
         prefix = secrets.token_hex(PREFIX_BYTES)
         token = f"tk_{prefix}_{secrets.token_urlsafe(SECRET_BYTES)}"
         self.prefix, self.digest = prefix, _digest(token)
@@ -110,5 +110,5 @@ class Consumer(models.Model):
 
 
 def _digest(token: str) -> str:
-    # A plain hash will do: nobody can go through 32 random bytes, and a slow one would cost every request.
+    # A fast hash is enough: 32 random bytes cannot be guessed, and a slow hash would cost every request.
     return sha256(token.encode(errors="replace")).hexdigest()

@@ -1,6 +1,6 @@
-"""The copies of queues that are in several databases: the list of those, and how the copies are kept equal.
+"""Copies of queues that are in several databases: the list of databases, and how copies are kept equal.
 
-The row in the database where queues are configured is what counts; the others are made equal to it.
+The row in the home database, where queues are configured, is authoritative. The copies are made equal to it.
 """
 
 import logging
@@ -20,7 +20,7 @@ from tasks.numbering import home, number_from
 
 logger = logging.getLogger("tasks.shards")
 
-# A database that did not answer is left alone for so many seconds, unless it is the only one that will do.
+# Seconds for which a database that did not answer is not asked again, unless no other will do.
 REST = 10.0
 REMEDY = "make it with: manage.py tasks shards --repair"
 
@@ -36,13 +36,13 @@ def connect() -> None:
 
 
 def check_queues(app_configs: Any = None, databases: Any = None, **kwargs: Any) -> Iterator[checks.CheckMessage]:
-    """tasks.E301: a queue is spread over a database that is not there any more."""
+    """Return the errors tasks.E301: a queue is spread over a database that is no longer configured."""
     if home() not in (databases or []):
         return
     try:
         queues = spread()
     except (OperationalError, ProgrammingError):
-        # Checked before it is migrated.
+        # The check may run before the migrations.
         return
     for queue in queues:
         if found := problem(queue.databases):
@@ -51,7 +51,7 @@ def check_queues(app_configs: Any = None, databases: Any = None, **kwargs: Any) 
 
 
 def problem(databases: Any) -> str:
-    """What is wrong with a list of databases, in one line."""
+    """Return one line on what is wrong with a list of databases; empty if nothing is."""
     if not isinstance(databases, list) or not all(isinstance(alias, str) for alias in databases):
         return 'must be a list of names from DATABASES, such as ["default", "second"]'
     if unknown := [alias for alias in databases if alias not in connections]:
@@ -62,7 +62,7 @@ def problem(databases: Any) -> str:
 
 
 def check_change(queue: Any, before: list[str] | None) -> None:
-    """Refuse a list of databases that cannot work, or that would break what was promised; None: the queue is new."""
+    """Refuse a change of databases that cannot work or that existing tasks forbid; ``before``: None for a new queue."""
     if found := problem(queue.databases):
         raise ValidationError({"databases": found})
     old = [] if before is None else before or [home()]
@@ -89,7 +89,7 @@ def _refused(queue: Any, old: list[str], new: list[str]) -> str:
 
 
 def tasks_in(queue: Any, alias: str) -> Any:
-    """The tasks that a queue has in one database."""
+    """Return the tasks of a queue in one database."""
     rows = type(queue).tasks.rel.related_model.objects.using(alias)
     return rows.filter(queue__name=queue.name)
 
@@ -98,7 +98,7 @@ def tasks_in(queue: Any, alias: str) -> Any:
 
 
 def copy_in(queue: Any, alias: str) -> Any:
-    """The queue as it is in a database now, with that database's time."""
+    """Return the current copy of a queue in a database, with that database's time."""
     rows: QuerySet[Any] = QuerySet(type(queue), using=alias).filter(name=queue.name)
     if found := rows.annotate(read_at=Now()).first():
         return found
@@ -106,7 +106,7 @@ def copy_in(queue: Any, alias: str) -> Any:
 
 
 def difference(queue: Any, alias: str) -> dict[str, Any] | None:
-    """What the copy in a database should have and has not; None where there is no copy."""
+    """Return the values in which a copy differs from the queue, as they should be; None if there is no copy."""
     values = {field.attname: getattr(queue, field.attname) for field in queue._meta.concrete_fields}
     del values[queue._meta.pk.attname]
     rows: QuerySet[Any] = QuerySet(type(queue), using=alias)
@@ -115,7 +115,7 @@ def difference(queue: Any, alias: str) -> dict[str, Any] | None:
 
 
 def spread() -> list[Any]:
-    """The queues that are in several databases, by name."""
+    """Return the queues that are in several databases, by name."""
     rows: QuerySet[Any] = QuerySet(_model(), using=home())
     return list(rows.exclude(databases=[]).order_by("name"))
 
@@ -123,13 +123,13 @@ def spread() -> list[Any]:
 def mirror(name: str, beside: Iterable[str] = ()) -> dict[str, str]:
     """Make the copies of a queue equal to it; return what was done, or what went wrong, by database.
 
-    ``beside``: databases that it was in before. One that is away fails by itself; workers make its copy equal at
-    their next scheduling pass.
+    ``beside``: databases that it was in before. A database that does not answer does not stop the others: workers
+    repair its copy at their next scheduling pass.
     """
     using, done = home(), {}
     with transaction.atomic(using=using):
         rows: QuerySet[Any] = QuerySet(_model(), using=using).filter(name=name)
-        # One at a time, so that of two changes the latter is copied last.
+        # One caller at a time, so that of two changes the later one is copied last.
         locked = rows.select_for_update(no_key=connections[using].features.has_select_for_no_key_update)
         for queue in locked:
             for alias in dict.fromkeys([*queue.databases, *beside]):
@@ -146,12 +146,12 @@ def mirror(name: str, beside: Iterable[str] = ()) -> dict[str, str]:
 
 
 def mirror_all() -> dict[str, dict[str, str]]:
-    """As :func:`mirror`, for all queues that are in several databases and have copies that differ; by their names."""
+    """Run :func:`mirror` for every queue whose copies differ; return the results by queue name."""
     return {queue.name: mirror(queue.name) for queue in spread() if _is_behind(queue)}
 
 
 def _is_behind(queue: Any) -> bool:
-    """Whether the copies in those databases that answer differ; asked before the row is locked, which may take long."""
+    """Return whether a copy differs, in databases that answer. Checked before the row is locked: it may take long."""
     behind = False
     for alias in awake([alias for alias in queue.databases if alias in connections and alias != home()]):
         try:
@@ -180,13 +180,13 @@ def _copy(queue: Any, alias: str) -> str:
 
 
 def rest(alias: str, error: Exception) -> None:
-    """Leave a database alone for a while that did not answer."""
+    """Do not ask a database that did not answer for ``REST`` seconds."""
     _resting[alias] = time.monotonic() + REST
     logger.warning("tasks.shard_unavailable", extra={"database": alias, "error": one_line(error)})
 
 
 def awake(databases: list[str]) -> list[str]:
-    """Those that are not left alone at present; all where that would be none."""
+    """Return the databases that may be asked now; all of them if none would remain."""
     now = time.monotonic()
     return [alias for alias in databases if _resting.get(alias, now) <= now] or databases
 

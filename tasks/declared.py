@@ -1,4 +1,4 @@
-"""The schedules of ``@periodic`` functions: made and kept as the code has them, and looked at by system checks."""
+"""Schedules of ``@periodic`` functions: synchronised with the code, and examined by system checks."""
 
 import logging
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ from tasks.timetable import Timetable
 
 logger = logging.getLogger("tasks.schedules")
 
-# Of schedules in the database so many are looked at by the checks.
+# The most schedules in the database that the checks examine.
 CHECKED = 1000
 
 
 def connect() -> None:
-    """Find the functions in the modules ``periodic`` of all apps; keep their schedules when workers start."""
+    """Import the module ``periodic`` of all apps, and synchronise their schedules when workers start."""
     autodiscover_modules("periodic")
     signals.on_start.connect(_on_start, dispatch_uid="tasks.declared")
     signals.on_schedule.connect(_on_schedule, dispatch_uid="tasks.declared")
@@ -32,9 +32,9 @@ def connect() -> None:
 
 
 def sync(using: str | None = None) -> None:
-    """Have one schedule for each registered function, and none go on whose function is gone. May be done at any time.
+    """Create a schedule for each registered function, and stop those whose function is gone. It is safe to repeat.
 
-    What an operator changed stays until the code changes. ``ImproperlyConfigured`` where a timetable cannot work.
+    An operator's changes stay until the code changes. Raise ``ImproperlyConfigured`` if a timetable cannot work.
     """
     using = using or router.db_for_write(Schedule)
     for known in registry.values():
@@ -49,9 +49,9 @@ def sync(using: str | None = None) -> None:
 
 
 def bring_back(using: str) -> None:
-    """Have schedules go on that a worker with other code has paused, and whose functions are here.
+    """Resume schedules that a worker with other code has stopped, if their functions are here.
 
-    While old and new code run side by side, each function goes on for as long as any worker has it.
+    While old and new code run side by side, each function is called for as long as any worker has it.
     """
     rows = Schedule.objects.using(using).filter(queue=None, declared__isnull=False, removed=True, name__in=registry)
     if names := list(rows.values_list("name", flat=True)):
@@ -60,7 +60,7 @@ def bring_back(using: str) -> None:
 
 
 def check_functions(app_configs: Any = None, **kwargs: Any) -> Iterator[checks.CheckMessage]:
-    """E101: a function whose timetable cannot work. E102: one that is called more often than leases allow."""
+    """Yield tasks.E101 for timetables that cannot work, and E102 for ticks that are no further apart than a lease."""
     for known in registry.values():
         problems = _problems(known)
         for problem in problems.values():
@@ -70,7 +70,7 @@ def check_functions(app_configs: Any = None, **kwargs: Any) -> Iterator[checks.C
 
 
 def check_schedules(app_configs: Any = None, databases: Any = None, **kwargs: Any) -> Iterator[checks.CheckMessage]:
-    """W101, W102: the same of schedules in the database, and W103: functions that the code no longer has."""
+    """Yield W101 and W102 for the same problems of schedules in the database, and W103 for functions that are gone."""
     for alias in databases or []:
         if not router.allow_migrate_model(alias, Schedule):
             continue
@@ -78,7 +78,7 @@ def check_schedules(app_configs: Any = None, databases: Any = None, **kwargs: An
         try:
             found = list(rows[:CHECKED])
         except (OperationalError, ProgrammingError):
-            # Checked before it is migrated: the table, or a column, is still to come.
+            # The check may run before the migrations: the table, or a column, is still missing.
             continue
         for row in found:
             yield from _check_row(row)
@@ -114,7 +114,7 @@ def _haste(timetable: Timetable) -> str:
 
 
 def _declare(using: str, known: Periodic) -> None:
-    """Make the schedule of a function, or change it where the code changed."""
+    """Create the schedule of a function, or update it where the code has changed."""
     columns = known.declared
     schedule, made = Schedule.objects.using(using).get_or_create(
         name=known.name, entity="", defaults={**columns, "declared": columns}
@@ -125,7 +125,7 @@ def _declare(using: str, known: Periodic) -> None:
         raise ImproperlyConfigured(f"@periodic {known.name}: schedule {schedule.pk} has that name; choose another")
     changed = {} if schedule.declared == columns else {**columns, "declared": columns}
     if changed or schedule.removed:
-        # Only where no other worker has done so: otherwise the plan would be made anew for nothing.
+        # Skipped if another worker has done it: the update would make a new plan for nothing.
         rows = Schedule.objects.using(using).filter(pk=schedule.pk)
         rows.update(**changed, removed=False)
 

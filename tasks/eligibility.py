@@ -1,4 +1,4 @@
-"""Which tasks a worker may claim: the conditions of each claim, which ``explain`` asks one by one."""
+"""Conditions for a worker to claim a task. :func:`tasks.explaining.explain` checks some of them one by one."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from tasks.registry import DJANGO, registry
 
 
 def picker(queue: Any, worker: str, metadata: dict[str, Any], settings: Settings) -> Callable[[Any], Any]:
-    """From rows that may be claimed at all those of a queue that this worker may claim now, most urgent first."""
+    """Return a function that keeps, of claimable rows, those that this worker may claim now, in claiming order."""
 
     def pick(rows: QuerySet[Any]) -> QuerySet[Any]:
         eligible = rows.filter(attempts_left(settings, queue), allowed(worker), queue=queue)
@@ -47,7 +47,7 @@ def picker(queue: Any, worker: str, metadata: dict[str, Any], settings: Settings
 
 
 def in_line(queue: Any, metadata: dict[str, Any]) -> Callable[[Any], Any]:
-    """From rows that may be claimed at all those of a queue, most urgent first; those with this metadata are sought."""
+    """Return a function that orders a queue's claimable rows and annotates those with this metadata as ``sought``."""
     sought = ExpressionWrapper(Q(metadata__contains=metadata), BooleanField())
     return lambda rows: _in_line(rows.filter(queue=queue).annotate(sought=sought))
 
@@ -57,7 +57,7 @@ def _in_line(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def effective(name: str, setting: Any, queue: Any = None) -> Any:
-    """A limit of each task: its own, else its queue's, else the setting's; with ``queue`` given that is not joined."""
+    """Return a task's limit: its own, else its queue's, else the setting's. ``queue`` spares the join."""
     if queue is not None:
         own = getattr(queue, name)
         return Coalesce(F(name), Value(setting if own is None else own))
@@ -65,24 +65,25 @@ def effective(name: str, setting: Any, queue: Any = None) -> Any:
 
 
 def attempts_left(settings: Settings, queue: Any = None) -> Q:
-    """Tasks that may be attempted once more."""
+    """Return the condition that a task has attempts left."""
     return Q(state_attempts__lt=effective("max_attempts", settings.MAX_ATTEMPTS, queue))
 
 
 def allowed(worker: str) -> Q:
-    """Tasks that anybody may claim, or that name this worker."""
+    """Return the condition that a task is for anyone, or names this worker."""
     return Q(worker_ids=[]) | Q(_names(worker))
 
 
 def names_nobody() -> Case:
-    """By this those that name workers come first: of those that a worker may claim, the ones that name it."""
+    """Return the sort key that puts tasks that name workers before tasks for anyone."""
     return Case(When(worker_ids=[], then=Value(1)), default=Value(0))
 
 
 def had_by(worker: str, rows: QuerySet[Any], queue: Any) -> list[Q]:
-    """What keeps a worker from a task that it has had: claims of this task, and of other parts of a shared one.
+    """Return the conditions that exclude a worker from a task: its earlier claims of the task or of sibling parts.
 
-    Whoever succeeded with, or runs, one part gets no other, whatever the queue says of those that failed.
+    A worker that completed one part of a shared task, or runs one, gets no other part, even if ``same_worker_again`` is
+    set.
     """
     runs: QuerySet[Any] = QuerySet(rows.model.runs.rel.related_model, using=rows.db).filter(worker=worker)
     succeeded = Q(outcome="succeeded", task__state="completed") | Q(task__state_claim=F("token"))
@@ -100,18 +101,18 @@ def _of_shared(runs: QuerySet[Any]) -> Q:
 
 
 def with_metadata(rows: Any, metadata: dict[str, Any]) -> Any:
-    """The tasks of a queryset that have all of these pairs; on PostgreSQL by the GIN index."""
+    """Return the tasks of a queryset that have all of these pairs; PostgreSQL uses the GIN index."""
     if connections[rows.db].vendor == "postgresql":
         return rows.filter(metadata__contains=metadata)
     for number, (name, value) in enumerate(metadata.items()):
-        # Not by lookups such as metadata__name: the name may be anything, even that of a lookup.
+        # Not lookups such as metadata__name: the name may be any text, even that of a lookup.
         rows = rows.alias(**{f"tasks_value_{number}": KeyTransform(name, "metadata")})
         rows = rows.filter(**{f"tasks_value_{number}": value})
     return rows
 
 
 def value_is_held(rows: QuerySet[Any]) -> Any:
-    """Whether a task of the same value runs; the unique index of the constraint answers."""
+    """Return whether a task of the same exclusive value runs; the constraint's unique index answers."""
     every: QuerySet[Any] = QuerySet(rows.model, using=rows.db)
     return is_any(
         every.filter(queue=OuterRef("queue"), exclusive_value=OuterRef("exclusive_value"), state_claim__isnull=False)
@@ -119,7 +120,7 @@ def value_is_held(rows: QuerySet[Any]) -> Any:
 
 
 def lease_end(lease: float | None, longest: float, settings: Settings, queue: Any) -> Any:
-    """The moment until which a task that is claimed now is held: no later than its timeout."""
+    """Return when a claim that is made now ends: after its lease, but no later than the task's timeout."""
     wanted = Value(lease) if lease is not None else effective("lease", settings.LEASE, queue)
     timeout = effective("timeout", LONGEST if settings.TIMEOUT is None else settings.TIMEOUT, queue)
     return Later(Least(wanted, timeout, Value(longest)))
@@ -128,9 +129,9 @@ def lease_end(lease: float | None, longest: float, settings: Settings, queue: An
 def renewed_end(
     lease: float | None, longest: float, settings: Settings, queues: QuerySet[Any], run: QuerySet[Any]
 ) -> Any:
-    """The moment until which a task is held whose holder says now that it goes on: as long as it asks, or asked before.
+    """Return when a claim that is renewed now ends: after the given lease, else the previous one; within the timeout.
 
-    ``run``: its claim, as it is kept.
+    ``run``: the row of the claim.
     """
     usual = _of_queue("lease", settings.LEASE, queues)
     wanted = Coalesce(Subquery(run.values("lease")[:1]), usual) if lease is None else Value(lease)
@@ -139,16 +140,17 @@ def renewed_end(
 
 
 def _of_queue(name: str, setting: Any, queues: QuerySet[Any]) -> Any:
-    """As :func:`effective`, for an UPDATE, which joins nothing."""
+    """Return :func:`effective` for an UPDATE, which cannot join."""
     return Coalesce(F(name), Subquery(queues.filter(pk=OuterRef("queue")).values(name)[:1]), Value(setting))
 
 
 def open_to_process(worker_id: str, held: Q) -> Q:
-    """Tasks that a worker process may claim now: those of which the code here has the action for their queue.
+    """Return the condition that a worker process may claim a task now: its code has the action for the queue.
 
-    A queue for programs elsewhere has tasks of theirs, which may name a function that is here for another queue. A
-    queue without such programs is served whole, so that a task whose action is gone says so. ``held``: tasks that
-    pauses hold, and which then hold up nothing. A worker for some queues alone gets no tasks of others.
+    A queue for external programs may have tasks whose name matches a function that is here for another queue; those are
+    left to the programs. Of any other queue, all tasks are claimed, so that a task whose action is gone fails with that
+    reason. ``held``: tasks under a pause, which block no others. A worker that is limited to some queues gets no tasks
+    of others.
     """
     here = frozenset((name, queue) for name, by_queue in registry.items() for queue in by_queue)
     found = _open_to_process(worker_id, load_settings(), here, held)
@@ -157,18 +159,18 @@ def open_to_process(worker_id: str, held: Q) -> Q:
 
 
 def choose_queues(worker_id: str, queues: tuple[str, ...]) -> None:
-    """Have the worker with this id claim tasks of these queues alone."""
+    """Restrict the worker with this id to tasks of these queues."""
     _chosen[worker_id] = queues
 
 
-# By the id of a worker; one that serves all queues is not in it.
+# By worker id. A worker that serves all queues is not in it.
 _chosen: dict[str, tuple[str, ...]] = {}
 
 
 @lru_cache(maxsize=32)
 def _open_to_process(worker_id: str, settings: Settings, actions: frozenset[tuple[str, str]], held: Q) -> Q:
     rows: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"))
-    # Of the queue of the task that they are before, which so is joined once.
+    # ``OuterRef``: the earlier task is in the same queue, so that queue is joined only once.
     whole, here = Exact(OuterRef("queue__actions_elsewhere"), Value(False)), _is_here(actions, OuterRef("queue__name"))
     ours = Q(elsewhere_only=False)
     before = rows.filter(~held, ours, Q(whole) | here)
@@ -177,7 +179,7 @@ def _open_to_process(worker_id: str, settings: Settings, actions: frozenset[tupl
 
 
 def _is_here(actions: frozenset[tuple[str, str]], queue: Any) -> Q:
-    """Whether the code here has the action of a task for the queue of that name."""
+    """Return the condition that the code here has a task's action for the queue of that name."""
     names: dict[str, list[str]] = defaultdict(list)
     for name, only in sorted(actions):
         names[only].append(name)
@@ -186,9 +188,9 @@ def _is_here(actions: frozenset[tuple[str, str]], queue: Any) -> Q:
 
 
 def served_by_workers(worker_id: str, settings: Settings, rows: QuerySet[Any], before: QuerySet[Any]) -> Q:
-    """Tasks that could be attempted now by a worker process that had their actions.
+    """Return the condition that a worker process could attempt a task now if it had the action.
 
-    ``before``: only these, as far as that worker could claim them, come before others of the same value.
+    ``before``: the tasks that may block later ones of the same value, as far as this worker could claim them.
     """
     paused = Q(queue__claim_paused=True) & (Q(queue__pause_until=None) | Q(queue__pause_until__gt=Now()))
     limit = Coalesce(F("max_attempts"), OuterRef("queue__max_attempts"), Value(settings.MAX_ATTEMPTS))
@@ -198,18 +200,18 @@ def served_by_workers(worker_id: str, settings: Settings, rows: QuerySet[Any], b
 
 
 def _names(worker: str) -> GreaterThan:
-    # Portable, and cheaper than to join the names; a worker's name has no character that JSON spells otherwise.
+    # Portable, and cheaper than a join on names. A worker's name has no characters that JSON escapes.
     return GreaterThan(StrIndex(Cast("worker_ids", TextField()), Value(f'"{worker}"')), 0)
 
 
 def _before_in_queue(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Those of the tasks that are of the same value of a queue and come first."""
+    """Return the tasks in the same queue with the same value that come first."""
     earlier = Q(priority__lt=OuterRef("priority")) | Q(priority=OuterRef("priority"), pk__lt=OuterRef("pk"))
     same = {"queue": OuterRef("queue"), "exclusive_value": OuterRef("exclusive_value")}
     return rows.filter(earlier, state_ready=True, state="pending", **same)
 
 
 def _before(eligible: QuerySet[Any]) -> QuerySet[Any]:
-    """Tasks of the same value that come first: only those that the same worker could claim now."""
+    """Return the tasks of the same value that come first, among those that the same worker could claim now."""
     earlier = Q(priority__lt=OuterRef("priority")) | Q(priority=OuterRef("priority"), pk__lt=OuterRef("pk"))
     return eligible.filter(earlier, exclusive_value=OuterRef("exclusive_value"))

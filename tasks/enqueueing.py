@@ -1,6 +1,6 @@
-"""Puts tasks of Django's Tasks framework into their queue: on PostgreSQL with one statement, queue and pause included.
+"""Inserts of tasks of Django's Tasks framework: on PostgreSQL one statement, which also finds the queue and its pause.
 
-They have no keys, metadata or workers of their own, so that far less than for publishing is to be asked and written.
+These tasks have no keys, metadata or workers, so there is far less to check and write than in publishing.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from tasks.shards import any_copy
 # Rows of one statement.
 BATCH = 500
 
-# Nothing is inserted where the queue is not there, is exclusive, is paused or is in several databases. Values of which
-# nothing is said here are the defaults of the columns; the queue is found by the unique index on the names.
+# The statement inserts nothing if the queue is missing, exclusive, paused or in several databases. Columns that it does
+# not list take their defaults. The unique index on names finds the queue.
 STATEMENT = """
 INSERT INTO {task} (queue_id, action, data, priority, max_attempts, timeout, retention, state_ready, state_next_attempt,
  metadata, worker_ids, worker_count, state)
@@ -40,13 +40,13 @@ WHERE queue.name = %s AND queue.kind = 'simple' AND queue.databases = '[]'
 ORDER BY given.place
 RETURNING id, created, state_ready
 """
-# One as a value costs the server less; many as one text cost nothing here.
+# A single task as a value is cheaper for the server; many tasks as one text cost nothing extra here.
 ONE, MANY = "(VALUES (%s, 1))", "json_array_elements(%s::json) WITH ORDINALITY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueued:
-    """What tasks that are enqueued together have in common; None: as the queue, or the setting, has it."""
+    """The options that tasks enqueued together share. None takes the queue's value, or else the setting's."""
 
     action: str
     priority: int
@@ -57,19 +57,19 @@ class Enqueued:
 
 
 def insert(queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime]]:
-    """Insert a task for each data, a text of JSON: all or none. Their numbers and when they were created, in order.
+    """Insert one task for each JSON text, all or none; return their numbers and creation times in order.
 
-    The queue is made when it is not there yet; ``QueuePaused`` where it takes no tasks at present, ``PublishRefused``
-    where it is exclusive. Without ``run_after`` they are invisible for as long as the queue has it.
+    A missing queue is created. Raise ``QueuePaused`` if it takes no tasks now, ``PublishRefused`` if it is exclusive.
+    Without ``run_after``, the queue's ``invisible_for`` applies.
     """
     using = router.db_for_write(_model())
     at_once = connections[using].vendor == "postgresql"
-    # Django's ORM asks for the queue first, and so can say what is the matter with it.
+    # The ORM reads the queue first, so it can say what is wrong with it.
     return (_at_once(using, queue, common, data) if at_once else []) or _by_rows(_queue(using, queue), common, data)
 
 
 def _at_once(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime]]:
-    """Nothing, and nothing is inserted, where the queue does not take them in this way."""
+    """Insert by :data:`STATEMENT`; return an empty list if the queue cannot take tasks this way."""
     insert_all = _insert if len(data) <= BATCH else _in_parts
     made = insert_all(using, queue, common, data)
     if made and made[0][2]:
@@ -92,12 +92,12 @@ def _in_parts(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> 
 
 
 class _Refused(Exception):
-    """Undoes the parts before: meanwhile the queue was paused, or has gone."""
+    """Raised to roll back earlier batches: the queue was paused or deleted meanwhile."""
 
 
 def _insert(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime, bool]]:
-    """The number of each, when it was created, and whether it is ready."""
-    # By name: it needs psycopg, which a project on another database may not have.
+    """Insert one batch; return each task's number, creation time and whether it is ready."""
+    # Imported by name: the module needs psycopg, which a project on another database may not have.
     send = import_module("stator.db.sessions").send_in_passing
     one, invisible_for = len(data) == 1, load_settings().INVISIBLE_FOR
     values = [
@@ -105,7 +105,7 @@ def _insert(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> li
         common.run_after, invisible_for, common.run_after, invisible_for,
         data[0] if one else f"[{','.join(data)}]", queue,
     ]  # fmt: skip
-    # Numbered in their order, and perhaps not told in it.
+    # Numbers are given in order, but RETURNING may list the rows in another.
     return sorted(send(connections[using], _statement(using, one), values))
 
 
@@ -133,16 +133,16 @@ def _by_rows(queue: Any, common: Enqueued, data: Sequence[str]) -> list[tuple[in
 
 
 def _due(queue: Any, run_after: datetime | None) -> dict[str, Any]:
-    """The columns that say when they are due; none for at once."""
+    """Return the columns for the due time; none if the task is due at once."""
     if run_after is not None:
-        # If that has come, the row is inserted ready.
+        # If the time has already come, the row is inserted as ready.
         return {"state_next_attempt": stored(run_after, queue._state.db)}
     delay = load_settings().INVISIBLE_FOR if queue.invisible_for is None else queue.invisible_for
     return {"state_ready": False, "state_next_attempt": Later(delay)} if delay else {}
 
 
 def _queue(using: str, name: str) -> Any:
-    """The queue of that name, made when it is not there yet, in one of its databases."""
+    """Return the queue of that name, in one of its databases; create it if it is missing."""
     queue, _ = apps.get_model("tasks", "Queue").objects.using(using).get_or_create(name=name)
     if queue.publishing_paused:
         raise QueuePaused(f"queue {queue.name} takes no tasks at present: {queue.pause_told}")
@@ -155,5 +155,5 @@ def _queue(using: str, name: str) -> Any:
 
 
 def _model() -> Any:
-    # Here and not above: tasks may be declared before models are loaded.
+    # Looked up on use: tasks may be declared before models are loaded.
     return apps.get_model("tasks", "Task")

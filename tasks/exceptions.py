@@ -1,4 +1,4 @@
-"""What the queue refuses. Each message is one line that says what is wrong and the way out."""
+"""Refusals by queues. Each message is one line that says what is wrong and what to do."""
 
 from stator.exceptions import LeaseLost, StatorError
 
@@ -9,15 +9,15 @@ __all__ = [
 
 
 class TaskError(StatorError, ValueError):
-    """The queue refuses what it was asked."""
+    """The queue refused an operation."""
 
 
 class PublishRefused(TaskError):
-    """This cannot be published; nothing was."""
+    """The task cannot be published; nothing was."""
 
 
 class QueuePaused(PublishRefused):
-    """The queue takes no tasks at present."""
+    """Publishing to the queue is paused."""
 
 
 class UnknownAction(PublishRefused):
@@ -29,8 +29,8 @@ class ActionNotAllowed(PublishRefused):
 
 
 class MoveRefused(TaskError):
-    """A task in this status does not go there."""
+    """The task's status does not allow this move."""
 
 
 class ShardUnavailable(TaskError):
-    """One of the databases that a queue is split over cannot be used at present."""
+    """A database over which the queue is spread cannot be used now."""

@@ -1,4 +1,4 @@
-"""Why a task is not moving: the reasons that lie with its queue, before those of the framework."""
+"""Reasons why a task is not moving: first those of its queue, then those of the framework."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from tasks.eligibility import attempts_left, had_by
 from tasks.failures import NoHandler, last_line
 from tasks.registry import declared, find
 
-# Workers that are named in a sentence; their number is told.
+# The most workers that a sentence names; their number is always given.
 NAMED = 5
 
-# What to do about each reason; of those that are not here what the framework says.
+# The remedy for each reason. Reasons that are not listed keep the framework's remedy.
 REMEDIES = {
     "part": "Its siblings are listed on the page of the whole.",
     "dead_letter": "Find out why; once the cause is mended, requeue it.",
@@ -36,18 +36,18 @@ REMEDIES = {
 
 
 def explain(task: Any, framework: list[Any]) -> list[Any]:
-    """All reasons, the most decisive first: those of the queue, then what the framework says; each with its remedy."""
+    """Return all reasons with their remedies, the most decisive first: the queue's, then the framework's."""
     rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
     row = rows.filter(pk=task.pk).select_related("queue").first()
     own = [] if row is None else [*_beside(row), *_reasons(row, rows)]
     if any(reason.code == "held" for reason in own):
-        # The framework knows who holds it by a token alone.
+        # The framework knows the holder only by a token.
         framework = [reason for reason in framework if reason.code != "leased"]
     return [replace(reason, remedy=REMEDIES.get(reason.code, reason.remedy)) for reason in (*own, *framework)]
 
 
 def _beside(row: Any) -> Iterator[Any]:
-    """What somebody who comes to mend it wants to know first."""
+    """Yield what an operator wants to know first: the last error of a dead letter, and the whole of a part."""
     if row.state == "errored":
         said = last_error(row)
         last = f" The last error: {said}" if said else ""
@@ -57,9 +57,9 @@ def _beside(row: Any) -> Iterator[Any]:
 
 
 def last_error(task: Any) -> str:
-    """What the last claim that went wrong said, of a shared task that of any part; empty when none did."""
+    """Return the error of the last failed claim, for a shared task that of any part; empty if there is none."""
     runs: QuerySet[Any] = QuerySet(type(task).runs.rel.related_model, using=task._state.db)
-    # Not one or the other, for which a database reads all claims there are.
+    # Two queries instead of an OR, for which a database would read all claims.
     own = runs.filter(task__whole=task.pk) if task.worker_count > 1 else runs.filter(task=task.pk)
     own = own.filter(outcome="failed").exclude(reason="")
     if run := own.order_by("-pk").first():
@@ -70,7 +70,7 @@ def last_error(task: Any) -> str:
 
 
 def _reasons(row: Any, rows: QuerySet[Any]) -> list[Any]:
-    """The reasons of the queue; none for a task that has ended."""
+    """Return the queue's reasons; none for a task that has ended."""
     if row.state not in ("pending", "shared"):
         return []
     if row.state == "shared":
@@ -137,7 +137,7 @@ def _no_handler(row: Any, rows: QuerySet[Any]) -> Any:
 
 
 def _elsewhere(row: Any, rows: QuerySet[Any]) -> Any:
-    """The code here has such an action and does not run it for whoever published this."""
+    """Return a reason if the action is here, but the task is for external programs only."""
     if not row.elsewhere_only or declared(row.action, row.queue.name) is None:
         return None
     sentence = f"Only programs elsewhere run it: queue {row.queue.name} did not list {row.action!r} in http_actions."
@@ -145,7 +145,7 @@ def _elsewhere(row: Any, rows: QuerySet[Any]) -> Any:
 
 
 def _nobody(row: Any, rows: QuerySet[Any]) -> Any:
-    """Every worker that is there has given it up already, or is not among those it names."""
+    """Return a reason if every live worker has had the task already or is not among those it names."""
     live = live_workers(row)
     able = eligible(row, live, rows)
     if able or not live:
@@ -163,7 +163,7 @@ def _named(row: Any, rows: QuerySet[Any]) -> Any:
 
 
 def live_workers(task: Any) -> set[str]:
-    """The workers that ask for work of its queue: by their names, and worker processes that have its action."""
+    """Return the live workers of the task's queue: named ones, and worker processes that have its action."""
     names = set(task.queue.live_workers())
     if task.elsewhere_only:
         return names
@@ -177,7 +177,7 @@ def live_workers(task: Any) -> set[str]:
 
 
 def eligible(task: Any, workers: set[str], rows: QuerySet[Any]) -> set[str]:
-    """Those of the workers that may claim it, were it their turn."""
+    """Return the workers that could claim the task if it were its turn."""
     wanted = workers & set(task.worker_ids) if task.worker_ids else workers
     row = rows.filter(pk=task.pk)
     return {

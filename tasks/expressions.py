@@ -1,4 +1,4 @@
-"""What Django's ORM cannot say by itself on every database."""
+"""Query expressions that Django's ORM does not have for every database."""
 
 from collections.abc import Collection
 from typing import Any
@@ -10,17 +10,17 @@ from django.db.models.lookups import IsNull
 
 
 def is_any(rows: QuerySet[Any]) -> IsNull:
-    """Whether there is any of these rows, asked anew for each row of the query around it.
+    """Return whether any of these rows exists, evaluated for each row of the outer query.
 
-    ``Exists`` PostgreSQL may turn into a join, and into one that reads a whole table for each row where its statistics
-    are of another time: when thousands of tasks have just been published to a queue that was empty.
+    PostgreSQL may turn ``Exists`` into a join. With stale statistics, for example after thousands of tasks were
+    published to an empty queue, that join reads a whole table for each row.
     """
     first = rows if rows.query.is_sliced else rows[:1]
     return IsNull(Subquery(first.values("pk")), False)
 
 
 def is_one_of(rows: QuerySet[Any], pks: Collection[int]) -> Any:
-    """Whether the key of a row is one of many: on PostgreSQL one value, for a seventh of what as many values cost."""
+    """Return whether a row's key is one of many; on PostgreSQL as one array, at a seventh of their cost one by one."""
     if connections[rows.db].vendor != "postgresql":
         return Q(pk__in=pks)
     template = "(%(expressions)s))"
@@ -28,9 +28,9 @@ def is_one_of(rows: QuerySet[Any], pks: Collection[int]) -> Any:
 
 
 class Later(Func):
-    """The moment so many seconds, a number or an expression, after another; by default after the database's now.
+    """The moment ``seconds`` (a number or an expression) after another; by default after the database's now.
 
-    Django's own sums of moments and durations take no length of time from a column of seconds.
+    Django cannot add a column of seconds to a moment.
     """
 
     output_field = DateTimeField()
@@ -40,18 +40,18 @@ class Later(Func):
         super().__init__(Now() if since is None else since, seconds)
 
     def as_sql(self, compiler: Any, connection: Any, **context: Any) -> Any:  # type: ignore[override]
-        """PostgreSQL."""
+        """Return the SQL for PostgreSQL."""
         return super().as_sql(
             compiler, connection, template="(%(expressions)s * interval '1 second')", arg_joiner=" + ", **context
         )
 
     def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """SQLite, where moments are texts."""
+        """Return the SQL for SQLite, which stores moments as text."""
         template = "STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', %(expressions)s || ' seconds')"
         return super().as_sql(compiler, connection, template=template, **context)
 
     def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """MySQL and MariaDB."""
+        """Return the SQL for MySQL and MariaDB."""
         swapped = self.copy()
         swapped.source_expressions = self.source_expressions[::-1]
         template = "TIMESTAMPADD(MICROSECOND, 1000000 * %(expressions)s)"

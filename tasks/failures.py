@@ -1,4 +1,4 @@
-"""Errors that end attempts, as they are to be recorded: under the name that they have where they come from."""
+"""Errors that end attempts. They are recorded under the name of their original type."""
 
 from functools import lru_cache
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from stator.exceptions import Fail, NotBegun, StatorError
 from stator.tracebacks import RemoteTraceback
 
-# Of an error where one line has to do.
+# The most characters of an error on one line.
 LINE = 300
 
 
@@ -15,11 +15,11 @@ class NoHandler(StatorError):
 
 
 class NotStorable(StatorError, ValueError):
-    """A value cannot be kept as JSON."""
+    """A value cannot be stored as JSON."""
 
 
 class OutOfAttempts(StatorError):
-    """The last attempt that the task had ended without success."""
+    """The task's last attempt ended without success."""
 
 
 class IsolationError(StatorError):
@@ -27,11 +27,11 @@ class IsolationError(StatorError):
 
 
 class Throttled(NotBegun):
-    """The rate or the concurrency of the action is used up: this was no attempt."""
+    """The action's rate or concurrency is used up; this does not count as an attempt."""
 
 
 def final(error: BaseException) -> Fail:
-    """Return the error as one after which nothing is tried again; it is recorded as the error itself would be."""
+    """Return an error that ends all retries; it is recorded under the original error's name."""
     if isinstance(error, Fail):
         return error
     ended = Fail()
@@ -40,14 +40,14 @@ def final(error: BaseException) -> Fail:
 
 
 def remote(module: str, name: str, message: str, told: RemoteTraceback, *, is_final: bool = False) -> Exception:
-    """Return the error that another process has raised; it has the name that it has there."""
+    """Return an error that another process raised, under the name of its type there."""
     error: Exception = _named(Fail if is_final else Exception, module, name)(message)
     error.__cause__ = told
     return error
 
 
 def last_line(text: str) -> str:
-    """Of a traceback what it comes to; of anything else its beginning."""
+    """Return the last line of a text, which for a traceback is the error itself, cut to ``LINE`` characters."""
     lines = text.strip().splitlines()
     return lines[-1][:LINE] if lines else ""
 

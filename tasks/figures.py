@@ -1,4 +1,4 @@
-"""How much there is in queues: few statements for many queues, none of which counts further than it must."""
+"""Figures of queues: few statements for many queues, each with a limit on what it counts."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,13 +12,13 @@ from django.db.models.functions import Coalesce, Now
 from tasks.copies import rest
 from tasks.models import Queue, Task
 
-# Of each queue so many waiting tasks are counted; of all queues together so many of the others.
+# Waiting tasks are counted up to this number in each queue, the others up to it in all queues together.
 MOST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is in a queue. Each number as text: ``10,000+`` where counting ended early.
+    """The figures of one queue. Each number is text: ``10,000+`` if counting stopped early.
 
     ``waiting``: may be claimed. ``oldest``: seconds for which the first of those waits. ``later``: not due yet.
     ``running``: held by a worker. ``dead``: ended without success and left for people.
@@ -32,7 +32,7 @@ class Figures:
 
 
 def figures_by_database(queues: Iterable[Any]) -> dict[Any, dict[str, Figures | None]]:
-    """The figures of queues that are in several databases, by their names and those; None where they are not had."""
+    """Return the figures of queues in several databases, by queue name and database; None if one does not answer."""
     found: dict[Any, dict[str, Figures | None]] = {queue.name: dict.fromkeys(queue.databases) for queue in queues}
     for alias in {alias for databases in found.values() for alias in databases if alias in connections}:
         names = [name for name, databases in found.items() if alias in databases]
@@ -46,7 +46,7 @@ def figures_by_database(queues: Iterable[Any]) -> dict[Any, dict[str, Figures | 
 
 
 def together(databases: dict[str, Figures | None]) -> Figures:
-    """The figures of one queue, each with the database that it is of."""
+    """Return the figures of one queue as texts that name the database of each number."""
     told = {
         name: ", ".join(f"{alias} {getattr(each, name) if each else '?'}" for alias, each in databases.items())
         for name in ("waiting", "later", "running", "dead")
@@ -66,9 +66,9 @@ class _First(Subquery):
 
 
 def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
-    """The figures of queues, by their keys: four statements.
+    """Return the figures of queues by primary key: four statements.
 
-    Indexes ``tasks_task_ready_in_queue``, and of the framework those for rows that are leased and that rest.
+    They use the index ``tasks_task_ready_in_queue``, and the framework's indexes of leased and resting rows.
     """
     tasks: QuerySet[Any] = QuerySet(Task, using=using)
     resting = tasks.filter(state_ready=False, state_claim=None)
@@ -95,7 +95,7 @@ def _waiting(pks: list[Any], using: str) -> Any:
 
 
 def _grouped(rows: QuerySet[Any]) -> tuple[Counter[Any], bool]:
-    """How many of each queue, and whether there may be more."""
+    """Return the counts by queue, and whether there may be more."""
     found = list(rows.order_by().values_list("queue", flat=True)[: MOST + 1])
     return Counter(found[:MOST]), len(found) > MOST
 

@@ -1,4 +1,4 @@
-"""Django's Tasks framework: in Django from 6.0 on, in the package ``django-tasks`` before."""
+"""Imports of Django's Tasks framework: ``django.tasks`` from Django 6.0 on, the package ``django-tasks`` before."""
 
 import logging
 from typing import Any
@@ -27,18 +27,18 @@ __all__ = [
 
 
 def is_heard(signal: Any, level: int = logging.INFO) -> bool:
-    """Whether anybody learns of it: by the framework's log, at that level, or as a receiver."""
+    """Return whether anything observes the signal: the framework's log at that level, or a receiver."""
     return signals.logger.isEnabledFor(level) or is_received(signal)
 
 
 def is_received(signal: Any) -> bool:
-    """Whether anybody has receivers but the framework, which logs."""
+    """Return whether the signal has receivers other than the framework's own, which logs."""
     receivers = [each() if isinstance(each, ref) else each for _, each, *_ in signal.receivers]
     return any(getattr(each, "__module__", "") != signals.__name__ for each in receivers)
 
 
 def send_finished(result: Any, error: BaseException | None) -> list[tuple[Any, Any]]:
-    """Send ``task_finished`` as the framework does: while ``error`` is handled, so that its log has the stack."""
+    """Send ``task_finished`` as the framework does: while ``error`` is handled, so that its log has the traceback."""
     sender = type(task_backends[result.backend])
     if error is None:
         return task_finished.send_robust(sender, task_result=result)

@@ -1,7 +1,7 @@
 """The life of a task.
 
-Four states are stored. Between publishing and the end a task is ``pending``; whether that means *invisible* (not due
-yet), *pending* or *running* (claimed) follows from its due time and its claim, so it can never contradict them.
+Between publishing and its end a task is ``pending``. Whether that means *invisible* (not due yet), *pending* or
+*running* (claimed) is derived from its due time and its claim, so it cannot contradict them.
 """
 
 from typing import Any
@@ -13,14 +13,14 @@ from tasks.actions import attempt, backoff_of_attempt
 
 
 class TaskGraph(StateGraph):
-    """Of every task, whoever runs it.
+    """The graph of all tasks, whether a worker process or an external program runs them.
 
-    ``shared`` is a task that several workers are to run, each once: its parts are tasks of their own, and it ends with
-    them. Nobody can move a task to these states by hand, where it would count as done or dead: workers end tasks, and
-    people have ``cancel()`` and ``requeue()``, which refuse what the table of statuses does not allow.
+    A ``shared`` task is to be run by several workers, each once. Its parts are tasks of their own, and it ends with
+    them. Nobody can move a task by hand to any state but ``pending``: it would count as done or dead. Workers end
+    tasks. People use ``cancel()`` and ``requeue()``, which refuse moves that the table of statuses does not allow.
     """
 
-    # Attempts are limited by each task's own number: how many leases were lost says nothing more.
+    # Each task limits its own attempts, so a limit on lost leases (quarantine) would add nothing.
     pending = State(try_interval=60, force_initial=True, backoff=backoff_of_attempt, saves=["result"], quarantine=False)
     shared = State(externally_progressed=True, enter_by_hand=False)
     completed = State(enter_by_hand=False)
@@ -29,9 +29,9 @@ class TaskGraph(StateGraph):
 
     pending.transitions_to(completed, canceled, errored)
     pending.fails_to(errored)
-    # No handler goes there: tasks for several workers are published in it. Declared so that the graph is connected.
+    # No handler moves a task to ``shared``: such tasks are published in it. The edge only keeps the graph connected.
     pending.transitions_to(shared)
-    # Done at once when a part ends, by tasks.settling; and here should its process die between.
+    # :mod:`tasks.settling` makes these moves as soon as a part ends; these rules repeat them if its process dies first.
     shared.when(Q(parts__state="errored")).to(errored)
     shared.when(Q(parts__state="canceled")).to(canceled)
     shared.when(~Q(parts__state__in=["pending", "errored", "canceled"])).to(completed)

@@ -1,4 +1,4 @@
-"""What is kept of the attempts of tasks, read in the statement that reads the tasks."""
+"""History of tasks' attempts, read by the statement that reads the tasks."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,17 +12,17 @@ from tasks.moments import moment_of_text
 
 EVENTS, REPORT = "kept_events", "kept_report"
 
-# What is kept of an attempt, and of the latest error, by the names of the columns.
+# The columns that are read of an attempt, and of the latest error.
 EVENT = ("at", "version", "to", "worker", "claimed", "duration", "attempts", "error")
 ERROR = ("error", "message", "traceback")
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The end of one attempt: by itself, or by a move that ended it.
+    """The end of one attempt: by its outcome, or by a move that ended it.
 
-    ``stay``: the version that the task had meanwhile, which each requeue makes another. ``number``: of the attempt in
-    that stay; 0 for a move of a task that was never attempted.
+    ``stay``: the task's version during the attempt; each requeue begins a new stay. ``number``: of the attempt in that
+    stay; 0 for a move of a task that was never attempted.
     """
 
     at: datetime
@@ -35,7 +35,7 @@ class Event:
 
 
 class _All(Aggregate):
-    """The values of a group, in no order."""
+    """An aggregate of a group's values as a JSON array, in no order."""
 
     function = "JSON_GROUP_ARRAY"
     output_field = JSONField()
@@ -48,7 +48,7 @@ class _All(Aggregate):
 
 
 def with_history(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """The tasks, each with what :func:`events_of` and :func:`latest_error` tell of it."""
+    """Annotate tasks with what :func:`events_of` and :func:`latest_error` read."""
     history, report = apps.get_model("stator", "History"), apps.get_model("stator", "Report")
     mine = {"model_label": rows.model._meta.label_lower, "object_pk": Cast(OuterRef("pk"), CharField(max_length=255))}
     kept = history.objects.filter(**mine, source="pending").order_by().values("model_label")
@@ -58,19 +58,19 @@ def with_history(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def add_history(row: Any) -> None:
-    """Read it for a task that was read without: one statement."""
+    """Read the history of a task that was loaded without it: one statement."""
     rows: QuerySet[Any] = QuerySet(type(row), using=row._state.db).filter(pk=row.pk)
     row.__dict__.update(with_history(rows).values(EVENTS, REPORT).first() or {})
 
 
 def events_of(row: Any) -> list[Event]:
-    """What is kept of the attempts of a task, in their order."""
+    """Return the recorded attempts of a task, in order."""
     kept = [_event(row, values) for values in row.__dict__.get(EVENTS) or ()]
     return sorted(kept, key=lambda event: (event.stay, event.number, event.at))
 
 
 def latest_error(row: Any) -> dict[str, str] | None:
-    """The latest error with its traceback; of earlier ones only type and message are kept."""
+    """Return the latest error with its traceback; earlier ones have only type and message."""
     return row.__dict__.get(REPORT)
 
 
@@ -81,7 +81,7 @@ def _named(columns: tuple[str, ...]) -> dict[str, str]:
 def _event(row: Any, values: dict[str, Any]) -> Event:
     using = row._state.db
     at = moment_of_text(values["at"], using)
-    # What was kept by an earlier version has no moment of the claim.
+    # Rows that an earlier version wrote lack the time of the claim.
     started = values["claimed"] and moment_of_text(values["claimed"], using)
     return Event(
         at=at,

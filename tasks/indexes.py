@@ -1,4 +1,4 @@
-"""Indexes that only some databases have."""
+"""Indexes that only some databases support."""
 
 from typing import Any
 
@@ -6,23 +6,23 @@ from django.db.models import Index
 
 
 class MetadataIndex(Index):
-    """A GIN index on PostgreSQL, and nothing anywhere else, so that one migration serves every database."""
+    """A GIN index on PostgreSQL. On other databases it does nothing, so that one migration serves all of them."""
 
     suffix = "gin"
 
     def create_sql(self, model: Any, schema_editor: Any, using: str = "", **kwargs: Any) -> Any:
-        """The statement; where there is no such index, one that does nothing."""
+        """Return the statement that creates the index; elsewhere one that does nothing."""
         if schema_editor.connection.vendor != "postgresql":
             return NOTHING
-        # Not Django's GinIndex, which wants django.contrib.postgres among the installed apps.
+        # Django's GinIndex requires django.contrib.postgres in INSTALLED_APPS.
         return super().create_sql(model, schema_editor, using=" USING gin", **kwargs)
 
     def remove_sql(self, model: Any, schema_editor: Any, **kwargs: Any) -> Any:
-        """As :meth:`create_sql`."""
+        """Return the statement that drops the index; elsewhere one that does nothing."""
         if schema_editor.connection.vendor != "postgresql":
             return NOTHING
         return super().remove_sql(model, schema_editor, **kwargs)
 
 
-# Django executes whatever an index answers, and not every database takes an empty statement.
+# Django executes what these methods return, and some databases refuse an empty statement.
 NOTHING = "SELECT 1"

@@ -1,4 +1,4 @@
-"""What may be published: one message, checked before anything is written."""
+"""Messages to publish, and their checks, which run before anything is written."""
 
 import json
 import math
@@ -17,26 +17,26 @@ NAME_LENGTH = 200
 MOST_WORKERS = 1000
 BIGINT = 2**63
 
-# A worker's name is written to logs, and looked for in lists of names.
+# A worker's name is written to logs, and searched for in JSON lists of names.
 WORKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:@/+-]{0,99}")
-# What SQLite finds in JSON: it takes numbers for places in a list, and knows no escapes in names.
+# Names that SQLite can look up in JSON: it reads numbers as list positions and knows no escapes in names.
 _METADATA_NAME = re.compile('(?!-?[0-9]+$)[^"\\\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}')
 METADATA_NAME_TOLD = (
     f"must be a text of 1 to {NAME_LENGTH} printable characters, without quotes and backslashes, and not a number"
 )
-# Made once: a union of types that is written where it is asked for is made each time.
+# A constant, because a union of types written inside the loop would be built at each use.
 _NESTING = (dict, list, tuple)
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def milliseconds() -> int:
-    """The Unix time in milliseconds, the priority of whoever says nothing of it."""
+    """Return the Unix time in milliseconds, the default priority."""
     return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A task as its publisher describes it; None: as the queue, or the setting, has it. Lengths of time are seconds."""
+    """A task to publish. None takes the queue's value, or else the setting's. Durations are in seconds."""
 
     action: str
     data: Any = None
@@ -53,12 +53,12 @@ class Message:
 
     @property
     def rows(self) -> int:
-        """How many rows it is in the table: one, and if workers share it one for each of them."""
+        """Return how many rows the task takes: one, plus one for each worker if several share it."""
         return 1 if self.worker_count == 1 else 1 + self.worker_count
 
 
 def message_of(given: dict[str, Any], settings: Settings, longest_lease: float) -> Message:
-    """The checked message; :class:`~tasks.exceptions.PublishRefused` with one line for the first thing wrong."""
+    """Return the checked message; :class:`~tasks.exceptions.PublishRefused` has one line on the first problem."""
     if unknown := given.keys() - MESSAGE_FIELDS:
         raise PublishRefused(_unknown(min(map(str, unknown))))
     if "action" not in given:
@@ -76,7 +76,7 @@ REQUIRED = ("action", "data")
 
 
 def check_worker(name: Any) -> str:
-    """The name of a worker; refused where it could not be one."""
+    """Return the name of a worker; raise ``TaskError`` if it is not valid."""
     if not isinstance(name, str) or not WORKER.fullmatch(name):
         raise TaskError(
             f"worker={_short(name)} must be a name of 1 to 100 letters, digits, spaces and . _ : @ / + -, "
@@ -86,12 +86,12 @@ def check_worker(name: Any) -> str:
 
 
 def check_json(what: str, value: Any, limit: int, depth: int) -> None:
-    """Refuse what no database keeps as JSON, or more than ``limit`` bytes of it, or nested deeper than ``depth``."""
+    """Refuse a value that no database stores as JSON, or that exceeds ``limit`` bytes or ``depth`` levels."""
     json_text(what, value, limit, depth)
 
 
 def json_text(what: str, value: Any, limit: int, depth: int) -> str:
-    """The value as a text of JSON; refused as by :func:`check_json`."""
+    """Return the value as JSON text; raise what :func:`check_json` raises."""
     if not _is_flat(value, depth):
         raise PublishRefused(f"{what} is nested deeper than {depth} levels")
     try:
@@ -102,7 +102,7 @@ def json_text(what: str, value: Any, limit: int, depth: int) -> str:
     except (TypeError, ValueError) as error:
         raise PublishRefused(f"{what} cannot be kept as JSON: {error}") from None
     if "\\u0000" in text:
-        # An escaped backslash before u0000 reads the same; whoever sends that may spell it otherwise.
+        # This also refuses an escaped backslash before u0000, which is rare and can be written in another way.
         raise PublishRefused(f"{what} has a NUL character, which databases do not keep")
     if size > limit:
         raise PublishRefused(f"{what} has {size:,} bytes as JSON; the most is {limit:,}")
@@ -110,18 +110,18 @@ def json_text(what: str, value: Any, limit: int, depth: int) -> str:
 
 
 def is_same_json(one: Any, other: Any) -> bool:
-    """Whether two values are the same as JSON, where 1e2 is 100, and which databases may give back as either."""
+    """Return whether two values are equal as JSON. 1e2 equals 100: databases may return either."""
     first, second = (json.loads(json.dumps(each), parse_int=Decimal, parse_float=Decimal) for each in (one, other))
     return bool(first == second)
 
 
 def is_metadata_name(name: Any) -> bool:
-    """Whether metadata may have a value of this name."""
+    """Return whether metadata may have a value of this name."""
     return isinstance(name, str) and _METADATA_NAME.fullmatch(name) is not None
 
 
 def check_metadata(metadata: Any, limit: int) -> None:
-    """Refuse metadata that could not be searched: it is names, each with a text, a number or a truth value."""
+    """Refuse metadata that cannot be searched: values must be text, numbers or booleans, with valid names."""
     if not isinstance(metadata, dict):
         raise PublishRefused(f"metadata={_short(metadata)} must be a dictionary of names and values")
     for name, value in metadata.items():
@@ -133,7 +133,7 @@ def check_metadata(metadata: Any, limit: int) -> None:
 
 
 def exclusive_value(key: str, metadata: dict[str, Any]) -> str:
-    """What of an exclusive queue's key a message has, as text; refused without."""
+    """Return the message's value of an exclusive queue's key, as text; raise ``PublishRefused`` if it has none."""
     if key not in metadata:
         raise PublishRefused(f"the queue is exclusive by {key!r}, so the metadata must have a value of {key!r}")
     value = metadata[key]
@@ -187,17 +187,17 @@ def _check_number(name: str, value: Any, least: float, most: float, *, whole: bo
 
 
 def check_lease(value: Any, longest_lease: float) -> None:
-    """Refuse a lease that no claim can have."""
+    """Refuse a lease that is too short or too long."""
     _check_number("lease", value, 0.05, longest_lease)
 
 
 def _plain(number: float) -> str:
-    # Not through a float, which rounds 2**63 - 1 up.
+    # A float would round 2**63 - 1 up.
     return str(int(number)) if number == int(number) else f"{number:g}"
 
 
 def _is_flat(value: Any, depth: int) -> bool:
-    """Whether lists and dictionaries are nested at most so deep; ends on one that contains itself."""
+    """Return whether nesting is at most ``depth`` levels; a value that contains itself is not."""
     level = [value]
     for _ in range(depth + 1):
         level = [

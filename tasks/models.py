@@ -1,4 +1,4 @@
-"""Queues, the tasks in them, and what workers made of these."""
+"""Models: tasks, claims by named workers, and shards; also exports the other models of this app."""
 
 from datetime import datetime
 from typing import Any, ClassVar
@@ -31,12 +31,12 @@ __all__ = ["ActionRate", "ActionSlot", "Claimant", "Consumer", "Queue", "Rate", 
 class Task(StatorModel):
     """One piece of work: the name of an action and its data.
 
-    ``priority``: smaller is sooner; by default the Unix time in milliseconds at which it was published. ``key``: the
-    publisher's own name for it, unique in the queue. ``metadata``: key-value pairs to claim and to search by.
-    ``worker_ids``: only these may claim it; empty for anyone. ``worker_count``: so many workers run it, those with
-    names each once; then the task is ``shared``, and its ``parts`` are what is claimed. ``lease``, ``timeout``,
-    ``max_attempts`` and ``retention`` stand above those of the queue. ``timeout``: an attempt ends so many seconds
-    after its claim, whatever its heartbeats.
+    ``priority``: smaller is sooner; by default the Unix time in milliseconds at publication. ``key``: the publisher's
+    own name, unique in the queue. ``metadata``: key-value pairs to claim and search by. ``worker_ids``: the only
+    workers that may claim it; empty for anyone. ``worker_count``: how many workers run it, each named worker once. If
+    there are several, the task is ``shared`` and workers claim its ``parts``. ``lease``, ``timeout``, ``max_attempts``
+    and ``retention`` override those of the queue. ``timeout``: seconds after its claim at which an attempt ends,
+    whatever its heartbeats.
     """
 
     queue = models.ForeignKey(Queue, models.CASCADE, related_name="tasks")
@@ -45,7 +45,7 @@ class Task(StatorModel):
     key = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001 - null is unique for each task
     priority = models.BigIntegerField(default=milliseconds)
     metadata = models.JSONField(default=dict, blank=True)
-    # The value of the queue's exclusive key; null where tasks do not exclude each other.
+    # The value of the queue's exclusive key; null in queues that are not exclusive.
     exclusive_value = models.CharField(max_length=200, null=True, editable=False)  # noqa: DJ001
     lease = models.FloatField(null=True, blank=True)
     timeout = models.FloatField(null=True, blank=True)
@@ -53,12 +53,12 @@ class Task(StatorModel):
     retention = models.FloatField(null=True, blank=True)
     worker_ids = models.JSONField(default=list, blank=True)
     worker_count = models.PositiveIntegerField(default=1)
-    # Whether only programs elsewhere may run it: published over HTTP as an action that the queue does not list.
+    # Whether only external programs may run it: it was published over HTTP with an action the queue does not list.
     elsewhere_only = models.BooleanField(default=False, db_default=False, editable=False)
     whole = models.ForeignKey("self", models.CASCADE, null=True, editable=False, related_name="parts")
     result = models.JSONField(null=True, editable=False)
     created = models.DateTimeField(db_default=Now(), editable=False)
-    # Once it is errored: when people are to be told of it next; null when they were.
+    # When people are notified next once the task is errored; null after the notice was sent.
     notice_due = models.DateTimeField(db_default=Now(), null=True, editable=False)
 
     state = StateField(TaskGraph)
@@ -66,7 +66,7 @@ class Task(StatorModel):
     objects: ClassVar[Any] = TaskQuerySet.as_manager()
 
     class StatorMeta:
-        """Every move and error is kept; worker processes claim what is theirs to run, most urgent first."""
+        """History is on. Worker processes claim only tasks that they can run, the most urgent first."""
 
         history = True
         priority = "priority"
@@ -102,7 +102,7 @@ class Task(StatorModel):
                 condition=Q(state_ready=True, exclusive_value__isnull=False),
                 name="tasks_task_ready_of_value",
             ),
-            # CLAIM by metadata: what waits may be few beside what is kept.
+            # CLAIM by metadata: waiting tasks may be few among all rows.
             MetadataIndex(
                 fields=["metadata"],
                 opclasses=["jsonb_path_ops"],
@@ -111,23 +111,23 @@ class Task(StatorModel):
             ),
             # QUERY by metadata.
             MetadataIndex(fields=["metadata"], opclasses=["jsonb_path_ops"], name="tasks_task_metadata"),
-            # BURY: what waits and has been attempted, for its attempts may be used up.
+            # BURY: waiting tasks that were attempted, whose attempts may be used up.
             models.Index(
                 fields=["state_attempts"],
                 condition=Q(state="pending", state_claim=None, state_attempts__gt=0),
                 name="tasks_task_attempted",
             ),
-            # SETTLE: parts that wait, for their shared task may have ended.
+            # SETTLE: waiting parts, whose shared task may have ended.
             models.Index(
                 fields=["whole"], condition=Q(state="pending", whole__isnull=False), name="tasks_task_open_part"
             ),
-            # NOTIFY: dead letters that nobody was told of.
+            # NOTIFY: dead letters without a notice.
             models.Index(
                 fields=["notice_due"],
                 condition=Q(state="errored", whole=None, notice_due__isnull=False),
                 name="tasks_task_unnoticed",
             ),
-            # PRUNE: what has ended, by queue, and by its own retention.
+            # PRUNE: ended tasks, by the queue's retention and by their own.
             models.Index(
                 fields=["queue", "state_changed"],
                 condition=Q(state__in=TERMINAL, whole=None, retention=None),
@@ -145,7 +145,7 @@ class Task(StatorModel):
 
     @property
     def status(self) -> str:
-        """invisible, pending, running, completed, canceled or errored; of a shared task as its parts have it."""
+        """Return invisible, pending, running, completed, canceled or errored; for a shared task by its parts."""
         if self.state == "shared":
             parts = {part.status for part in self.parts.all()}
             return next((status for status in ("running", "pending") if status in parts), "invisible")
@@ -158,74 +158,74 @@ class Task(StatorModel):
 
     @property
     def attempts(self) -> int:
-        """Claims since it was published or requeued; once it has ended, those until then."""
+        """Return the number of claims since the task was published or requeued; after its end, those before the end."""
         if self.state not in TERMINAL:
             return int(self.state_attempts)
         return attempts_of([self], self._state.db).get(self.pk, 0)
 
     @property
     def claimant(self) -> str | None:
-        """The named worker that holds it."""
+        """Return the named worker that holds the task."""
         run = self.runs.filter(token=self.state_claim).first() if self.state_claim else None
         return run.worker if run else None
 
     @property
     def claimed_at(self) -> datetime | None:
-        """When whoever holds it has claimed it."""
+        """Return when the present holder claimed the task."""
         return self.state_attempted if self.state_claim else None
 
     @property
     def rejected_by(self) -> list[str]:
-        """The named workers that gave it up, or lost it, in order."""
+        """Return the named workers that gave up or lost the task, in order."""
         runs = self.runs.exclude(outcome="succeeded").exclude(token=self.state_claim or UUID(int=0))
         return list(dict.fromkeys(runs.order_by("pk").values_list("worker", flat=True)))
 
     @property
     def results(self) -> list[Any]:
-        """What its workers returned: of a shared task one for each part that is completed."""
+        """Return the results: at most one, or for a shared task one for each completed part."""
         if self.worker_count == 1:
             return [self.result] if self.state == "completed" else []
         return [part.result for part in self.parts.filter(state="completed").order_by("pk")]
 
     def cancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> None:
-        """Cancel it, and its parts; :class:`~tasks.exceptions.MoveRefused` unless it waits.
+        """Cancel the task and its parts; raise :class:`~tasks.exceptions.MoveRefused` unless it waits.
 
-        ``running``: also where a worker holds it, which hears of it at its next heartbeat.
+        ``running``: cancel it also while a worker holds it; the worker learns of that at its next heartbeat.
         """
         moving.cancel(self, actor=actor, reason=reason, running=running)
 
     def requeue(self, reason: str = "", *, actor: str = "") -> None:
-        """Have it wait again, as if new; :class:`~tasks.exceptions.MoveRefused` unless it is errored."""
+        """Make an errored task wait again as if new; raise :class:`~tasks.exceptions.MoveRefused` for any other."""
         moving.requeue(self, actor=actor, reason=reason)
 
     async def acancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> None:
-        """As :meth:`cancel`, for async code."""
+        """Run :meth:`cancel` from async code."""
         await sync_to_async(self.cancel)(reason, actor=actor, running=running)
 
     async def arequeue(self, reason: str = "", *, actor: str = "") -> None:
-        """As :meth:`requeue`, for async code."""
+        """Run :meth:`requeue` from async code."""
         await sync_to_async(self.requeue)(reason, actor=actor)
 
     @classmethod
     def find_claim(cls, pk: Any, token: UUID, *, using: str | None = None) -> claiming.TaskClaim:
-        """The claim of a named worker that a token stands for; ``LeaseLost`` when it has ended or never was."""
+        """Return the claim of a named worker with this token; raise ``LeaseLost`` if it has ended or never existed."""
         return claiming.find(cls, pk, token, using=using or database_of(pk))
 
     def explain(self) -> list[Reason]:
-        """Why it is not moving: what lies with its queue first, then as of every managed object."""
+        """Return why the task is not moving: the queue's reasons first, then those of every managed object."""
         return explaining.explain(self, super().explain())
 
     def clean(self) -> None:
-        """Refuse values that could not be published."""
+        """Refuse values that cannot be published."""
         if self.worker_count < 1:
             raise ValidationError({"worker_count": "at least one worker has to run it"})
 
 
 class Run(models.Model):
-    """One claim of a task by a named worker, as it happened. Whether it timed out is derived: see ``timed_out``."""
+    """One claim of a task by a named worker. Whether it timed out is derived: see ``timed_out``."""
 
     class Outcome(models.TextChoices):
-        """How the worker ended its claim; empty while it has not."""
+        """How the worker ended its claim; empty while the claim is open."""
 
         SUCCEEDED = "succeeded"
         FAILED = "failed"
@@ -233,13 +233,13 @@ class Run(models.Model):
         CANCELED = "canceled"
 
     task = models.ForeignKey(Task, models.CASCADE, related_name="runs")
-    # The task's ``state_version`` when it was claimed: it counts until the task moves; null: it was forgotten.
+    # The task's ``state_version`` at the claim, which counts until the task moves; null once it is forgotten.
     version = models.BigIntegerField(null=True)
     worker = models.CharField(max_length=100)
     token = models.UUIDField()
     claimed = models.DateTimeField(db_default=Now())
     lease_until = models.DateTimeField()
-    # The lease that the worker asked for last, which its heartbeats keep; null: it asked for none of its own.
+    # The lease that the worker last asked for, which its heartbeats keep; null if it never asked for one.
     lease = models.FloatField(null=True)
     ended = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
@@ -247,7 +247,7 @@ class Run(models.Model):
     result = models.JSONField(null=True)
 
     class Meta:
-        # One claim statement has one token for all of its tasks.
+        # All tasks of one claim statement share a token.
         constraints = [models.UniqueConstraint(fields=["token", "task"], name="tasks_run_once")]
         indexes = [
             # CLAIM: whether this worker has had the task.
@@ -261,12 +261,12 @@ class Run(models.Model):
 
     @property
     def timed_out(self) -> bool:
-        """Whether the lease ran out before the worker ended its claim."""
+        """Return whether the lease ran out before the worker ended its claim."""
         return not self.outcome and self.task.state_claim != self.token
 
 
 class Shard(models.Model):
-    """A database beside the one where queues are configured, over which some are spread, and its number."""
+    """An additional database over which queues are spread, and its number."""
 
     number = models.PositiveSmallIntegerField(primary_key=True)
     alias = models.CharField(max_length=100, unique=True)

@@ -1,6 +1,6 @@
-"""Moments that every database keeps and every zone has; as columns have them, and in time.
+"""Moments that every database can store, converted between columns and real time.
 
-On a site with ``USE_TZ=False`` the values of columns have no zone.
+With ``USE_TZ=False``, column values have no time zone.
 """
 
 from datetime import UTC, datetime, tzinfo
@@ -10,12 +10,12 @@ from django.conf import settings
 from django.db import connections
 from django.utils import timezone
 
-# Some databases keep moments that Python cannot read again, and near the ends of its calendar some zones have none.
+# Some databases store moments that Python cannot read, and some zones have no times near the ends of its calendar.
 FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
 def moment_problem(moment: Any) -> str:
-    """What is wrong with a moment, in one line; nothing of what is none."""
+    """Return one line on what is wrong with a moment; empty if it is valid or no datetime."""
     try:
         kept = not isinstance(moment, datetime) or FIRST <= moment.astimezone(UTC) < LAST
     except (OverflowError, ValueError):
@@ -24,16 +24,16 @@ def moment_problem(moment: Any) -> str:
 
 
 def aware(moment: datetime, using: str) -> datetime:
-    """The moment that a column means which the database's clock has filled."""
+    """Return the moment that a column means which the database's clock has filled."""
     if not timezone.is_naive(moment):
         return moment
-    # In UTC, for within one zone Python compares what the clock shows.
+    # In UTC: Python compares two times in one zone by their clock faces, even when the clocks change.
     return timezone.make_aware(moment, _zone_of_clock(using)).astimezone(UTC)
 
 
 def stored(moment: datetime, using: str) -> datetime:
-    """What a column is to have for a moment; one without a zone is meant in that of the site."""
-    # PostgreSQL takes moments with a zone in any case, and so knows the two of the hour that clocks show twice apart.
+    """Return the column value for a moment; a moment without a zone is in the site's zone."""
+    # PostgreSQL accepts moments with a zone even then, and so tells apart the two passes of an hour that repeats.
     if settings.USE_TZ or connections[using].vendor == "postgresql":
         return moment
     meant = timezone.make_aware(moment) if timezone.is_naive(moment) else moment
@@ -41,7 +41,7 @@ def stored(moment: datetime, using: str) -> datetime:
 
 
 def moment_of_text(text: str, using: str) -> datetime:
-    """The value that a column would have, from its text in JSON that a database has made."""
+    """Return the value that a column would have, from its text in a database's JSON."""
     moment = datetime.fromisoformat(text)
     naive = timezone.is_naive(moment)
     if settings.USE_TZ:
@@ -50,5 +50,5 @@ def moment_of_text(text: str, using: str) -> datetime:
 
 
 def _zone_of_clock(using: str) -> tzinfo:
-    # PostgreSQL's clock goes by the zone that Django has told the session, that of SQLite shows UTC in any case.
+    # PostgreSQL uses the zone that Django sets for the session; SQLite always uses UTC.
     return UTC if connections[using].vendor == "sqlite" else timezone.get_default_timezone()

@@ -1,4 +1,4 @@
-"""What people and publishers do with tasks from outside: cancel them, have them run again. Never what a holder does."""
+"""Moves of tasks by people and publishers: cancel and requeue. Moves by the holder of a claim are in ``claiming``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from tasks.exceptions import MoveRefused
 FAILED, SUCCEEDED = ("errored", "canceled"), ("completed",)
 
 
-# Rows of one transaction of an act on many.
+# Rows per transaction of an action on many tasks.
 BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Requeued:
-    """How many dead letters wait again, and when the last of them is due; None where all of them are at once."""
+    """How many dead letters were requeued, and when the last is due; None if all are due at once."""
 
     count: int
     last_due: datetime | None = None
 
 
 def cancel(task: Any, *, actor: str, reason: str, running: bool) -> None:
-    """Cancel a task that waits, with its parts; with ``running`` also one that is held, whose holder loses it."""
+    """Cancel a waiting task and its parts; with ``running`` also a held one, whose holder then loses its claim."""
     if not cancel_many(_rows(task), [task.pk], actor=actor, reason=reason, running=running):
         statuses = " or ".join(_cancelable(running))
         raise MoveRefused(f"task {task.pk} is {_status(task)}; only one that is {statuses} is canceled")
@@ -36,7 +36,7 @@ def cancel(task: Any, *, actor: str, reason: str, running: bool) -> None:
 
 
 def cancel_many(rows: Any, pks: Sequence[Any], *, actor: str, reason: str, running: bool) -> int:
-    """As :func:`cancel`, for those of these keys that may be canceled; return how many were."""
+    """Cancel the tasks among these keys that may be canceled; return how many were."""
     canceled = 0
     for batch in _batches(pks):
         with transaction.atomic(using=rows.db):
@@ -50,7 +50,7 @@ def cancel_many(rows: Any, pks: Sequence[Any], *, actor: str, reason: str, runni
 
 
 def requeue(task: Any, *, actor: str, reason: str) -> None:
-    """Have a dead letter wait again with all its attempts, for every worker that may claim it."""
+    """Requeue a dead letter with all its attempts, for every worker that may claim it."""
     if task.whole_id is not None:
         raise MoveRefused(f"task {task.pk} is a part of task {task.whole_id}; requeue that")
     with transaction.atomic(using=task._state.db):
@@ -62,9 +62,9 @@ def requeue(task: Any, *, actor: str, reason: str) -> None:
 def requeue_many(
     rows: Any, pks: Sequence[Any], *, actor: str, reason: str, per_minute: float | None = None
 ) -> Requeued:
-    """As :func:`requeue`, for the dead letters among these keys, in this order; parts of shared tasks are none.
+    """Requeue the dead letters among these keys, in this order, except parts of shared tasks.
 
-    ``per_minute``: so many become due in a minute, the first at once; without it all do at once.
+    ``per_minute``: how many become due per minute, the first at once; None: all at once.
     """
     count, begun, last = 0, None, None
     for batch in _batches(pks):
@@ -85,7 +85,7 @@ def requeue_many(
 
 
 def _reopen_many(rows: Any, dead: dict[Any, int], actor: str, reason: str) -> None:
-    """Have dead letters, which are locked, wait again; given with the number of their workers."""
+    """Requeue locked dead letters, given with the number of their workers."""
     shared = [pk for pk, workers in dead.items() if workers > 1]
     parts = rows.filter(whole__in=shared, state__in=FAILED)
     for meant, state in (
@@ -98,7 +98,7 @@ def _reopen_many(rows: Any, dead: dict[Any, int], actor: str, reason: str) -> No
 
 
 def _postpone(rows: Any, dues: dict[Any, datetime]) -> None:
-    """Let tasks that wait, and the parts of shared ones, be due only then."""
+    """Postpone waiting tasks, and the parts of shared ones, to these times."""
     waiting = _plain(rows).filter(Q(pk__in=dues) | Q(whole__in=dues), state="pending")
     late = [
         rows.model(pk=pk, state_next_attempt=dues.get(pk) or dues[whole])
@@ -111,7 +111,7 @@ def _postpone(rows: Any, dues: dict[Any, datetime]) -> None:
 def clear(task: Any, *, failed: bool, succeeded: bool) -> bool:
     """Forget the workers that failed, or succeeded, so that they may run it again; return whether anything changed.
 
-    A task that ended so waits again; one that runs is left alone.
+    A task that ended that way is requeued; a running one is left alone.
     """
     if task.status == "running":
         return False
@@ -129,7 +129,7 @@ def clear(task: Any, *, failed: bool, succeeded: bool) -> bool:
 
 
 def _forget_failures(task: Any) -> None:
-    """The claims so far do not count any more: neither as attempts nor against those who made them."""
+    """Discount the claims so far: they count neither as attempts nor against their workers."""
     waiting: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
     waiting = waiting.filter(Q(pk=task.pk) | Q(whole=task.pk), state="pending", state_claim=None)
     pks = list(waiting.select_for_update().values_list("pk", flat=True))

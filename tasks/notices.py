@@ -1,4 +1,4 @@
-"""Dead letters: tasks that ended without success are told to people, each once."""
+"""Notices of dead letters: people are told once of each task that ended without success."""
 
 import json
 import logging
@@ -19,10 +19,10 @@ from tasks.models import Task
 
 logger = logging.getLogger("tasks.notices")
 
-# A notice that could not be sent, or whose sender died, is sent again after so many seconds.
+# Seconds until a notice is sent again if sending failed or the sending process died.
 AGAIN = 600.0
 
-# Notices that one call sends; the rest are for the next.
+# The most notices that one call sends; the rest are for the next.
 MOST = 100
 
 DATA_LENGTH, ERRORS, ERROR_LENGTH = 20_000, 200, 2_000
@@ -30,7 +30,7 @@ DATA_LENGTH, ERRORS, ERROR_LENGTH = 20_000, 200, 2_000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A task that ended without success, the workers that had it, and every error: ``worker: what it said``."""
+    """A task that ended without success, the workers that had it, and every error as ``worker: message``."""
 
     id: int
     queue: str
@@ -45,10 +45,10 @@ class DeadLetter:
 
 
 def send_notices(using: str, pks: list[Any] | None = None) -> int:
-    """Tell of dead letters that nobody was told of, all of them or these; return how many.
+    """Send a notice of each dead letter without one, of all or of these keys; return how many were sent.
 
-    Who notes in the row that he tells of it is the only one to do so. Only should that process die while it tells, or
-    the telling fail, another does after ten minutes.
+    A process reserves a notice in the row before it sends it, so only one sends it. If it dies or sending fails,
+    another process tries again after ten minutes.
     """
     rows: QuerySet[Any] = QuerySet(Task, using=using).filter(state="errored", whole=None, notice_due__lte=Now())
     meant = rows if pks is None else rows.filter(pk__in=pks)
@@ -60,7 +60,7 @@ def send_notices(using: str, pks: list[Any] | None = None) -> int:
 
 
 def mail_administrators(letter: DeadLetter) -> None:
-    """The default: a mail to ``ADMINS`` and a record in the log."""
+    """Send a mail to ``ADMINS`` and log an error; the default of ``NOTIFY``."""
     logger.error(
         "tasks.dead_letter",
         extra={
@@ -80,11 +80,11 @@ def mail_administrators(letter: DeadLetter) -> None:
 
 
 def letter_of(task: Any) -> DeadLetter:
-    """What is known of a dead letter, bounded: of its latest stay in the queue, and of its parts if it was shared."""
+    """Return what is known of a dead letter, or of its parts, since it last began to wait; within limits of length."""
     runs, acts = _latest(task)
     named = {worker_digits(run.worker): run.worker for run in runs}
     told = [(run.claimed, run.worker, run.reason or _unsaid(run)) for run in runs]
-    # Worker processes make no runs; and what failed is known of them from the history alone.
+    # Worker processes have no runs: only the history knows of their failures.
     told += [line for line in acts if line[1] not in named]
     told.sort(key=lambda line: line[0])
     return DeadLetter(
@@ -99,7 +99,7 @@ def letter_of(task: Any) -> DeadLetter:
 
 
 def _latest(task: Any) -> tuple[list[Any], list[tuple[Any, str, str]]]:
-    """The claims of a task, or of the parts of a shared one, and the errors known of it, since it last waited."""
+    """Return the claims and known errors of a task, or of a shared task's parts, since it last began to wait."""
     runs: list[Any] = []
     errors: list[tuple[Any, str, str]] = []
     for each in task.parts.all() if task.worker_count > 1 else [task]:
@@ -110,14 +110,14 @@ def _latest(task: Any) -> tuple[list[Any], list[tuple[Any, str, str]]]:
 
 
 def _errors(task: Any) -> list[tuple[Any, str, str]]:
-    """What its history and its report say: when, which worker, what."""
+    """Return the errors in the task's history and report: when, which worker, what."""
     beside = {"model_label": Task._meta.label_lower, "object_pk": str(task.pk)}
     using = task._state.db
-    # A move bears the number after it, and the errors before it the number that it ended.
+    # A move is recorded with the version after it, the errors before it with the version that it ended.
     acts = History.objects.using(using).filter(**beside, version__gte=task.state_version - 1).exclude(error="")
     found = [(act.at, act.worker, act.error) for act in acts.order_by("pk")[:ERRORS]]
     last = Report.objects.using(using).filter(**beside).exclude(error="").first()
-    # The history of a move need not have the error that led to it.
+    # The history of a move may lack the error that led to it.
     if last is not None and f"{last.error}: {last.message}" not in [error for _, _, error in found]:
         found.append((last.at, last.worker, f"{last.error}: {last.message}"))
     return found

@@ -1,4 +1,4 @@
-"""Tells by the number of a task which database it is in: each that queues are split over has a range of its own."""
+"""Numbers of tasks, which tell the database: each database over which queues are spread has its own range."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,10 +9,10 @@ from django.db.models import Max, QuerySet
 
 from tasks.exceptions import TaskError
 
-# Numbers of tasks stay below 2**53, up to which every reader of JSON takes them for what they are.
+# Task numbers stay below 2**53, the largest integer that every JSON reader keeps exact.
 BITS, MOST = 48, 31
 
-# Where counting goes on; nowhere else if it is further already, for numbers are never given twice.
+# Moves the counter forward, never back: no number is given twice.
 SET_COUNTER = """
 SELECT setval(counter, %s) FROM (SELECT pg_get_serial_sequence(%s, %s)::regclass AS counter) tasks
 WHERE coalesce(pg_sequence_last_value(counter), 0) < %s
@@ -20,18 +20,18 @@ WHERE coalesce(pg_sequence_last_value(counter), 0) < %s
 
 
 def home() -> str:
-    """The database where queues are made and configured."""
+    """Return the home database, where queues are created and configured."""
     return str(router.db_for_write(apps.get_model("tasks", "Queue")))
 
 
 def worked_in(sender: Any, model: Any) -> list[str]:
-    """The databases in which a worker works on a model, for its chores at a scheduling pass."""
+    """Return the databases in which a worker runs a model's chores at a scheduling pass."""
     told: list[str] = sender.databases_of(model) if hasattr(sender, "databases_of") else [home()]
     return told
 
 
 def database_of(pk: int) -> str | None:
-    """The database that a task with this number is in; None where there can be none."""
+    """Return the database of a task with this number; None if there is none."""
     if pk >> BITS == 0:
         return home()
     shard = _shards().filter(number=pk >> BITS).first() if pk >> BITS <= MOST else None
@@ -39,7 +39,7 @@ def database_of(pk: int) -> str | None:
 
 
 def in_order(databases: Iterable[str], after: int = 0) -> list[str]:
-    """Databases in the order of the numbers of their tasks, without those that have none above a number."""
+    """Return databases in the order of their task numbers, without those that have no numbers above ``after``."""
     wanted, using = set(databases), home()
     here = [using] if using in wanted and after >> BITS == 0 else []
     if wanted <= {using}:
@@ -49,7 +49,7 @@ def in_order(databases: Iterable[str], after: int = 0) -> list[str]:
 
 
 def number_from(queue: Any) -> None:
-    """Have the tasks of a database, in which this queue is, be numbered in its range. May be done again at any time."""
+    """Make the database of this copy of a queue number its tasks in its own range. It is safe to repeat."""
     using, model = queue._state.db, queue.tasks.model
     if using == home():
         return
@@ -73,21 +73,21 @@ def _count_from(first: int, model: Any, queue: Any) -> None:
         with connection.cursor() as cursor:
             cursor.execute(SET_COUNTER, [first, table, model._meta.pk.column, first])
         return
-    # Others count on from the largest number that there ever was.
+    # Other databases continue from the largest number that ever existed.
     tasks: QuerySet[Any] = QuerySet(model, using=connection.alias)
     tasks.bulk_create([model(pk=first, queue=queue, action="numbering")], ignore_conflicts=True)
     tasks.filter(pk=first).delete()
 
 
 def _number(alias: str) -> int:
-    """The number of a database; the next one if it has none."""
+    """Return the number of a database; assign the next one if it has none."""
     for _ in range(MOST):
         if found := _shards().filter(alias=alias).first():
             return int(found.number)
         number = (_shards().aggregate(last=Max("number"))["last"] or 0) + 1
         if number > MOST:
             raise TaskError(f"{MOST} databases have numbers of tasks already; there are none left for {alias!r}")
-        # Another process may have taken it in between.
+        # Another process may take this number first.
         _shards().bulk_create([_shards().model(number=number, alias=alias)], ignore_conflicts=True)
     raise AssertionError("a number is found, or there are none left")
 

@@ -1,4 +1,4 @@
-"""``manage.py tasks`` for those who look after queues: what is in each, dead letters, and the acts on both."""
+"""Subcommands of ``manage.py tasks`` for operators: list queues and dead letters, requeue, cancel, pause, resume."""
 
 import getpass
 import os
@@ -33,12 +33,12 @@ Told = tuple[Any, list[str]]
 
 
 def wrong(message: str) -> CommandError:
-    """A refusal, by one line that says why and what to do instead."""
+    """Return a refusal: one line that says why, and what to do instead."""
     return CommandError(message, returncode=WRONG)
 
 
 def named(name: str) -> Any:
-    """Return the queue of this name, with the database's time; refuse, and suggest another, where there is none."""
+    """Return the queue of this name, with the database's time; if there is none, refuse and suggest another."""
     if told := queue_name_problem(name):
         raise wrong(told)
     queues: QuerySet[Queue] = QuerySet(Queue, using=home())
@@ -50,11 +50,11 @@ def named(name: str) -> Any:
     raise wrong(f"there is no queue {name!r}; {hint}")
 
 
-# What can be asked for
+# Subcommands
 
 
 def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
-    """The subcommands, each by its name and help."""
+    """Add the subcommands; ``add`` takes a name and a help text."""
     queues = add("queues", "List queues: what waits in each and since when, runs, is dead, asks for work, is paused.")
     queues.add_argument("names", nargs="*", metavar="QUEUE", help="Only these.")
     dead = add("dead", "List dead letters, the latest first, each with its last error.")
@@ -82,7 +82,7 @@ def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
 
 
 def list_queues(options: dict[str, Any]) -> Told:
-    """What is in every queue, or in those that are named."""
+    """List the contents of every queue, or of those that are named."""
     using = home()
     rows: QuerySet[Queue] = QuerySet(Queue, using=using).annotate(read_at=Now())
     found = [named(name) for name in options["names"]] or list(rows.order_by("name")[:MOST_QUEUES])
@@ -108,7 +108,7 @@ def _queue_row(told: dict[str, Any]) -> list[str]:
 
 
 def list_dead(options: dict[str, Any]) -> Told:
-    """Dead letters, the latest first in each database."""
+    """List dead letters, the latest first within each database."""
     limit = options["limit"]
     if not 0 < limit <= MOST_LETTERS:
         raise wrong(f"--limit {limit} must be from 1 to {MOST_LETTERS:,}")
@@ -142,7 +142,7 @@ def _letter(task: Any, attempts: int) -> dict[str, Any]:
 
 
 def requeue(options: dict[str, Any]) -> Told:
-    """How many dead letters wait again."""
+    """Requeue dead letters and report how many."""
     ids, name = options["ids"], options["queue"]
     if bool(ids) == bool(name):
         raise wrong("say which dead letters: their numbers, or --queue NAME; see tasks dead")
@@ -165,7 +165,7 @@ def requeue(options: dict[str, Any]) -> Told:
 
 
 def cancel(options: dict[str, Any]) -> Told:
-    """How many were canceled."""
+    """Cancel tasks and report how many."""
     ids = options["ids"]
     count = sum(part.cancel(options["reason"], actor=_actor(), running=options["running"]) for part in _rows_of(ids))
     others = "; the others are gone, have ended, or are held (--running)" if count < len(ids) else ""
@@ -173,7 +173,7 @@ def cancel(options: dict[str, Any]) -> Told:
 
 
 def pause(options: dict[str, Any]) -> Told:
-    """The queue as it is then."""
+    """Pause a queue and return its pauses."""
     queue = named(options["name"])
     if not (options["publish"] or options["claim"]):
         raise wrong("say what is paused: --publish, --claim or both")
@@ -186,7 +186,7 @@ def pause(options: dict[str, Any]) -> Told:
 
 
 def resume(options: dict[str, Any]) -> Told:
-    """The queue as it is then."""
+    """Resume a queue and return its pauses."""
     queue = named(options["name"])
     queue.resume(author=_actor())
     return _pauses_of(queue), [f"Queue {queue.name} is resumed."]
@@ -204,11 +204,11 @@ def _paused_words(queue: Any) -> str:
     return f"{' and '.join(what)}, {queue.pause_told}"
 
 
-# What is named
+# Tasks and databases
 
 
 def _databases(queues: Iterable[Any] | None) -> list[str]:
-    """Where tasks of queues are, or of all."""
+    """Return the databases that hold tasks of these queues, or of all."""
     rows: QuerySet[Queue] = QuerySet(Queue, using=home())
     meant = rows.exclude(databases=[]) if queues is None else [queue for queue in queues if queue.databases]
     spread = {alias for queue in meant for alias in queue.databases if alias in connections}
@@ -217,7 +217,7 @@ def _databases(queues: Iterable[Any] | None) -> list[str]:
 
 
 def _rows_of(ids: list[int]) -> list[Any]:
-    """Tasks by their numbers, in the database that each is in."""
+    """Return querysets of tasks by their numbers, one for each database."""
     if len(ids) > MOST_NAMED:
         raise wrong(f"at most {MOST_NAMED:,} tasks at once")
     by_alias: dict[str, list[int]] = defaultdict(list)
@@ -236,9 +236,9 @@ def _table(heads: list[str], rows: Iterable[list[str]]) -> list[str]:
 
 
 def _actor() -> str:
-    """Who runs the command: the name of the user of the operating system."""
+    """Return the name of the operating system's user who runs the command."""
     try:
         return getpass.getuser()
     except (KeyError, ImportError, OSError):
-        # A container may run as a number without a name.
+        # A container may run as a user id without a name.
         return f"user {os.getuid()}"

@@ -1,4 +1,4 @@
-"""The section of the admin's overview about queues: what waits in each, since when, and what is paused."""
+"""The queues section of the admin's overview: what waits in each queue, since when, and what is paused."""
 
 from collections import Counter
 from typing import Any
@@ -26,27 +26,27 @@ from tasks.expressions import Later
 from tasks.models import Claimant, Queue, Task
 from tasks.queues import CLAIMANT_ALIVE
 
-# Queues that are shown: those that are paused, then those where something waits, then the rest, by name.
+# The most queues that are shown: paused ones first, then those with waiting tasks, then the rest, each by name.
 SHOWN = 50
 
-# Waiting tasks are counted so far in each queue, and claimed ones in all.
+# Limits of counting: waiting tasks in each queue, and claimed tasks in all queues together.
 COUNTED, CLAIMED = 10_000, 5000
 
-# What waits for longer than so many seconds catches the eye.
+# A longer wait, in seconds, is highlighted.
 TOO_LONG = 300.0
 
 HEADS = ("Queue", "Waiting", "The first since", "Claimed", "Workers that ask", "Pauses")
 
 
 class Counted(Subquery):
-    """How many rows a subquery has, which is cut off before it is counted."""
+    """The number of rows of a subquery, which carries its own limit."""
 
     template = "(SELECT COUNT(*) FROM (%(subquery)s) stator_counted)"
     output_field = IntegerField()
 
 
 def queues(request: HttpRequest) -> Section | None:
-    """The section, for those who may view queues or tasks; three statements, however many queues there are."""
+    """Return the section for users who may view queues or tasks: three statements, however many queues there are."""
     if not (request.user.has_perm("tasks.view_queue") or request.user.has_perm("tasks.view_task")):
         return None
     using = router.db_for_write(Task)
@@ -63,7 +63,7 @@ def queues(request: HttpRequest) -> Section | None:
 
 def _read(using: str) -> QuerySet[Any]:
     tasks: QuerySet[Any] = QuerySet(Task, using=using)
-    # Index ``tasks_task_ready_in_queue``, which has no state: what is ready is pending.
+    # Uses the index ``tasks_task_ready_in_queue``, which lacks the state: ready tasks are always pending.
     waiting = tasks.filter(queue=OuterRef("pk"), state_ready=True)
     since = Coalesce("state_next_attempt", "state_changed", output_field=DateTimeField())
     first = Subquery(waiting.order_by("priority", "pk").annotate(since=since).values("since")[:1])
@@ -104,7 +104,7 @@ def _pauses(queue: Any) -> str:
 
 
 def _list_of_tasks(request: HttpRequest) -> str:
-    """Its address; empty where there is none for the user."""
+    """Return the URL of the list of tasks; empty if the user may not view it."""
     if not (admin.site.is_registered(Task) and request.user.has_perm("tasks.view_task")):
         return ""
     return reverse("admin:tasks_task_changelist")

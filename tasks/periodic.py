@@ -1,4 +1,4 @@
-"""The module of :func:`tasks.periodic`, for ``from tasks.periodic import periodic``; it is in ``periodic_registry``."""
+"""The public module of :func:`tasks.periodic`; the code is in ``periodic_registry``."""
 
 from tasks.periodic_registry import Tick, periodic
 

@@ -1,4 +1,4 @@
-"""Functions that are called on a timetable, registered by ``@tasks.periodic``. Their rows are made in ``declared``."""
+"""The registry of ``@tasks.periodic`` functions, which are called on a timetable. ``declared`` makes their rows."""
 
 import inspect
 from collections.abc import Callable
@@ -16,10 +16,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What a function is told that is called for one tick.
+    """One tick, as passed to its function.
 
-    ``key`` is the same whenever this tick is presented, after a crash too, and belongs to no other: who does something
-    outside of the database can hand it on, or keep it, so that a second run does nothing. ``planned``: when it was due.
+    ``key`` is unique to this tick and stays the same when the tick is repeated, for example after a crash. If your
+    function acts outside of the database, pass the key on or store it, so that a second run does nothing. ``planned``:
+    when the tick was due.
     """
 
     schedule: Any
@@ -30,7 +31,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Periodic:
-    """A registered function with its timetable as the code has it."""
+    """A registered function with its timetable, as declared in the code."""
 
     function: Callable[..., Any]
     name: str
@@ -43,16 +44,16 @@ class Periodic:
 
     @property
     def timetable(self) -> Timetable:
-        """When it is called."""
+        """Return when the function is called."""
         return Timetable(self.every, self.cron, self.zone, self.jitter)
 
     @property
     def declared(self) -> dict[str, Any]:
-        """The columns of its schedule as the code wants them."""
+        """Return the columns of its schedule, as declared in the code."""
         return {**asdict(self.timetable), "missed": self.missed, "deadline": self.deadline}
 
     def call(self, tick: Tick) -> None:
-        """Call the function in this thread, with the tick if it takes one; it may be asynchronous."""
+        """Call the sync or async function in this thread, with the tick if it takes an argument."""
         arguments = (tick,) if inspect.signature(self.function).parameters else ()
         function = async_to_sync(self.function) if inspect.iscoroutinefunction(self.function) else self.function
         function(*arguments)
@@ -71,14 +72,14 @@ def periodic(
     deadline: float | None = None,
     name: str | None = None,
 ) -> Callable[[Function], Function]:
-    """Have workers call a function every so many seconds, or when a cron expression says so.
+    """Register a function that workers call every so many seconds, or at the times of a cron expression.
 
     >>> @tasks.periodic(every=60, jitter=15)
     ... def flush(tick):
     ...     print(tick.index, tick.key)
 
-    The arguments are those of a :class:`~tasks.models.Schedule`; ``zone`` is by default ``TIME_ZONE``. ``name``: by
-    default that of the function with its module; it must stay the same, since the schedule is found by it.
+    The arguments are those of a :class:`~tasks.models.Schedule`; ``zone`` defaults to ``TIME_ZONE``. ``name`` defaults
+    to the function's module and name. It must not change: the schedule is found by it.
     """
 
     def register(function: Function) -> Function:

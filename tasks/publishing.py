@@ -1,4 +1,4 @@
-"""Puts tasks into a queue, each once: in a handful of statements, however many they are."""
+"""Publishing of tasks into a queue, each key once, with a few statements per 500 tasks."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from tasks.messages import Message, exclusive_value, message_of
 from tasks.moving import clear
 from tasks.registry import declared
 
-# Each further try means that another publisher has just published one of the same keys.
+# A try fails when another publisher has just published one of the same keys.
 TRIES = 10
 BATCH = 500
 
-# What a publication of a key that is there already may change of a task that waits.
+# The columns that a publication may update in a waiting task of the same key.
 PARAMETERS = (
     "action", "data", "priority", "metadata", "exclusive_value", "lease", "timeout", "max_attempts", "retention",
     "worker_ids", "elsewhere_only",
@@ -30,7 +30,7 @@ PARAMETERS = (
 
 
 class PublishOutcome(StrEnum):
-    """What became of a publication: a new task, or what the task of this key is at."""
+    """The outcome of a publication: a new task, or the status of the existing one."""
 
     INSERTED = "inserted"
     MATCHED = "matched"
@@ -40,9 +40,9 @@ class PublishOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A task and what became of its publication.
+    """A task and the outcome of its publication.
 
-    ``inserted``: it is new. ``matched``: there is a task of this key, and it waits. ``running``: a worker has it.
+    ``inserted``: it is new. ``matched``: a task of this key exists and waits. ``running``: a worker holds it.
     ``duplicate``: it has ended.
     """
 
@@ -52,10 +52,10 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """What to do with a key that is there already.
+    """Options for keys that exist already.
 
-    ``update``: write the parameters of a task that waits. ``clear_failed`` and ``clear_succeeded``: forget the workers
-    that did not, or did, succeed, so that they may run it again; a task that ended so waits again.
+    ``update``: write the parameters of a waiting task. ``clear_failed`` and ``clear_succeeded``: forget the workers
+    that failed, or succeeded, so that they may run it again; a task that ended that way waits again.
     """
 
     update: bool = False
@@ -64,7 +64,7 @@ class Manner:
 
     @property
     def changes(self) -> bool:
-        """Whether tasks that are there may be written to."""
+        """Return whether existing tasks may be written to."""
         return self.update or self.clear_failed or self.clear_succeeded
 
 
@@ -77,10 +77,10 @@ def publish(
     over_http: bool = False,
     admit: Callable[[int], None] = lambda rows: None,
 ) -> list[Published]:
-    """Publish into a queue; one result for each message, in order, and all of them or none.
+    """Publish messages, all or none, and return one result for each, in order.
 
-    ``over_http``: by a program, which may do less than code here; see :mod:`tasks.queue_actions`. ``admit``: called
-    with the number of rows once nothing else is wrong, to refuse them.
+    ``over_http``: the publisher is a program, which may do less than code here; see :mod:`tasks.queue_actions`.
+    ``admit``: called with the number of rows after all other checks; it may refuse them.
     """
     settings = load_settings()
     lease = longest_lease(queue.tasks.model, using=queue._state.db)
@@ -90,7 +90,7 @@ def publish(
     queue = queue.current()
     _refuse(queue, messages, known_only, over_http)
     admit(rows)
-    # By the queue as it is at home: its copies may be behind.
+    # From the home database: copies may be out of date.
     listed = frozenset(queue.http_actions) if over_http else None
     write = partial(_into, manner=manner, settings=settings, listed=listed)
     if not queue.databases:
@@ -99,7 +99,7 @@ def publish(
 
 
 def bound_rows(rows: int, most: int) -> None:
-    """Refuse more rows than may be written at once."""
+    """Refuse more rows than one call may write."""
     if rows > most:
         raise PublishRefused(
             f"{rows:,} rows are more than are published at once; the most is {most:,} (worker_count=n is n + 1 rows)"
@@ -109,8 +109,8 @@ def bound_rows(rows: int, most: int) -> None:
 def _into(
     queue: Any, messages: list[Message], manner: Manner, settings: Settings, listed: frozenset[str] | None
 ) -> list[Published]:
-    """Publish into the database that the queue, as it is now, is in; ``listed``: over HTTP, what the queue lists."""
-    # So that one that has no value of the key is refused before anything is written.
+    """Publish into this copy's database. ``listed``: over HTTP, the actions that the queue lists; else None."""
+    # Built first, so that a message without a value of the exclusive key is refused before anything is written.
     rows = [_row(queue, message, settings, listed) for message in messages]
     for attempt in range(1, TRIES + 1):
         try:
@@ -119,7 +119,7 @@ def _into(
         except DatabaseError as error:
             if attempt == TRIES or not (isinstance(error, IntegrityError) or is_retryable(error)):
                 raise
-            # Unsaved again, as they were.
+            # Make the instances unsaved again for the next try.
             for row in rows:
                 row.pk, row._state.adding = None, True
     raise AssertionError("the last try returns or raises")
@@ -169,26 +169,26 @@ def _row(queue: Any, message: Message, settings: Any, listed: frozenset[str] | N
         worker_count=message.worker_count,
         elsewhere_only=listed is not None and message.action not in listed,
         state="pending" if message.worker_count == 1 else "shared",
-        # The moment by the database, as a value: with expressions Django cannot send the rows as arrays.
+        # The database's time as a value: Django cannot insert rows with expressions as arrays.
         **dict.fromkeys(("created", "notice_due", "state_changed"), queue.read_at),
         **({"state_ready": False, "state_next_attempt": Later(delay)} if delay else {}),
     )
 
 
 def _declared_attempts(queue: Any, name: str) -> int | None:
-    """Those of the action where the queue has none: from the task, whoever claims it counts by them."""
+    """Return the action's ``max_attempts`` if the queue has none. The task stores it, for every claimant."""
     found = declared(name, queue.name) if queue.max_attempts is None else None
     return found.max_attempts if found else None
 
 
 def _publish(queue: Any, rows: list[Any], manner: Manner, *, over_http: bool) -> list[Published]:
-    """One attempt, in a transaction: ``IntegrityError`` when another publisher was first with one of the keys."""
+    """Publish within a transaction; ``IntegrityError`` if another publisher was first with one of the keys."""
     model, using = queue.tasks.model, queue._state.db
     there = _found(queue, [row.key for row in rows if row.key is not None], lock=manner.changes)
     if over_http and manner.changes:
         queue_actions.refuse_to_change_over_http(queue, there.values())
     told = _matched(queue, rows, there, manner)
-    # Of several with one key the first is published.
+    # Of several messages with one key, only the first is published.
     first = {row.key: row for row in reversed(rows) if row.key is not None}
     new = [row for row in rows if row.key is None or (row.key not in there and first[row.key] is row)]
     model.objects.using(using).bulk_create(new, batch_size=BATCH)
@@ -209,14 +209,14 @@ def _publish(queue: Any, rows: list[Any], manner: Manner, *, over_http: bool) ->
 
 
 def _parts(whole: Any) -> list[Any]:
-    """The parts of a shared task: one for each worker."""
+    """Return the parts of a shared task, one for each worker."""
     copied = {name: getattr(whole, name) for name in PARAMETERS}
     due = {name: getattr(whole, name) for name in ("state_ready", "state_next_attempt", "created", "state_changed")}
     return [type(whole)(queue=whole.queue, whole=whole, **copied, **due) for _ in range(whole.worker_count)]
 
 
 def _found(queue: Any, keys: list[str], *, lock: bool) -> dict[str, Any]:
-    """The tasks that have these keys, with their parts; locked where they may be changed."""
+    """Return the tasks with these keys and their parts; ``lock`` locks the tasks, because they may be changed."""
     if not keys:
         return {}
     rows: QuerySet[Any] = QuerySet(queue.tasks.model, using=queue._state.db)
@@ -227,7 +227,7 @@ def _found(queue: Any, keys: list[str], *, lock: bool) -> dict[str, Any]:
 
 
 def _matched(queue: Any, rows: list[Any], there: dict[str, Any], manner: Manner) -> dict[str, Published]:
-    """What became of the keys that are there already."""
+    """Return the outcomes for keys that exist already."""
     wanted = {row.key: row for row in reversed(rows) if row.key in there}
     if manner.clear_failed or manner.clear_succeeded:
         changed = [
@@ -247,7 +247,7 @@ def _outcome(task: Any) -> PublishOutcome:
 
 
 def _update(queue: Any, pairs: list[tuple[Any, Any]]) -> None:
-    """Write the parameters of tasks that wait, and of their parts; how many workers share one stays as it is."""
+    """Update the parameters of waiting tasks and their parts; the number of workers stays."""
     changed = []
     for task, row in pairs:
         for each in (task, *task.parts.all()):

@@ -1,4 +1,4 @@
-"""What is in a queue: tasks by status, metadata, age and worker."""
+"""Queries for tasks by status, metadata, age and worker; canceling and requeuing many."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,18 +18,18 @@ from tasks.moving import Requeued, cancel_many, requeue_many
 STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
 TERMINAL = ("completed", "canceled", "errored")
 
-# Tasks that one call cancels or requeues, the most urgent first; what is left is for the next.
+# The most tasks that one call cancels or requeues, the most urgent first; the rest are for the next call.
 MOST = 10_000
 
-# Dead letters that become due in a minute.
+# Bounds of ``per_minute``: dead letters that become due per minute.
 SLOWEST, FASTEST = 0.1, 1_000_000
 
 
 class TaskQuerySet(QuerySet[Any]):
-    """Tasks, found by what they are to those who use queues."""
+    """Tasks by what users of queues know of them."""
 
     def with_status(self, *statuses: str) -> "TaskQuerySet":
-        """Tasks of any of these statuses; one that is shared has the status that its parts give it."""
+        """Return tasks with any of these statuses; a shared task has the status that its parts give it."""
         wanted = Q(pk__in=[])
         for status in statuses:
             if status not in STATUSES:
@@ -39,33 +39,33 @@ class TaskQuerySet(QuerySet[Any]):
         return self.filter(wanted)
 
     def with_metadata(self, metadata: dict[str, Any]) -> "TaskQuerySet":
-        """Tasks that have all of these pairs."""
+        """Return tasks that have all of these pairs."""
         found: TaskQuerySet = with_metadata(self, metadata)
         return found
 
     def older_than(self, seconds: float) -> "TaskQuerySet":
-        """Tasks that were published longer ago."""
+        """Return tasks that were published more than so many seconds ago."""
         return self.filter(created__lt=Later(-seconds))
 
     def held_by(self, worker: str) -> "TaskQuerySet":
-        """Tasks that a worker holds."""
+        """Return tasks that a named worker holds."""
         held = self._runs.filter(worker=worker, ended=None, task=OuterRef("pk"), token=OuterRef("state_claim"))
         return self.filter(Exists(held), state_claim__isnull=False)
 
     def had_by(self, worker: str) -> "TaskQuerySet":
-        """Tasks that a worker has ever claimed."""
+        """Return tasks that a named worker has ever claimed."""
         return self.filter(Exists(self._runs.filter(worker=worker, task=OuterRef("pk"))))
 
     def in_order(self) -> "TaskQuerySet":
-        """In the order in which they are claimed: the most urgent first, of equals the first."""
+        """Return tasks in claiming order: by priority, then by number."""
         return self.order_by("priority", "pk")
 
     def dead_letters(self) -> "TaskQuerySet":
-        """Tasks that ended without success and are left for people; not the parts of shared ones."""
+        """Return dead letters: errored tasks, without the parts of shared ones."""
         return self.filter(state="errored", whole=None)
 
     def cancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> int:
-        """Cancel those that wait, and with ``running`` those that are held, in batches; return how many.
+        """Cancel waiting tasks, and with ``running`` also held ones, in batches; return how many.
 
         At most 10,000 in one call.
         """
@@ -74,10 +74,10 @@ class TaskQuerySet(QuerySet[Any]):
         return cancel_many(self._every, meant._urgent(), actor=actor, reason=reason, running=running)
 
     def requeue(self, reason: str = "", *, actor: str = "", per_minute: float | None = None) -> Requeued:
-        """Have the dead letters among them wait again with all their attempts, in batches; say how many.
+        """Requeue the dead letters among these tasks with all their attempts, in batches; return how many.
 
-        ``per_minute``: so many become due in a minute, in their order, so that what they need is not overrun; without
-        it all do at once. At most 10,000 in one call.
+        ``per_minute``: how many become due per minute, in order, to protect the services they use; None: all at once.
+        At most 10,000 in one call.
         """
         if per_minute is not None and not SLOWEST <= per_minute <= FASTEST:
             raise TaskError(f"per_minute={per_minute!r} must be a number from {SLOWEST} to {FASTEST:,}, or None")
@@ -85,17 +85,17 @@ class TaskQuerySet(QuerySet[Any]):
         return requeue_many(self._every, pks, actor=actor, reason=reason, per_minute=per_minute)
 
     async def acancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> int:
-        """As :meth:`cancel`, for async code."""
+        """Run :meth:`cancel` from async code."""
         return await sync_to_async(self.cancel)(reason, actor=actor, running=running)
 
     async def arequeue(self, reason: str = "", *, actor: str = "", per_minute: float | None = None) -> Requeued:
-        """As :meth:`requeue`, for async code."""
+        """Run :meth:`requeue` from async code."""
         return await sync_to_async(self.requeue)(reason, actor=actor, per_minute=per_minute)
 
     def bury(self, queue: Any = None) -> int:
-        """Have tasks errored that nobody holds and that have no attempts left; return how many.
+        """Move unclaimed tasks without attempts left to errored; return how many.
 
-        Whoever ends the last claim of a task does so; here are those whose last lease ran out. Index
+        A worker that ends a task's last claim does this itself; here are tasks whose last lease ran out. Index
         ``tasks_task_attempted``.
         """
         tried = self.filter(state="pending", state_claim=None, state_attempts__gt=0)
@@ -104,20 +104,20 @@ class TaskQuerySet(QuerySet[Any]):
         return move_rows(used_up, "errored", reason="no attempts left")
 
     def parts_with_status(self, status: str) -> Iterator["TaskQuerySet"]:
-        """Those of one status in parts, each of which an index has together."""
+        """Yield the tasks of one status in parts, each of which one index holds."""
         for way in self._ways(status):
             yield self.filter(way)
 
     def _ways(self, status: str) -> list[Q]:
-        """What a task of this status may be: one thing or another."""
+        """Return the alternative conditions for this status."""
         if status in TERMINAL:
-            # Nobody holds or claims these, which says that index ``st_rest`` has them all.
+            # These columns tell the planner that the index ``st_rest`` has all such tasks.
             return [Q(state=status, state_ready=False, state_claim=None)]
         parts: QuerySet[Any] = QuerySet(self.model, using=self.db).filter(whole=OuterRef("pk"), state="pending")
         held, hidden = Q(state_claim__isnull=False), Q(state_ready=False, state_next_attempt__gt=Now())
         running, waiting = Exists(parts.filter(held)), Exists(parts.filter(~held & ~hidden))
         free, resting = Q(state="pending", state_claim=None), Q(state_ready=False)
-        # Before what is asked of parts, or it would be asked of every task.
+        # Tested before the subqueries on parts, which would otherwise run for every task.
         shared = Q(state="shared", state_ready=False, state_claim=None)
         if status == "running":
             return [Q(held, state="pending"), shared & Q(running)]

@@ -1,8 +1,8 @@
-"""The actions that a queue takes: those that the code here has for it and, over HTTP, only those that it lists.
+"""Rules on actions of a queue: those that the code here has for it and, over HTTP, only those that it lists.
 
-A program with a token may publish what ``http_actions`` of the queue lists. Where programs elsewhere serve the queue it
-may also publish names that no code here has. Such a task is for programs elsewhere alone, for good: the code here may
-come to have an action of that name.
+A program with a token may publish the actions in the queue's ``http_actions``. If external programs serve the queue, it
+may also publish names that no code here has. Such a task stays reserved for external programs, even if the code here
+later gets an action of that name.
 """
 
 from collections.abc import Iterable
@@ -45,8 +45,8 @@ def refuse_unknown(queue: Any, names: Iterable[str]) -> None:
 def refuse_over_http(queue: Any, names: Iterable[str]) -> None:
     """Raise for the first of these names that a program may not publish into the queue over HTTP.
 
-    ``ActionNotAllowed`` for an action of the code here, else ``UnknownAction``. Other names are suggested only from
-    the list: what else the code has is not for programs to know.
+    ``ActionNotAllowed`` for an action of the code here, else ``UnknownAction``. Suggestions come only from the list:
+    programs must not learn which other actions the code has.
     """
     for name in dict.fromkeys(names):
         if may_be_published_over_http(queue, name):
@@ -62,12 +62,12 @@ def refuse_over_http(queue: Any, names: Iterable[str]) -> None:
 
 
 def may_be_published_over_http(queue: Any, name: str) -> bool:
-    """Whether the queue lists the action, or leaves it to programs elsewhere."""
+    """Return whether the queue lists the action, or leaves it to external programs."""
     return name in queue.http_actions or (queue.actions_elsewhere and declared(name, queue.name) is None)
 
 
 def refuse_to_change_over_http(queue: Any, tasks: Iterable[Any]) -> None:
-    """Raise ``ActionNotAllowed`` for the first task that a program may not have changed, or run again, over HTTP."""
+    """Raise ``ActionNotAllowed`` for the first task that a program may not change or requeue over HTTP."""
     for task in tasks:
         if not (task.elsewhere_only or may_be_published_over_http(queue, task.action)):
             raise ActionNotAllowed(

@@ -1,4 +1,4 @@
-"""``manage.py tasks queue``: makes queues and changes their rules."""
+"""Subcommands of ``manage.py tasks queue``: create queues and change their rules."""
 
 from argparse import ArgumentParser, BooleanOptionalAction
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
 
 
 def create(options: dict[str, Any]) -> Told:
-    """Make a queue and return it."""
+    """Create a queue and return it."""
     name, key = options["name"], options["exclusive_key"]
     kind = Queue.Kind.EXCLUSIVE if key else Queue.Kind.SIMPLE
     queue = Queue(name=name, kind=kind, exclusive_key=key or "", **_given(options))

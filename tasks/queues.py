@@ -1,4 +1,4 @@
-"""Queues: where tasks wait, the rules for them, and the two pauses."""
+"""Queues: their rules, and methods to publish, claim and pause."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -23,19 +23,19 @@ from tasks.publishing import Manner, Published
 
 logger = logging.getLogger("tasks.queues")
 
-# A worker with a name that has not asked for work for so long is taken for gone.
+# A named worker that has not asked for work for this many seconds counts as gone.
 CLAIMANT_ALIVE = 60.0
 MOST_CLAIMANTS = 1000
 
 
 class Queue(models.Model):
-    """Where tasks wait, and the rules for those that say nothing of their own. Seconds unless said otherwise.
+    """A queue of tasks, with defaults for tasks that set no value of their own. Durations are in seconds.
 
-    An exclusive queue has an ``exclusive_key``, fixed when it is made: every task in it has a value under this key of
-    its metadata, and of one value at most one task runs at a time. Empty settings are those of the project.
+    An exclusive queue has an ``exclusive_key``, fixed at creation. The metadata of every task in it has a value under
+    this key, and at most one task per value runs at a time. Empty settings take the project's.
 
-    ``databases``: aliases of those over which its tasks are spread, each of which has a copy of the queue; empty for
-    the one that it is in.
+    ``databases``: the aliases over which its tasks are spread, each with a copy of the queue; empty for its own
+    database.
     """
 
     class Kind(models.TextChoices):
@@ -52,15 +52,15 @@ class Queue(models.Model):
     invisible_for = models.FloatField(null=True, blank=True)
     max_attempts = models.PositiveIntegerField(null=True, blank=True)
     retention = models.FloatField(null=True, blank=True)
-    # Of errored tasks; empty: the setting's, or else as the others.
+    # For errored tasks; empty: the setting's, else the same as ``retention``.
     failed_retention = models.FloatField(null=True, blank=True)
     # Whether a worker that released or failed a task, or lost its lease on it, may claim it again.
     same_worker_again = models.BooleanField(default=False)
-    # If it may not: after so many further claims of its own.
+    # If it may not: the number of further claims it gets all the same.
     worker_retries = models.PositiveSmallIntegerField(default=0)
     # Whether one worker may hold at most one task of this queue.
     one_per_worker = models.BooleanField(default=False)
-    # Whether programs elsewhere serve it, which may know any action; if not, unknown actions are refused.
+    # Whether external programs serve the queue, which may know any action; if not, unknown actions are refused.
     actions_elsewhere = models.BooleanField(default=False)
     # The actions in Python that programs may publish over HTTP.
     http_actions = models.JSONField(default=list, db_default=Value([], models.JSONField()), blank=True)
@@ -73,7 +73,7 @@ class Queue(models.Model):
     created = models.DateTimeField(db_default=Now(), editable=False)
 
     _made_as: tuple[Any, Any, Any]
-    # Of the related manager, which is made with the tasks.
+    # The related manager, which Django adds with the model of tasks.
     tasks: Any
 
     class Meta:
@@ -88,7 +88,7 @@ class Queue(models.Model):
         return self.name
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """As Django's, and then the copies; what tasks already rely on stays as the queue was made."""
+        """Save the queue and update its copies; refuse changes of what existing tasks rely on."""
         *made_as, databases = self._was
         if any(was not in (None, now) for was, now in zip(made_as, (self.kind, self.exclusive_key), strict=True)):
             raise ValidationError("kind and exclusive_key of a queue stay as it was made; make another queue")
@@ -106,7 +106,7 @@ class Queue(models.Model):
         self._note_made_as()
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        """As Django's, with its copies and the tasks in them."""
+        """Delete the queue with its copies and the tasks in them."""
         for copy in self.copies() if self.databases else ():
             if copy._state.db != self._state.db:
                 copy._row.delete()
@@ -119,28 +119,28 @@ class Queue(models.Model):
         return queue
 
     def _note_made_as(self) -> None:
-        # A deferred one is unknown.
+        # A deferred field is unknown.
         kind, key, databases = (self.__dict__.get(name) for name in ("kind", "exclusive_key", "databases"))
         self._made_as = kind, key, databases if databases is None else [*databases]
 
     @property
     def _was(self) -> tuple[Any, Any, Any]:
-        """Its kind, key and databases as it was read or saved last; None where it is new, or that is unknown."""
+        """Its kind, key and databases when it was last read or saved; None if it is new or the value unknown."""
         return self.__dict__.get("_made_as", (None, None, None))
 
     def _mirror(self, before: list[str]) -> None:
-        """Have the copies be as the row is, once that is committed."""
+        """Update the copies once the row is committed."""
         if self.databases or before:
             transaction.on_commit(partial(copies.mirror, self.name, before), using=home())
 
     def clean_fields(self, exclude: Any = None) -> None:
-        """As Django's, and refuse a name that no database keeps."""
+        """Run Django's checks, and refuse a name that no database stores."""
         super().clean_fields(exclude=exclude)
         if "name" not in (exclude or ()) and (wrong := rules.queue_name_problem(self.name)):
             raise ValidationError({"name": wrong})
 
     def clean(self) -> None:
-        """Refuse settings that no task could have."""
+        """Refuse rules that no task could follow."""
         self._check_rules()
         copies.check_change(self, self._was[-1])
 
@@ -161,11 +161,11 @@ class Queue(models.Model):
         known_only: bool = False,
         **options: Any,
     ) -> Published:
-        """Publish one task; say what became of it. :class:`~tasks.exceptions.PublishRefused` where it cannot be.
+        """Publish one task and return its outcome; raise :class:`~tasks.exceptions.PublishRefused` if it is refused.
 
         ``options``: ``key``, ``priority``, ``metadata``, ``lease``, ``timeout``, ``invisible_for``, ``max_attempts``,
-        ``retention``, ``worker_ids``, ``worker_count``. Where there is a task of this ``key``: ``update`` writes the
-        parameters of one that waits; ``clear_failed`` and ``clear_succeeded`` forget the workers that failed, or
+        ``retention``, ``worker_ids``, ``worker_count``. If a task with this ``key`` exists, ``update`` writes the
+        parameters of a waiting one. ``clear_failed`` and ``clear_succeeded`` forget the workers that failed, or
         succeeded, so that they may run it again. ``known_only``: refuse an action that no code here registers.
         """
         manner = Manner(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
@@ -180,16 +180,16 @@ class Queue(models.Model):
         clear_succeeded: bool = False,
         known_only: bool = False,
     ) -> list[Published]:
-        """Publish tasks, each a dictionary of what :meth:`publish` takes, in few statements: all of them, or none."""
+        """Publish tasks, each a dictionary of arguments of :meth:`publish`, in few statements: all of them, or none."""
         manner = Manner(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
         return publishing.publish(self, tasks, manner, known_only=known_only)
 
     async def apublish(self, action: str, data: Any = None, **options: Any) -> Published:
-        """As :meth:`publish`, for async code."""
+        """Run :meth:`publish` from async code."""
         return await sync_to_async(self.publish)(action, data, **options)
 
     async def apublish_many(self, tasks: Iterable[dict[str, Any]], **options: Any) -> list[Published]:
-        """As :meth:`publish_many`, for async code."""
+        """Run :meth:`publish_many` from async code."""
         return await sync_to_async(self.publish_many)(tasks, **options)
 
     # Claiming
@@ -197,29 +197,29 @@ class Queue(models.Model):
     def claim(
         self, *, worker: str, limit: int = 1, lease: float | None = None, metadata: dict[str, Any] | None = None
     ) -> list[claiming.TaskClaim]:
-        """Claim up to ``limit`` tasks for a worker, the most urgent first; empty when there are none for it.
+        """Claim up to ``limit`` tasks for a worker, the most urgent first; return an empty list if it may claim none.
 
-        ``lease``: seconds until the claim ends unless there is a heartbeat; by default the task's, the queue's or the
-        setting's. ``metadata``: only tasks that have all of these pairs. Of an exclusive queue at most one for each
-        value; of one with ``one_per_worker`` one at all.
+        ``lease``: seconds until the claim ends without a heartbeat; by default the task's, the queue's or the
+        setting's. ``metadata``: only tasks that have all of these pairs. An exclusive queue gives at most one task per
+        value; a queue with ``one_per_worker`` gives one task in all.
         """
         return claiming.claim(self, worker, limit, lease, metadata)
 
     async def aclaim(self, **options: Any) -> list[claiming.TaskClaim]:
-        """As :meth:`claim`, for async code."""
+        """Run :meth:`claim` from async code."""
         return await sync_to_async(self.claim)(**options)
 
     @staticmethod
     def resolve_many(results: Mapping[claiming.TaskClaim, Any]) -> list[claiming.TaskClaim]:
         """Complete the tasks of many claims, of any queues, each with its result, in few statements.
 
-        Return the claims that were held no more: nothing was written for those. All of them or none otherwise.
+        Return the claims that were lost; nothing was written for those. Otherwise all are written, or none.
         """
         return claiming.resolve_many(results)
 
     @staticmethod
     async def aresolve_many(results: Mapping[claiming.TaskClaim, Any]) -> list[claiming.TaskClaim]:
-        """As :meth:`resolve_many`, for async code."""
+        """Run :meth:`resolve_many` from async code."""
         return await sync_to_async(claiming.resolve_many)(results)
 
     # Pauses
@@ -234,9 +234,9 @@ class Queue(models.Model):
         seconds: float | None = None,
         until: datetime | None = None,
     ) -> None:
-        """From now on refuse publishers, or hand out nothing, or both; for so long, until then, or until ``resume()``.
+        """Refuse publishers, hand out no tasks, or both; for ``seconds``, ``until`` a moment, or until :meth:`resume`.
 
-        It takes the place of the pause before it. What runs may finish.
+        A new pause replaces the previous one. Running tasks may finish.
         """
         if seconds is not None and not 0 < seconds <= LONGEST:
             raise TaskError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
@@ -257,26 +257,26 @@ class Queue(models.Model):
         self.pause(author=author)
 
     async def apause(self, **options: Any) -> None:
-        """As :meth:`pause`, for async code."""
+        """Run :meth:`pause` from async code."""
         await sync_to_async(self.pause)(**options)
 
     async def aresume(self, *, author: str = "") -> None:
-        """As :meth:`resume`, for async code."""
+        """Run :meth:`resume` from async code."""
         await sync_to_async(self.resume)(author=author)
 
     @property
     def publishing_paused(self) -> bool:
-        """Whether publishers are refused; a pause whose end has come is over."""
+        """Return whether publishers are refused now; a pause ends at ``pause_until``."""
         return self.publish_paused and not self._pause_over
 
     @property
     def claiming_paused(self) -> bool:
-        """Whether nothing is handed out; a pause whose end has come is over."""
+        """Return whether claims are refused now; a pause ends at ``pause_until``."""
         return self.claim_paused and not self._pause_over
 
     @property
     def pause_told(self) -> str:
-        """Who paused it, why and until when."""
+        """Return who paused the queue, why and until when."""
         by = f"paused by {self.pause_author}" if self.pause_author else "paused"
         until = f" until {self.pause_until:%Y-%m-%d %H:%M:%S %Z}" if self.pause_until else ""
         return f"{by}{until}{f' ({self.pause_reason})' if self.pause_reason else ''}"
@@ -286,37 +286,37 @@ class Queue(models.Model):
         now = self.__dict__.get("read_at") or stored(timezone.now(), self._state.db or home())
         return self.pause_until is not None and self.pause_until <= now
 
-    # What publishing, claiming and explaining need
+    # For publishing, claiming and explaining
 
     @property
     def exclusive(self) -> bool:
-        """Whether of one value of the exclusive key one task runs at a time."""
+        """Return whether at most one task per value of the exclusive key runs at a time."""
         return self.kind == self.Kind.EXCLUSIVE
 
     def current(self) -> "Queue":
-        """The queue as it is configured now, with the database's time."""
+        """Return the queue as it is configured now, with the database's time."""
         found = self._row.annotate(read_at=Now()).first()
         if found is None:
             raise TaskError(f"queue {self.name} is gone")
         return found
 
     def copies(self) -> list["Queue"]:
-        """The queue in each of its databases; ``copy.tasks`` are the tasks there. Itself where it is in one."""
+        """Return the queue in each of its databases, or itself if it has one; ``copy.tasks`` are the tasks there."""
         return shards.copies(self) or [self]
 
     def lock(self) -> None:
-        """Wait until nobody else claims in this queue; lasts until the end of the transaction."""
+        """Lock the row, so that nobody else claims from this queue until the transaction ends."""
         self._row.select_for_update(no_key=True).values_list("pk").get()
 
     def note_worker(self, worker: str) -> None:
-        """Note that a worker asks for work, unless that was noted lately."""
+        """Record that a worker asks for work, unless that was recorded lately."""
         seen: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
         mine = seen.filter(queue=self.pk, worker=worker)
         if not mine.filter(seen__gt=Later(-claiming.SEEN_EVERY)).exists() and not mine.update(seen=Now()):
             seen.bulk_create([Claimant(queue_id=self.pk, worker=worker)], ignore_conflicts=True)
 
     def live_workers(self) -> list[str]:
-        """The names of workers that asked for work lately, in order."""
+        """Return the names of workers that asked for work lately, sorted."""
         seen = Claimant.objects.using(self._state.db).filter(queue=self.pk, seen__gt=Later(-CLAIMANT_ALIVE))
         return list(seen.order_by("worker").values_list("worker", flat=True)[:MOST_CLAIMANTS])
 
@@ -329,7 +329,7 @@ class Queue(models.Model):
             self._row.update(**values)
             self.refresh_from_db(fields=list(values))
             return
-        # What counts is the row at home, whichever copy this is.
+        # The row in the home database is authoritative, whichever copy this is.
         rows: QuerySet[Queue] = QuerySet(type(self), using=home()).filter(name=self.name)
         rows.update(**values)
         for name, value in rows.values(*values).get().items():
@@ -338,7 +338,7 @@ class Queue(models.Model):
 
 
 class Claimant(models.Model):
-    """A worker with a name that asks for work of a queue, and when it last did."""
+    """A named worker that asks a queue for work, and when it last did."""
 
     queue = models.ForeignKey(Queue, models.CASCADE, related_name="claimants")
     worker = models.CharField(max_length=100)

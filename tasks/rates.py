@@ -1,4 +1,4 @@
-"""At most so many ticks a second for one key, over all workers: the row of the key is locked while it is asked."""
+"""Rate limits of ticks over all workers: the row of a key is locked while it decides."""
 
 from datetime import datetime, timedelta
 
@@ -7,16 +7,16 @@ from django.db.models.functions import Now
 
 from tasks.moments import aware, stored
 
-# A row that nobody asked for so long says nothing any more.
+# A row that was not used for this long has no effect any more.
 IDLE = timedelta(days=1)
 PRUNED_AT_ONCE = 1000
 
 
 class Rate(models.Model):
-    """When the next tick of a key may fire, and until when the places in its line are taken.
+    """The rate limit of a key: when its next tick may fire, and until when its turns are taken.
 
-    Ticks of a key are apart by at least the interval, by the clock of the database. Those that have to wait are given
-    a place in line each, so that they do not all come back at once.
+    Ticks of a key are at least the interval apart, by the database's clock. Each tick that has to wait gets a turn of
+    its own, so that they do not all come back at once.
     """
 
     key = models.CharField(max_length=200, primary_key=True)
@@ -27,7 +27,7 @@ class Rate(models.Model):
         return self.key
 
     def admit(self, now: datetime, per_second: float, held_until: datetime | None) -> datetime | None:
-        """None when a tick may fire now, else when to ask again; ``held_until`` is what was answered the last time."""
+        """Return None if a tick may fire now, else when to ask again; ``held_until`` is the previous answer."""
         interval = timedelta(seconds=1 / per_second)
         if held_until is not None and held_until > now:
             return max(held_until, self.free_at)
@@ -44,10 +44,10 @@ class Rate(models.Model):
 
 
 def lock_rates(using: str, keys: set[str]) -> tuple[dict[str, Rate], datetime]:
-    """The rows of the keys, locked in their order until the end of the transaction, and the time after that."""
+    """Lock the rows of these keys, in order, until the transaction ends; return them and the time after that."""
     rates = Rate.objects.using(using)
     wanted = rates.filter(key__in=keys).order_by("key")
-    # Again where one that nobody had asked for long was pruned in between.
+    # Repeated if a row that was idle for long is pruned in between.
     while missing := sorted(keys - set(wanted.select_for_update().values_list("key", flat=True))):
         new = [Rate(key=key, free_at=Now() - IDLE, line_until=Now() - IDLE) for key in missing]
         rates.bulk_create(new, ignore_conflicts=True)
@@ -58,14 +58,14 @@ def lock_rates(using: str, keys: set[str]) -> tuple[dict[str, Rate], datetime]:
 
 
 def keep_rates(using: str, rates: dict[str, Rate]) -> None:
-    """Write what became of rates that are locked."""
+    """Save locked rates."""
     for rate in rates.values():
         rate.free_at, rate.line_until = stored(rate.free_at, using), stored(rate.line_until, using)
         rate.save(update_fields=["free_at", "line_until"])
 
 
 def prune_rates(using: str) -> int:
-    """Delete some rows that say nothing any more; return how many."""
+    """Delete some idle rows; return how many."""
     idle = Rate.objects.using(using).filter(line_until__lt=Now() - IDLE)
     keys = list(idle.order_by("line_until").values_list("key", flat=True)[:PRUNED_AT_ONCE])
     return idle.filter(key__in=keys).delete()[0] if keys else 0

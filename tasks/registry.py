@@ -1,4 +1,4 @@
-"""Which functions tasks may name. Needs no models to be loaded, so that ``tasks.action`` can be used anywhere."""
+"""The registry of functions that tasks may name. It needs no models, so ``tasks.action`` can be used anywhere."""
 
 import inspect
 import math
@@ -15,71 +15,71 @@ from tasks.throttling import Frequency, frequency, key_text
 
 NAME = re.compile(r"[\w.-]{1,200}")
 
-# Functions of Django's Tasks framework are named so, followed by their path.
+# The prefix of actions that are functions of Django's Tasks framework; their path follows it.
 DJANGO = "django:"
 
-# After errors, where an action says nothing else.
+# The default back-off after errors.
 BACKOFF = Backoff(base=5.0)
 
-# The most attempts, places and tries; a queue has the same bound.
+# The upper bound of attempts, concurrency and local tries; a queue has the same bound of attempts.
 MOST_TRIES = 1_000_000
 
-# Of tasks whose names begin so: what finds their action, by the rest of the name, the queue and the data of the task.
+# Functions that find actions, by the prefix of the action's name. Arguments: the rest of the name, the queue, the data.
 finders: dict[str, Callable[[str, str, Any], "Action"]] = {}
 
-# Held by a thread that makes the event of a context.
+# Held while a thread creates the event of a context.
 _making = threading.Lock()
 
 
 class Context:
-    """What an action is told about its attempt when it asks for it."""
+    """An attempt as its action sees it, if it takes the context."""
 
     __slots__ = ("_over", "_stopped", "claim", "task")
 
     def __init__(self, task: Any, claim: Any) -> None:
         self.task, self.claim = task, claim
         self._over = False
-        # Made when it is asked for: an event costs more than all else that an attempt needs of a context.
+        # Created on first use: an event costs more than everything else an attempt needs of a context.
         self._stopped: threading.Event | None = None
 
     @property
     def stopped(self) -> threading.Event:
-        """An event that is set when the attempt is over."""
+        """Return an event that is set when the attempt is over."""
         with _making:
             event = self._stopped = self._stopped or threading.Event()
-        # After the event is there: whoever ended the attempt just before may not have seen it.
+        # Checked after the event exists: a thread that ended the attempt just before may not have seen it.
         if self._over:
             event.set()
         return event
 
     def end(self) -> None:
-        """The attempt is over."""
+        """Mark the attempt as over."""
         self._over = True
         if self._stopped is not None:
             self._stopped.set()
 
     @property
     def attempt(self) -> int:
-        """The number of this attempt; 1 is the first."""
+        """Return the number of this attempt; 1 is the first."""
         return int(self.claim.attempt)
 
     @property
     def worker(self) -> str:
-        """The id of the worker."""
+        """Return the id of the worker."""
         return str(self.claim.token.hex[:12])
 
     def still_mine(self) -> bool:
-        """Whether the attempt may go on: it was not ended, and the claim stands."""
+        """Return whether the attempt may go on: it was not ended, and the claim is still held."""
         return not self._over and bool(self.claim.still_mine())
 
     def extend(self, seconds: float) -> bool:
-        """Hold the task for ``seconds`` from now; False when the claim has ended. The task's timeout stays."""
+        """Hold the task for ``seconds`` from now, within its timeout; return False if the claim has ended."""
         return not self._over and bool(self.claim.extend(seconds))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """A function with the name by which tasks call it, and how it is run: see :func:`action`."""
+    """A function that tasks call by name, and how it is run: see :func:`action`."""
 
     name: str
     function: Callable[..., Any]
@@ -129,28 +129,28 @@ class Action:
 
     @cached_property
     def is_async(self) -> bool:
-        """Whether the function is a coroutine function."""
+        """Return whether the function is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
 
     @property
     def frequency(self) -> Frequency | None:
-        """The rate, understood."""
+        """Return the parsed rate."""
         return frequency(self.rate) if self.rate else None
 
     @property
     def throttled(self) -> bool:
-        """Whether attempts are counted before they begin."""
+        """Return whether a rate or concurrency limit applies."""
         return bool(self.rate or self.concurrency)
 
     def throttle_key(self, task: Any) -> str:
-        """The key under which the task is counted."""
+        """Return the key under which the task is counted."""
         value = self.key(task) if callable(self.key) else None
         if isinstance(self.key, str) and isinstance(task.data, dict):
             value = task.data.get(self.key)
         return key_text(self.queue, self.name, "" if value is None else value)
 
     def arguments(self, context: Context) -> tuple[list[Any], dict[str, Any]]:
-        """What the function is called with."""
+        """Return the positional and keyword arguments of the function."""
         data = context.task.data
         before = [context] if self.takes_context else []
         if isinstance(data, dict):
@@ -168,28 +168,28 @@ class Action:
         return await self.function(*args, **kwargs)
 
     async def begin(self, context: Context) -> None:
-        """Called in the worker before each attempt."""
+        """Prepare an attempt in the worker; a hook for subclasses."""
 
     def result_of(self, value: Any) -> Any:
-        """What is kept of the value that the function returned."""
+        """Return the value to store as the task's result."""
         return value
 
 
-# By name, then by queue; the empty queue stands for all that have none of their own.
+# Actions by name, then by queue; the empty queue stands for all queues without an action of their own.
 registry: dict[str, dict[str, Action]] = {}
 
 
 def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function, sync or async, as the action ``name``; the function itself stays what it was.
+    """Register a function, sync or async, as the action ``name``; the function itself is not changed.
 
-    ``queue``: only for tasks of this queue. It gets the task's data: an object as keyword arguments, null as nothing,
-    anything else as its one argument; before that, with ``takes_context``, the :class:`Context`. ``isolated``: in a
-    process of its own. ``timeout``, ``max_attempts``: where the task does not say; of attempts not more than its queue
-    allows, and written into tasks that are published where this code is and whose queue says nothing. ``backoff``:
-    after errors; a :class:`~stator.backoff.Backoff`, seconds, or a function of the number of errors.
-    ``local_retries``: so many unexpected errors are tried again by the same worker, ``local_delay`` seconds apart.
-    ``rate``: at most so many starts, ``10/s`` or ``3/10m``; ``concurrency``: at most so many at a time; both over all
-    workers and for each ``key``, the name of a value in the data or a function of the task.
+    ``queue``: only for tasks of this queue. The function gets the task's data: an object as keyword arguments, null as
+    nothing, anything else as one argument; with ``takes_context``, the :class:`Context` comes first. ``isolated``: run
+    in a process of its own. ``timeout`` and ``max_attempts`` apply if the task has none; ``max_attempts`` cannot exceed
+    the queue's. If the queue has none either, code that has the action writes ``max_attempts`` into the tasks it
+    publishes. ``backoff``: after errors; a :class:`~stator.backoff.Backoff`, seconds, or a function of the number of
+    errors. ``local_retries``: how many unexpected errors the same worker retries, ``local_delay`` seconds apart.
+    ``rate``: the most starts, as ``10/s`` or ``3/10m``; ``concurrency``: the most attempts at a time. Both hold over
+    all workers, for each ``key``: the name of a value in the data, or a function of the task.
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name for an action; use letters, digits, '_', '-' and '.'")
@@ -207,7 +207,7 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
 
 
 def find(name: str, queue: str, data: Any = None) -> Action:
-    """The action of that name for a task of a queue; ``NoHandler`` where there is none in this process."""
+    """Return the action of that name for a task of a queue; raise ``NoHandler`` if this process has none."""
     if name.startswith(DJANGO):
         return finders[DJANGO](name.removeprefix(DJANGO), queue, data)
     if (found := declared(name, queue)) is None:
@@ -216,7 +216,7 @@ def find(name: str, queue: str, data: Any = None) -> Action:
 
 
 def declared(name: str, queue: str) -> Action | None:
-    """The action that the code here declares under that name for tasks of a queue."""
+    """Return the action that the code here declares under that name for tasks of a queue."""
     named = registry.get(name, {})
     return named.get(queue) or named.get("")
 
@@ -230,5 +230,5 @@ def _is_number(value: Any) -> bool:
 
 
 def is_delay(value: Any) -> bool:
-    """Whether it is a number of seconds for which something may be put off."""
+    """Return whether the value is a valid delay in seconds."""
     return _is_number(value) and 0 <= value <= LONGEST

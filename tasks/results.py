@@ -1,4 +1,4 @@
-"""Results as Django's Tasks framework has them, made of tasks and of their history."""
+"""Results of Django's Tasks framework, built from tasks and their history."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -19,15 +19,15 @@ STATUSES = {
     "errored": TaskResultStatus.FAILED,
 }
 
-# Random digits in the data of tasks that are enqueued together; not there in those of earlier versions.
+# The key of random digits in the data of tasks that are enqueued together; tasks of earlier versions lack it.
 NONCE = "nonce"
 
-# Stands for the worker of an attempt of which nothing is kept: it was lost with its worker, or put off by itself.
+# The worker of an attempt without a record: it was lost with its worker, or postponed itself.
 UNKNOWN_WORKER = "unknown"
 
 
 def new_result(pk: int, created: datetime, data: dict[str, Any], task: Any, alias: str) -> Any:
-    """The result of a task that was just enqueued with this data."""
+    """Return the result of a task that was just enqueued with this data."""
     return TaskResult(
         task=task,
         id=result_id(pk, data),
@@ -45,23 +45,23 @@ def new_result(pk: int, created: datetime, data: dict[str, Any], task: Any, alia
 
 
 def result_id(pk: int, data: dict[str, Any]) -> str:
-    """The id of a result: the number of its task, and what tells its enqueueing from all others.
+    """Return the id of a result: the task's number, and digits that identify its enqueueing.
 
-    A number alone may come again: SQLite gives that of an enqueueing that was rolled back to the next task, and a
-    server that takes over after a crash may not know the latest ones.
+    A number alone may be reused: after a rollback SQLite gives the same number again, and a server that takes over
+    after a crash may not know the latest numbers.
     """
     return f"{pk}-{data[NONCE]}" if data.get(NONCE) else str(pk)
 
 
 def number_of(result: Any) -> int:
-    """The number of the task of a result."""
+    """Return the task number of a result."""
     return int(result.id.partition("-")[0])
 
 
 def results_of(rows: list[Any], resolve: Callable[[str], Any]) -> list[Any]:
-    """The results of tasks that were read with their history. ``resolve`` gives the task for a path.
+    """Return the results of tasks that were read with their history. ``resolve`` returns the task for a path.
 
-    Rows whose task is gone are left out.
+    Rows whose task no longer exists are left out.
     """
     results = []
     for row in rows:
@@ -73,7 +73,7 @@ def results_of(rows: list[Any], resolve: Callable[[str], Any]) -> list[Any]:
 
 
 def has_past(row: Any) -> bool:
-    """Whether the task has been attempted before, or has ended."""
+    """Return whether the task has been attempted before, or has ended."""
     return row.state_version > 0 or row.state_attempts > bool(row.state_claim)
 
 
@@ -93,13 +93,13 @@ def _result(row: Any, task: Any) -> Any:
         "_return_value": row.result if status == TaskResultStatus.SUCCESSFUL else None,
     }
     for name, value in values.items():
-        # The class is frozen for those who get it.
+        # The dataclass is frozen, so ordinary assignment fails.
         object.__setattr__(result, name, value)
     return result
 
 
 def _task(row: Any, resolve: Callable[[str], Any]) -> Any:
-    """The task as it was enqueued."""
+    """Return the task with the options it was enqueued with."""
     data = row.data if isinstance(row.data, dict) else {}
     run_after = data.get("run_after")
     try:
@@ -114,7 +114,7 @@ def _task(row: Any, resolve: Callable[[str], Any]) -> Any:
 
 
 def _errors(events: list[Event], latest: dict[str, str] | None) -> list[Any]:
-    """The errors of the attempts, in their order; the latest with its traceback."""
+    """Return the errors of the attempts in order; the latest has its traceback."""
     told = [event.error for event in events if event.error]
     errors = [_error(*error.partition(": ")[::2]) for error in told]
     if latest is not None and f"{latest['error']}: {latest['message']}" in told[-1:]:
@@ -128,7 +128,7 @@ def _error(kind: str, message: str, traceback: str = "") -> Any:
 
 
 def _attempts(row: Any, events: list[Event]) -> list[tuple[str, Any]]:
-    """The worker of each attempt since the task was enqueued, and when that attempt started."""
+    """Return the worker and the start of each attempt since the task was enqueued."""
     stays: dict[int, dict[int, tuple[str, Any]]] = defaultdict(dict)
     for event in events:
         if event.number:

@@ -1,4 +1,4 @@
-"""Deletes tasks that ended long enough ago, in batches."""
+"""Deletion of tasks whose retention is over, in batches."""
 
 from typing import Any
 
@@ -14,21 +14,21 @@ from tasks.querysets import TERMINAL
 
 BATCH = 1000
 
-# The other ends of a task.
+# The terminal states other than errored.
 NOT_FAILED = [state for state in TERMINAL if state != "errored"]
 
-# Of each queue and call; what is left is for the next pass.
+# Batches per queue and call; the rest is for the next pass.
 BATCHES = 50
 
-# A worker that has not asked for work for so long is forgotten.
+# Seconds after which a worker that has not asked for work is forgotten.
 CLAIMANT_RETENTION = 86400.0
 
 
 def prune(using: str) -> int:
-    """Delete ended tasks past their retention, and what is kept beside them; return how many.
+    """Delete ended tasks past their retention, and their history and reports; return how many tasks.
 
-    Its own retention, else its queue's, else the setting's. If the queue, or else the setting, has a retention for
-    failed tasks, that counts for those that are errored. The parts of a shared task go with it.
+    A task's own retention applies, else its queue's, else the setting's. For errored tasks, the failed retention of the
+    queue, else of the setting, comes before the last two. Parts are deleted with their shared task.
     """
     settings = load_settings()
     ended: QuerySet[Any] = QuerySet(Task, using=using).filter(state__in=TERMINAL, state_claim=None, whole=None)
@@ -46,7 +46,7 @@ def prune(using: str) -> int:
 
 
 def _seconds(own: float | None, default: Any) -> Any:
-    # What was written unchecked, and no database can count back, must not keep others from being pruned.
+    # Clamped: an unchecked value that a database cannot subtract must not stop the pruning of other queues.
     return default if own is None else max(0.0, min(LONGEST, own))
 
 
@@ -65,7 +65,7 @@ def _prune(using: str, rows: QuerySet[Any]) -> int:
 
 
 def _delete(using: str, rows: QuerySet[Any]) -> int:
-    """Delete some; rows that somebody else deletes, or brings back, at this moment are passed over."""
+    """Delete one batch; rows that another transaction deletes or requeues at the same time are skipped."""
     skip = connections[using].features.has_select_for_update_skip_locked
     with transaction.atomic(using=using):
         found = rows.order_by().select_for_update(skip_locked=skip).values_list("pk", flat=True)

@@ -1,4 +1,4 @@
-"""What a queue may say for tasks that say nothing of their own."""
+"""Rules of a queue for its tasks, and their validation."""
 
 from typing import Any
 
@@ -9,22 +9,22 @@ from tasks.conf import LONGEST
 from tasks.messages import METADATA_NAME_TOLD, is_metadata_name
 from tasks.registry import MOST_TRIES
 
-# A name is written in addresses, logs and terminals.
+# Names appear in URLs, logs and terminals.
 NAME = RegexValidator(
     r"^\w[\w.:-]{0,99}\Z", "Up to 100 letters, digits, and _ . : - only, beginning with a letter, a digit or _."
 )
 
 NAME_LENGTH = 100
 
-# The most that every database keeps.
+# The largest values that every database stores.
 MOST = {"max_attempts": MOST_TRIES, "worker_retries": 32_767}
 
-# Lengths of time, with the least that each may be.
+# Durations in seconds, with the least value of each.
 SECONDS = {"lease": 0.05, "timeout": 0.05, "invisible_for": 0.0, "retention": 0.0, "failed_retention": 0.0}
 
 
 def queue_name_problem(name: Any) -> str:
-    """Return one line if no database keeps a queue of this name; empty if all do."""
+    """Return one line on why no database can store a queue of this name; empty if all can."""
     if not isinstance(name, str):
         return f"the name of a queue must be a text, not {name!r:.80}"
     if not name:
@@ -39,7 +39,7 @@ def queue_name_problem(name: Any) -> str:
 
 
 def problems(queue: Any) -> dict[str, str]:
-    """For each rule that no task could have, one sentence."""
+    """Return one sentence for each rule that no task could follow."""
     found = {}
     for name, least in SECONDS.items():
         value = _number(queue, name)
@@ -51,12 +51,12 @@ def problems(queue: Any) -> dict[str, str]:
             found[name] = f"must be a whole number from {least} to {most:,}"
     if "http_actions" in queue.__dict__ and (wrong := queue_actions.problem(queue.http_actions)):
         found["http_actions"] = wrong
-    # Of one that is there it cannot be changed.
+    # The key of an existing queue cannot be changed.
     if queue._state.adding and queue.exclusive_key and not is_metadata_name(queue.exclusive_key):
         found["exclusive_key"] = f"it is a name in metadata, so it {METADATA_NAME_TOLD}"
     return found
 
 
 def _number(queue: Any, name: str) -> Any:
-    # A deferred one stays as it is.
+    # A deferred field keeps its value, so it is not checked.
     return queue._meta.get_field(name).to_python(queue.__dict__.get(name))

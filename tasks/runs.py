@@ -1,5 +1,6 @@
-"""Keeps claims by named workers: in one statement for all tasks of a claim, which Django's bulk_create takes ten times
-as long to put together as the database to run.
+"""Records of claims by named workers, written by one statement for all tasks of a claim.
+
+Django's bulk_create would take ten times as long to build the statement as the database takes to run it.
 """
 
 from typing import Any
@@ -13,7 +14,7 @@ COPIED = {
 
 
 def note(model: Any, claims: list[Any], worker: str, lease: float | None, using: str) -> None:
-    """Keep claims that one statement has just made, as their rows have them, and the lease that was asked for."""
+    """Record the claims that one statement has just made, copied from their rows, with the lease that was asked for."""
     if not claims:
         return
     connection, task = connections[using], claims[0].instance._meta

@@ -1,4 +1,4 @@
-"""Schedules: rows whose attempts are ticks. When ticks are is in ``timetable``, what a tick does in ``ticking``."""
+"""Schedules: rows whose attempts are ticks. ``timetable`` computes when ticks are due, ``ticking`` fires them."""
 
 from typing import Any, ClassVar
 
@@ -19,26 +19,26 @@ from tasks.registry import DJANGO
 from tasks.ticking import KEPT, call, tick
 from tasks.timetable import ALL, ONE, SKIP, Timetable
 
-# After a worker's death its schedules go on so much later; it must be shorter than any period.
+# How long the schedules of a dead worker wait; it must be shorter than any period.
 LEASE = 10.0
 
-# A tick that could not fire is tried again soon: the next may be due within a minute.
+# A failed tick is retried soon: the next one may be due within a minute.
 BACKOFF = Backoff(base=1.0, cap=60.0)
 
-# What decides about the next tick: where one of these changes, schedules are looked at at once.
+# The columns that decide about the next tick: if one changes, workers look at the schedule at once.
 PLANNED_BY = ("period", "cron", "zone", "jitter", "until", "enabled", "removed", "asked", "planned_for")
 
-# Ticks that wait for a rate much lower would have their turns after the last year that a calendar has.
+# With a much lower rate, waiting ticks would get turns beyond the last year of the calendar.
 SLOWEST_RATE = 1e-6
 
 ROWS_AT_ONCE = 1000
 
 
 class ScheduleGraph(StateGraph):
-    """Of every schedule.
+    """The graph of all schedules.
 
-    An attempt in ``waiting`` is a tick: the task is published, and the next tick planned, in one transaction. A tick
-    that is for a function is presented to it in ``calling``, again until it succeeds or failed for good.
+    An attempt in ``waiting`` is a tick: one transaction publishes the task and plans the next tick. If the schedule
+    calls a function, the tick goes to ``calling``, where the call is repeated until it succeeds or has failed for good.
     """
 
     waiting = State(try_interval=60, atomic=True, batch=100, lease=LEASE, backoff=BACKOFF, force_initial=True)
@@ -65,10 +65,10 @@ class ScheduleGraph(StateGraph):
 
 
 class ScheduleQuerySet(QuerySet[Any]):
-    """Schedules; where their timetables are changed, they are planned anew."""
+    """Schedules. A change of their timetables makes workers plan them again."""
 
     def update(self, **values: Any) -> int:
-        """As Django's; what it changes takes effect at once, and the values are not checked."""
+        """Update rows as Django does. Changes take effect at once, but values are not validated."""
         if not values.keys() & set(PLANNED_BY):
             return super().update(**values)
         self._for_write = True
@@ -82,30 +82,30 @@ class ScheduleQuerySet(QuerySet[Any]):
     update.alters_data = True  # type: ignore[attr-defined]
 
     def run_now(self) -> int:
-        """Have each fire one tick more now, besides those of its timetable; paused ones are left alone."""
+        """Have each schedule fire one extra tick now; return how many. Paused ones are left alone."""
         return self.filter(enabled=True, removed=False).update(asked=True)
 
     def begin_anew(self, beyond: int = 0) -> int:
-        """Have each forget its plan and begin anew from now, with indexes that go on ``beyond`` so many.
+        """Discard plans and begin anew from now; indexes skip ``beyond`` numbers.
 
-        For the time after the loss of the database: see the guide.
+        For use after the database was restored: see the guide.
         """
         index = F("tick_index") + beyond
         return self.update(tick_index=index, planned_for="", nominal=None, planned=None, held_until=None)
 
 
 class Schedule(StatorModel):
-    """Ticks for one entity: a task is published at each, or a function called. Seconds unless said otherwise.
+    """A schedule of ticks for one entity; each publishes a task or calls a function. Durations are in seconds.
 
-    ``period`` or ``cron``, in the time of ``zone``; ``jitter``: so much sooner or later at random. ``missed``: what
-    becomes of ticks at whose time no worker was there; ``deadline``: later than this none fires. ``rate_limit``: at
-    most so many ticks a second of all schedules with the same ``rate_key``. ``until``: no tick is later. Each tick has
-    an index, and is the only one ever that has it. Changes take effect at once; ``save()`` never writes what the
-    workers know of ticks.
+    ``period``, or ``cron`` in the time of ``zone``. ``jitter``: random seconds sooner or later. ``missed``: which ticks
+    fire that were due while no worker ran. ``deadline``: a tick that is later than this does not fire. ``rate_limit``:
+    the most ticks per second over all schedules with the same ``rate_key``. ``until``: no tick is due after this time.
+    Each tick has an index that no other tick ever has. Changes take effect at once; ``save()`` never overwrites the
+    workers' columns.
     """
 
     class Missed(models.TextChoices):
-        """Which of several ticks that are due at once fire."""
+        """Which of several due ticks fire."""
 
         SKIP = SKIP, "none of them but the latest, within a minute"
         ONE = ONE, "the latest"
@@ -127,19 +127,20 @@ class Schedule(StatorModel):
     rate_limit = models.FloatField(null=True, blank=True)
     until = models.DateTimeField(null=True, blank=True)
     enabled = models.BooleanField(default=True)
-    # Whether the code no longer has its function, and the columns as the code last declared them.
+    # Whether the code no longer has the function, and the columns as the code last declared them.
     removed = models.BooleanField(default=False, editable=False)
     declared = models.JSONField(null=True, editable=False)
-    # What workers know: the next tick by index, its place on the timetable and its moment, and for which timetable.
+    # The workers' columns: the next tick's index, its place on the timetable, its time, and the timetable it was
+    # planned for.
     tick_index = models.BigIntegerField(default=0, editable=False)
     nominal = models.DateTimeField(null=True, editable=False)
     planned = models.DateTimeField(null=True, editable=False)
     planned_for = models.CharField(max_length=300, editable=False)
-    # It has a place in the line of its rate until then.
+    # Until then it waits for its turn under its rate limit.
     held_until = models.DateTimeField(null=True, editable=False)
-    # Somebody wants a tick now.
+    # Whether an extra tick was asked for.
     asked = models.BooleanField(default=False, editable=False)
-    # When the latest tick fired, when it was due, and how many never did.
+    # When the latest tick fired, when it was due, and how many ticks never fired.
     fired = models.DateTimeField(null=True, editable=False)
     fired_for = models.DateTimeField(null=True, editable=False)
     dropped = models.BigIntegerField(default=0, editable=False)
@@ -163,30 +164,30 @@ class Schedule(StatorModel):
 
     @property
     def timetable(self) -> Timetable:
-        """When its ticks are."""
+        """Return the timetable of its ticks."""
         return Timetable(self.period, self.cron, self.zone, self.jitter)
 
     @property
     def plan_key(self) -> str:
-        """Changes whenever the timetable does."""
+        """Return a text that changes whenever the timetable does."""
         return f"{self.period} {self.cron} {self.zone} {self.jitter}"
 
     @property
     def calls_function(self) -> bool:
-        """Whether a tick calls a function instead of publishing a task."""
+        """Return whether a tick calls a function instead of publishing a task."""
         return self.queue_id is None
 
     def key_of(self, index: int) -> str:
-        """The name of a tick that no other has: the key of its task."""
+        """Return the unique name of a tick, which is the key of its task."""
         return f"{self.pk}:{index}"
 
     def metadata_of(self, pk: int, index: int, planned: str) -> dict[str, Any]:
-        """The metadata of the task of a tick of the schedule with this key."""
+        """Return the metadata of a tick's task. ``pk``: of the schedule."""
         told = {"schedule": pk, "tick": index, "planned": planned}
         return {**self.metadata, **told, **({"entity": self.entity} if self.entity else {})}
 
     def problems(self) -> dict[str, str]:
-        """For each field that cannot work, one sentence."""
+        """Return one sentence for each field that cannot work."""
         found = self.timetable.problems()
         for name in ("deadline", "rate_limit"):
             value = getattr(self, name)
@@ -207,10 +208,10 @@ class Schedule(StatorModel):
         return found if self.calls_function else {**self._refused(), **found}
 
     def _refused(self) -> dict[str, str]:
-        """What no queue would take of the tasks of its ticks, for each field."""
+        """Return one sentence for each field from which no queue would take a task."""
         metadata = self.metadata
         if isinstance(metadata, dict):
-            # As the longest that a tick can tell of itself.
+            # With the longest values that a tick can add.
             metadata = self.metadata_of(BIGINT, BIGINT, "9999-12-31T23:59:59.999999+00:00")
         found, settings = {}, load_settings()
         for name, value in {"action": self.action, "data": self.data, "metadata": metadata}.items():
@@ -226,7 +227,7 @@ class Schedule(StatorModel):
         try:
             return self.queue
         except ObjectDoesNotExist:
-            # The reference is refused as such.
+            # Django's validation refuses the missing queue itself.
             return None
 
     def _exclusive_key(self) -> str:
@@ -234,7 +235,7 @@ class Schedule(StatorModel):
         return str(queue.exclusive_key) if queue else ""
 
     def clean(self) -> None:
-        """Refuse what cannot work, a period that a lease could outlast, and an action that the queue would refuse."""
+        """Refuse fields that cannot work, a period that a lease could outlast, and an action that the queue refuses."""
         problems = self.problems()
         if not problems and self.timetable.shortest() <= LEASE:
             problems["period"] = f"ticks must be further apart than a lease lasts, {LEASE:g} s"
@@ -260,7 +261,7 @@ class Schedule(StatorModel):
             super().save(update_fields=update_fields, **kwargs)
             return
         if update_fields is None:
-            # A copy that was read before a tick must not undo it.
+            # A copy that was read before a tick must not overwrite it.
             update_fields = [
                 field.name for field in self._meta.concrete_fields if not field.primary_key and field.name not in KEPT
             ]
@@ -270,12 +271,12 @@ class Schedule(StatorModel):
             look_again(using, [self.pk])
 
     def run_now(self) -> bool:
-        """Have it fire one tick more now, besides those of its timetable; False where it is paused."""
+        """Have the schedule fire one extra tick now; return False if it is paused."""
         return bool(type(self).objects.filter(pk=self.pk).run_now())
 
 
 def look_again(using: str, pks: list[Any]) -> None:
-    """Have workers look at schedules now; paused and ended ones only if they may go on."""
+    """Make workers look at schedules now; paused and ended ones only if they may continue."""
     rows = Schedule.stator.using(using).filter(pk__in=pks)
     rows.in_state(ScheduleGraph.waiting).retry()
     rows.in_state(ScheduleGraph.paused, ScheduleGraph.ended).filter(enabled=True, removed=False).move("waiting")

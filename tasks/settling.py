@@ -1,7 +1,7 @@
-"""What follows from the move of a task: a shared one ends with its parts, and people hear of dead letters.
+"""Consequences of tasks' moves: a shared task ends with its parts, and people are notified of dead letters.
 
-Done at once after the commit of each move, whoever made it; the SQL transitions of the graph and the pass of workers
-do what was left undone when a process died between.
+They happen right after the commit of each move, whoever made it. If a process dies in between, the graph's SQL
+transitions and the workers' scheduling pass do the rest.
 """
 
 from typing import Any
@@ -26,13 +26,13 @@ ENDED_EARLY = ("errored", "canceled")
 
 
 def connect() -> None:
-    """Follow the moves of tasks, and do the chores at every scheduling pass of a worker."""
+    """Connect to moves of tasks, and to the scheduling pass of workers."""
     signals.transitioned.connect(_on_moves, sender=Task, dispatch_uid="tasks.settling")
     signals.on_schedule.connect(_on_schedule, dispatch_uid="tasks.settling")
 
 
 def settle(using: str, parts: list[Any]) -> None:
-    """Have shared tasks end of which these parts have ended."""
+    """End the shared tasks whose parts have ended, given some of those parts."""
     rows: QuerySet[Any] = QuerySet(Task, using=using)
     of_parts = rows.filter(is_one_of(rows, parts), whole__isnull=False, whole__state="shared")
     wholes = rows.filter(pk__in=list(of_parts.values_list("whole", flat=True).distinct()), state="shared")
@@ -46,7 +46,7 @@ def settle(using: str, parts: list[Any]) -> None:
 
 
 def end_parts(using: str, wholes: list[Any] | None = None) -> None:
-    """Cancel what is left of these shared tasks, or of any, that ended early; whoever runs a part of them loses it.
+    """Cancel the open parts of shared tasks that ended early, of these or of all; workers lose their claims on them.
 
     Index ``tasks_task_open_part``.
     """
@@ -71,7 +71,7 @@ def _on_moves(sender: Any, moves: list[Move], using: str, **kwargs: Any) -> None
 
 
 def _on_schedule(sender: Any, **kwargs: Any) -> None:
-    # Workers of other models alone do the chores of tasks too.
+    # A worker that does not serve tasks does these chores too.
     for using in worked_in(sender, Task) or [home()]:
         Task.objects.using(using).bury()
         end_parts(using)
@@ -79,5 +79,5 @@ def _on_schedule(sender: Any, **kwargs: Any) -> None:
         prune(using)
         throttles.prune(using)
         if using == home():
-            # What a copy of a queue missed while its database was away.
+            # Repair copies of queues whose database was unavailable.
             mirror_all()

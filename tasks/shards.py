@@ -1,4 +1,4 @@
-"""Queues that are split over several databases: which of them a task goes to, and which are asked for tasks."""
+"""Queues over several databases: which database a task goes to, and which are asked for tasks."""
 
 import random
 from collections import defaultdict
@@ -20,9 +20,10 @@ from tasks.numbering import home
 def publish(
     queue: Any, messages: Sequence[Message], write: Callable[[Any, list[Message]], list[Any]], *, update: bool
 ) -> list[Any]:
-    """What ``write(copy, messages)`` returns for each message, in order, written into the databases that they go to.
+    """Call ``write(copy, messages)`` for each database concerned; return its results for all messages, in order.
 
-    In one transaction for each database, which are committed one after the other once all is written.
+    With several databases, each has a transaction of its own. They are committed one after the other once all is
+    written.
     """
     results: list[Any] = [None] * len(messages)
     with ExitStack() as stack:
@@ -40,14 +41,14 @@ def publish(
 
 
 def any_copy(queue: Any) -> Any:
-    """The queue in one of its databases, for a task that may be in any."""
+    """Return the queue in a random one of its databases, for a task that may be in any."""
     alias = random.choice(awake(queue.databases))
     with _reached(queue, alias):
         return copy_in(queue, alias)
 
 
 def _destinations(queue: Any, messages: Sequence[Message], stack: ExitStack, *, update: bool) -> list[str]:
-    """The database of each message: by its exclusive value, else by its key, else each in turn."""
+    """Return the database of each message: by its exclusive value, else by its key, else in turn."""
     if queue.exclusive:
         return _of_values(queue, messages, stack, update=update)
     free, turn = awake(queue.databases), random.randrange(len(queue.databases))
@@ -58,16 +59,16 @@ def _destinations(queue: Any, messages: Sequence[Message], stack: ExitStack, *, 
 
 
 def _of_values(queue: Any, messages: Sequence[Message], stack: ExitStack, *, update: bool) -> list[str]:
-    """By exclusive values; but a key that is there already, under whatever value, stays where it is.
+    """Return databases by exclusive value; but a key that exists already, under any value, stays where it is.
 
-    Publishers with keys wait for each other: of two with one key and different values, the second has to see what the
+    Publishers with keys wait for each other. Of two with one key but different values, the second must see what the
     first wrote into another database.
     """
     wanted = [_chosen(queue, exclusive_value(queue.exclusive_key, message.metadata)) for message in messages]
     keys = {message.key for message in messages if message.key is not None}
     if not keys:
         return wanted
-    # Entered before all others, and so committed after them.
+    # Entered first, and therefore committed last.
     with _reached(queue, home()):
         stack.enter_context(transaction.atomic(using=home()))
         copy_in(queue, home()).lock()
@@ -97,9 +98,9 @@ def _chosen(queue: Any, text: str) -> str:
 
 
 def gather(queue: Any, limit: int, take: Callable[[Any, int], list[Any]]) -> list[Any]:
-    """What ``take(copy, room)`` gives from one database after the other, each time in another order, up to ``limit``.
+    """Call ``take(copy, room)`` for one database after the other, in random order; return up to ``limit`` results.
 
-    One that is away is passed over; :class:`~tasks.exceptions.ShardUnavailable` when all are.
+    A database that does not answer is skipped; :class:`~tasks.exceptions.ShardUnavailable` if none answers.
     """
     known, line, asked = queue.databases, _shuffled(queue.databases), set()
     found: list[Any] = []
@@ -109,7 +110,7 @@ def gather(queue: Any, limit: int, take: Callable[[Any, int], list[Any]]) -> lis
         try:
             copy = copy_in(queue, alias)
             if (now := copy.databases or [home()]) != known:
-                # Whoever holds a queue for long hears here of databases that have come, or gone, since.
+                # The caller's queue may be old: databases may have been added or removed since.
                 known = now
                 line = [other for other in _shuffled(known) if other not in asked]
             found += take(copy, limit - len(found))
@@ -122,7 +123,7 @@ def gather(queue: Any, limit: int, take: Callable[[Any, int], list[Any]]) -> lis
 
 
 def is_held(queue: Any, worker: str) -> bool:
-    """Whether a worker holds a task of a queue, in any of its databases."""
+    """Return whether a worker holds a task of a queue, in any of its databases."""
     if not queue.databases:
         rows = queue.tasks.model.objects.using(queue._state.db)
         return bool(rows.held_by(worker).filter(queue=queue).exists())
@@ -131,7 +132,7 @@ def is_held(queue: Any, worker: str) -> bool:
 
 @contextmanager
 def alone(queue: Any) -> Iterator[None]:
-    """Meanwhile nobody else claims from a queue of which a worker holds one task, in whatever database."""
+    """Lock out other claims while a worker claims from a ``one_per_worker`` queue in several databases."""
     if not (queue.databases and queue.one_per_worker):
         yield
         return
@@ -141,7 +142,7 @@ def alone(queue: Any) -> Iterator[None]:
 
 
 def copies(queue: Any) -> list[Any]:
-    """The queue in each of its databases."""
+    """Return the queue in each of its databases."""
     found = []
     for alias in queue.databases:
         with _reached(queue, alias):

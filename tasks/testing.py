@@ -1,4 +1,4 @@
-"""For the tests of a project: let time pass for schedules too, instead of waiting."""
+"""Helpers for a project's tests: move time forward, for schedules too, instead of waiting."""
 
 from datetime import timedelta
 from typing import Any
@@ -19,7 +19,7 @@ MOMENTS: dict[Any, tuple[str, ...]] = {
 
 
 def advance(seconds: float, *models: Any) -> None:
-    """As :func:`stator.testing.advance`; of schedules the ticks to come are so much nearer as well.
+    """Move time forward as :func:`stator.testing.advance` does, and bring future ticks of schedules closer as well.
 
     >>> schedule = Schedule.objects.create(name="report", queue=queue, action="report", period=60)
     >>> drain(Schedule)

@@ -1,4 +1,4 @@
-"""Threads that run synchronous actions. Daemons: an action that never returns must not keep a process."""
+"""Threads for synchronous actions. They are daemons: an action that never returns must not keep the process alive."""
 
 import asyncio
 import contextvars
@@ -14,7 +14,7 @@ from stator.cleaning import clean_connections, watch_session
 
 
 class _Call:
-    """One function to run, and who waits for what it gives."""
+    """One function to run, and the future that waits for its result."""
 
     __slots__ = ("begun", "context", "function", "future", "given_up", "loop")
 
@@ -28,10 +28,10 @@ class _Call:
 
 
 class Threads:
-    """At most ``count`` functions at a time, each in a thread with database connections of its own.
+    """A pool of up to ``count`` threads, each with its own database connections.
 
-    Whoever awaits a function may be cancelled; the function itself cannot be ended. Its thread is given up then and
-    another takes its place, ``count`` times at most.
+    A caller that awaits a function may be cancelled, but the function itself cannot be ended. Its thread is then
+    abandoned and replaced, ``count`` times at most.
     """
 
     def __init__(self, count: int) -> None:
@@ -43,15 +43,15 @@ class Threads:
 
     @property
     def exhausted(self) -> bool:
-        """Whether as many functions as may be given up are still running."""
+        """Return whether as many abandoned functions are still running as may be."""
         return self._given_up >= self.count
 
     def are_exhausted_for(self, seconds: float) -> bool:
-        """Return whether that has been so for so many seconds."""
+        """Return whether the pool has been exhausted for this many seconds."""
         return self.exhausted and time.monotonic() - self._exhausted_since >= seconds
 
     async def run(self, function: Callable[[], Any]) -> Any:
-        """What ``function`` returns or raises, called in a thread as soon as one is free."""
+        """Run ``function`` in a thread as soon as one is free; return its result or raise its exception."""
         call = _Call(function)
         with self._lock:
             self._queue.put(call)
@@ -71,7 +71,7 @@ class Threads:
     def _give_up(self, call: _Call) -> None:
         with self._lock:
             call.given_up = True
-            # One that has not begun is passed over by the thread that finds it.
+            # A call that has not begun is skipped by the thread that takes it.
             if call.begun and not self.exhausted:
                 self._given_up += 1
                 self._exhausted_since = time.monotonic()
@@ -87,7 +87,7 @@ class Threads:
         connections.close_all()
 
     def _turn(self) -> bool:
-        """Run one function; whether the thread goes on."""
+        """Run one function; return whether the thread continues."""
         with self._lock:
             self._idle += 1
         call = self._queue.get()
@@ -100,7 +100,8 @@ class Threads:
         clean_connections()
         _call_soon(call.loop, _settle, call.future, result, error)
         with self._lock:
-            # Its place was taken when it was given up; where that was not counted, it still has it.
+            # If the thread was replaced when it was abandoned, it ends; if it was abandoned without a replacement, it
+            # continues.
             replaced = _was_replaced(call)
             call.begun = False
             self._given_up -= replaced
@@ -123,7 +124,7 @@ def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *a
     try:
         loop.call_soon_threadsafe(function, *args)
     except RuntimeError:
-        # The loop is closed: the worker has ended, and nobody waits for the answer.
+        # The loop is closed: the worker has ended, and nothing waits for the result.
         return
 
 
@@ -133,7 +134,7 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
     if error is None:
         future.set_result(result)
     elif isinstance(error, StopIteration):
-        # A future refuses this one: it would end the coroutine that waits.
+        # A future refuses StopIteration, which would end the coroutine that waits.
         future.set_exception(RuntimeError("the action raised StopIteration"))
     else:
         future.set_exception(error)

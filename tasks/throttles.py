@@ -1,6 +1,6 @@
-"""How often actions start and how many of one key run at a time, over all workers: kept in the database.
+"""Rate and concurrency limits of actions over all workers, kept in the database.
 
-Every statement is right by itself, so no row stays locked while an action runs.
+Each statement is correct on its own, so no row stays locked while an action runs.
 """
 
 import random
@@ -15,19 +15,19 @@ from django.db.models.functions import Now
 
 from tasks.throttling import KEY_LENGTH, Frequency
 
-# Statements that met another worker's are sent again so many times; after that the attempt waits.
+# Tries when another worker changed the row at the same time; after these the attempt waits.
 AGAIN = 5
 
-# Seconds until an attempt that found every place taken asks again; twice that at the most.
+# The least seconds until an attempt that found no free slot asks again; the most is twice that.
 ASK_AGAIN = 1.0
 
-# What nobody asked for so long says nothing any more.
+# A row that was not used for this long has no effect any more.
 IDLE = timedelta(days=1)
 PRUNED_AT_ONCE = 1000
 
 
 class ActionRate(models.Model):
-    """How many attempts of one key have started in the present window of time, and how many were put off in it."""
+    """The rate limit of a key: how many attempts have started in the current window, and how many were put off."""
 
     key = models.CharField(max_length=KEY_LENGTH, primary_key=True)
     window = models.BigIntegerField(default=0)
@@ -40,15 +40,16 @@ class ActionRate(models.Model):
 
     @classmethod
     def take(cls, using: str, key: str, rate: Frequency) -> float:
-        """0 when an attempt may start now, else the seconds after which to ask again.
+        """Return 0 if an attempt may start now, else the seconds after which to ask again.
 
-        Those that are put off get times as far apart as the rate, so that they do not all come back at once.
+        Attempts that are put off get times spaced by the rate, so that they do not all come back at once.
         """
         row = cls.objects.using(using).filter(key=key)
         for _ in range(AGAIN):
             found: Any = row.annotate(now=Now()).first()
             if found is None:
-                # Over already, also for who looks with a moment read just before: nothing may start in this window.
+                # The new row's window is over already, even for a worker that read the time just before: nothing may
+                # start in it.
                 over = Now() - timedelta(seconds=1)
                 ActionRate.objects.using(using).bulk_create([ActionRate(key=key, until=over)], ignore_conflicts=True)
                 continue
@@ -66,7 +67,7 @@ class ActionRate(models.Model):
 
 
 class ActionSlot(models.Model):
-    """One of the places of a key, taken by a task. It is free again once that claim on the task has ended."""
+    """A concurrency slot of a key, taken by a task. It is free again once that claim on the task has ended."""
 
     key = models.CharField(max_length=KEY_LENGTH)
     number = models.PositiveIntegerField()
@@ -82,7 +83,7 @@ class ActionSlot(models.Model):
 
     @classmethod
     def take(cls, using: str, key: str, places: int, task: Any, token: UUID) -> float:
-        """0 when the task has a place now, else the seconds after which to ask again."""
+        """Return 0 if the task has a slot now, else the seconds after which to ask again."""
         slots = cls.objects.using(using).filter(key=key)
         _ended(slots, using).delete()
         for _ in range(AGAIN):
@@ -97,12 +98,12 @@ class ActionSlot(models.Model):
 
     @classmethod
     def leave(cls, using: str, key: str, task: Any, token: UUID) -> None:
-        """Give the place back."""
+        """Release the slot."""
         cls.objects.using(using).filter(key=key, task=task, token=token).delete()
 
 
 def prune(using: str) -> int:
-    """Delete some rows that say nothing any more; return how many."""
+    """Delete some unused rows; return how many."""
     rates = ActionRate.objects.using(using).filter(until__lt=Now() - IDLE).order_by("until")
     slots = _ended(ActionSlot.objects.using(using).filter(taken__lt=Now() - IDLE), using).order_by("taken")
     deleted = 0

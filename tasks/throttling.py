@@ -1,4 +1,4 @@
-"""What the rate of an action says, and the keys under which its attempts are counted. Needs no models."""
+"""Rates of actions, and the keys under which attempts are counted. Needs no models."""
 
 import hashlib
 import re
@@ -11,14 +11,14 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @dataclass(frozen=True, slots=True)
 class Frequency:
-    """At most ``count`` starts in ``period`` seconds."""
+    """A rate: at most ``count`` starts in ``period`` seconds."""
 
     count: int
     period: int
 
 
 def frequency(text: str) -> Frequency:
-    """What ``10/s``, ``100/m``, ``5/h``, ``1/d`` or ``3/10s`` say."""
+    """Parse a rate such as ``10/s``, ``100/m``, ``5/h``, ``1/d`` or ``3/10s``."""
     match = re.fullmatch(r"([1-9]\d{0,8})/([1-9]\d{0,4})?([smhd])", text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"rate={text!r}: write a number and a time, such as 10/s, 100/m or 3/10s")
@@ -26,7 +26,7 @@ def frequency(text: str) -> Frequency:
 
 
 def key_text(*parts: Any) -> str:
-    """One key for several values, short enough for its column."""
+    """Return one key for several values, shortened to fit its column."""
     text = ":".join(str(part) for part in parts).replace("\0", "")
     if len(text) <= KEY_LENGTH:
         return text

@@ -1,4 +1,4 @@
-"""What workers do with schedules: fire the ticks that are due, and plan the next."""
+"""The workers' part of schedules: fire ticks that are due, and plan the next."""
 
 import random
 import time
@@ -18,13 +18,13 @@ from tasks.periodic_registry import Tick, registry
 from tasks.rates import Rate, keep_rates, lock_rates
 from tasks.timetable import Due, Planned, judge, judge_last
 
-# Until a worker that has the function claims the schedule; a worker without it leaves it alone for so long.
+# Seconds for which a worker leaves a schedule alone whose function it does not have; another worker may have it.
 ELSEWHERE = 60.0
 
-# Between looks whether a queue takes tasks again.
+# Seconds between checks whether a paused queue takes tasks again.
 PAUSED = 10.0
 
-# Of these the moments.
+# The columns of ``KEPT`` that are moments.
 MOMENTS = ("nominal", "planned", "held_until", "fired", "fired_for")
 KEPT = ("tick_index", "nominal", "planned", "planned_for", "held_until", "asked", "fired", "fired_for", "dropped")
 
@@ -33,19 +33,19 @@ chance = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The database's time, and when in this process it was read."""
+    """The database's time, and the monotonic time in this process at which it was read."""
 
     now: datetime
     read: float
 
     def until(self, moment: datetime) -> float:
-        """Seconds that are left; never fewer, so that nothing is due early."""
+        """Return the seconds left until a moment; never too few, so that nothing is due early."""
         return max(0.0, (moment - self.now).total_seconds() - (time.monotonic() - self.read))
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What becomes of one schedule: the state it goes to, or until when it waits; and the tick it fires, if any."""
+    """The result for one schedule: its next state, or until when it waits; and the tick it fires, if any."""
 
     to: str = ""
     until: datetime | None = None
@@ -54,10 +54,10 @@ class Step:
 
 
 def tick(schedules: list[Any]) -> dict[Any, Any]:
-    """Fire and plan a batch of schedules within the present transaction, which has their rows locked."""
+    """Fire and plan a batch of schedules within the open transaction, which has locked their rows."""
     using = schedules[0]._state.db
     rows: QuerySet[Any] = QuerySet(type(schedules[0]), using=using)
-    # What was claimed may have been edited since; from here on it is locked.
+    # The claimed rows may have been edited since; read them again now that they are locked.
     locked = rows.filter(pk__in=[schedule.pk for schedule in schedules]).select_related("queue")
     current = [_with_zones(row, using) for row in locked.annotate(now=Now())]
     clock = Clock(current[0].now, time.monotonic())
@@ -68,7 +68,7 @@ def tick(schedules: list[Any]) -> dict[Any, Any]:
     steps = [(row, _advance(row, clock.now, rates)) for row in current]
     _publish([(row, step.index) for row, step in steps if step.index is not None and row.queue])
     for row in current:
-        # Each by itself: in one statement, as a choice for each column and row, it takes Django ten times as long.
+        # One UPDATE per row: Django needs ten times as long for one statement with a CASE for each column and row.
         rows.filter(pk=row.pk).update(**_kept(row, using))
     keep_rates(using, rates)
     return {row: _result(step, clock) for row, step in steps}
@@ -78,7 +78,7 @@ def _with_zones(row: Any, using: str) -> Any:
     for name in ("now", *MOMENTS):
         if (moment := getattr(row, name)) is not None:
             setattr(row, name, aware(moment, using))
-    # By people, who mean the zone of the site.
+    # Entered by people, who mean the site's zone.
     if row.until is not None and is_naive(row.until):
         row.until = make_aware(row.until)
     return row
@@ -90,7 +90,7 @@ def _kept(row: Any, using: str) -> dict[str, Any]:
 
 
 def call(schedule: Any) -> None:
-    """Call the function of a schedule for the tick that fired last."""
+    """Call the schedule's function for the tick that fired last."""
     known = registry.get(schedule.name)
     if known is None:
         raise TryAgainLater(ELSEWHERE, f"the code of this worker has no periodic function {schedule.name}")
@@ -99,12 +99,12 @@ def call(schedule: Any) -> None:
 
 
 def _advance(row: Any, now: datetime, rates: dict[str, Rate]) -> Step:
-    """Change what a row knows of its ticks."""
+    """Update a row's tick columns in memory; return what to do."""
     if not row.enabled or row.removed:
         _forget(row)
         return Step(to="paused")
     due = _due(row, now)
-    # One that is due comes first; what somebody asked for is a tick more.
+    # A due tick comes first; a requested one is extra.
     fires = due.fires or (Planned(now, now) if row.asked else None)
     row.dropped += due.dropped
     if fires and row.rate_limit and (held := rates[row.rate_key].admit(now, row.rate_limit, row.held_until)):
@@ -127,7 +127,7 @@ def _advance(row: Any, now: datetime, rates: dict[str, Rate]) -> Step:
 
 
 def _due(row: Any, now: datetime) -> Due:
-    """What is to be done now; a plan that was made for another timetable is made anew."""
+    """Return what is due now; if the timetable has changed, plan again."""
     timetable, planned = row.timetable, row.planned and Planned(row.nominal, row.planned)
     if row.until and planned and row.until < planned.at:
         return Due(None, None)
@@ -143,12 +143,12 @@ def _due(row: Any, now: datetime) -> Due:
 
 
 def _places(plan_key: str) -> str:
-    """What of a timetable decides where its ticks are: all but the jitter."""
+    """Return the part of a plan key that places the ticks: all but the jitter."""
     return plan_key.rpartition(" ")[0]
 
 
 def _begin(row: Any, planned: Planned | None, now: datetime) -> Due:
-    """What is to be done where the timetable is new; what was due before the change came still fires."""
+    """Return what is due under a new timetable; a tick that was due before the change still fires."""
     first = row.timetable.first(now, chance)
     return judge_last(planned, first, now, missed=row.missed, deadline=row.deadline) if planned else Due(None, first)
 
@@ -161,18 +161,18 @@ def _plan(row: Any, planned: Planned | None) -> None:
 
 
 def _forget(row: Any) -> None:
-    """Have the row planned anew when it comes back."""
+    """Discard the plan, so that the schedule is planned again when it resumes."""
     row.planned_for, row.nominal, row.planned, row.held_until = "", None, None, None
 
 
 def _publish(fired: list[tuple[Any, int]]) -> None:
-    """Publish the tasks of ticks; a key that is there already was published for the same tick."""
+    """Publish the tasks of ticks; an existing key means that the task of the same tick is there already."""
     for _, same in groupby(sorted(fired, key=_queue_of), key=_queue_of):
         ticks = list(same)
         try:
             ticks[0][0].queue.publish_many([_message(row, index) for row, index in ticks])
         except QueuePaused as paused:
-            # Undoes what was written, and is no error; others of the batch are tried by themselves.
+            # Rolls back without counting as an error; the rest of the batch is tried one by one.
             raise TryAgainLater(PAUSED, str(paused)) from None
 
 

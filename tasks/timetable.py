@@ -1,6 +1,6 @@
-"""When ticks are: fixed periods and cron expressions, with jitter, and what becomes of ticks that were missed.
+"""Timetables: fixed periods and cron expressions, with jitter, and rules for missed ticks.
 
-Pure: the present and the source of chance are handed in.
+Pure functions: the present time and the random source are passed in.
 """
 
 import random
@@ -14,10 +14,10 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
-# Under the policy "skip" a tick that is later than this is missed. Workers that are there are never so late.
+# Seconds after which the policy "skip" counts a tick as missed. Running workers are never so late.
 MISSED_AFTER = 60.0
 
-# Ticks of a cron expression are passed over one by one up to here; a schedule that missed more jumps.
+# Missed ticks of a cron expression are counted one by one up to this number; beyond it the schedule jumps.
 MOST_COUNTED = 10_000
 MOST_IN_TWO_DAYS = 2 * 86400
 
@@ -29,21 +29,21 @@ SKIP, ONE, ALL = "skip", "one", "all"
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One tick to come: its place on the timetable, and the moment at which it is due, jitter included."""
+    """A future tick: its place on the timetable, and the time at which it is due, jitter included."""
 
     nominal: datetime
     at: datetime
 
     def shifted(self, nominal: datetime) -> "Planned":
-        """A tick elsewhere on the timetable with the same offset from its place."""
+        """Return a tick at another place on the timetable with the same offset."""
         return Planned(nominal, nominal + (self.at - self.nominal))
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What a look at the clock means: the tick that fires, the one after it, and how many were dropped.
+    """The decision at one time: the tick that fires, the tick after it, and how many were dropped.
 
-    ``fires`` is None when none is due; ``following`` is None when no tick will ever follow.
+    ``fires`` is None if none is due; ``following`` is None if no tick will follow.
     """
 
     fires: Planned | None
@@ -53,11 +53,11 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """Every ``period`` seconds, or whenever ``cron`` says so in the time of a ``zone``; ``jitter`` seconds either way.
+    """A timetable: every ``period`` seconds, or by ``cron`` in a ``zone``; ``jitter`` seconds either way.
 
-    With a period the step from tick to tick is the period and up to ``jitter`` more or less. The offset that adds up so
-    stays within half a period of the place on the timetable: ticks that began at one moment spread over the whole
-    period, and none drifts, so the mean is the period exactly.
+    With a period, the step between ticks is the period, up to ``jitter`` more or less. The sum of these offsets stays
+    within half a period of the place on the timetable. Ticks that began together therefore spread over the whole
+    period, none drifts, and the mean step is exactly the period.
     """
 
     period: float | None
@@ -66,7 +66,7 @@ class Timetable:
     jitter: float = 0.0
 
     def problems(self) -> dict[str, str]:
-        """For each option that cannot work, one sentence."""
+        """Return one sentence for each option that cannot work."""
         found = _cron_problems(self.cron, self.zone) if self.cron else {}
         if (self.period is None) == (not self.cron):
             return {"period": "a schedule has either a period or a cron expression"}
@@ -79,7 +79,7 @@ class Timetable:
         return found
 
     def shortest(self) -> float:
-        """Seconds between two ticks without jitter; for a cron expression the fewest among its next ones."""
+        """Return the seconds between two ticks without jitter; for cron, the shortest gap among its next ticks."""
         if self.period is not None:
             return self.period
         moments = list(_matches(self.cron, self.zone, SAMPLE, 10))
@@ -87,28 +87,28 @@ class Timetable:
         return min(gaps, default=LONGEST_PERIOD)
 
     def first(self, now: datetime, chance: random.Random) -> Planned | None:
-        """The first tick of a schedule that is planned now; None when there is none."""
+        """Return the first tick of a schedule that is planned now; None if there is none."""
         if self.period is not None:
             return self._moved(now + self._step, 0.0, chance)
-        # Up to so much later a tick may have fired already, before the plan was made anew.
+        # A tick up to ``jitter`` later may have fired already, before the schedule was planned again.
         nominal = self._after(now + timedelta(seconds=self.jitter))
         return self._moved(nominal, 0.0, chance) if nominal else None
 
     def redrawn(self, tick: Planned, now: datetime, chance: random.Random) -> Planned:
-        """A tick to come of a timetable that differs in its jitter alone: in its place, and no sooner than now."""
+        """Return a future tick after only the jitter has changed: at the same place, and no sooner than now."""
         offset = (tick.at - tick.nominal).total_seconds() if self.period is not None else 0.0
         drawn = self._moved(tick.nominal, offset, chance)
         return Planned(tick.nominal, max(drawn.at, now))
 
     def following(self, tick: Planned, chance: random.Random) -> Planned | None:
-        """The tick after one; None when there is none."""
+        """Return the tick after this one; None if there is none."""
         if self.period is not None:
             return self._moved(tick.nominal + self._step, (tick.at - tick.nominal).total_seconds(), chance)
         nominal = self._after(tick.nominal)
         return self._moved(nominal, 0.0, chance) if nominal else None
 
     def latest(self, tick: Planned, now: datetime) -> tuple[Planned, int]:
-        """The latest tick that is due, from one that is; and how many are passed over on the way."""
+        """Return the latest due tick, counted from a due one, and how many are skipped on the way."""
         end = now - (tick.at - tick.nominal)
         if self.period is not None:
             passed = max(0, (end - tick.nominal) // self._step)
@@ -130,7 +130,7 @@ class Timetable:
     def _moved(self, nominal: datetime, offset: float, chance: random.Random) -> Planned:
         offset += chance.uniform(-self.jitter, self.jitter)
         if self.period is not None:
-            # Turned back at the border: so every offset becomes equally likely, and steps stay as long as they may be.
+            # Reflected at the border, so that every offset becomes equally likely and steps stay within the jitter.
             border = self.period / 2
             offset = max(-2 * border - offset, min(2 * border - offset, offset))
         return Planned(nominal, nominal + timedelta(seconds=offset))
@@ -139,10 +139,11 @@ class Timetable:
 def judge(
     timetable: Timetable, tick: Planned, now: datetime, *, missed: str, deadline: float | None, chance: random.Random
 ) -> Due:
-    """What is to be done at ``now`` about the next tick of a schedule.
+    """Return the decision at ``now`` about the next tick of a schedule.
 
-    ``missed``: of several ticks that are due, ``all`` fire, each in its turn, or the latest alone (``one``), and even
-    that not when it is late by more than :data:`MISSED_AFTER` (``skip``). None fires later than ``deadline`` seconds.
+    ``missed``: which of several due ticks fire. ``all``: all, one after the other. ``one``: only the latest. ``skip``:
+    only the latest, and only if it is at most :data:`MISSED_AFTER` late. No tick fires more than ``deadline`` seconds
+    late.
     """
     if now < tick.at:
         return Due(None, tick)
@@ -158,7 +159,7 @@ def judge(
 
 
 def judge_last(tick: Planned, following: Planned | None, now: datetime, *, missed: str, deadline: float | None) -> Due:
-    """As :func:`judge`, about the next tick of a timetable that is there no more; ``following`` is of the new one."""
+    """Return the decision about the next tick of a replaced timetable; ``following`` is of the new one."""
     if now < tick.at:
         return Due(None, following)
     if _too_late(tick, now, _most_late(missed, deadline)):
@@ -167,7 +168,7 @@ def judge_last(tick: Planned, following: Planned | None, now: datetime, *, misse
 
 
 def _most_late(missed: str, deadline: float | None) -> float | None:
-    """By how many seconds a tick that fires may be late; None where that does not matter."""
+    """Return how many seconds late a tick may fire; None if there is no limit."""
     if missed != SKIP:
         return deadline
     return MISSED_AFTER if deadline is None else min(MISSED_AFTER, deadline)
@@ -178,7 +179,7 @@ def _too_late(tick: Planned, now: datetime, limit: float | None) -> bool:
 
 
 def _drop_until(timetable: Timetable, tick: Planned, now: datetime, limit: float | None) -> tuple[Planned, int]:
-    """The latest tick that is too late, from one that is: the one after it is the first to fire."""
+    """Return the latest tick that is too late, counted from one that is; the tick after it fires first."""
     if limit is None or not _too_late(tick, now, limit):
         return tick, 0
     return timetable.latest(tick, now - timedelta(seconds=limit, microseconds=1))
@@ -200,11 +201,11 @@ def _known_zones() -> frozenset[str]:
 
 
 def _matches(cron: str, zone: str, moment: datetime, most: int) -> Iterator[datetime]:
-    """Up to ``most`` moments after ``moment`` that the expression means, in UTC."""
+    """Yield up to ``most`` moments of the expression after ``moment``, in UTC."""
     found = 0
     for match in CronSim(cron, moment.astimezone(ZoneInfo(zone))):
         came = match.astimezone(UTC)
-        # Within an hour that the clock shows twice, times of day are first looked for in its first pass.
+        # In an hour that repeats, cronsim searches the first pass first, so it may return an earlier moment.
         if came <= moment:
             continue
         yield came
@@ -214,8 +215,8 @@ def _matches(cron: str, zone: str, moment: datetime, most: int) -> Iterator[date
 
 
 def _last_match(cron: str, zone: str, earliest: datetime, moment: datetime) -> datetime:
-    """The last moment up to ``moment`` that the expression means; ``earliest`` is one."""
-    # Backwards a day further than needed, then forwards: what a change of the clock moves is the same then as always.
+    """Return the last moment of the expression up to ``moment``; ``earliest`` is one of its moments."""
+    # Search back a day further than needed, then forward: then clock changes shift moments the same way as always.
     before = CronSim(cron, moment.astimezone(ZoneInfo(zone)) - timedelta(days=1), reverse=True)
     start = next((match.astimezone(UTC) for match in before), earliest)
     latest = max(start, earliest)

@@ -1,4 +1,4 @@
-"""What actions return, as it is kept."""
+"""Values that actions return, in the form in which they are stored."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from tasks.messages import json_text
 
 
 def storable(value: Any, what: str, settings: Settings) -> Any:
-    """The value as it will be read again: with lists for tuples and texts for keys; ``NotStorable`` where it cannot."""
+    """Return the value as JSON stores it, with lists for tuples and text keys; raise ``NotStorable`` if it cannot."""
     if value is None:
         return None
     try:

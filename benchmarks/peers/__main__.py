@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.peers [--jobs 20000] [--repeat 3] [--only NAME,NAME]``
 
-Each peer is installed into var/peers when it is first run. One that cannot be installed is left out. A slow one is
-given fewer jobs, so that the whole does not take an hour; the rate of each is of the jobs it was given.
+Each peer is installed into var/peers when it is first run. A peer that cannot be installed is left out. A slow peer
+gets fewer jobs, so that everything takes less than an hour; rates are per job that the peer was given.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def _named(text: str) -> list[Peer]:
 
 
 def _is_there(peer: Peer) -> bool:
-    """Install it if it is not; a line on why it is left out when that fails."""
+    """Install the peer if needed; if that fails, print why it is left out and return False."""
     try:
         command(peer)
         if peer.store == "redis":
@@ -75,7 +75,7 @@ def _spent(peer: Peer, case: Case, jobs: int) -> Spent:
 
 
 def _in_turns(cases: dict[str, tuple[int, Callable[[], Spent]]], repeat: int) -> dict[str, list[Run]]:
-    """As ``measure``, but a case that fails is left out and a line says why."""
+    """Measure cases in turns; a case that fails is left out, and a line says why."""
     measured: dict[str, list[Run]] = {name: [] for name in cases}
     for _ in range(repeat):
         for name in list(measured):

@@ -1,4 +1,4 @@
-"""The peers: what to install, which settings to run, and what each does less."""
+"""The peers: what to install, which settings to run, and what each does less than this framework."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One setting of a peer: ``size`` is its batch or concurrency, None for the script's own."""
+    """One setting of a peer. ``size``: its batch or concurrency; None for the script's default."""
 
     name: str
     size: int | None = None
@@ -17,9 +17,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One peer. ``share``: how many of the jobs it is given, since a slow one would take minutes over all of them.
+    """One peer. ``share``: the fraction of jobs it gets, since a slow one would take minutes for all of them.
 
-    ``python``: the oldest that it runs on, None if it runs on node. ``store``: ``"postgresql"`` or ``"redis"``.
+    ``python``: the oldest version it supports; None if it runs on Node. ``store``: ``"postgresql"`` or ``"redis"``.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Peer:
 
     @property
     def script(self) -> Path:
-        """The program that runs it."""
+        """Return the path of its script."""
         return HERE / f"{self.name.replace('-', '_')}_peer.{'py' if self.python else 'mjs'}"
 
 

@@ -1,7 +1,7 @@
-"""Celery on Redis with the solo pool, which is its fastest for one process.
+"""Celery on Redis with the solo pool, its fastest for one process.
 
-Far less than a move here: nothing is on disk when a job is accepted, the job is acknowledged before it runs and so is
-lost with its worker, and nothing is kept of it (its result is ignored).
+It does far less than a move here. Nothing is on disk when a job is accepted. The job is acknowledged before it runs, so
+it is lost if its worker dies. Nothing is stored afterwards (the result is ignored).
 """
 
 import celery
@@ -20,12 +20,12 @@ def nothing() -> None:
 
 
 def install(url: str) -> None:
-    """An empty store."""
+    """Empty the store."""
     redis.Redis.from_url(url).flushall()
 
 
 def enqueue(url: str, jobs: int) -> None:
-    """One by one over one connection: it has no call for many."""
+    """Enqueue one by one over one connection: Celery has no bulk call."""
     app.conf.broker_url = url
     with app.producer_pool.acquire(block=True) as producer:
         for _ in range(jobs):
@@ -33,17 +33,17 @@ def enqueue(url: str, jobs: int) -> None:
 
 
 def work(url: str, size: int) -> None:
-    """One worker, ``size`` jobs fetched ahead."""
+    """Run one worker that prefetches ``size`` jobs."""
     app.conf.broker_url = url
     app.conf.worker_prefetch_multiplier = size
-    # Until it is ready it imports.
+    # Until it is ready, it imports modules.
     celery.signals.worker_ready.connect(lambda **_: script.begin(), weak=False)
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "CRITICAL"]
     app.worker_main(["--quiet", "worker", "--pool", "solo", "--concurrency", "1", *quiet])
 
 
 def left(url: str) -> int:
-    """Jobs in the queue, and those that were fetched and not acknowledged."""
+    """Return the jobs in the queue, and those fetched but not acknowledged."""
     store = redis.Redis.from_url(url)
     return store.llen("celery") + store.hlen("unacked")
 

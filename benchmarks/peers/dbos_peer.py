@@ -1,7 +1,8 @@
 """dbos with a queue of asynchronous workflows.
 
-Another trade: it keeps inputs, outputs and every step of a workflow, so that one goes on where it stopped. Less than a
-move here: there is no lease, a workflow whose process died waits until a process of the same name starts.
+It offers something else: it stores inputs, outputs and every step of a workflow, so that a workflow resumes where it
+stopped. It does less than a move here in that there is no lease: a workflow whose process died waits until a process of
+the same name starts.
 """
 
 import threading
@@ -20,7 +21,7 @@ async def nothing() -> None:
 
 
 def install(url: str) -> None:
-    """Its tables and the queue."""
+    """Create its tables and the queue."""
     DBOS(config=_config(url))
     DBOS.launch()
     DBOS.register_queue(QUEUE, polling_interval_sec=0.1)
@@ -28,7 +29,7 @@ def install(url: str) -> None:
 
 
 def enqueue(url: str, jobs: int) -> None:
-    """One by one with a commit each: it has no call for many."""
+    """Enqueue one by one with a commit each: DBOS has no bulk call."""
     client = DBOSClient(system_database_url=url)
     for _ in range(jobs):
         client.enqueue({"queue_name": QUEUE, "workflow_name": nothing.__qualname__})
@@ -36,7 +37,7 @@ def enqueue(url: str, jobs: int) -> None:
 
 
 def work(url: str, size: int) -> None:
-    """One worker, ``size`` workflows at once."""
+    """Run one worker with ``size`` workflows at once."""
     DBOS(config=_config(url))
     script.begin()
     DBOS.launch()
@@ -45,7 +46,7 @@ def work(url: str, size: int) -> None:
 
 
 def left(url: str) -> int:
-    """Workflows that have not succeeded."""
+    """Return the workflows that have not succeeded."""
     with psycopg.connect(url) as connection:
         return connection.execute("SELECT count(*) FROM dbos.workflow_status WHERE status <> 'SUCCESS'").fetchone()[0]
 

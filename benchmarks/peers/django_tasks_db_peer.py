@@ -1,7 +1,7 @@
 """django-tasks-db: Django's Tasks framework on its database backend, with the worker it ships.
 
-Less than a task here: no retries, no lease, so a task whose worker died runs for ever. It keeps the row with the
-result, like the backend of this project.
+It does less than a task here: there are no retries and no lease, so a task whose worker died stays "running" for ever.
+It stores the row with the result, like the backend of this project.
 """
 
 import os
@@ -13,12 +13,12 @@ from django.conf import settings
 
 
 def set_up(url: str) -> None:
-    """Django, with nothing installed but the peer."""
+    """Set up Django with only the peer installed."""
     parts = urlsplit(url)
     database = {
         "ENGINE": "django.db.backends.postgresql", "NAME": parts.path[1:], "HOST": parts.hostname or "",
         "PORT": parts.port or "", "USER": parts.username or "", "PASSWORD": parts.password or "",
-        # Otherwise its worker connects anew for each task.
+        # Otherwise its worker opens a new connection for each task.
         "CONN_MAX_AGE": None,
     }  # fmt: skip
     settings.configure(
@@ -31,7 +31,7 @@ def set_up(url: str) -> None:
 
 
 def install(url: str) -> None:
-    """Its tables."""
+    """Create its tables."""
     from django.core.management import call_command
 
     set_up(url)
@@ -39,7 +39,7 @@ def install(url: str) -> None:
 
 
 def enqueue(url: str, jobs: int) -> None:
-    """One by one with a commit each: it has no call for many."""
+    """Enqueue one by one with a commit each: it has no bulk call."""
     from django_tasks_db_job import nothing
 
     for _ in range(jobs):
@@ -47,7 +47,7 @@ def enqueue(url: str, jobs: int) -> None:
 
 
 def work(url: str, size: int) -> None:
-    """One worker, which runs one task after the other."""
+    """Run one worker, which runs one task after the other."""
     from django.core.management import call_command
 
     set_up(url)
@@ -56,7 +56,7 @@ def work(url: str, size: int) -> None:
 
 
 def left(url: str) -> int:
-    """Tasks that have not succeeded."""
+    """Return the tasks that have not succeeded."""
     from django_tasks_db.models import DBTaskResult
 
     return DBTaskResult.objects.exclude(status="SUCCESSFUL").count()

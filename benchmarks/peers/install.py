@@ -1,4 +1,4 @@
-"""Environments of the peers under ``var/peers``, made when first needed and again when a version here changes."""
+"""Environments of the peers under ``var/peers``, created when first needed and again when a version here changes."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ from benchmarks.peers.catalog import Peer
 
 CACHE = Path(__file__).parents[2] / "var" / "peers"
 PATIENCE = 600
-# Debian keeps the server in the package of the tools; the libraries are those that are not on every system.
+# Debian ships the server in the tools package. The libraries are those that some systems lack.
 REDIS_PACKAGES = ("redis-tools", "liblzf1", "libjemalloc2")
 
 
@@ -22,7 +22,7 @@ class Unavailable(Exception):
 
 
 def command(peer: Peer, cache: Path = CACHE) -> tuple[list[str], dict[str, str]]:
-    """The command that runs the peer's script, without its arguments, and the variables it needs; installs it first."""
+    """Install the peer, and return the command of its script without arguments, and its environment variables."""
     folder = cache / peer.name
     if peer.python is None:
         node, npm = _program("node"), _program("npm")
@@ -31,7 +31,7 @@ def command(peer: Peer, cache: Path = CACHE) -> tuple[list[str], dict[str, str]]
         _once(folder, wanted, [[*install, *peer.requirements]])
         return [node, str(peer.script)], {"PEER_HOME": str(folder)}
     python = find_python(peer.python)
-    # Another environment of the same Python is no reason to install again.
+    # Resolved: another virtual environment of the same Python is no reason to install again.
     wanted = "\n".join([str(Path(python).resolve()), *peer.requirements])
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     pip += ["--root-user-action=ignore", *peer.requirements]
@@ -40,7 +40,7 @@ def command(peer: Peer, cache: Path = CACHE) -> tuple[list[str], dict[str, str]]
 
 
 def redis_server(cache: Path = CACHE) -> tuple[str, dict[str, str]]:
-    """The path of ``redis-server`` and the variables it needs: the system's, or Debian's unpacked beside the peers."""
+    """Return the path of ``redis-server`` and its environment variables: the system's, or Debian's, unpacked."""
     if installed := shutil.which("redis-server"):
         return installed, {}
     if not (shutil.which("apt-get") and shutil.which("dpkg")):
@@ -48,7 +48,7 @@ def redis_server(cache: Path = CACHE) -> tuple[str, dict[str, str]]:
     folder = cache / "redis"
     unpack = 'apt-get download -q "$@" && for package in *.deb; do dpkg -x "$package" . || exit 1; done'
     _once(folder, "\n".join(REDIS_PACKAGES), [["sh", "-c", unpack, "sh", *REDIS_PACKAGES]])
-    # The server and this checker are one program, which goes by the name it is called by.
+    # The server and redis-check-rdb are one program, which decides by the name it is called by.
     server = folder / "redis-server"
     server.unlink(missing_ok=True)
     server.symlink_to(folder / "usr" / "bin" / "redis-check-rdb")
@@ -57,7 +57,7 @@ def redis_server(cache: Path = CACHE) -> tuple[str, dict[str, str]]:
 
 
 def find_python(oldest: tuple[int, int]) -> str:
-    """The path of a Python not older than that: the one that runs this, one on PATH, one of pyenv."""
+    """Return the path of a Python that is new enough: this one, one on PATH, or one of pyenv."""
     for candidate in _pythons():
         check = [candidate, "-c", f"import sys, venv; sys.exit(sys.version_info < {oldest})"]
         if subprocess.run(check, check=False, capture_output=True).returncode == 0:
@@ -82,7 +82,7 @@ def _program(name: str) -> str:
 
 
 def _once(folder: Path, wanted: str, commands: list[list[str]]) -> None:
-    """Run the commands in an empty folder, unless they were run there before for what is wanted."""
+    """Run the commands in an emptied folder, unless the same commands were run there before."""
     with _alone(folder):
         stamp = folder / "installed"
         if stamp.exists() and stamp.read_text() == wanted:
@@ -97,7 +97,7 @@ def _once(folder: Path, wanted: str, commands: list[list[str]]) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Two at once would install over each other."""
+    """Hold the folder's lock: two processes would install over each other."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -113,6 +113,6 @@ def _run(arguments: list[str], folder: Path, environment: Mapping[str, str]) -> 
         raise Unavailable(f"{Path(arguments[0]).name} did not end within {PATIENCE} s") from None
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        # The first says what is wrong; npm goes on for a page.
+        # The first error line says what is wrong; npm prints a page more.
         errors = [line for line in lines if line.lower().startswith(("error", "e:", "npm error"))] or lines[-1:]
         raise Unavailable(errors[0] if errors else f"{Path(arguments[0]).name} gave exit code {done.returncode}")

@@ -1,8 +1,8 @@
 """oban for Python on uvloop, as its command line runs it.
 
-Nearly a move here: the row stays until it is pruned, and its end is guarded by the moment of the attempt. Less in
-that a dead worker's job is one that has run for five minutes, as a slow one has, and that it keeps no history of moves.
-Each job's end is an UPDATE of its own, many in one transaction.
+It does nearly as much as a move here: the row stays until it is pruned, and its end is guarded by the time of the
+attempt. It does less in two ways. It takes a job that has run for five minutes for one of a dead worker, even if it is
+only slow; and it stores no history of moves. Each job's end is an UPDATE of its own, many in one transaction.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ class Nothing:
 
 
 def install(url: str) -> None:
-    """Its tables."""
+    """Create its tables."""
     asyncio.run(_with_pool(url, install_schema))
 
 
 def enqueue(url: str, jobs: int) -> None:
-    """By its call for many, 1,000 at a time."""
+    """Enqueue with its bulk call, 1,000 at a time."""
 
     async def all_of_them(pool) -> None:
         oban = Oban(pool=pool)
@@ -40,7 +40,7 @@ def enqueue(url: str, jobs: int) -> None:
 
 
 def work(url: str, size: int) -> None:
-    """One worker, ``size`` jobs at once; the default is 10."""
+    """Run one worker with ``size`` jobs at once; the default is 10."""
 
     async def run(pool) -> None:
         script.begin()
@@ -51,7 +51,7 @@ def work(url: str, size: int) -> None:
 
 
 def left(url: str) -> int:
-    """Jobs that are not completed."""
+    """Return the jobs that are not completed."""
     with psycopg.connect(url) as connection:
         return connection.execute("SELECT count(*) FROM oban_jobs WHERE state <> 'completed'").fetchone()[0]
 

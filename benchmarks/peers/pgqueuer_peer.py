@@ -1,8 +1,8 @@
 """pgqueuer on asyncpg and uvloop, as its command line runs it.
 
-Less than a move here: the job's row is deleted when it ends, and log rows tell when it was enqueued, picked and
-ended. An end is written by the job's id alone, so a worker that lost a job to another after its heartbeats failed to
-come through still deletes it. The job has no states to go through.
+It does less than a move here: the job's row is deleted when it ends, and log rows tell when it was enqueued, picked and
+ended. The end is written by the job's id alone. A worker whose heartbeats failed and whose job went to another worker
+therefore still deletes it. The job has no states to go through.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from pgqueuer import AsyncpgDriver, PgQueuer, Queries
 
 
 def install(url: str) -> None:
-    """Its tables."""
+    """Create its tables."""
     asyncio.run(_with_queries(url, lambda queries: queries.install()))
 
 
 def enqueue(url: str, jobs: int) -> None:
-    """In one statement for each 1,000."""
+    """Enqueue 1,000 jobs per statement."""
 
     async def all_of_them(queries: Queries) -> None:
         for start in range(0, jobs, 1000):
@@ -30,12 +30,12 @@ def enqueue(url: str, jobs: int) -> None:
 
 
 def work(url: str, size: int) -> None:
-    """One worker, ``size`` jobs a batch; the default is 10."""
+    """Run one worker with batches of ``size`` jobs; the default is 10."""
     uvloop.run(_work(url, size))
 
 
 def left(url: str) -> int:
-    """Jobs in its table: those that ended are not."""
+    """Return the jobs in its table; ended ones are not there."""
 
     async def count(queries: Queries) -> int:
         rows = await queries.driver.fetch("SELECT count(*) AS count FROM pgqueuer")

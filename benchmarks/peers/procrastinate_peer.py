@@ -1,7 +1,7 @@
 """procrastinate with its asynchronous worker.
 
-Less than a move here: workers have heartbeats, but a job whose worker died stays "doing" until a task of the
-application's own looks for stalled ones, and a job's end is written by its id, not fenced against a second run. It
+It does less than a move here. Workers have heartbeats, but a job whose worker died stays "doing" until a task that the
+application must write looks for stalled jobs. A job's end is written by its id, not fenced against a second run. It
 keeps the row and writes an event for each step, as a history does. Each job is fetched and finished by itself.
 """
 
@@ -21,12 +21,12 @@ async def nothing() -> None:
 
 
 def install(url: str) -> None:
-    """Its tables and functions."""
+    """Create its tables and functions."""
     asyncio.run(_with_app(url, 2, lambda app: app.schema_manager.apply_schema_async()))
 
 
 def enqueue(url: str, jobs: int) -> None:
-    """In one statement for each 1,000."""
+    """Enqueue 1,000 jobs per statement."""
 
     async def all_of_them(app: procrastinate.App) -> None:
         for start in range(0, jobs, 1000):
@@ -36,7 +36,7 @@ def enqueue(url: str, jobs: int) -> None:
 
 
 def work(url: str, size: int) -> None:
-    """One worker that runs ``size`` jobs at once, with as many connections as it takes to."""
+    """Run one worker with ``size`` jobs at once, and as many connections as it needs for them."""
 
     async def run(app: procrastinate.App) -> None:
         script.begin()
@@ -46,7 +46,7 @@ def work(url: str, size: int) -> None:
 
 
 def left(url: str) -> int:
-    """Jobs that have not succeeded."""
+    """Return the jobs that have not succeeded."""
     with psycopg.connect(url) as connection:
         return connection.execute("SELECT count(*) FROM procrastinate_jobs WHERE status <> 'succeeded'").fetchone()[0]
 

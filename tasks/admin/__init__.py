@@ -1,4 +1,4 @@
-"""Queues, tasks and what uses them, in the Django admin."""
+"""Admin pages for queues, tasks, claims, schedules and API consumers, and the overview's section on queues."""
 
 from django.contrib import admin
 

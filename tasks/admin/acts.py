@@ -1,4 +1,4 @@
-"""What an operator does to tasks: cancel them, and have dead letters run again. Logged under the user's name."""
+"""Admin actions on tasks: cancel them, and requeue dead letters. Each is logged under the user's name."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ WAITING = ("invisible", "pending")
 
 
 class CancelForm(forms.Form):
-    """Why, and whether also what workers hold."""
+    """The reason, and whether running tasks are canceled too."""
 
     reason = forms.CharField(max_length=REASON_LENGTH, required=False, widget=forms.TextInput(attrs={"size": 60}))
     running = forms.BooleanField(
@@ -27,7 +27,7 @@ class CancelForm(forms.Form):
 
 
 class RequeueForm(forms.Form):
-    """Why, and how fast."""
+    """The reason, and how many tasks become due per minute."""
 
     reason = forms.CharField(max_length=REASON_LENGTH, required=False, widget=forms.TextInput(attrs={"size": 60}))
     per_minute = forms.FloatField(
@@ -41,7 +41,7 @@ class RequeueForm(forms.Form):
 
 @admin.action(description="Cancel\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
 def task_cancel(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
-    """Ask why, and whether running ones are meant as well; then cancel."""
+    """Ask for a reason and whether running tasks are included; then cancel."""
     tasks = _tasks(model_admin, queryset)
     form = CancelForm(given(request))
     if not form.is_valid():
@@ -56,7 +56,7 @@ def task_cancel(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpRe
 
 @admin.action(description="Requeue dead letters\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
 def task_requeue(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
-    """Ask why and how fast; then have them wait again."""
+    """Ask for a reason and a rate; then requeue."""
     dead = _tasks(model_admin, queryset).dead_letters()
     form = RequeueForm(given(request))
     if not form.is_valid():
@@ -76,14 +76,14 @@ ACTS: tuple[Any, ...] = (task_cancel, task_requeue)
 
 
 def useful_acts(task: Any) -> list[Any]:
-    """The acts that would change something about a task."""
+    """Return the actions that would change this task."""
     if task.status in (*WAITING, "running"):
         return [task_cancel]
     return [task_requeue] if task.state == "errored" and task.whole_id is None else []
 
 
 def _tasks(model_admin: Any, queryset: Any) -> Any:
-    """The same rows, found by what they are to those who use queues."""
+    """Return the same rows through ``TaskQuerySet``, which has the methods for queues."""
     return model_admin.model.objects.filter(pk__in=queryset.order_by().values("pk"))
 
 

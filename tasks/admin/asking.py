@@ -1,4 +1,4 @@
-"""What the acts of operators share: a page that asks before anything is done, the log, and the way back."""
+"""Helpers for admin actions: a confirmation page, a log entry, a message, and a redirect back."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,14 +12,14 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-# The admin's own log names each object up to this number; histories have all of them.
+# The admin's log names at most this many objects; their histories name all of them.
 LOGGED = 1000
 SHOWN = 20
 FROM_OBJECT, CONFIRMED = "stator_object", "tasks_confirmed"
 
 
 def given(request: HttpRequest) -> Any:
-    """What was filled in, once the page that asks has been shown."""
+    """Return the submitted form data if the confirmation page was shown; None before that."""
     return request.POST if CONFIRMED in request.POST else None
 
 
@@ -27,7 +27,7 @@ def ask(
     model_admin: Any, request: HttpRequest, form: forms.Form, *, title: str, does: str, act: str = "",
     words: Iterable[str] = (), warning: str = "", rows: Iterable[str] = (),
 ) -> HttpResponse:  # fmt: skip
-    """The page that says what is about to be done, and to which rows; ``does`` is on its button."""
+    """Return the confirmation page: what will be done and to which rows. ``does`` is the label of its button."""
     selected = request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)
     listed = [*rows]
     context = {
@@ -54,31 +54,31 @@ def ask(
 
 
 def buttons(acts: Iterable[Any]) -> list[dict[str, str]]:
-    """Acts as the page of an object offers them."""
+    """Return actions as the page of an object offers them."""
     return [{"name": act.__name__, "label": act.short_description} for act in acts]
 
 
 def log(request: HttpRequest, rows: Any, message: str) -> None:
-    """Keep who asked for it; before the act, since afterwards the queryset may mean other rows."""
+    """Log who asked for the action. Call this first: after the action the queryset may match other rows."""
     LogEntry.objects.log_actions(request.user.pk, list(rows[:LOGGED]), CHANGE, message)  # type: ignore[arg-type]
 
 
 def tell(model_admin: Any, request: HttpRequest, count: int, done: str, otherwise: str = "") -> None:
-    """Say how many rows it was done to."""
+    """Show the user a message that says how many rows were changed."""
     noun = model_admin.opts.verbose_name if count == 1 else model_admin.opts.verbose_name_plural
     level = messages.SUCCESS if count else messages.WARNING
     model_admin.message_user(request, f"{count:,} {noun} {done}. {otherwise}".strip(), level)
 
 
 def back(model_admin: Any, request: HttpRequest) -> HttpResponse | None:
-    """To the page of the object, where the act was asked for there; else the list comes again."""
+    """Redirect to the object's page if the action was started there; None shows the list again."""
     if FROM_OBJECT not in request.POST:
         return None
     return HttpResponseRedirect(_url(model_admin, request, request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)))
 
 
 def admin_url(model_admin: Any, view: str, *args: Any) -> str:
-    """Where a page of the same model is."""
+    """Return the URL of another admin page of the same model."""
     opts = model_admin.opts
     site = model_admin.admin_site.name
     return reverse(f"admin:{opts.app_label}_{opts.model_name}_{view}", args=args, current_app=site)

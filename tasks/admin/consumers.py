@@ -1,4 +1,4 @@
-"""Programs that use the HTTP API, in the admin."""
+"""Admin of consumers: programs that use the HTTP API."""
 
 from typing import Any, ClassVar
 
@@ -13,10 +13,10 @@ from tasks.consumers import Consumer
 
 
 class QueuesField(forms.ModelMultipleChoiceField):
-    """As Django's, also where SQLite cannot be asked for a key of so many digits."""
+    """Django's field, which also refuses keys with too many digits for SQLite."""
 
     def clean(self, value: Any) -> Any:
-        """The queues."""
+        """Return the chosen queues."""
         try:
             return super().clean(value)
         except OverflowError as error:
@@ -24,7 +24,7 @@ class QueuesField(forms.ModelMultipleChoiceField):
 
 
 class ConsumerAdmin(AnyAddressAdmin):
-    """Programs that use the HTTP API; adding one shows its token, once."""
+    """Admin of API consumers. Adding one shows its token, once."""
 
     list_display = ("name", "shown_prefix", "enabled", "shown_verbs", "expires", "used_minute")
     list_filter = ("enabled", "may_publish", "may_claim", "may_query", "may_configure")
@@ -36,26 +36,26 @@ class ConsumerAdmin(AnyAddressAdmin):
     show_full_result_count = False
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> Any:
-        """A list that counts no further than it shows."""
+        """Return a list that counts no further than it shows."""
         return BoundedChangeList
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """The list, or the deletion of some of it."""
+        """Show the list, or delete the selected consumers."""
         keep_keys(self, request)
         return super().changelist_view(request, extra_context)
 
     @admin.display(description="token")
     def shown_prefix(self, consumer: Consumer) -> str:
-        """The part of the token that is no secret."""
+        """Return the public prefix of the token."""
         return f"tk_{consumer.prefix}_..." if consumer.prefix else "shown once it is saved"
 
     @admin.display(description="may")
     def shown_verbs(self, consumer: Consumer) -> str:
-        """What it may do."""
+        """Return what the consumer may do."""
         return ", ".join(consumer.verbs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Give a new consumer its token; of an old one never write what the API counts meanwhile."""
+        """Issue a token for a new consumer; of an old one write changed fields only: the API updates its counters."""
         if change:
             obj.save(update_fields=[name for name in form.changed_data if name != "queues"])
             return
@@ -63,7 +63,7 @@ class ConsumerAdmin(AnyAddressAdmin):
         super().save_model(request, obj, form, change)
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        """The token on a page of its own, which goes into no cookie, session, cache or log."""
+        """Show the token on a page of its own, so that it enters no cookie, session, cache or log."""
         context = {**self.admin_site.each_context(request), "title": "Token", "consumer": obj, "token": obj.shown_token}
         response = TemplateResponse(request, "admin/tasks/consumer/token.html", context)
         response["Cache-Control"] = "no-store"

@@ -1,4 +1,4 @@
-"""Publishing a task from the admin: a form whose errors are what the queue refuses."""
+"""The admin's form for publishing a task; if the queue refuses the task, its message becomes a form error."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ TOLD = {
 
 
 class PublishForm(forms.Form):
-    """One task, as its publisher describes it; what is left empty is as the queue, or the setting, has it."""
+    """One task to publish. Empty fields take the queue's value, or else the setting's."""
 
     queue = forms.ModelChoiceField(Queue.objects.order_by("name"))
     action = forms.CharField(
@@ -64,15 +64,15 @@ class PublishForm(forms.Form):
     )
     worker_count = forms.IntegerField(required=False, help_text="So many workers run it, each once. Empty: one.")
 
-    # What became of it, once it is valid.
+    # The publication's result, once the form is valid.
     published: Any = None
 
     def clean_worker_ids(self) -> list[str]:
-        """The names."""
+        """Return the names, one per line."""
         return [name for line in self.cleaned_data["worker_ids"].splitlines() if (name := line.strip())]
 
     def clean(self) -> Any:
-        """Publish it, if there are no errors: whether that is refused only the queue can tell."""
+        """Publish the task if the form has no errors so far: only the queue can tell whether it refuses the task."""
         values: Any = super().clean()
         if self.errors:
             return values
@@ -87,7 +87,7 @@ class PublishForm(forms.Form):
 
     @property
     def told(self) -> str:
-        """What became of it, in words."""
+        """Return a sentence on the publication's result."""
         task, outcome = self.published.task, str(self.published.outcome)
         wrote = "; what is written here was put into it" if outcome == "matched" and self.cleaned_data["update"] else ""
         return f"Task {task.pk} ({task.action}) {TOLD[outcome]}{wrote} ({outcome})."

@@ -1,4 +1,4 @@
-"""Queues in the admin: how deep they are, how they are configured, and their pauses."""
+"""Admin of queues: their depth, their rules and their pauses."""
 
 from typing import Any, ClassVar
 
@@ -54,7 +54,7 @@ HELP = {
 
 
 class QueueForm(forms.ModelForm):
-    """A queue and its rules; what the queue itself refuses are errors of the form."""
+    """A queue and its rules. A refusal by the queue is a form error."""
 
     class Meta:
         model = Queue
@@ -66,19 +66,19 @@ class QueueForm(forms.ModelForm):
         if "name" in self.fields:
             self.fields["name"].validators.append(NAME)
         for name in MOST.keys() & self.fields.keys():
-            # SQLite would take more than other databases.
+            # SQLite accepts larger values than the other databases.
             self.fields[name].validators.append(MaxValueValidator(MOST[name]))
 
     def clean_databases(self) -> Any:
-        """No text is an empty list."""
+        """Return an empty list for an empty field."""
         return self.cleaned_data["databases"] or []
 
     def clean_http_actions(self) -> Any:
-        """No text is an empty list."""
+        """Return an empty list for an empty field."""
         return self.cleaned_data["http_actions"] or []
 
     def clean(self) -> Any:
-        """A key if it is exclusive, and only then."""
+        """Require a key for an exclusive queue, and refuse one for any other."""
         values: Any = super().clean()
         exclusive = values.get("kind") == Queue.Kind.EXCLUSIVE
         if "exclusive_key" in values and "kind" in values and exclusive != bool(values["exclusive_key"]):
@@ -88,7 +88,7 @@ class QueueForm(forms.ModelForm):
 
 
 class PauseForm(forms.Form):
-    """What is to stand still, why, and for how long."""
+    """What to pause, why, and for how long."""
 
     publish = forms.BooleanField(required=False, label="Publishing", help_text="New tasks are refused.")
     claim = forms.BooleanField(
@@ -104,7 +104,7 @@ class PauseForm(forms.Form):
     )
 
     def clean(self) -> Any:
-        """Something has to be paused."""
+        """Require publishing, claiming or both."""
         values: Any = super().clean()
         if not (values.get("publish") or values.get("claim")):
             raise forms.ValidationError("Choose publishing, claiming or both.")
@@ -113,7 +113,7 @@ class PauseForm(forms.Form):
 
 @admin.action(description="Pause\N{HORIZONTAL ELLIPSIS}", permissions=["change"])
 def queue_pause(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
-    """Ask what, why and for how long; then pause."""
+    """Ask what to pause, why and for how long; then pause."""
     form = PauseForm(given(request))
     queues = list(queryset.order_by("name"))
     if not form.is_valid():
@@ -154,7 +154,7 @@ ACTS: tuple[Any, ...] = (queue_pause, queue_resume)
 
 
 def pause_line(queue: Any) -> str:
-    """What of a queue is paused, by whom, until when and why; or nothing."""
+    """Return what is paused in a queue, by whom, until when and why; a dash if nothing is."""
     parts = [("publishing", queue.publishing_paused), ("claiming", queue.claiming_paused)]
     what = " and ".join(name for name, paused in parts if paused)
     return f"{what} {queue.pause_told}" if what else NONE
@@ -169,16 +169,16 @@ def _log(request: HttpRequest, queue: Any, message: str) -> None:
 
 
 class QueueList(BoundedChangeList):
-    """A page of queues, with the figures of all of them."""
+    """A page of queues with their figures, which are read for all of them together."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """The rows and their figures."""
+        """Read the rows, then their figures."""
         super().get_results(request)
         add_figures(self.result_list, self.queryset.db)
 
 
 def add_figures(queues: list[Any], using: str) -> None:
-    """Give each queue its ``figures``; of one in several databases they say which is where."""
+    """Set ``figures`` on each queue. For a queue in several databases, the figures name the database of each number."""
     figures = figures_of(queues, using)
     spread = figures_by_database([queue for queue in queues if queue.databases])
     for queue in queues:
@@ -186,7 +186,7 @@ def add_figures(queues: list[Any], using: str) -> None:
 
 
 class QueueAdmin(AnyAddressAdmin):
-    """Queues: their rules, their pauses and what is in them. Their name, kind and key stay as they are made."""
+    """Admin of queues. A queue's name, kind and exclusive key cannot be changed after it is created."""
 
     form = QueueForm
     formfield_overrides: ClassVar[Any] = {models.JSONField: {"form_class": JSONField}}
@@ -205,66 +205,66 @@ class QueueAdmin(AnyAddressAdmin):
         css = {"all": ("stator/admin.css", "tasks/admin.css")}
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """The page of queues."""
+        """Return the page of queues."""
         return QueueList
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """The list, or an act on queues of it."""
+        """Show the list, or run an action on the selected queues."""
         if request.method == "POST":
             refuse_forbidden(self, request, ACTS)
             keep_keys(self, request)
         return super().changelist_view(request, extra_context)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Only a queue without tasks is deleted, and by itself: to delete many would look at every task first."""
+        """Allow deletion only of an empty queue, from its own page: deleting several would read every task first."""
         return obj is not None and super().has_delete_permission(request, obj) and _is_empty(obj)
 
     @admin.display(description="databases")
     def shown_databases(self, queue: Any) -> str:
-        """Those over which it is spread."""
+        """Return the names of the databases that hold its tasks."""
         return ", ".join(queue.databases) or NONE
 
     # Figures
 
     @admin.display(description="waiting")
     def waiting(self, queue: Any) -> str:
-        """Tasks that may be claimed now."""
+        """Return how many tasks may be claimed now."""
         return _link(queue, queue.figures.waiting, "pending")
 
     @admin.display(description="oldest waits")
     def oldest(self, queue: Any) -> str:
-        """How long the first of them has been waiting."""
+        """Return how long the first of them has been waiting."""
         return NONE if queue.figures.oldest is None else span(queue.figures.oldest)
 
     @admin.display(description="due later")
     def later(self, queue: Any) -> str:
-        """Tasks that are not due yet."""
+        """Return how many tasks are not due yet."""
         return _link(queue, queue.figures.later, "invisible")
 
     @admin.display(description="running")
     def running(self, queue: Any) -> str:
-        """Tasks that workers hold."""
+        """Return how many tasks workers hold."""
         return _link(queue, queue.figures.running, "running")
 
     @admin.display(description="dead letters")
     def dead(self, queue: Any) -> str:
-        """Tasks that ended without success and are left for people."""
+        """Return how many tasks are dead letters."""
         return format_html('<span class="queue-dead">{}</span>', _link(queue, queue.figures.dead, "errored"))
 
     @admin.display(description="paused")
     def pauses(self, queue: Any) -> str:
-        """What is paused, by whom, until when and why."""
+        """Return what is paused, by whom, until when and why."""
         line = pause_line(queue)
         return line if line == NONE else format_html('<span class="queue-paused">{}</span>', line)
 
     # Pages of queues
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What is fixed, and what is counted."""
+        """Return the fields that are fixed at creation, and the figures."""
         return (*FIXED, *FIGURES, "created") if obj is not None else ()
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What is in it first; then its rules."""
+        """Show the queue's figures first, then its rules."""
         rules = [(None if obj is None else "Rules", {"fields": (*FIXED, *RULES)})]
         now = [
             (
@@ -275,14 +275,14 @@ class QueueAdmin(AnyAddressAdmin):
         return rules if obj is None else [*now, *rules]
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """The queue with its figures."""
+        """Return the queue with its figures."""
         queue = super().get_object(request, object_id, from_field)
         if queue is not None:
             add_figures([queue], queue._state.db)
         return queue
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        """The page, with the workers that ask for its tasks, and what may be done."""
+        """Render the page, with the live workers of the queue and the actions that are possible."""
         queue = kwargs.get("obj") or (args[3] if len(args) > 3 else None)
         if queue is not None:
             live = queue.claimants.filter(seen__gt=Later(-CLAIMANT_ALIVE)).order_by("worker")[: MOST_WORKERS + 1]
@@ -300,7 +300,7 @@ class QueueAdmin(AnyAddressAdmin):
         return buttons([queue_pause, *([queue_resume] if _paused(queue) else [])])
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Write the rules that were changed; the pauses may have become others meanwhile."""
+        """Write only the rules that were changed: the pauses may have changed meanwhile."""
         if change:
             obj.save(update_fields=form.changed_data)
         else:
@@ -315,8 +315,8 @@ def _is_empty(queue: Any) -> bool:
 
 
 def _link(queue: Any, figure: str, status: str) -> str:
-    """A figure that leads to the tasks that it counts."""
-    # The list of tasks has those of one database alone.
+    """Return a figure that links to the tasks it counts."""
+    # The list of tasks shows one database only.
     if figure == "0" or queue.databases:
         return figure
     query = urlencode({"queue__id__exact": queue.pk, "status": status})

@@ -1,4 +1,4 @@
-"""Claims by named workers, in the admin: to be read, never written."""
+"""Admin of claims by named workers: read-only."""
 
 from typing import Any
 
@@ -14,17 +14,17 @@ OUTCOMES = ("succeeded", "failed", "released", "canceled")
 
 
 class OutcomeFilter(admin.SimpleListFilter):
-    """Claims by how they ended."""
+    """A filter of claims by how they ended."""
 
     title = "outcome"
     parameter_name = "outcome"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """The ends there are, and claims without one."""
+        """Return the outcomes, and the two kinds of claims without one."""
         return [*OPEN.items(), *((name, name) for name in OUTCOMES)]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> QuerySet[Any]:
-        """The claims that ended so."""
+        """Return the claims with the chosen outcome."""
         value = self.value()
         if value in OUTCOMES:
             return queryset.filter(outcome=value)
@@ -36,7 +36,7 @@ class OutcomeFilter(admin.SimpleListFilter):
 
 
 class RunAdmin(KeptAdmin):
-    """Who had which task, until when, and what became of it."""
+    """Admin of claims: which worker had which task, until when, and with what outcome."""
 
     class Media:
         css = {"all": ("tasks/admin.css",)}
@@ -54,10 +54,10 @@ class RunAdmin(KeptAdmin):
 
     @admin.display(description="outcome", ordering="outcome")
     def shown_outcome(self, run: Any) -> str:
-        """How it ended, or that it has not."""
+        """Return how the claim ended, or whether it is still held or lost."""
         return run.outcome or OPEN["held" if run.task.state_claim == run.token else "lost"]
 
     @admin.display(description="reason")
     def shown_reason(self, run: Any) -> str:
-        """What its worker said: of an error the last line; the traceback is on the page of the task."""
+        """Return the worker's reason; for an error, its last line. The traceback is on the task's page."""
         return last_line(run.reason)

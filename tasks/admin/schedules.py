@@ -1,4 +1,4 @@
-"""Schedules in the admin."""
+"""Admin of schedules."""
 
 from typing import Any, ClassVar
 
@@ -18,16 +18,16 @@ from tasks.schedules import Schedule
 
 
 class ScheduleForm(forms.ModelForm):
-    """A schedule as people write it."""
+    """A schedule as a user enters it."""
 
     def clean_metadata(self) -> Any:
-        """No text is an empty object."""
+        """Return an empty object for an empty field."""
         metadata = self.cleaned_data["metadata"]
         return {} if metadata is None else metadata
 
 
 class ScheduleAdmin(StatorAdmin):
-    """Schedules: their ticks, and what an operator may do about them. What is edited takes effect at once."""
+    """Admin of schedules: their ticks, and the actions of operators. Edits take effect at once."""
 
     list_display = ("name", "entity", "queue", "shown_timetable", "planned", "tick_index", "shown_enabled")
     list_filter = ("enabled", "removed", "missed")
@@ -43,11 +43,11 @@ class ScheduleAdmin(StatorAdmin):
     actions = ("run_now", "pause", "resume")
 
     def get_sortable_by(self, request: HttpRequest) -> Any:
-        """Any column where there are few, for none of them has an index for it."""
+        """Allow sorting by any column in a small table only: no column has an index for it."""
         return () if is_large(self.get_queryset(request)) else super().get_sortable_by(request)
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
-        """Those of that name, and the newest that read so."""
+        """Return schedules with exactly this name, and matches among the newest."""
         words = search_term.strip()
         if not words:
             return queryset, False
@@ -57,29 +57,29 @@ class ScheduleAdmin(StatorAdmin):
 
     @admin.display(description="timetable")
     def shown_timetable(self, schedule: Schedule) -> str:
-        """The period, or the cron expression and its zone."""
+        """Return the period, or the cron expression and its zone; then the jitter."""
         every = f"{schedule.cron} {schedule.zone}" if schedule.cron else f"every {schedule.period:g} s"
         return f"{every}, \N{PLUS-MINUS SIGN}{schedule.jitter:g} s" if schedule.jitter else every
 
     @admin.display(description="enabled", boolean=True, ordering="enabled")
     def shown_enabled(self, schedule: Schedule) -> bool:
-        """Whether it goes on: it is enabled, and the code has its function."""
+        """Return whether the schedule is enabled and its function still exists in the code."""
         return schedule.enabled and not schedule.removed
 
     @admin.action(description="Run now", permissions=["change"])
     def run_now(self, request: HttpRequest, queryset: Any) -> None:
-        """Have each fire one tick more."""
+        """Have each schedule fire one extra tick."""
         log(request, queryset, "Run now.")
         tell(self, request, queryset.run_now(), "will fire now")
 
     @admin.action(description="Pause", permissions=["change"])
     def pause(self, request: HttpRequest, queryset: Any) -> None:
-        """Let no tick fire until they are resumed."""
+        """Stop all ticks of the selected schedules until they are resumed."""
         log(request, queryset, "Paused.")
         tell(self, request, queryset.update(enabled=False), "paused")
 
     @admin.action(description="Resume", permissions=["change"])
     def resume(self, request: HttpRequest, queryset: Any) -> None:
-        """Let them go on from now; what was missed meanwhile is forgotten."""
+        """Resume from now on; ticks that were missed meanwhile do not fire."""
         log(request, queryset, "Resumed.")
         tell(self, request, queryset.update(enabled=True), "resumed")

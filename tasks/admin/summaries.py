@@ -1,4 +1,4 @@
-"""What lists and pages say of tasks, asked for all of a page at once."""
+"""Status, attempts and holder of tasks for lists and pages, read for all tasks of a page together."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +15,7 @@ from tasks.querysets import TERMINAL
 
 
 def summarize(tasks: Iterable[Any], using: str) -> None:
-    """Give each task its ``told_status``, ``told_attempts`` and ``told_holder``: four statements at most."""
+    """Set ``told_status``, ``told_attempts`` and ``told_holder`` on each task: at most four statements."""
     rows = [*tasks]
     shared = _of_parts([task.pk for task in rows if task.state == "shared"], using)
     attempts = attempts_of([task for task in rows if task.state in TERMINAL], using)
@@ -28,7 +28,7 @@ def summarize(tasks: Iterable[Any], using: str) -> None:
 
 
 def _of_parts(pks: list[Any], using: str) -> dict[Any, str]:
-    """The statuses of shared tasks that are not merely invisible."""
+    """Return the statuses of shared tasks by primary key; those that are merely invisible are left out."""
     if not pks:
         return {}
     parts: QuerySet[Any] = QuerySet(Task, using=using).filter(whole=OuterRef("pk"), state="pending")
@@ -43,7 +43,7 @@ def _of_parts(pks: list[Any], using: str) -> dict[Any, str]:
 
 
 def _holders(held: list[Any], using: str) -> dict[Any, str]:
-    """The named workers that hold tasks; of others the claim itself says which process it is."""
+    """Return the named workers that hold tasks. For other claims, the token itself names the worker process."""
     if not held:
         return {}
     runs = Run.objects.using(using).filter(token__in={task.state_claim for task in held}, task__in=held)

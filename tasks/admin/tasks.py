@@ -1,4 +1,4 @@
-"""Tasks in the admin: what is there and why it does not move; published and operated, never edited."""
+"""Admin of tasks: list them, explain why they do not move, publish and operate them. Tasks are never edited."""
 
 from typing import Any
 
@@ -34,26 +34,27 @@ FIELDS = (
     ("retention", "shown_workers", "exclusive_value"),
 )
 
-# Reasons for which nothing goes on by itself.
+# Reasons that do not go away by themselves.
 TROUBLE = {"dead_letter", "no_handler", "no_eligible_worker"}
 
 
 class StatusFilter(admin.SimpleListFilter):
-    """Tasks by what they are to those who use queues."""
+    """A filter of tasks by status."""
 
     title = "status"
     parameter_name = "status"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """The six statuses."""
+        """Return the six statuses."""
         return [(status, status) for status in STATUSES]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> QuerySet[Any]:
-        """The tasks of the chosen one."""
+        """Return the tasks with the chosen status."""
         status = self.value()
         if status not in STATUSES:
             return queryset
-        # An act is done to those that have it at that time; those that have ended an index has together.
+        # If few tasks match, a page that is only shown filters by their keys, which several indexes give. An action
+        # (POST) must apply to the tasks that match when it runs. One index holds all ended tasks, so they need no keys.
         if request.method in ("GET", "HEAD") and status not in TERMINAL:
             keys = few_keys(Task.objects.using(queryset.db).parts_with_status(str(status)))
             if keys is not None:
@@ -63,16 +64,16 @@ class StatusFilter(admin.SimpleListFilter):
 
 
 class TaskList(BoundedChangeList):
-    """A page of tasks, each with what is asked for all of them at once."""
+    """A page of tasks with their summaries, which are read for all of them together."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """The rows, and their summaries."""
+        """Read the rows, then their summaries."""
         super().get_results(request)
         summarize(self.result_list, self.queryset.db)
 
 
 class TaskAdmin(StatorAdmin):
-    """Adding a task publishes it. One that is there is not edited: its life is that of its queue and its workers."""
+    """Admin of tasks. Adding a task publishes it. Tasks are not edited: only their queue and workers change them."""
 
     list_display = (
         "__str__", "queue", "shown_status", "shown_holder", "shown_attempts", "stator_next", "shown_since", "key",
@@ -98,50 +99,50 @@ class TaskAdmin(StatorAdmin):
 
     # Permissions
 
-    # Not by the object, although what is below stands in the place of Django's own.
+    # The permissions below replace Django's, but do not depend on the object.
     differs_by_object = False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody edits a task; who has the permission may operate it."""
+        """Return False: nobody edits a task. A user with the change permission may operate it."""
         return False
 
     def has_retry_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether the user may retry, unlock, cancel and requeue."""
+        """Return whether the user may retry, unlock, cancel and requeue."""
         return request.user.has_perm("tasks.change_task")
 
     def has_move_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether the user may move tasks by hand."""
+        """Return whether the user may move tasks by hand."""
         return request.user.has_perm("tasks.force_task")
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Workers delete tasks that ended long enough ago; before that they are canceled."""
+        """Return False: workers delete tasks whose retention is over. To stop a task earlier, cancel it."""
         return False
 
     # Lists
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """The page of tasks."""
+        """Return the page of tasks."""
         return TaskList
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """The columns of a queue alone; those of the framework are on the page of each task."""
+        """Return the columns for queues only; the framework's columns are on the page of each task."""
         return self.list_display
 
     def get_list_filter(self, request: HttpRequest) -> Any:
-        """By queue and status, and by what an operator looks for."""
+        """Return the filters: queue, status and the framework's conditions."""
         return [*self.list_filter, ConditionFilter]
 
     def get_sortable_by(self, request: HttpRequest) -> Any:
-        """Any column where there are few tasks, for none of them has an index for it."""
+        """Allow sorting by any column in a small table only: no column has an index for it."""
         return () if is_large(self.get_queryset(request)) else super().get_sortable_by(request)
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
-        """The task of that number or key, and the newest whose action reads so."""
+        """Return the task with this number or key, and matches of actions among the newest."""
         words = search_term.strip()
         if not words:
             return queryset, False
         tasks = Task.objects.using(queryset.db)
-        # By queue, as the index of keys is.
+        # The index on keys begins with the queue.
         keyed = tasks.filter(queue__in=list(Queue.objects.using(queryset.db).values_list("pk", flat=True)), key=words)
         found = [*keyed.values_list("pk", flat=True)]
         found += [int(words)] if words.isascii() and words.isdecimal() and len(words) < 19 else []
@@ -149,63 +150,63 @@ class TaskAdmin(StatorAdmin):
         return queryset.filter(Q(pk__in=found) | Q(pk__in=found_once(matching))), False
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """The list, or an act on tasks of it."""
+        """Show the list, or run an action on the selected tasks."""
         if request.method == "POST":
             refuse_forbidden(self, request, acts.ACTS)
         return super().changelist_view(request, extra_context)
 
     @admin.display(description="status")
     def shown_status(self, task: Any) -> str:
-        """One of the six, in its colour."""
+        """Return one of the six statuses, coloured."""
         return format_html('<span class="task-status task-{}">{}</span>', task.told_status, task.told_status)
 
     @admin.display(description="attempts")
     def shown_attempts(self, task: Any) -> int:
-        """Claims since it was published or requeued."""
+        """Return the number of claims since the task was published or requeued."""
         return int(task.told_attempts)
 
     @admin.display(description="held by")
     def shown_holder(self, task: Any) -> str:
-        """The worker that has it, and for how much longer."""
+        """Return the worker that holds the task, and the time left on its lease."""
         return str(task.told_holder)
 
     @admin.display(description="published", ordering="-created")
     def shown_since(self, task: Any) -> str:
-        """How long ago it was published."""
+        """Return how long ago the task was published."""
         return f"{span((timezone.now() - task.created).total_seconds())} ago"
 
     @admin.display(description="priority", ordering="priority")
     def shown_priority(self, task: Any) -> int:
-        """Smaller is sooner; of a task of Django's framework its own, of which larger is sooner."""
+        """Return the priority, smaller is sooner; for a task of Django's framework Django's own, larger is sooner."""
         return shown_priority(task.action, task.priority)
 
     # Pages of tasks
 
     @admin.display(description="workers")
     def shown_workers(self, task: Any) -> str:
-        """Who may claim it, and how many are to run it."""
+        """Return which workers may claim the task, and how many are to run it."""
         names = ", ".join(task.worker_ids[:MOST]) + (", ..." if len(task.worker_ids) > MOST else "")
         return f"{task.worker_count} of {names or 'any'}"
 
     @admin.display(description="metadata")
     def shown_metadata(self, task: Any) -> str:
-        """The pairs, as JSON."""
+        """Return the metadata as JSON."""
         return format_html("<pre>{}</pre>", as_text(task.metadata))
 
     @admin.display(description="data")
     def shown_data(self, task: Any) -> str:
-        """What the action gets, as JSON."""
+        """Return the action's data as JSON."""
         return format_html("<pre>{}</pre>", as_text(task.data))
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """The task with its summary."""
+        """Return the task with its summary."""
         task = super().get_object(request, object_id, from_field)
         if task is not None:
             summarize([task], task._state.db)
         return task
 
     def live_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
-        """Why it is not moving, what happened to it, what came of it, and what may be done; in the words of queues."""
+        """Return what the page shows: why the task is not moving, its history, its results and the possible actions."""
         context = super().live_context(request, obj)
         parts = list(obj.parts.order_by("pk")[: MOST + 1])
         summarize(parts[:MOST], obj._state.db)
@@ -227,7 +228,7 @@ class TaskAdmin(StatorAdmin):
     # Publishing
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        """Ask for a task, and publish it."""
+        """Show the form for a task, and publish it."""
         if not self.has_add_permission(request):
             raise PermissionDenied
         form = PublishForm(given(request), initial={"queue": request.GET.get("queue")})
@@ -239,7 +240,7 @@ class TaskAdmin(StatorAdmin):
         LogEntry.objects.log_actions(request.user.pk, [task], flag, f"Published: {outcome}.")  # type: ignore[arg-type]
         self.message_user(request, form.told, messages.SUCCESS if outcome == "inserted" else messages.WARNING)
         if task._state.db != Task.objects.db:
-            # Of a queue that is spread over several databases; the lists here have those of one.
+            # The queue is spread over several databases, and the lists here show one only.
             return HttpResponseRedirect(admin_url(self, "changelist"))
         if not self.has_view_permission(request):
             return HttpResponseRedirect(admin_url(self, "add"))

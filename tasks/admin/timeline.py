@@ -1,4 +1,4 @@
-"""The life of one task in the order in which it happened, from all that is kept of it."""
+"""The timeline of one task: its publishing, its claims and the framework's history, in order."""
 
 import json
 from dataclasses import replace
@@ -8,24 +8,24 @@ from stator.admin.sheet import holder
 from stator.admin.timeline import Event
 from tasks.failures import last_line
 
-# Of each kind the latest, and of one text so much; the rest is in the lists and behind the API.
+# At most so many events of each kind, and so many characters of each text. The lists and the API have the rest.
 LATEST = 50
 LENGTH = 20_000
 
-# Results, and parts of a shared task, on one page.
+# At most so many results, and parts of a shared task, on one page.
 MOST = 20
 
-# How each end of a claim looks; others are as those that went well.
+# The kind of event for each outcome of a claim; any other outcome is shown as a move.
 KINDS = {"failed": "error", "released": "said", "canceled": "hand"}
 
 
 def timeline(task: Any, kept: list[Event]) -> list[Event]:
-    """What the framework kept of a task, with its publishing and its claims by named workers; the last first."""
+    """Return the framework's events of a task, its publishing and its claims by named workers, the latest first."""
     runs = list(task.runs.order_by("-pk")[:LATEST])
-    # The framework knows a claim by its token alone.
+    # The framework knows a claim only by its token.
     names = {holder(run.token): f"worker {run.worker}" for run in runs}
     events = [Event("said", task.created, "published")]
-    # How a claim by name began and failed is told by the claim itself.
+    # The claim itself tells how it began and failed, so the framework's event would be a duplicate.
     told = (event for event in kept if not (event.who in names and event.kind in ("begun", "error")))
     events += (replace(event, who=names.get(event.who, event.who)) for event in told)
     for run in runs:
@@ -34,7 +34,7 @@ def timeline(task: Any, kept: list[Event]) -> list[Event]:
 
 
 def as_text(value: Any) -> str:
-    """A value as indented JSON, cut where it is long."""
+    """Return a value as indented JSON, truncated if it is long."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     return text if len(text) <= LENGTH else f"{text[:LENGTH]} ... ({len(text):,} characters)"
 

@@ -1,8 +1,7 @@
-"""Who may do what: tokens, verbs and queues.
+"""Authorization of API requests: tokens, verbs and queues.
 
-Django's protection against cross-site request forgery is of no use here and is off: it guards what a browser sends by
-itself, cookies, while the header with a token is only ever sent by a program that knows the token. Cookies are not
-looked at.
+Django's CSRF protection is off for the API. It guards requests that a browser authenticates by itself, with cookies.
+The API ignores cookies, and only a program that knows the token sends the header with it.
 """
 
 from typing import Any
@@ -23,7 +22,7 @@ from tasks.querysets import TERMINAL
 
 
 class Token(HttpBearer):
-    """Lets a consumer in that may do one thing; what of it is done to which queue is asked later."""
+    """An authenticator for one verb. Access to the queue is checked later, by :func:`queue_of`."""
 
     def __init__(self, verb: Verb) -> None:
         super().__init__()
@@ -34,7 +33,7 @@ class Token(HttpBearer):
         return self.authenticate(request, token.strip() if scheme.lower() == "bearer" else "")
 
     def authenticate(self, request: HttpRequest, token: str) -> Consumer:
-        """The consumer of this token."""
+        """Return the consumer of this token."""
         consumer = Consumer.objects.of_token(token)
         if consumer is None:
             raise Unauthorized
@@ -43,20 +42,20 @@ class Token(HttpBearer):
         return consumer
 
 
-# What the status of a shared task follows from.
+# The columns of parts from which the status of a shared task is derived.
 PARTS = ("whole", "state", "state_claim", "state_ready", "state_next_attempt")
 
 PUBLISH, CLAIM, QUERY, CONFIGURE = (Token(verb) for verb in Verb)
 
 
 def check_verb(consumer: Consumer, verb: Verb) -> None:
-    """Refuse what the consumer may not do."""
+    """Raise ``Forbidden`` unless the consumer may use this verb."""
     if not consumer.may(verb):
         raise Forbidden(f"this token may not {verb}; it may {', '.join(consumer.verbs) or 'do nothing'}")
 
 
 def queue_of(consumer: Consumer, name: str) -> Queue:
-    """The queue of this name, which the consumer may use."""
+    """Return the queue of this name; raise ``NotFound`` or ``Forbidden`` if the consumer may not use it."""
     check(name)
     found: Queue | None = consumer.reach().filter(name=name).first()
     if found is None and consumer.all_queues:
@@ -67,7 +66,7 @@ def queue_of(consumer: Consumer, name: str) -> Queue:
 
 
 def task_of(consumer: Consumer, pk: int) -> Task:
-    """The task with this number, in a queue that the consumer may use."""
+    """Return the task with this number; raise ``NotFound`` unless it is in a queue that the consumer may use."""
     using = database_of(pk)
     found: Task | None = tasks_of(consumer, using).filter(pk=pk).first() if using else None
     if found is None:
@@ -76,7 +75,7 @@ def task_of(consumer: Consumer, pk: int) -> Task:
 
 
 def tasks_of(consumer: Consumer, using: str) -> Any:
-    """All tasks of one database in the queues that the consumer may use."""
+    """Return all tasks of one database in the queues that the consumer may use."""
     rows = Task.objects.using(using).select_related("queue").prefetch_related(parts())
     if using != home():
         spread = consumer.reach().exclude(databases=[]).values_list("name", "databases")
@@ -85,7 +84,7 @@ def tasks_of(consumer: Consumer, using: str) -> Any:
 
 
 def count_attempts(tasks: list[Any], using: str) -> None:
-    """Give those tasks of one database that have ended their ``counted`` attempts, all of them at once."""
+    """Set ``counted``, the number of attempts, on the ended tasks among these, with one lookup for all of them."""
     ended = [task for task in tasks if task.state in TERMINAL]
     counted = attempts_of(ended, using)
     for task in ended:
@@ -93,12 +92,12 @@ def count_attempts(tasks: list[Any], using: str) -> None:
 
 
 def parts() -> Prefetch:
-    """For ``prefetch_related``; a new one each time, for Django notes in it which database is meant."""
+    """Return a new prefetch of a shared task's parts. Not a constant: Django records the database in the object."""
     return Prefetch("parts", Task.objects.only(*PARTS).order_by("pk"))
 
 
 def still_usable(consumer: Consumer, verb: Verb) -> Consumer:
-    """The consumer as it is now, for a request that takes long: refused as a new request would be."""
+    """Return the consumer as it is now, for a long request; raise what a new request would get."""
     now = Consumer.objects.usable().filter(pk=consumer.pk, digest=consumer.digest).first()
     if now is None:
         raise Unauthorized

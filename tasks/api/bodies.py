@@ -1,4 +1,4 @@
-"""Reads bodies: JSON alone, bounded in bytes and depth, and nothing in it that a database could not keep."""
+"""Parser of request bodies: JSON only, bounded in size and depth, without values that no database can store."""
 
 import json
 import math
@@ -9,15 +9,15 @@ from ninja.parser import Parser
 
 from tasks.api.errors import Invalid, Refused, Unsupported
 
-# Of the whole body: the payloads in it have a setting of their own.
+# For the whole body. The payloads in it have a limit of their own, a setting.
 MOST_DEPTH = 100
 
 
 class JsonParser(Parser):
-    """What ninja reads bodies with."""
+    """The parser that ninja uses for bodies and query strings."""
 
     def parse_body(self, request: HttpRequest) -> Any:
-        """The JSON of the body; its size is bounded by Django's ``DATA_UPLOAD_MAX_MEMORY_SIZE``."""
+        """Return the JSON of the body; Django's ``DATA_UPLOAD_MAX_MEMORY_SIZE`` bounds its size."""
         if request.content_type != "application/json":
             raise Unsupported("the body must be JSON, sent with Content-Type: application/json")
         try:
@@ -30,14 +30,14 @@ class JsonParser(Parser):
         return value
 
     def parse_querydict(self, data: Any, list_fields: list[str], request: HttpRequest) -> Any:
-        """What stands after the question mark."""
+        """Return the checked parameters of the query string."""
         found = super().parse_querydict(data, list_fields, request)
         check(found)
         return found
 
 
 def check(value: Any) -> None:
-    """Refuse what is too deep, or what no database keeps: NUL, half a surrogate pair, a number beyond all bounds."""
+    """Raise ``Invalid`` for deep nesting and values no database stores: NUL, a lone surrogate, an infinite number."""
     level = [value]
     for _ in range(MOST_DEPTH + 1):
         below: list[Any] = []

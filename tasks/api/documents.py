@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of refusals."""
+"""Error responses in the OpenAPI document."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ from tasks.api.schemas import ErrorOut
 
 
 def refusals(*statuses: int) -> dict[int, Any]:
-    """The answers of an endpoint with a token, besides the good one."""
+    """Return the error responses of an endpoint: those of every endpoint, and these statuses."""
     return dict.fromkeys(sorted({400, 401, 403, 429, 500, 503, *statuses}), ErrorOut)

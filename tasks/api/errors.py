@@ -1,4 +1,4 @@
-"""What the API answers when it does not do what it was asked: ``{"error": code, "detail": sentence}``, always."""
+"""Errors of the API. Every refused request is answered with ``{"error": code, "detail": sentence}``."""
 
 import logging
 import math
@@ -29,7 +29,7 @@ LONGEST_DETAIL = 500
 
 
 class Refused(Exception):
-    """A request is refused; ``code`` is for programs, ``detail`` for people."""
+    """A refusal of a request. ``code`` is for programs, ``detail`` for people."""
 
     status = 400
     code = "bad_request"
@@ -42,7 +42,7 @@ class Refused(Exception):
 
 
 class Unauthorized(Refused):
-    """Nobody is told whether a token is unknown, wrong, expired or disabled."""
+    """No valid token. The answer does not say whether the token is unknown, wrong, expired or disabled."""
 
     status, code = 401, "unauthorized"
     headers = {"WWW-Authenticate": "Bearer"}
@@ -52,19 +52,19 @@ class Unauthorized(Refused):
 
 
 class Forbidden(Refused):
-    """The token is good, but not for this."""
+    """The token is valid, but does not allow this."""
 
     status, code = 403, "forbidden"
 
 
 class NotFound(Refused):
-    """There is no such thing, or the token has no say in it."""
+    """The object does not exist, or the token does not reach it."""
 
     status, code = 404, "not_found"
 
 
 class NotAllowed(Refused):
-    """A method that a path does not know."""
+    """The path does not support this method."""
 
     status, code = 405, "method_not_allowed"
 
@@ -74,31 +74,31 @@ class NotAllowed(Refused):
 
 
 class Conflict(Refused):
-    """Not as things stand."""
+    """The current state of the object does not allow the request."""
 
     status, code = 409, "conflict"
 
 
 class TooLarge(Refused):
-    """More bytes than are taken."""
+    """The body is larger than the limit."""
 
     status, code = 413, "too_large"
 
 
 class Unsupported(Refused):
-    """A body that is no JSON."""
+    """The body is not JSON."""
 
     status, code = 415, "unsupported_media_type"
 
 
 class Invalid(Refused):
-    """JSON, but not what this endpoint takes."""
+    """The body is JSON, but not what this endpoint takes."""
 
     status, code = 422, "invalid"
 
 
 class TooMany(Refused):
-    """Come again in ``seconds``."""
+    """A rate limit is used up; the client may try again in ``seconds``."""
 
     status, code = 429, "rate_limited"
 
@@ -108,32 +108,32 @@ class TooMany(Refused):
 
 
 class Busy(TooMany):
-    """Nothing wrong with the request, and nothing done: this process has enough to do."""
+    """This process is at its limit. The request is valid and nothing was done."""
 
     status, code = 503, "busy"
 
 
 class Unavailable(TooMany):
-    """The database did not answer, so that it is not known what was done."""
+    """The database did not answer, so it is unknown whether the request was carried out."""
 
     status, code = 503, "unavailable"
 
 
 class Internal(Refused):
-    """A fault of ours."""
+    """A bug in the server."""
 
     status, code = 500, "internal"
 
 
 def answer(refused: Refused) -> HttpResponse:
-    """The one shape of errors; a sentence is one line and no longer than 500 characters."""
+    """Return the response for a refusal. Its sentence is one line of at most 500 characters."""
     detail = " ".join(refused.detail.split())[:LONGEST_DETAIL]
     body = {"error": refused.code, "detail": detail}
     return JsonResponse(body, status=refused.status, headers=refused.headers)
 
 
 def register(api: NinjaAPI) -> None:
-    """Have the API answer every exception."""
+    """Register a handler for every exception."""
     api.add_exception_handler(Exception, unexpected)
     for kind, refused in ANSWERS.items():
         api.add_exception_handler(kind, _answering(refused))
@@ -144,7 +144,7 @@ def _answering(refused: Callable[[Any], Refused]) -> Callable[[HttpRequest, Any]
 
 
 def unexpected(request: HttpRequest, error: Any) -> HttpResponse:
-    """A fault of ours, told to the log alone."""
+    """Answer an unexpected exception. Only the log has its details."""
     logger.error("tasks.api_failed", exc_info=error, extra={"method": request.method, "path": request.path})
     if isinstance(error, OperationalError | InterfaceError):
         return answer(Unavailable("the database cannot be used now", 1))
@@ -152,12 +152,12 @@ def unexpected(request: HttpRequest, error: Any) -> HttpResponse:
 
 
 def no_such_path() -> NotFound:
-    """For a path that is none of the API's."""
+    """Return the refusal for a path that the API does not have."""
     return NotFound("the API has no such path; see docs")
 
 
 def _first(error: ValidationError) -> str:
-    """The first mistake, with the place it is in and without the value, which may be large or secret."""
+    """Return the first mistake and where it is, without the value, which may be large or secret."""
     first = error.errors[0]
     place = ".".join(str(part) for part in first["loc"] if part != "payload")
     more = f" (and {len(error.errors) - 1} more)" if len(error.errors) > 1 else ""
@@ -165,7 +165,7 @@ def _first(error: ValidationError) -> str:
 
 
 def _of_django(error: DjangoValidationError) -> str:
-    """What a model refuses."""
+    """Return the first message of a model's validation error."""
     if not hasattr(error, "error_dict"):
         return str(error.messages[0])
     field, messages = next(iter(error.message_dict.items()))
@@ -173,7 +173,7 @@ def _of_django(error: DjangoValidationError) -> str:
 
 
 def _of_task(error: TaskError) -> Refused:
-    """What the queue itself refuses."""
+    """Return the refusal for an error of the queue."""
     if isinstance(error, ActionNotAllowed):
         return Forbidden(str(error), "action_not_allowed")
     if isinstance(error, QueuePaused):
@@ -186,7 +186,7 @@ def _of_task(error: TaskError) -> Refused:
 
 
 def _of_http(error: HttpError) -> Refused:
-    """What ninja refuses; it wraps what goes wrong while a body is read."""
+    """Return the refusal for an error of ninja, which wraps exceptions raised while a body is read."""
     if isinstance(error.__cause__, Refused):
         return error.__cause__
     refused = Refused("the body is no valid JSON") if error.status_code == 400 else Refused(str(error))
@@ -194,7 +194,7 @@ def _of_http(error: HttpError) -> Refused:
     return refused
 
 
-# What becomes of exceptions; the nearest class counts.
+# The answer to each type of exception; the nearest base class applies.
 ANSWERS: dict[type[Exception], Callable[[Any], Refused]] = {
     Refused: lambda error: error,
     LeaseLost: lambda error: Conflict(str(error), "lease_lost"),

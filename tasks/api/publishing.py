@@ -81,7 +81,7 @@ def _publish(consumer: Consumer, queue: str, tasks: list[Any], manner: Manner) -
     options = publishing.Manner(**{name: getattr(manner, name) for name in MANNER})
     found = queue_of(consumer, queue)
     results = publishing.publish(found, messages, options, over_http=True, admit=partial(_take_rows, consumer))
-    # What is told of each is read once for all of them.
+    # Each answer needs the task's parts and attempts: read them once for all tasks.
     by_alias = defaultdict(list)
     for each in results:
         by_alias[each.task._state.db].append(each.task)
@@ -92,8 +92,8 @@ def _publish(consumer: Consumer, queue: str, tasks: list[Any], manner: Manner) -
 
 
 def _take_rows(consumer: Consumer, rows: int) -> None:
-    """Count the rows of a request, which may turn out to be there already, among those of the consumer's minute."""
+    """Count a request's rows against the consumer's minute, even if some of the tasks exist already."""
     most = consumer.rows_per_minute or load_settings().API_ROWS_PER_MINUTE
-    # No later minute has room for more.
+    # A request larger than a whole minute's allowance would never succeed.
     publishing.bound_rows(rows, most)
     row_rates.take(consumer, most, rows)

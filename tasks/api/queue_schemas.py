@@ -1,4 +1,4 @@
-"""Queues as JSON: how they are configured and paused. As in :mod:`tasks.api.schemas`, lengths of time are seconds."""
+"""Schemas of queues: rules and pauses. As in :mod:`tasks.api.schemas`, durations are in seconds."""
 
 from datetime import datetime
 from typing import Annotated

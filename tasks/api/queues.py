@@ -1,4 +1,4 @@
-"""Queues: to list, make, configure and pause them. And health."""
+"""Endpoints for queues (list, create, configure, pause) and for health."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from tasks.models import Queue
 router = Router(tags=["queues"])
 
 
-# Load balancers may ask so.
+# Some load balancers send HEAD.
 @router.api_operation(["HEAD"], "health", response={200: HealthOut, **refusals(503)}, include_in_schema=False)
 @router.get("health", response={200: HealthOut, **refusals(503)}, summary="Whether the server and its database answer")
 def health(request: HttpRequest) -> Any:
@@ -70,7 +70,7 @@ def configure_queue(request: Any, queue: str, payload: QueueSettings) -> Any:
     found = queue_of(request.auth, queue)
     changes = payload.dict(exclude_unset=True)
     with transaction.atomic(using=found._state.db):
-        # What somebody takes off the list meanwhile does not come back.
+        # Locked, so that an action that is removed from the list at this moment does not come back.
         found.lock()
         found.refresh_from_db(fields=["http_actions"])
         _refuse_more(changes.get("http_actions", []), found.http_actions)

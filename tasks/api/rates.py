@@ -1,8 +1,8 @@
-"""How many requests a consumer may make, and rows publish, in a minute, over all processes.
+"""Rate limits of consumers: requests and published rows per minute, counted over all processes.
 
-Both are counted in the consumer's row. A process takes a block from it at a time, a twentieth of what there is, so that
-it writes some twenty times in a minute and not once for each request; what is left of a block when the minute ends is
-lost. Refusals are remembered until then and cost no statement.
+Both counters are columns of the consumer's row. A process takes a block of a twentieth of the limit at a time, so it
+writes about twenty times a minute instead of once per request. What is left of a block when the minute ends is lost. A
+refusal is remembered until then and costs no statement.
 """
 
 import threading
@@ -19,7 +19,7 @@ from tasks.consumers import Consumer
 BLOCKS = 20
 MINUTE = 60.0
 
-# The columns that count, and what is told to those that have used them up.
+# The counters, each with the message of its refusal.
 TOLD = {
     "used_count": "this token has made all the requests it may make in a minute",
     "used_rows": "this token has not so many left of the rows it may publish in a minute",
@@ -28,9 +28,10 @@ TOLD = {
 
 @dataclass(slots=True)
 class Block:
-    """What this process may still take for one consumer; ``ends`` with the minute, in monotonic seconds.
+    """The allowance that this process still has for one consumer.
 
-    ``refused``: the least that the database did not have any more.
+    ``ends``: when the minute is over, in monotonic seconds. ``refused``: the smallest amount that the database has
+    refused.
     """
 
     left: int
@@ -39,7 +40,7 @@ class Block:
 
 
 class Rates:
-    """The blocks of one process, of one column, for at most as many consumers as there are."""
+    """The blocks of one process for one counter, at most one per consumer."""
 
     def __init__(self, column: str = "used_count") -> None:
         self._column = column
@@ -47,7 +48,7 @@ class Rates:
         self._lock = threading.Lock()
 
     def take(self, consumer: Consumer, most: int, amount: int = 1) -> None:
-        """Count so much; ``TooMany`` when it is more than is left of ``most`` in this minute."""
+        """Count ``amount``; raise ``TooMany`` if it exceeds what is left of ``most`` in this minute."""
         with self._lock:
             missing = self._take_here(consumer.pk, amount)
         while missing:
@@ -57,21 +58,21 @@ class Rates:
                 missing = self._take_here(consumer.pk, amount, new=True)
 
     def forget(self) -> None:
-        """Ask the database again, for everybody."""
+        """Forget all blocks, so that the database is asked again."""
         with self._lock:
             self._blocks.clear()
 
     def _merge(self, pk: int, block: Block) -> None:
-        # Another thread may have taken a block meanwhile, which must not be lost.
+        # Another thread may have taken a block meanwhile; its rest must not be lost.
         present = self._blocks.get(pk)
         if present and present.ends > time.monotonic():
             block.left += present.left
-            # What is left in a minute only becomes less.
+            # Within a minute the remaining allowance only shrinks.
             block.refused = min((each for each in (block.refused, present.refused) if each), default=None)
         self._blocks[pk] = block
 
     def _take_here(self, pk: int, amount: int, *, new: bool = False) -> int:
-        """Take it from the block, if it has so much; return how much is missing."""
+        """Take ``amount`` from the block if it has that much; return how much is missing."""
         block, now = self._blocks.get(pk), time.monotonic()
         if block is None or (block.ends <= now and not new):
             return amount
@@ -85,8 +86,8 @@ class Rates:
 
 
 def _block_from_database(pk: int, column: str, least: int, most: int) -> Block:
-    """As much as can be had at once, no less than ``least``; a block that says so when that is not left."""
-    # First as far as the database says the minute is: were it over before the count, the block would merely end early.
+    """Return a block taken from the database: a twentieth of the limit, else ``least``, else a refusal."""
+    # Read the time before counting: if the minute ends in between, the block only expires early.
     ends = time.monotonic() + _seconds_left(pk)
     for count in sorted({max(least, most // BLOCKS), least}, reverse=True):
         if count <= most and _count(pk, column, count, most):
@@ -95,7 +96,7 @@ def _block_from_database(pk: int, column: str, least: int, most: int) -> Block:
 
 
 def _count(pk: int, column: str, count: int, most: int) -> bool:
-    """Take so much in the consumer's row, if there is as much left in this minute; a new one begins for all columns."""
+    """Take ``count`` from the consumer's row and return whether the minute had it; a new minute resets all counters."""
     minute = TruncMinute(Now())
     fresh = Q(used_minute=None) | Q(used_minute__lt=minute)
     room = Q(**{f"{column}__lte": most - count})

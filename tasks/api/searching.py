@@ -1,4 +1,4 @@
-"""Looking at tasks."""
+"""Endpoints that search and show tasks."""
 
 import json
 from typing import Any, Literal
@@ -88,7 +88,7 @@ def show(request: Any, pk: int) -> Any:
 
 
 def _databases(consumer: Any, queue: Any) -> list[str]:
-    """Those in which there may be tasks of a queue, or of all that the consumer may use."""
+    """Return the databases that may hold tasks of a queue, or of all queues that the consumer may use."""
     if queue is not None:
         return queue.databases or [home()]
     if len(settings.DATABASES) == 1:

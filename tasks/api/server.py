@@ -1,4 +1,4 @@
-"""The server that runs this process: how many of its requests may wait, so that others are answered meanwhile."""
+"""The HTTP server of this process: how many requests may wait, so that threads remain for others."""
 
 import threading
 import weakref
@@ -8,10 +8,10 @@ from typing import Any
 
 from tasks.conf import load_settings
 
-# Where each request has a thread of its own, those that wait hold up nobody.
+# If each request has a thread of its own, waiting requests block no others.
 PLENTY = 20
 
-# A server that has threads, and does not show how many.
+# Assumed for a server with threads that does not show how many.
 LEAST = 2
 
 
@@ -29,10 +29,10 @@ def most_waiting(request: Any) -> int:
 
 
 def _threads() -> int | None:
-    """Return how many threads the server has; None where it starts one for each request.
+    """Return the number of the server's threads; None if it starts one for each request.
 
-    No server tells, but a pool of the standard library, which gunicorn has, and the server of Django can be found from
-    the thread that runs the request. What is not found there counts as the least that there can be.
+    No server reports this number. Two kinds can be recognised from the current thread: a thread pool of the standard
+    library, as in gunicorn, and Django's server. For any other server this is ``LEAST``.
     """
     thread = threading.current_thread()
     if isinstance(getattr(getattr(thread, "_target", None), "__self__", None), ThreadingMixIn):

@@ -32,7 +32,7 @@ for router in (queues.router, publishing.router, claims.router, searching.router
 
 @csrf_exempt
 def nothing_here(request: HttpRequest) -> HttpResponse:
-    """The answer to any path that is none of the API's."""
+    """Answer a path that the API does not have."""
     return errors.answer(errors.no_such_path())
 
 
@@ -44,7 +44,7 @@ def _patterns() -> list[Any]:
 
 
 def _be_plain(pattern: Any) -> None:
-    """What the API does has transactions of its own: one around a request would last as long as a request waits."""
+    """Exempt a view from ATOMIC_REQUESTS, whose transaction would last as long as a request waits."""
     view = _told(pattern.callback)
     for alias in connections:
         view = transaction.non_atomic_requests(using=alias)(view)
@@ -52,7 +52,7 @@ def _be_plain(pattern: Any) -> None:
 
 
 def _told(view: Any) -> Any:
-    """The view, with the one shape of errors for what ninja does not see: other methods, and the bare root."""
+    """Wrap a view so that errors outside ninja have the same format: unsupported methods, and the bare root."""
 
     @csrf_exempt
     def told(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

@@ -1,7 +1,7 @@
-"""Requests that wait for tasks: they hold a thread and nothing else, no transaction and no connection.
+"""Waiting requests: each holds a thread, but no transaction and no connection.
 
-One thread per process asks the database, while anybody waits, which of their queues has something ready, and wakes
-those. What this process itself commits wakes them at once.
+While any request waits, one thread per process polls the database for ready tasks in the awaited queues and wakes their
+requests. A commit in this process wakes all waiting requests at once.
 """
 
 import logging
@@ -27,14 +27,15 @@ logger = logging.getLogger("tasks.api")
 READY = Task.objects.filter(queue=OuterRef("pk"), state_ready=True, state_claim=None)
 
 POLL_INTERVAL = 0.2
-# After a failure to ask.
+# Seconds between polls after a failed one.
 LONG_PAUSE = 1.0
-# Between two tries of one request that is woken by what it may not claim: other metadata, a value that is taken.
+# Seconds between two tries of one request. It may be woken by tasks that it may not claim: other metadata, or an
+# exclusive value that is taken.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 0.4
 
 
 class Waiters:
-    """The requests of this process that wait."""
+    """The waiting requests of this process."""
 
     def __init__(self) -> None:
         self._waiting: dict[threading.Event, int] = {}
@@ -46,7 +47,7 @@ class Waiters:
 
     @contextmanager
     def join(self, queue: int, most: int) -> Iterator[threading.Event]:
-        """An event that is set whenever it is worth trying again; ``Busy`` when ``most`` requests wait already."""
+        """Yield an event that is set when a new try is worthwhile; raise ``Busy`` if ``most`` requests wait already."""
         woken = threading.Event()
         with self._lock:
             if len(self._waiting) >= most:
@@ -62,14 +63,14 @@ class Waiters:
                 del self._waiting[woken]
 
     def wake(self, queues: set[int] | None = None) -> None:
-        """Wake those that wait for these queues, or all."""
+        """Wake the requests that wait for these queues, or all."""
         with self._lock:
             for woken, queue in self._waiting.items():
                 if queues is None or queue in queues:
                     woken.set()
 
     def _watch(self) -> None:
-        """Until nobody waits any more."""
+        """Poll until no request waits."""
         while queues := self._waited_for():
             pause = POLL_INTERVAL
             try:
@@ -89,7 +90,7 @@ class Waiters:
 
 
 def with_ready(queues: set[int]) -> set[int]:
-    """Those of the queues in which a task is ready; index ``tasks_task_ready_in_queue``."""
+    """Return the queues that have a ready task; index ``tasks_task_ready_in_queue``."""
     asked = Queue.objects.filter(pk__in=queues).values_list("pk", "name", "databases", Exists(READY))
     found: set[int] = set()
     elsewhere: dict[str, dict[str, int]] = defaultdict(dict)
@@ -105,7 +106,7 @@ def with_ready(queues: set[int]) -> set[int]:
 
 
 def _with_ready_there(alias: str, queues: dict[str, int]) -> set[int]:
-    """As :func:`with_ready`, for queues by their names that are in another database too."""
+    """Return the same for queues, by name, that are also in another database."""
     try:
         bring_up(Task, using=alias)
         ready = Queue.objects.using(alias).filter(Exists(READY), name__in=queues)
@@ -117,9 +118,9 @@ def _with_ready_there(alias: str, queues: dict[str, int]) -> set[int]:
 
 
 def until_some(attempt: Callable[[], list[Any]], queue: int, seconds: float, most: int) -> tuple[list[Any], float]:
-    """Return what ``attempt`` gives, as soon as it gives anything, and after how many seconds of waiting it began.
+    """Call ``attempt`` until it returns something; return that, and the seconds of waiting before that call began.
 
-    An empty list if it gives nothing for so many seconds.
+    The list is empty if ``attempt`` returns nothing for ``seconds``.
     """
     found: list[Any] = []
     began = tried = time.monotonic()
@@ -139,7 +140,7 @@ def until_some(attempt: Callable[[], list[Any]], queue: int, seconds: float, mos
 
 def _give_connections_back() -> None:
     for connection in connections.all(initialized_only=True):
-        # Within a transaction only in a test that is one as a whole.
+        # Only a test that runs in a transaction has one open here.
         if not connection.in_atomic_block:
             connection.close()
 

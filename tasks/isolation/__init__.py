@@ -1,7 +1,7 @@
-"""Runs an action in a process of its own, which can be killed. JSON goes in and comes out; nothing is pickled.
+"""Isolated actions: each runs in a process of its own, which can be killed. Data is exchanged as JSON, never pickled.
 
 The process is ``python -m tasks.isolation``, the leader of a process group. It ends with its group when it has
-answered, when it is killed, and when the worker that started it is gone: the end of its standard input tells that.
+answered, when it is killed, and when its worker is gone, which it notices by the end of its standard input.
 """
 
 import json
@@ -22,19 +22,19 @@ from tasks.isolation.surroundings import settings_module, surroundings
 
 COMMAND = (sys.executable, "-m", "tasks.isolation")
 
-# What it writes to its error output is kept from the end; the last lines say most.
+# Bytes of its error output that are kept, from the end: the last lines say most.
 ERRORS_KEPT = 8192
 CHUNK = 65536
 
-# Seconds until a process that could not be started is started again.
+# Seconds until a process that could not be started is tried again.
 START_AGAIN = 10.0
 
-# How often it is looked whether the process has ended, while something it started keeps its output open.
+# Seconds between checks whether the process has ended, while one of its children keeps its output open.
 LOOK = 0.2
 
 
 class Child:
-    """One isolated attempt. ``limit``: bytes that its answer may have."""
+    """One isolated attempt. ``limit``: the most bytes of its answer."""
 
     def __init__(self, request: dict[str, Any], limit: int) -> None:
         self._request = request
@@ -45,7 +45,7 @@ class Child:
         self._errors = b""
 
     def run(self) -> dict[str, Any]:
-        """Start the process and wait for its answer; :class:`~tasks.failures.IsolationError` where there is none."""
+        """Start the process and return its answer; raise :class:`~tasks.failures.IsolationError` if there is none."""
         environment, request = _environment(), {**self._request, **surroundings(self._request.get("using"))}
         with self._lock:
             if self._killed:
@@ -62,16 +62,16 @@ class Child:
         return self._understood(answer, process.returncode)
 
     def kill(self) -> None:
-        """End the process and all that it started and that is still in its group. Any thread may call it, again too."""
+        """Kill the process and everything still in its group. Any thread may call this, more than once."""
         with self._lock:
             if not self._killed and self._process is not None:
-                # Gone already; macOS says "not permitted" of a group in which all are.
+                # The group is gone. macOS reports "not permitted" if all its processes have ended.
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._process.pid, signal.SIGKILL)
             self._killed = True
 
     def _exchange(self, process: subprocess.Popen[bytes], request: bytes) -> bytes:
-        """Send the request; the line of the answer, or what there was of it. Standard input stays open meanwhile."""
+        """Send the request and return the answer's line, or what came of it. Standard input stays open meanwhile."""
         try:
             process.stdin.write(request)  # type: ignore[union-attr]
         except BrokenPipeError:
@@ -115,7 +115,7 @@ def _start(environment: dict[str, str]) -> subprocess.Popen[bytes]:
             COMMAND, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, bufsize=0, env=environment
         )
     except OSError as error:
-        # No memory, processes or files are left.
+        # The system has run out of memory, processes or files.
         reason = f"the attempt did not begin: its process could not be started: {error.strerror}"
         raise NotBegun(START_AGAIN, reason) from error
 

@@ -1,4 +1,4 @@
-"""The process of an isolated action: reads one request, runs the action, writes one answer."""
+"""The process of an isolated action: it reads one request, runs the action and writes one answer."""
 
 import asyncio
 import json
@@ -22,14 +22,14 @@ from tasks.values import storable
 
 def main() -> None:
     """Carry out the request on standard input."""
-    # A signal to all processes, as systemd sends it, is for the worker, which waits for the action or kills it. This
-    # handler does nothing: what the action starts would inherit ignored signals.
+    # A signal to the whole service, as systemd sends it, is meant for the worker, which waits for the action or kills
+    # it. The handler does nothing; ignoring the signal instead would be inherited by the action's child processes.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     request = json.loads(sys.stdin.buffer.readline())
-    # The worker holds the other end of standard input for as long as it lives.
+    # The worker keeps the other end of standard input open as long as it lives.
     end_with(0)
-    # Whatever the action prints goes to the error output: the answer stands alone.
+    # Output of the action goes to the error output, so that standard output has only the answer.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     take_over(request)
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def answer_to(request: dict[str, Any]) -> dict[str, Any]:
-    """What the action returned, or how it ended."""
+    """Return the action's value as an answer, or how the action ended."""
     try:
         return {"value": carry_out(request)}
     except NotBegun as error:
@@ -62,8 +62,8 @@ def answer_to(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def carry_out(request: dict[str, Any]) -> Any:
-    """The value of the action, as JSON has it."""
-    # By name: they need Django to be set up.
+    """Run the action and return its value as JSON."""
+    # Imported by name: these modules need Django to be set up.
     claims, models = import_module("stator.claims"), import_module("tasks.models")
     with claims.preparing():
         claim = claims.find(models.Task, request["task"], UUID(request["token"]), using=request["using"])

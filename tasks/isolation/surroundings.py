@@ -1,6 +1,6 @@
-"""What the process of an isolated action takes over from the worker: its settings and the names of its databases.
+"""The settings and database names that an isolated process takes over from its worker.
 
-In production both have them from the same module; tests have databases of their own, and override settings.
+In production both processes read the same settings module. Tests use other databases and override settings.
 """
 
 import json
@@ -12,14 +12,14 @@ from django.db import connections
 
 from tasks.failures import IsolationError
 
-# Databases are taken over by their names, and Django warns of those who override the whole.
+# Databases are taken over by name: Django warns if the whole setting is overridden.
 NOT_OVERRIDDEN = {"DATABASES"}
 
 MISSING = object()
 
 
 def settings_module() -> str:
-    """The name of the module that the settings are read from; ``IsolationError`` where there is none."""
+    """Return the name of the settings module; raise ``IsolationError`` if there is none."""
     holder: Any = settings._wrapped
     while hasattr(holder, "default_settings"):
         holder = holder.default_settings
@@ -32,7 +32,7 @@ def settings_module() -> str:
 
 
 def surroundings(using: str | None) -> dict[str, Any]:
-    """What a request says of both. ``using``: the database that the process has to find the task in."""
+    """Return the settings and databases for a request. ``using``: the database that has the task."""
     if using is not None:
         connection: Any = connections[using]
         if connection.vendor == "sqlite" and connection.is_in_memory_db():
@@ -45,9 +45,9 @@ def surroundings(using: str | None) -> dict[str, Any]:
 
 
 def overridden(module: str) -> dict[str, Any]:
-    """The settings that are not as their module has them, as far as JSON has values like theirs."""
+    """Return the settings that differ from their module, as far as JSON can express them."""
     base, found = import_module(module), {}
-    # Past the outermost object, which puts a prefix before some.
+    # Skip the outermost object: it adds a prefix to some settings.
     given: Any = settings._wrapped
     for name in dir(given):
         if name.isupper() and name not in NOT_OVERRIDDEN | {"SETTINGS_MODULE"}:
@@ -58,21 +58,21 @@ def overridden(module: str) -> dict[str, Any]:
 
 
 def take_over(request: dict[str, Any]) -> None:
-    """Use the databases of the worker; to be called before any is connected to."""
+    """Use the worker's databases. Call this before any connection is made."""
     for alias, name in request.get("databases", {}).items():
         if alias in connections.settings:
             connections.settings[alias]["NAME"] = name
 
 
 def take_over_settings(request: dict[str, Any]) -> None:
-    """Override settings as the worker has done, by the same means; to be called once Django is set up."""
+    """Override settings as the worker has done. Call this once Django is set up."""
     if given := request.get("settings"):
-        # By name: outside of tests it is hardly ever needed, and it loads much.
+        # Imported by name: the module is large and hardly needed outside of tests.
         import_module("django.test.utils").override_settings(**given).enable()
 
 
 def _told(value: Any) -> Any:
-    """The value without what JSON has not: such members of a dictionary, or all."""
+    """Return the value without dictionary entries that JSON cannot express, or ``MISSING`` if it has no JSON form."""
     if isinstance(value, dict):
         members = {name: _told(member) for name, member in value.items() if isinstance(name, str)}
         return {name: member for name, member in members.items() if member is not MISSING}
