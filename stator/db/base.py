@@ -1,7 +1,7 @@
 """Claiming and recording rows of one model in one database through the ORM: correct on every database.
 
 Every write after a claim names the claim's token and the state in which it was made; a write that finds no row means
-a lost lease. Every statement skips rows that somebody else has locked, so none waits for a row.
+a lost lease. Statements on many rows skip those that somebody else has locked; ``lock_claimed`` waits.
 """
 
 import logging
@@ -80,7 +80,7 @@ class Operations(Rows):
     def _claim(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Any]:
         """Claim rows together; if the database refuses that, claim those that it accepts.
 
-        A constraint of the model may forbid what another claim has just made impossible; the second query shows more.
+        A constraint of the model may forbid what another claim has just made impossible, so the retry picks rows anew.
         """
         for claim_rows in (self._claim_rows, self._claim_pieces):
             try:

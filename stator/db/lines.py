@@ -12,8 +12,7 @@ from stator.db.claim import Crashes
 from stator.graph import State
 from stator.indexes import line_of, place_in_line
 
-# Every so many claims of a worker, one goes by age regardless of priority. This bounds how long a row of low priority
-# is passed over.
+# One of so many claims of a worker ignores priority and takes the oldest rows, so low-priority rows cannot starve.
 AGEING = 10
 
 # How many values one round of a claim asks for rows; the next round begins after them.

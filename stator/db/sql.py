@@ -1,6 +1,7 @@
 """The SQL of the statements for PostgreSQL. Names come quoted, values are parameters.
 
-Each statement is a transaction by itself and skips rows that somebody else has locked.
+Outside of a transaction each statement is one by itself. All but :func:`lock_claimed` skip rows that somebody else
+has locked.
 """
 
 from functools import lru_cache
