@@ -50,7 +50,7 @@ def server() -> Iterator[Server]:
     with temporary_server(OPTIONS) as server:
         server.create_database(DATABASE)
         environment = {**environment_for_subprocess(), **variables_for(server)}
-        subprocess.run([sys.executable, "-m", "django", "migrate", "-v0"], env=environment, check=True)
+        subprocess.run([sys.executable, "-m", "django", "migrate", "-v0", "--run-syncdb"], env=environment, check=True)
         yield server
 
 
