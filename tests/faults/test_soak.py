@@ -192,10 +192,12 @@ def site(request, fleet):
 
 
 @pytest.fixture
-def watched(request, watch):
+def watched(request):
     """The history of all models; on PostgreSQL on the server that is crashed."""
+    # First, so that the triggers go before the database of the tests is back.
     if connection.vendor == "postgresql":
         request.getfixturevalue("own")
+    watch = request.getfixturevalue("watch")
     for model in MODELS:
         model.objects.all().delete()
     return watch(*MODELS)
