@@ -71,6 +71,8 @@ def test_database_in_memory_has_no_file():
     with watched_files():
         assert send(connection) == (0,)
     assert missing_file(connection) == ""
+    # Django leaves one in memory open.
+    connection.connection.close()
 
 
 def test_file_that_is_missing_is_told(tmp_path, path):
