@@ -70,22 +70,20 @@ _queues: WeakKeyDictionary[Any, dict[Any, _Queue]] = WeakKeyDictionary()
 
 def connect() -> None:
     """Import the modules of all apps that declare actions, and connect what runs when a worker starts."""
-    _load_backend()
+    finders[DJANGO] = _find_in_django
     autodiscover_modules(*MODULES)
     on_start.connect(_watch_threads, dispatch_uid="tasks.actions")
     on_start.connect(_choose_queues, dispatch_uid="tasks.queues")
 
 
-def _load_backend() -> None:
-    """Load the backend of Django's Tasks framework, which finds its tasks, if that framework is installed."""
+def _find_in_django(path: str, queue: str, data: Any) -> Action:
+    # By name, because it needs a framework that a project may not have.
     try:
-        import_module("tasks.backend").connect()
+        backend = import_module("tasks.backend")
     except ImportError as error:
-        finders[DJANGO] = partial(_refuse, str(error))
-
-
-def _refuse(why: str, path: str, queue: str, data: Any) -> Any:
-    raise NoHandler(f"no handler: Django's Tasks framework cannot be loaded: {why}")
+        raise NoHandler(f"no handler: Django's Tasks framework cannot be loaded: {error}") from error
+    found: Action = backend.action_of(path, queue, data)
+    return found
 
 
 def _watch_threads(sender: Any, **kwargs: Any) -> None:

@@ -43,7 +43,7 @@ from tasks.messages import json_text
 from tasks.moments import moment_problem
 from tasks.numbering import database_of
 from tasks.priorities import priority_of
-from tasks.registry import DJANGO, Action, Context, finders
+from tasks.registry import DJANGO, Action, Context
 from tasks.results import NONCE, STATUSES, has_past, new_result, number_of, results_of
 from tasks.rules import queue_name_problem
 
@@ -250,11 +250,6 @@ class DjangoAction(Action):
 
 # Actions built in this process, by backend and path: the task, the backend's settings and the action.
 _actions: dict[tuple[str, str], tuple[Any, Any, DjangoAction]] = {}
-
-
-def connect() -> None:
-    """Register the function that finds actions of Django's Tasks framework."""
-    finders[DJANGO] = action_of
 
 
 def action_of(path: str, queue: str, data: Any) -> DjangoAction:
