@@ -27,6 +27,9 @@ SETTLED = 10.0
 OOM_SCORE = Path("/proc/self/oom_score_adj")
 MORE_EXPENDABLE, MOST_EXPENDABLE = 100, 1000
 
+# Seconds between two looks at a process that is about to end.
+GLANCE = 0.02
+
 # Signals that the parent handles; a child starts with their defaults.
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD)
 
@@ -170,11 +173,13 @@ def be_expendable() -> None:
         OOM_SCORE.write_text(str(min(MOST_EXPENDABLE, int(OOM_SCORE.read_text()) + MORE_EXPENDABLE)))
 
 
-def end_with(pipe: int) -> None:
+def end_with(pipe: int, grace: float = 0.0) -> None:
     """Fork a process that kills the process group once the other end of a pipe is closed: its owner is gone.
 
-    A thread could not do it, because code in this process may hold the interpreter.
+    This process has ``grace`` seconds to end by itself before. A thread could not do it, because code in this process
+    may hold the interpreter.
     """
+    leader = os.getpid()
     if os.fork():
         return
     try:
@@ -183,5 +188,8 @@ def end_with(pipe: int) -> None:
             os.close(stream)
         while os.read(pipe, 1):
             pass
+        deadline = time.monotonic() + grace
+        while os.getppid() == leader and time.monotonic() < deadline:
+            time.sleep(GLANCE)
     finally:
         os.killpg(0, signal.SIGKILL)

@@ -48,9 +48,8 @@ class Drained:
         self._since: float | None = None
         self._rests_until = 0.0
 
-    @property
-    def has_room(self) -> bool:
-        """Whether one more object may be claimed now."""
+    def has_room(self, *, make: bool = False) -> bool:
+        """Return whether one more object may be claimed now; ``make``: begin to make room if there is none."""
         return self._is_empty() and time.monotonic() >= self._rests_until
 
     def begin(self, claims: list[Claim]) -> None:
@@ -91,7 +90,8 @@ class Isolation(Drained):
 
     ``ended`` gets claims with an outcome to record. The process of an attempt records its outcome itself; ``told`` then
     gets the claim and the answer of the process. If the process dies there is no answer: the lease runs out and counts
-    as any other crash. Until then this process renews the lease. ``options`` are passed to the process.
+    as any other crash. Until then this process renews the lease. If this process dies, that of the attempt releases the
+    row. ``options`` are passed to the process. ``wake`` is called when a process is there, and there is room.
     """
 
     def __init__(
@@ -101,28 +101,38 @@ class Isolation(Drained):
         options: dict[str, Any],
         ended: Callable[[Claim, Outcome], None],
         told: Callable[[Claim, dict[str, Any]], None],
+        wake: Callable[[], None],
     ) -> None:
         super().__init__(begin, is_empty)
         self._options = options
         self._record = ended
         self._told = told
+        self._wake = wake
         self._tasks: set[asyncio.Task[Any]] = set()
         self._processes: dict[int, Process] = {}
         self._idle: list[Process] = []
         self._ended_at: dict[int, float] = {}
         self._failed = 0
+        self._starting = False
         self._starts_at = 0.0
 
     @property
     def _works(self) -> bool:
         return self._failed <= len(PAUSES)
 
-    @property
-    def has_room(self) -> bool:
-        """Whether one more object may be claimed now."""
+    def has_room(self, *, make: bool = False) -> bool:
+        """Return whether one more object may be claimed now: a process waits for it; ``make``: else start one.
+
+        An object is not claimed before, because its worker may die while its process starts.
+        """
         if not self._works:
-            return super().has_room
-        return len(self.running) < AT_ONCE and time.monotonic() >= self._starts_at
+            return super().has_room()
+        if len(self.running) >= AT_ONCE:
+            return False
+        if make and not (self._idle or self._starting) and time.monotonic() >= self._starts_at:
+            self._starting = True
+            self._start(self._bring_up())
+        return bool(self._idle)
 
     def needs_room(self, is_wanted: bool) -> bool:
         """Return False as long as processes can be started."""
@@ -135,7 +145,7 @@ class Isolation(Drained):
             return
         for claim in claims:
             self.running[id(claim)] = claim
-            self._start(self._carry_out(claim))
+            self._start(self._carry_out(claim, self._idle.pop() if self._idle else None))
 
     def sweep(self) -> None:
         """End attempts past their time limit, their lease or their claim, and idle processes."""
@@ -167,6 +177,8 @@ class Isolation(Drained):
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+        for process in self._idle:
+            process.kill()
 
     def _retire(self, processes: list[Process]) -> None:
         for process in processes:
@@ -178,15 +190,36 @@ class Isolation(Drained):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry_out(self, claim: Claim) -> None:
-        key = id(claim)
+    async def _bring_up(self) -> None:
+        """Start a process that waits for an object."""
         try:
-            process = self._idle.pop() if self._idle else await Process.start(self._options)
+            process = await self._start_process()
+        finally:
+            self._starting = False
+        if process:
+            self._keep(process)
+            self._wake()
+
+    async def _start_process(self) -> Process | None:
+        try:
+            process = await Process.start(self._options)
         except (OSError, NotStarted) as error:
             self._note_failure(error)
+            return None
+        self._failed = 0
+        return process
+
+    def _keep(self, process: Process) -> None:
+        process.idle_since = time.monotonic()
+        self._idle.append(process)
+
+    async def _carry_out(self, claim: Claim, waiting: Process | None) -> None:
+        key = id(claim)
+        # None waits if it was retired while the object was claimed.
+        process = waiting or await self._start_process()
+        if process is None:
             self._end(claim, Released())
             return
-        self._failed = 0
         self._processes[key] = process
         answer: dict[str, Any] | None = {}
         try:
@@ -196,8 +229,7 @@ class Isolation(Drained):
             self._processes.pop(key)
             code = None if process.is_usable else await process.retire()
         if process.is_usable:
-            process.idle_since = time.monotonic()
-            self._idle.append(process)
+            self._keep(process)
         self._note(claim, answer, code)
 
     def _note(self, claim: Claim, answer: dict[str, Any] | None, code: int | None) -> None:

@@ -27,7 +27,7 @@ class Lane:
     """The states of one model whose handlers run in the same way: on the loop or in threads, ``batch`` rows at a time.
 
     ``hungry``: it may have ready rows that lost no lease. ``crashed``: the same for rows that lost few leases in a row.
-    ``suspect``: the same for rows that lost many.
+    ``suspect``: a look has found a row that lost many. ``more_suspects``: the last claim has.
     """
 
     def __init__(self, operations: Operations, states: list[State], is_async: bool, batch: int) -> None:
@@ -36,7 +36,7 @@ class Lane:
         self.is_async = is_async
         self.batch = batch
         self.hungry = True
-        self.crashed = self.suspect = False
+        self.crashed = self.suspect = self.more_suspects = False
         self.step = f"claim in {', '.join(sorted(self.names))}"
         self._streak = 0
 
@@ -262,16 +262,16 @@ class Dispatcher:
         """Claim rows that lost many leases, one for each place to run it alone."""
         came = 0
         # A poll finds such rows per model, not per lane. A lane without one must not block a lane that has some.
-        for lane in [lane for lane in _served(self._line_of_crashed) if lane.suspect]:
-            if not self._alone.has_room:
-                break
+        for lane in [lane for lane in _served(self._line_of_crashed) if lane.suspect or lane.more_suspects]:
+            if not self._alone.has_room(make=lane.suspect):
+                continue
             _send_to_end(self._line_of_crashed, lane)
             # If its database is away, others need not wait for it: the next poll there sets the flag again.
-            lane.suspect = False
+            lane.suspect = lane.more_suspects = False
             if self._may_claim(lane, outages):
                 with outages.noted(lane.operations.alias):
                     claims = await self._take(lane, 1, Crashes.MANY)
-                    lane.suspect = bool(claims)
+                    lane.more_suspects = bool(claims)
                     self._alone.begin(claims)
                     came += len(claims)
         return came

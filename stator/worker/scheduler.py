@@ -212,7 +212,8 @@ class Scheduler:
             if lane.operations is operations:
                 lane.hungry = lane.hungry or found.ready or found.due
                 lane.crashed = lane.crashed or found.crashed or reaped
-                lane.suspect = lane.suspect or found.suspect or reaped
+                lane.suspect = lane.suspect or found.suspect
+                lane.more_suspects = lane.more_suspects or reaped
 
     async def _perform(self, duty: Duty, *models: Operations) -> None:
         """Do a duty, unless it has just timed out waiting for a lock."""

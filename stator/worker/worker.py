@@ -155,7 +155,10 @@ class Worker:
         self.health.watch("handlers", self.slots.trouble)
         self.alone = Drained(self.slots.begin, self._is_empty)
         if self._isolate is not None:
-            self.alone = Isolation(self.slots.begin, self._is_empty, self._isolate, self._ended, self._isolated)
+            self.alone = Isolation(
+                self.slots.begin, self._is_empty, self._isolate, self._ended, self._isolated,
+                self._process_waits,
+            )  # fmt: skip
         self.dispatcher = Dispatcher(
             lanes, self.slots, timed("claim", threads.claims.run), self.alone, self.settings.crashed_at_once,
             (self.slots.running, self.recorder.held), self.recorder.is_behind,
@@ -342,6 +345,9 @@ class Worker:
         for wait in waiters_of(operations.model):
             if names.intersection(wait.until):
                 self.dispatcher.wake(wait.model._meta.label_lower)
+
+    def _process_waits(self) -> None:
+        self.dispatcher.woken.set()
 
     def _heard(self, label: str) -> None:
         self._loop.call_soon_threadsafe(self.dispatcher.wake, label)

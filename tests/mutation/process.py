@@ -338,6 +338,20 @@ MUTANTS = [
         in_dispatcher("nothing_is_claimed_before_it_could_be_recorded_and_renewed"),
     ),
     Mutant(
+        "an object is claimed before a process waits for it",
+        ALONE,
+        "return bool(self._idle)",
+        "return True",
+        tests("stator/worker/test_alone.py", "object_is_claimed_once_a_process_waits_for_it"),
+    ),
+    Mutant(
+        "a process whose worker is gone hands nothing back",
+        "stator/worker/isolated/attempts.py",
+        "await attempt.hand_back()",
+        "pass",
+        tests("faults/test_alone.py", "it_is_handed_back_when_its_worker_is_killed"),
+    ),
+    Mutant(
         "any number of rows that lost a lease run here",
         DISPATCHER,
         "min(self._room_of(lane), self._most_crashed - len(self._crashed))",

@@ -12,10 +12,13 @@ from importlib import import_module
 
 from stator.supervisor import be_expendable, end_with
 
+# Seconds that this process has to hand back its object when its worker is gone.
+HANDING_BACK = 2.0
+
 
 def main() -> None:
     """Attempt the requested objects until standard input ends."""
-    end_with(int(sys.argv[1]))
+    end_with(int(sys.argv[1]), HANDING_BACK)
     options = json.loads(sys.argv[2])
     be_expendable()
     for number in (signal.SIGINT, signal.SIGTERM):

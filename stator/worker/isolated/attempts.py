@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import os
+import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, TextIO
 from uuid import UUID
@@ -12,9 +15,10 @@ from django.apps import apps
 
 from stator import signals
 from stator.conf import load_settings
-from stator.db import Operations, operations_for
+from stator.db import operations_for
 from stator.db.claim import Claim, adopt
 from stator.db.retry import is_passing
+from stator.outcomes import Released
 from stator.runner import StatorRunner
 from stator.worker.calls import calls_of
 from stator.worker.executor import Attempted, attempt_async, attempt_sync
@@ -32,8 +36,8 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None) -> None
     lock = threading.Lock()
 
     def say(said: dict[str, Any]) -> None:
-        # Handlers extend their leases in threads of their own.
-        with lock:
+        # Handlers extend their leases in threads of their own. Without a worker, the requests end too.
+        with lock, suppress(BrokenPipeError):
             answers.write(json.dumps(said) + "\n")
 
     # A handler that blocks the event loop blocks nothing else, but only the watchdog would end it before its time
@@ -48,8 +52,7 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None) -> None
             project = StatorRunner(database=database)
             await _reach(lambda: thread.run(_tell_project, project), Schema([], thread.run))
             say({"ready": True})
-            while line := await reader.readline():
-                say(await _attempt(json.loads(line), thread, say))
+            await _attempt_all(reader, thread, say)
     finally:
         ticking.cancel()
         watchdog.stop()
@@ -57,6 +60,22 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None) -> None
         if load_settings().TRACING:
             # By name, because it needs a package that a project may not have.
             import_module("stator.worker.tracing").flush()
+
+
+async def _attempt_all(reader: asyncio.StreamReader, thread: DatabaseThread, say: Say) -> None:
+    line = await reader.readline()
+    while line:
+        attempt = Attempt(json.loads(line), say)
+        answering = asyncio.create_task(attempt.answer(thread))
+        # The next request comes after the answer to this one.
+        reading = asyncio.create_task(reader.readline())
+        await asyncio.wait([answering, reading], return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done() and not await reading:
+            # The worker is gone.
+            await attempt.hand_back()
+            os.killpg(0, signal.SIGKILL)
+        say(await answering)
+        line = await reading
 
 
 async def _tick(watchdog: Watchdog) -> None:
@@ -72,40 +91,56 @@ def _tell_project(runner: StatorRunner) -> None:
     signals.on_schedule.send(runner, databases=sorted(databases))
 
 
-async def _attempt(request: dict[str, Any], thread: DatabaseThread, say: Say) -> dict[str, Any]:
-    """Attempt the row that a request names and record the outcome; return the answer."""
-    settings = load_settings()
-    operations = operations_for(apps.get_model(request["model"]), settings, request["worker"], request["using"])
-    try:
-        claim = await thread.run(adopt, Held, operations, UUID(request["token"]))
-    except Exception as error:
-        if not is_passing(error):
-            raise
-        return {"ended": "not begun"}
-    if claim is None:
-        return {"ended": "lost"}
-    claim.say = say
-    calls = calls_of(settings)
-    if claim.state.is_async:
-        attempted = await attempt_async([claim], calls)
-    else:
-        attempted = await thread.run(attempt_sync, [claim], calls)
-    return await _record(operations, attempted, thread)
+class Attempt:
+    """An attempt of the row that a request names; ``say`` tells the worker about extended leases."""
 
+    def __init__(self, request: dict[str, Any], say: Say) -> None:
+        self._settings = load_settings()
+        model = apps.get_model(request["model"])
+        self._operations = operations_for(model, self._settings, request["worker"], request["using"])
+        self._token = UUID(request["token"])
+        self._say = say
+        self._is_given_back = False
 
-async def _record(operations: Operations, attempted: Attempted, thread: DatabaseThread) -> dict[str, Any]:
-    """Record the outcome of an attempt, however long its database is away."""
-    recorder = Recorder(thread.run, 1, lambda *_: None)
-    if attempted.written:
-        recorder.note_recorded(operations, attempted.recorded, attempted.written)
-    for ended in attempted.ended:
-        recorder.add(*ended)
-    schema = Schema([operations], thread.run)
-    while recorder.held:
-        await recorder.came.wait()
-        await _reach(recorder.flush, schema)
-    moved = [to for _, to in recorder.moved]
-    return {"ended": "recorded", "moved": moved, "failed": recorder.failed, "lost": recorder.lost}
+    async def answer(self, thread: DatabaseThread) -> dict[str, Any]:
+        """Make the attempt and record its outcome; return the answer."""
+        try:
+            claim = await thread.run(adopt, Held, self._operations, self._token)
+        except Exception as error:
+            if not is_passing(error):
+                raise
+            return {"ended": "not begun"}
+        if claim is None or self._is_given_back:
+            return {"ended": "lost"}
+        claim.say = self._say
+        calls = calls_of(self._settings)
+        if claim.state.is_async:
+            attempted = await attempt_async([claim], calls)
+        else:
+            attempted = await thread.run(attempt_sync, [claim], calls)
+        return await self._record(attempted, thread)
+
+    async def hand_back(self) -> None:
+        """Release the row: the end of its worker is no crash of this attempt."""
+        self._is_given_back = True
+        # The other thread may run the handler.
+        thread = DatabaseThread("stator-hand-back")
+        if claim := await thread.run(adopt, Claim, self._operations, self._token):
+            await self._record(Attempted([(claim, Released())]), thread)
+
+    async def _record(self, attempted: Attempted, thread: DatabaseThread) -> dict[str, Any]:
+        """Record the outcome of an attempt, however long its database is away."""
+        recorder = Recorder(thread.run, 1, lambda *_: None)
+        if attempted.written:
+            recorder.note_recorded(self._operations, attempted.recorded, attempted.written)
+        for ended in attempted.ended:
+            recorder.add(*ended)
+        schema = Schema([self._operations], thread.run)
+        while recorder.held:
+            await recorder.came.wait()
+            await _reach(recorder.flush, schema)
+        moved = [to for _, to in recorder.moved]
+        return {"ended": "recorded", "moved": moved, "failed": recorder.failed, "lost": recorder.lost}
 
 
 async def _reach(step: Callable[[], Any], schema: Schema) -> Any:

@@ -35,12 +35,12 @@ def test_others_wait_for_the_process_to_become_empty_and_then_for_the_object(clo
     alone, within.runs = within.alone, 3
     assert not alone.needs_room(False)
     assert alone.needs_room(True)
-    assert not alone.has_room
+    assert not alone.has_room()
     within.runs = 0
-    assert alone.has_room
+    assert alone.has_room()
     alone.begin([FakeClaim(FakeOperations())])
     assert alone.needs_room(False)
-    assert not alone.has_room
+    assert not alone.has_room()
     within.runs = 0
     assert not alone.needs_room(False)
 
@@ -51,7 +51,7 @@ def test_others_never_wait_longer_than_they_go_on_before_and_after(clock, emptie
     alone, within.runs, waited = within.alone, 1, []
     for _ in range(60):
         waited.append(alone.needs_room(True))
-        if empties and alone.has_room:
+        if empties and alone.has_room():
             alone.begin([FakeClaim(FakeOperations())])
         within.runs = max(within.runs, 1) if not empties or within.runs else 0
         clock.now += PATIENCE / 5
@@ -67,9 +67,9 @@ def test_nothing_is_attempted_alone_while_others_have_their_time(clock):
     clock.now += PATIENCE
     assert not alone.needs_room(True)
     within.runs = 0
-    assert not alone.has_room
+    assert not alone.has_room()
     clock.now += PATIENCE
-    assert alone.has_room
+    assert alone.has_room()
 
 
 class FakeProcess:
@@ -117,10 +117,10 @@ class Apart:
     """A worker that attempts objects in processes."""
 
     def __init__(self):
-        self.within, self.ended, self.told = [], [], []
+        self.within, self.ended, self.told, self.woken = [], [], [], []
         self.alone = Isolation(
             self.within.extend, lambda: not self.within, {}, lambda *ended: self.ended.append(ended),
-            lambda *told: self.told.append(told),
+            lambda *told: self.told.append(told), lambda: self.woken.append(True),
         )  # fmt: skip
 
     async def begin(self):
@@ -139,14 +139,32 @@ async def test_each_object_has_a_process_of_its_own_which_takes_the_next_when_it
     apart = Apart()
     claims = [await apart.begin() for _ in range(AT_ONCE)]
     assert [process.asked for process in processes.made] == [[claim] for claim in claims]
-    assert not apart.alone.has_room
+    assert not apart.alone.has_room()
     assert not apart.alone.needs_room(True), "others go on"
     processes.made[0].answer.set_result(RECORDED)
     await until(lambda: apart.told == [(claims[0], RECORDED)])
-    assert apart.alone.has_room
+    assert apart.alone.has_room()
     third = await apart.begin()
     assert processes.made[0].asked == [claims[0], third]
     assert set(apart.alone.running) == {id(claims[1]), id(third)}
+    await apart.alone.close()
+    assert all(process.killed for process in processes.made)
+
+
+@on_loop
+async def test_object_is_claimed_once_a_process_waits_for_it(processes):
+    apart = Apart()
+    assert not apart.alone.has_room()
+    assert not processes.made
+    assert not apart.alone.has_room(make=True)
+    assert not apart.alone.has_room(make=True)
+    await until(lambda: apart.woken)
+    [process] = processes.made
+    assert apart.alone.has_room()
+    apart.alone.begin([FakeClaim(FakeOperations())])
+    assert not apart.alone.has_room(make=True), "the only process is taken"
+    await until(lambda: process.asked and len(apart.woken) == 2)
+    assert len(processes.made) == 2
     await apart.alone.close()
     assert all(process.killed for process in processes.made)
 
@@ -194,11 +212,11 @@ async def test_where_no_process_comes_up_objects_wait_for_this_one_to_be_empty(p
     apart, tried = Apart(), []
     while apart.alone._works:
         tried.append(await apart.begin())
-        assert not (apart.alone._works and apart.alone.has_room), "not at once again"
+        assert not (apart.alone._works and apart.alone.has_room(make=True)), "not at once again"
         apart.alone._starts_at = 0.0
     assert apart.ended == [(claim, Released()) for claim in tried]
     assert [record.retry_in for record in caplog.records] == [*PAUSES, None]
-    assert apart.alone.has_room
+    assert apart.alone.has_room()
     claim = await apart.begin()
     assert apart.within == [claim]
     assert apart.alone.needs_room(False)

@@ -32,8 +32,7 @@ class Alone:
     def __init__(self, places=0, waits=False):
         self.places, self.waits, self.begun = places, waits, []
 
-    @property
-    def has_room(self):
+    def has_room(self, *, make):
         return len(self.begun) < self.places
 
     def begin(self, claims):
@@ -368,11 +367,12 @@ async def test_suspects_are_claimed_for_places_of_their_own_while_others_go_on()
     assert await dispatcher.claim() == 1
     assert await dispatcher.claim() == 0
     assert operations.asked == [(1, Crashes.MANY), (10, Crashes.NONE), (1, Crashes.MANY)]
-    assert dispatcher.hungry, "one is left"
+    assert dispatcher.lanes[0].more_suspects, "one is left"
     alone.places = 5
     assert await dispatcher.claim() == 1
     assert await dispatcher.claim() == 0
     assert not dispatcher.lanes[0].suspect
+    assert not dispatcher.lanes[0].more_suspects
 
 
 @on_loop
@@ -394,7 +394,7 @@ async def test_lane_without_a_suspect_does_not_stand_before_one_that_has():
         lane.suspect = True
     assert await dispatcher.claim() == 1
     assert (first.asked, second.asked) == ([(1, Crashes.MANY)], [(1, Crashes.MANY)])
-    assert [lane.suspect for lane in dispatcher.lanes] == [False, True]
+    assert [lane.more_suspects for lane in dispatcher.lanes] == [False, True]
 
 
 @on_loop
