@@ -1,6 +1,6 @@
 """Functions of Django's Tasks framework that do next to nothing, for the benchmark of the backend."""
 
-from tasks.framework import task
+from tasks.backend.framework import task
 
 
 @task()

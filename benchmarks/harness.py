@@ -44,7 +44,7 @@ def database(sqlite: bool = False) -> Iterator[None]:
         django.setup()
         if connection.vendor != ("sqlite" if sqlite else "postgresql"):
             raise SystemExit("this benchmark needs PostgreSQL; set DATABASE_URL to one, or unset it to have one made")
-        from stator.startup import collect_rarely
+        from stator.worker.startup import collect_rarely
 
         # The same as runstator does.
         collect_rarely()

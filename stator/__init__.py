@@ -1,6 +1,5 @@
 """Reconciliation loops for Django models: objects get from one state to another and stay right."""
 
-from stator.backoff import Backoff
 from stator.exceptions import (
     Fail,
     GraphError,
@@ -11,6 +10,7 @@ from stator.exceptions import (
     TryAgainLater,
 )
 from stator.graph import State, StateGraph
+from stator.graph.backoff import Backoff
 
 __all__ = [
     "Backoff",

@@ -16,7 +16,6 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from stator import columns
 from stator.conf import load_settings
 from stator.db import Operations, operations_for
 from stator.db.chores import mark_ready
@@ -26,12 +25,13 @@ from stator.db.preparing import PREPARING, Preparing
 from stator.db.retry import is_retryable, retrying
 from stator.db.written import Ended, Written
 from stator.exceptions import LeaseLost
-from stator.failures import Failure, bounded, describe
 from stator.graph import State
-from stator.indexes import place_in_line
-from stator.moves import named_state, owner_of
-from stator.outcomes import Moved, Outcome, Released, Waiting
-from stator.pauses import Pauses
+from stator.graph.failures import Failure, bounded, describe
+from stator.graph.outcomes import Moved, Outcome, Released, Waiting
+from stator.rows import columns
+from stator.rows.indexes import place_in_line
+from stator.rows.moves import named_state, owner_of
+from stator.rows.pauses import Pauses
 from stator.worker.recorder import tell
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 
-from stator.backoff import LONGEST
+from stator.graph.backoff import LONGEST
 
 MOST = {int: 100_000, float: LONGEST}
 

@@ -11,8 +11,8 @@ from django.db.models.query_utils import DeferredAttribute
 from django.utils import timezone
 from django.utils.functional import cached_property
 
-from stator import columns
 from stator.graph import State, StateGraph
+from stator.rows import columns
 
 
 class _Plain(models.Field):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from stator import __version__
-from stator.failures import TRACEBACK_LENGTH, bounded
+from stator.graph.failures import TRACEBACK_LENGTH, bounded
 from stator.texts import escape
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

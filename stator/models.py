@@ -13,7 +13,6 @@ from django.db.models.signals import class_prepared
 from django.utils import timezone
 from django.utils.functional import classproperty
 
-from stator.columns import FRAMEWORK_COLUMNS
 from stator.exceptions import LeaseLost
 from stator.explain import Reason, explain
 from stator.fields import (
@@ -27,20 +26,21 @@ from stator.fields import (
     VersionField,
 )
 from stator.graph import State, StateGraph
-from stator.guard import guard_managers
-from stator.indexes import add_indexes
-from stator.inserts import BEGUN, UNCOUNTED, fields_sent
-from stator.limits import Limit
-from stator.meta import options_of
-from stator.moves import move_by_hand, move_rows, owner_of, state_by_hand
-from stator.pauses import Pause
 from stator.querysets import OperatorAccess
-from stator.reconcile import look_again, signed, watched_fields, watched_values
-from stator.reports import History, Report
+from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.guard import guard_managers
+from stator.rows.indexes import add_indexes
+from stator.rows.inserts import BEGUN, UNCOUNTED, fields_sent
+from stator.rows.limits import Limit
+from stator.rows.meta import options_of
+from stator.rows.moves import move_by_hand, move_rows, owner_of, state_by_hand
+from stator.rows.pauses import Pause
+from stator.rows.reconcile import look_again, signed, watched_fields, watched_values
+from stator.rows.reports import History, Report
+from stator.rows.statistics import Depth, Stats
+from stator.rows.waits import may_reopen, reopen_saved
+from stator.rows.workers import Overview, Worker
 from stator.signals import announce
-from stator.statistics import Depth, Stats
-from stator.waits import may_reopen, reopen_saved
-from stator.workers import Overview, Worker
 
 __all__ = [
     "Depth",

@@ -7,9 +7,9 @@ from typing import Any
 
 from django.db.migrations.operations.base import Operation
 
-from stator.columns import FRAMEWORK_COLUMNS, first_attempt, ready_at_once
-from stator.meta import options_of
-from stator.reports import REASON_LENGTH, History
+from stator.rows.columns import FRAMEWORK_COLUMNS, first_attempt, ready_at_once
+from stator.rows.meta import options_of
+from stator.rows.reports import REASON_LENGTH, History
 
 TRIGGER = "stator_reconcile"
 
@@ -123,7 +123,7 @@ class ReconcileTrigger(Operation):
         return f"{self.model_name.lower()}_reconcile_trigger"
 
     def body(self, schema_editor: Any, model: Any) -> str:
-        """Return the function's body: :func:`stator.reconcile.look_again` for the row that is being written.
+        """Return the function's body: :func:`stator.rows.reconcile.look_again` for the row that is being written.
 
         It skips a row if the same UPDATE writes framework columns. It also skips a row that entered its state in this
         transaction and was not attempted since: ``save()`` or ``update()`` has just reconciled it.

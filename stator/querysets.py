@@ -6,15 +6,15 @@ from django.db import router
 from django.db.models import Count, Exists, Q
 from django.db.models.functions import Now
 
-from stator import columns
 from stator.conf import load_settings
 from stator.explain import explain_counts
 from stator.graph import State
-from stator.guard import GuardedQuerySet
-from stator.indexes import place_in_line
-from stator.moves import move_by_hand, owner_of, write_by_hand
-from stator.pauses import Pause, end_pauses, make_pause
-from stator.reports import reports_of
+from stator.rows import columns
+from stator.rows.guard import GuardedQuerySet
+from stator.rows.indexes import place_in_line
+from stator.rows.moves import move_by_hand, owner_of, write_by_hand
+from stator.rows.pauses import Pause, end_pauses, make_pause
+from stator.rows.reports import reports_of
 
 # Seconds after which a due row should have been attempted.
 OVERDUE = 60.0

@@ -12,9 +12,9 @@ from stator.conf import Settings, load_settings
 from stator.db import Operations, chores, operations_for
 from stator.db.claim import Claim, Crashes, claim_one, new_worker_id
 from stator.db.written import Ended
+from stator.graph.outcomes import Outcome
 from stator.models import StatorModel, Stats
-from stator.moves import owner_of
-from stator.outcomes import Outcome
+from stator.rows.moves import owner_of
 from stator.signals import on_schedule
 from stator.worker.attempt import grouped
 from stator.worker.calls import calls_of

@@ -21,11 +21,11 @@ from django.db.models import F, QuerySet
 from stator import signals
 from stator.exceptions import StatorError
 from stator.graph import StateGraph
+from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import StatorModel
-from stator.moves import owner_of
-from stator.outcomes import Moved, Outcome, Released, Waiting
 from stator.querysets import OperatorQuerySet
-from stator.reports import Report
+from stator.rows.moves import owner_of
+from stator.rows.reports import Report
 from stator.runner import StatorRunner, attempt_row, managed
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from stator.endpoints import show_health, show_metrics, show_readiness
+from stator.views import show_health, show_metrics, show_readiness
 
 app_name = "stator"
 urlpatterns = [

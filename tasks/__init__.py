@@ -1,9 +1,9 @@
 """A durable queue of tasks, schedules, a backend for Django's Tasks framework and an HTTP API, built on ``stator``."""
 
 from stator.exceptions import Fail, TryAgainLater
+from tasks.actions.registry import Context, action
 
-# Imported first: if the submodule ``tasks.periodic`` were loaded later, it would replace the function of that name.
+# The submodule has the name of the function; loaded first, so that the name stays that of the function.
 from tasks.periodic import Tick, periodic
-from tasks.registry import Context, action
 
 __all__ = ["Context", "Fail", "Tick", "TryAgainLater", "action", "periodic"]

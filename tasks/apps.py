@@ -18,4 +18,4 @@ class TasksConfig(AppConfig):
 
 
 # Modules with a ``connect()`` of their own.
-CONNECTED: list[str] = ["actions", "conf", "copies", "declared", "settling"]
+CONNECTED: list[str] = ["actions.attempts", "conf", "sharding.copies", "schedules.declared", "queue.settling"]

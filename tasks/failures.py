@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 from stator.exceptions import Fail, NotBegun, StatorError
-from stator.tracebacks import RemoteTraceback
+from stator.graph.tracebacks import RemoteTraceback
 
 # The most characters of an error on one line.
 LINE = 300

@@ -9,9 +9,9 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
 
+from tasks.actions.registry import DJANGO
 from tasks.conf import LONGEST, Settings
 from tasks.exceptions import PublishRefused, TaskError
-from tasks.registry import DJANGO
 
 NAME_LENGTH = 200
 MOST_WORKERS = 1000

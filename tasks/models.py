@@ -12,18 +12,18 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from stator.models import Reason, StateField, StatorModel
-from tasks import claiming, eligibility, explaining, moving
-from tasks.attempts import attempts_of
-from tasks.consumers import Consumer
-from tasks.graph import TaskGraph
+from tasks.actions.throttles import ActionRate, ActionSlot
 from tasks.indexes import MetadataIndex
 from tasks.messages import milliseconds
-from tasks.numbering import database_of
 from tasks.querysets import TERMINAL, TaskQuerySet
-from tasks.queues import Claimant, Queue
-from tasks.rates import Rate
-from tasks.schedules import Schedule
-from tasks.throttles import ActionRate, ActionSlot
+from tasks.queue import claiming, eligibility, explaining, moving
+from tasks.queue.attempt_counts import attempts_of
+from tasks.queue.consumers import Consumer
+from tasks.queue.graph import TaskGraph
+from tasks.queue.queues import Claimant, Queue
+from tasks.schedules.rates import Rate
+from tasks.schedules.schedules import Schedule
+from tasks.sharding.numbering import database_of
 
 __all__ = ["ActionRate", "ActionSlot", "Claimant", "Consumer", "Queue", "Rate", "Run", "Schedule", "Shard", "Task"]
 

@@ -12,10 +12,10 @@ from django.utils.module_loading import import_string
 
 from stator.claims import bounded
 from stator.models import History, Report
-from tasks.claiming import worker_digits
 from tasks.conf import load_settings
-from tasks.expressions import Later
 from tasks.models import Task
+from tasks.queue.claiming import worker_digits
+from tasks.queue.expressions import Later
 
 logger = logging.getLogger("tasks.notices")
 

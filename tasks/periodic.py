@@ -1,5 +1,5 @@
-"""The public module of :func:`tasks.periodic`; the code is in ``periodic_registry``."""
+"""The public module of :func:`tasks.periodic`; the code is in ``schedules/periodic.py``."""
 
-from tasks.periodic_registry import Tick, periodic
+from tasks.schedules.periodic import Tick, periodic
 
 __all__ = ["Tick", "periodic"]

@@ -10,10 +10,10 @@ from django.db.models.functions import Now
 
 from stator.models import move_rows
 from tasks.conf import load_settings
-from tasks.eligibility import attempts_left, with_metadata
 from tasks.exceptions import TaskError
-from tasks.expressions import Later
-from tasks.moving import Requeued, cancel_many, requeue_many
+from tasks.queue.eligibility import attempts_left, with_metadata
+from tasks.queue.expressions import Later
+from tasks.queue.moving import Requeued, cancel_many, requeue_many
 
 STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
 TERMINAL = ("completed", "canceled", "errored")

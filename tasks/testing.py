@@ -8,7 +8,7 @@ from django.db.models import F, QuerySet
 
 from stator import testing
 from tasks.models import Schedule
-from tasks.rates import Rate
+from tasks.schedules.rates import Rate
 
 __all__ = ["advance"]
 

@@ -11,10 +11,10 @@ from django.http import HttpRequest, HttpResponse
 
 from stator.admin.bulk import Act, ask, carry_out, permitted, refuse
 from stator.graph import StateGraph
-from stator.moves import owner_of
-from stator.options import is_seconds
-from stator.pauses import MOST_OBJECTS, pause_objects, resume_objects
-from stator.reports import REASON_LENGTH
+from stator.graph.options import is_seconds
+from stator.rows.moves import owner_of
+from stator.rows.pauses import MOST_OBJECTS, pause_objects, resume_objects
+from stator.rows.reports import REASON_LENGTH
 
 CONFIRMED = "stator_confirmed"
 

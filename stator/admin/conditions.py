@@ -7,11 +7,11 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
-from stator import columns
 from stator.admin.listing import COUNTED
 from stator.fields import StateField
 from stator.overview.depths import outside
 from stator.querysets import OVERDUE, OperatorQuerySet
+from stator.rows import columns
 
 # Up to this many matching rows are listed by key; statements with more keys take longer than they save.
 FEW = 2000

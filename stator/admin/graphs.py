@@ -6,10 +6,10 @@ from typing import Any
 
 from stator.admin.pages import Pages
 from stator.commands.graph import KINDS
-from stator.durations import span
 from stator.graph import State
-from stator.layout import MOST_STATES, Box, Line, Size, lay_out
-from stator.layout import Picture as Drawing
+from stator.graph.durations import span
+from stator.graph.layout import MOST_STATES, Box, Line, Size, lay_out
+from stator.graph.layout import Picture as Drawing
 from stator.overview.depths import Depths, InState, told
 from stator.overview.flow import Flow
 

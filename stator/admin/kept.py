@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, is_large
-from stator.durations import span
+from stator.graph.durations import span
 
 # Models that the list of workers names, at most.
 MOST_NAMED = 5

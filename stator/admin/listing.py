@@ -14,10 +14,10 @@ from django.utils.functional import cached_property
 
 from stator.admin.fields import prefilled
 from stator.admin.spelling import SpellingAdmin
-from stator.moves import owner_of
-from stator.pauses import Pause
 from stator.querysets import OperatorQuerySet
-from stator.workers import live_workers
+from stator.rows.moves import owner_of
+from stator.rows.pauses import Pause
+from stator.rows.workers import live_workers
 
 # Counting millions of rows would take longer than people wait for a page.
 COUNTED = 10_000

@@ -14,8 +14,8 @@ from django.utils.html import format_html
 from stator.admin import acts, page, sheet
 from stator.admin.conditions import ConditionFilter
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, is_large, keep_keys, notices
-from stator.columns import FRAMEWORK_COLUMNS
-from stator.permissions import force_permission
+from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.permissions import force_permission
 
 COLUMNS = ("stator_state", "stator_age", "stator_attempts", "stator_failures", "stator_next", "stator_lease")
 # Shown by the framework itself, unless the project lists them among its own fields.

@@ -16,13 +16,13 @@ from django.utils import timezone
 from stator.admin.kept import KeptAdmin
 from stator.admin.pages import Pages
 from stator.admin.panels import show
+from stator.admin.spreading import AT_ONCE, retry_spread
 from stator.models import StatorModel
 from stator.overview.errors import GROUPED, fingerprinted
 from stator.overview.sections import sections
 from stator.overview.stays import LATEST
 from stator.querysets import OperatorQuerySet
 from stator.runner import managed
-from stator.spreading import AT_ONCE, retry_spread
 from stator.texts import escape
 
 logger = logging.getLogger("stator.admin")

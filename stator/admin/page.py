@@ -11,11 +11,11 @@ from django.utils.timezone import is_aware, localtime
 from stator.admin import acts, sheet
 from stator.admin.picture import picture_of
 from stator.admin.timeline import LATEST, timeline_of
-from stator.columns import FRAMEWORK_COLUMNS
 from stator.conf import read_settings
-from stator.meta import options_of
-from stator.moves import owner_of
-from stator.pauses import is_paused_by_name
+from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.meta import options_of
+from stator.rows.moves import owner_of
+from stator.rows.pauses import is_paused_by_name
 
 # Seconds between refreshes by the script.
 EVERY = 2

@@ -8,16 +8,16 @@ from django.db import router
 
 from stator.admin.graphs import Picture, picture
 from stator.admin.pages import Pages
-from stator.durations import span
 from stator.explain.reason import counted
+from stator.graph.durations import span
 from stator.overview.charts import Chart, chart
 from stator.overview.crew import Crew, Hand, crew
 from stator.overview.depths import Depths, depths, told
 from stator.overview.errors import Group, groups
 from stator.overview.flow import flows
 from stator.overview.stays import Stays, moves, stays
-from stator.pauses import Pause, read_pauses
 from stator.querysets import OperatorQuerySet
+from stator.rows.pauses import Pause, read_pauses
 
 # Seconds after which the first ready object has waited for too long.
 TOO_LONG = 60.0

@@ -17,7 +17,7 @@ from stator.admin.fields import JSONField
 from stator.admin.kept import KeptAdmin
 from stator.admin.listing import keep_keys
 from stator.models import Pause, StatorModel
-from stator.pauses import end_chosen, keep_pause, planned_pause
+from stator.rows.pauses import end_chosen, keep_pause, planned_pause
 from stator.texts import escape
 
 SHOWN = ("model_label", "state", "where", "reason", "actor", "created", "until")

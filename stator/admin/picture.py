@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stator.commands.graph import described
-from stator.layout import MOST_STATES, Box, Line, Picture, lay_out
+from stator.graph.layout import MOST_STATES, Box, Line, Picture, lay_out
 
 
 @dataclass(frozen=True, slots=True)

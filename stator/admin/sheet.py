@@ -6,10 +6,10 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from stator.columns import parked_from
 from stator.conf import read_settings
-from stator.durations import span
-from stator.workers import worker_of
+from stator.graph.durations import span
+from stator.rows.columns import parked_from
+from stator.rows.workers import worker_of
 
 NONE = "\N{EM DASH}"
 

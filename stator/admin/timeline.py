@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from stator.admin.sheet import holder, seconds_since
-from stator.durations import span
-from stator.moves import owner_of
-from stator.reports import History, Report
+from stator.graph.durations import span
+from stator.rows.moves import owner_of
+from stator.rows.reports import History, Report
 
 LATEST = 50
 

@@ -9,9 +9,9 @@ from django.db import connections, router
 from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.schema import lack_of
 from stator.explain.reason import counted
-from stator.indexes import line_of_all
 from stator.operations import ReconcileTrigger, function_name
-from stator.startup import OTHER_PACKAGE, OTHER_REMEDY, is_replica, migrated_by_another
+from stator.rows.indexes import line_of_all
+from stator.worker.startup import OTHER_PACKAGE, OTHER_REMEDY, is_replica, migrated_by_another
 
 # Ready rows that are read. Rows in unknown states are never claimed, so they gather at the head of the line.
 HEAD = 1000

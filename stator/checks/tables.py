@@ -7,12 +7,12 @@ from django.core import checks
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db.models import CharField, TextField
 
-from stator.columns import FRAMEWORK_COLUMNS
 from stator.fields import StateField
-from stator.indexes import own_indexes
-from stator.moves import owner_of
-from stator.reports import KEY_LENGTH
-from stator.waits import waits_of
+from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.indexes import own_indexes
+from stator.rows.moves import owner_of
+from stator.rows.reports import KEY_LENGTH
+from stator.rows.waits import waits_of
 
 
 def check_model(model: Any) -> Iterator[checks.CheckMessage]:

@@ -13,8 +13,8 @@ from django.db import connections, router
 
 from stator.commands.answer import BadInput
 from stator.models import StatorModel
-from stator.moves import named_state, owner_of, state_by_hand
 from stator.querysets import OperatorQuerySet
+from stator.rows.moves import named_state, owner_of, state_by_hand
 from stator.runner import managed
 
 # Models that are listed if a label is unknown.

@@ -9,10 +9,10 @@ from stator.commands.answer import Answer, BadInput
 from stator.commands.arguments import MOST, add_label, database_of, named_model, pks_of
 from stator.commands.named import told_missing
 from stator.commands.trouble import troubled
-from stator.durations import span
 from stator.explain import Reason, explain
-from stator.moves import owner_of
+from stator.graph.durations import span
 from stator.querysets import OperatorQuerySet
+from stator.rows.moves import owner_of
 
 HELP = (
     "Say why an object is not moving and what to do about it. Without a key: which objects of the model somebody "

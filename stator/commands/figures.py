@@ -4,7 +4,7 @@ from typing import Any
 
 from stator.commands.arguments import database_of
 from stator.querysets import OperatorQuerySet
-from stator.reports import Report
+from stator.rows.reports import Report
 
 # Rows of one kind are counted up to this number.
 COUNTED = 10_000

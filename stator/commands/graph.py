@@ -6,9 +6,9 @@ from typing import Any
 
 from stator.commands.answer import Answer
 from stator.commands.arguments import add_label, model_of, rows_of
-from stator.durations import span
 from stator.graph import Edge
-from stator.layout import LETTER, NARROWEST, Box, Line, Size, lay_out
+from stator.graph.durations import span
+from stator.graph.layout import LETTER, NARROWEST, Box, Line, Size, lay_out
 from stator.overview.depths import InState, depths, told
 
 HELP = "Print the graph of a model."

@@ -5,7 +5,7 @@ from typing import Any
 
 from stator.commands.answer import Answer, BadInput
 from stator.commands.arguments import actor, add_label, model_of, positive, rows_of, state_of, where_of
-from stator.pauses import Pause
+from stator.rows.pauses import Pause
 
 HELP = "Have workers leave a model, a state of it or some of its objects alone; what runs may finish."
 

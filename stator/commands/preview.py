@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from stator import columns
 from stator.commands.answer import Answer, BadInput, table
 from stator.commands.arguments import MOST, add_label, model_of, positive, rows_of, state_of, where_of
 from stator.commands.figures import bounded, shown
 from stator.commands.pause import add_what
+from stator.commands.rehearsal import Finding, TookTooLong, rehearse
 from stator.conf import load_settings
 from stator.db import Operations, operations_for
 from stator.db.claim import new_worker_id
-from stator.failures import bounded as cut
 from stator.graph import State
-from stator.indexes import place_in_line
-from stator.pauses import check_where, try_where
+from stator.graph.failures import bounded as cut
 from stator.querysets import OperatorQuerySet
-from stator.rehearsal import Finding, TookTooLong, rehearse
-from stator.waits import waiting
+from stator.rows import columns
+from stator.rows.indexes import place_in_line
+from stator.rows.pauses import check_where, try_where
+from stator.rows.waits import waiting
 
 HELP = (
     "Run the handlers of this code on objects that are due, roll everything back, and show what would happen. "

@@ -10,13 +10,13 @@ from stator.commands.arguments import database_of, models_of, positive, rows_of
 from stator.commands.figures import databases_of, failing
 from stator.commands.pause import described
 from stator.commands.workers import workers_in
-from stator.durations import span
 from stator.explain.reason import counted
+from stator.graph.durations import span
 from stator.overview.depths import depths, told
 from stator.overview.stays import HEADS as STAYS
 from stator.overview.stays import Stays, moves, stays
-from stator.pauses import read_pauses
-from stator.statistics import Stats
+from stator.rows.pauses import read_pauses
+from stator.rows.statistics import Stats
 
 HELP = (
     "Show counts per state, what is ready, leased, failing, stuck, quarantined or paused, and the workers. "

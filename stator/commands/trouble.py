@@ -7,11 +7,11 @@ from typing import Any
 from django.db.models import DurationField, ExpressionWrapper, F
 from django.db.models.functions import Now
 
-from stator import columns
 from stator.commands.figures import failing_pks
-from stator.indexes import line_of_all, place_in_line
 from stator.overview.depths import COUNTED, depths, resting_unknown
 from stator.querysets import OperatorQuerySet
+from stator.rows import columns
+from stator.rows.indexes import line_of_all, place_in_line
 
 # Seconds for which an object may be ready, or a lease be over, before it is listed.
 OVERDUE, LATE = 60.0, 10.0

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, connections
 
 from stator.commands.answer import Answer
-from stator.failures import bounded
+from stator.graph.failures import bounded
 from stator.texts import escape
 
 # To the top left corner; clear the rest of the line; clear the rest of the screen.

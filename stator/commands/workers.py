@@ -6,8 +6,8 @@ from typing import Any
 from stator.commands.answer import Answer, table
 from stator.commands.arguments import models_of
 from stator.commands.figures import databases_of
-from stator.durations import span
-from stator.workers import MOST_WORKERS, Worker
+from stator.graph.durations import span
+from stator.rows.workers import MOST_WORKERS, Worker
 
 HELP = "List the worker processes of the last day."
 HEADS = ["worker", "host", "pid", "status", "heard of", "running", "handled", "lost", "models"]

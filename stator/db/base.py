@@ -16,7 +16,6 @@ from uuid import UUID
 from django.db import DatabaseError
 from django.db.models import Case, DateTimeField, Q, QuerySet, When
 
-from stator import columns
 from stator.db.claim import Claim, Crashes, new_token
 from stator.db.keeping import keep, keep_history, keep_moves
 from stator.db.loading import load_rows
@@ -37,15 +36,16 @@ from stator.db.written import (
     kind_of,
     write_key,
 )
-from stator.durations import seconds_of
-from stator.failures import bounded
 from stator.graph import State
-from stator.limits import Limit
-from stator.outcomes import Moved
-from stator.pauses import Pause, Pauses, read_pauses
+from stator.graph.durations import seconds_of
+from stator.graph.failures import bounded
+from stator.graph.outcomes import Moved
+from stator.rows import columns
+from stator.rows.limits import Limit
+from stator.rows.pauses import Pause, Pauses, read_pauses
+from stator.rows.statistics import Stats, Stay
+from stator.rows.waits import wake
 from stator.signals import Move
-from stator.statistics import Stats, Stay
-from stator.waits import wake
 
 logger = logging.getLogger("stator.worker")
 

@@ -14,18 +14,18 @@ from django.db.models.deletion import get_candidate_relations_to_delete
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from stator import columns
 from stator.db.base import Operations
 from stator.db.refusals import DELETE, MARK_READY, unless_refused
 from stator.db.retry import retrying
 from stator.db.written import Moves
 from stator.graph import State
-from stator.indexes import place_in_line
-from stator.pauses import Pause
-from stator.reports import History, Report
-from stator.statistics import MERGED, Depth, Stats
-from stator.waits import waiting
-from stator.workers import WORKER_RETENTION, Worker
+from stator.rows import columns
+from stator.rows.indexes import place_in_line
+from stator.rows.pauses import Pause
+from stator.rows.reports import History, Report
+from stator.rows.statistics import MERGED, Depth, Stats
+from stator.rows.waits import waiting
+from stator.rows.workers import WORKER_RETENTION, Worker
 
 # Seconds for which the samples of each minute are kept; hourly charts show the last day.
 BY_MINUTE = 2 * 86400.0

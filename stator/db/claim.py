@@ -8,11 +8,11 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from stator import columns
 from stator.db.loading import UNREADABLE, load_rows
 from stator.db.preparing import PREPARING, Preparing
 from stator.graph import State
-from stator.options import is_seconds
+from stator.graph.options import is_seconds
+from stator.rows import columns
 
 Adopted = TypeVar("Adopted", bound="Claim")
 

@@ -8,10 +8,10 @@ from django.db.models import QuerySet
 
 from stator.db.claim import Claim
 from stator.db.written import Ended, each_once
-from stator.durations import seconds_of
-from stator.failures import quarantined
-from stator.outcomes import Moved, Outcome
-from stator.reports import History, Report, failure_report, keep_reports, reason_report
+from stator.graph.durations import seconds_of
+from stator.graph.failures import quarantined
+from stator.graph.outcomes import Moved, Outcome
+from stator.rows.reports import History, Report, failure_report, keep_reports, reason_report
 
 
 def keep(alias: str, label: str, kept: list[Ended]) -> None:

@@ -10,7 +10,7 @@ from django.db.models import F, QuerySet
 
 from stator.db.claim import Crashes
 from stator.graph import State
-from stator.indexes import line_of, place_in_line
+from stator.rows.indexes import line_of, place_in_line
 
 # One of so many claims of a worker ignores priority and takes the oldest rows, so low-priority rows cannot starve.
 AGEING = 10

@@ -13,10 +13,10 @@ from django.db.models.base import ModelState
 from django.db.models.query_utils import DeferredAttribute
 from django.db.models.signals import post_init, pre_init
 
-from stator.columns import FRAMEWORK_COLUMNS
 from stator.fields import MomentAttribute
-from stator.meta import options_of
 from stator.models import StatorModel
+from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.meta import options_of
 
 # Where a stand-in keeps the error from the claim statement to its claim.
 UNREADABLE = "_stator_unreadable"

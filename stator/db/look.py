@@ -9,11 +9,11 @@ from typing import Any
 from django.db.models import BigIntegerField, DurationField, ExpressionWrapper, F, Func, Q, QuerySet
 from django.db.models.functions import Now
 
-from stator.columns import after, come_due
 from stator.db.base import Operations
 from stator.db.claim import Crashes
 from stator.db.refusals import MARK_READY, REAP
-from stator.pauses import Pause, Pauses
+from stator.rows.columns import after, come_due
+from stator.rows.pauses import Pause, Pauses
 
 NONE = Pauses()
 

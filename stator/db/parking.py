@@ -3,10 +3,10 @@
 from collections import defaultdict
 from typing import Any
 
-from stator import columns
 from stator.db.claim import Crashes
 from stator.graph import State
-from stator.waits import Wait
+from stator.rows import columns
+from stator.rows.waits import Wait
 
 # Rounds of one claim, and rows that each may park, at 0.2 ms each, before the next claim goes on.
 ROUNDS = 10

@@ -12,7 +12,7 @@ from django.db.models import BooleanField, DurationField, F, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce, Now
 
-from stator import columns, signals
+from stator import signals
 from stator.db import sql
 from stator.db.arrays import array_of, places_of
 from stator.db.claim import PLACE, Claim, Crashes
@@ -26,10 +26,11 @@ from stator.db.sessions import session_of
 from stator.db.spelling import Spelled
 from stator.db.written import RELEASED, Ended, Moves, each_once, kind_of
 from stator.graph import State
-from stator.indexes import line_of
-from stator.outcomes import Moved, Released, Waiting
+from stator.graph.outcomes import Moved, Released, Waiting
+from stator.rows import columns
+from stator.rows.indexes import line_of
+from stator.rows.waits import wake, wakes
 from stator.signals import Move
-from stator.waits import wake, wakes
 
 NO_TOKEN = UUID(int=0)
 

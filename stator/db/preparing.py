@@ -5,7 +5,7 @@ from typing import Any
 
 from stator.db.retry import is_of_database, is_passing
 from stator.exceptions import LeaseLost, NotBegun
-from stator.failures import describe
+from stator.graph.failures import describe
 
 # Seconds until the next attempt, at most: after passing trouble, and after an error that somebody has to fix.
 SOON, LATER = 2.0, 60.0

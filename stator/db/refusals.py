@@ -10,7 +10,7 @@ from django.db import DatabaseError, ProgrammingError
 from django.db.models import Q, QuerySet
 
 from stator.db.retry import is_of_schema, is_passing
-from stator.failures import MESSAGE_LENGTH, bounded
+from stator.graph.failures import MESSAGE_LENGTH, bounded
 
 logger = logging.getLogger("stator.worker")
 

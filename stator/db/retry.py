@@ -16,7 +16,7 @@ from django.db import (
     connections,
 )
 
-from stator.failures import text_of
+from stator.graph.failures import text_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

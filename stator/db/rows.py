@@ -12,7 +12,6 @@ from django.db import connections, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from stator import columns
 from stator.conf import Settings
 from stator.db.claim import Claim
 from stator.db.keeping import keep_quarantine
@@ -23,10 +22,11 @@ from stator.db.refusals import REAP, Refusals, unless_refused
 from stator.db.retry import retrying
 from stator.db.written import lease_key
 from stator.graph import State, StateGraph
-from stator.meta import options_of
-from stator.pauses import Pauses
-from stator.waits import waits_of
-from stator.workers import worker_of
+from stator.rows import columns
+from stator.rows.meta import options_of
+from stator.rows.pauses import Pauses
+from stator.rows.waits import waits_of
+from stator.rows.workers import worker_of
 
 # More rows than one claim takes.
 MOST_CLAIMED = 100_000

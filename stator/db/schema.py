@@ -4,8 +4,8 @@ from typing import Any
 
 from django.db import DatabaseError, connections
 
-from stator.columns import FRAMEWORK_COLUMNS
 from stator.db.retry import is_of_schema
+from stator.rows.columns import FRAMEWORK_COLUMNS
 
 # From the catalog: a statement on the table itself would wait while a migration locks it.
 COLUMNS = """

@@ -8,9 +8,9 @@ from django.db.models import AutoField, BigAutoField, BigIntegerField, IntegerFi
 from django.db.models.expressions import RawSQL
 from django.db.models.sql import UpdateQuery
 
-from stator import columns
 from stator.db import base
 from stator.db.loading import Converter
+from stator.rows import columns
 
 PLAIN_KEYS = {AutoField, BigAutoField, SmallAutoField, IntegerField, BigIntegerField, UUIDField}
 

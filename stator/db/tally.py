@@ -11,7 +11,7 @@ from django.db.models import DateTimeField, Expression, Q, Value
 from django.db.models.expressions import Case, F, RawSQL, TemporalSubtraction, When
 from django.db.models.functions import Now
 
-from stator.indexes import place_in_line
+from stator.rows.indexes import place_in_line
 
 # Kinds in one statement; SQLite joins at most 500.
 AT_ONCE = 100

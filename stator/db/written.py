@@ -8,9 +8,9 @@ from uuid import UUID
 
 from django.db.models import F, Value
 
-from stator import columns
 from stator.db.claim import Claim
-from stator.outcomes import Moved, Outcome, Released, Waiting
+from stator.graph.outcomes import Moved, Outcome, Released, Waiting
+from stator.rows import columns
 from stator.signals import Move
 
 Ended = tuple[Claim, Outcome]

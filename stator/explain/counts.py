@@ -7,13 +7,13 @@ from django.db import router
 from django.db.models import Case, CharField, Count, Exists, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Now
 
-from stator import columns
 from stator.conf import load_settings
-from stator.moves import owner_of
-from stator.pauses import Pause, Pauses, read_pauses
-from stator.reports import reports_of
-from stator.waits import waiting as waiting_for_others
-from stator.workers import live_workers
+from stator.rows import columns
+from stator.rows.moves import owner_of
+from stator.rows.pauses import Pause, Pauses, read_pauses
+from stator.rows.reports import reports_of
+from stator.rows.waits import waiting as waiting_for_others
+from stator.rows.workers import live_workers
 
 # The database's codes for rows that only wait for a worker; the final reason depends on their state.
 IN_TURN, SUSPECT, DUE = "in_turn", "crashed", "due"

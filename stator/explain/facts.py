@@ -10,16 +10,16 @@ from django.db import router
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
-from stator.columns import FRAMEWORK_COLUMNS, parked_from
 from stator.conf import Settings, load_settings
 from stator.graph import State
-from stator.indexes import place_in_line
-from stator.meta import options_of
-from stator.moves import owner_of
-from stator.pauses import Pause, Pauses, read_pauses
-from stator.reports import Report
-from stator.waits import waits_of
-from stator.workers import Worker, live_workers, worker_of
+from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
+from stator.rows.indexes import place_in_line
+from stator.rows.meta import options_of
+from stator.rows.moves import owner_of
+from stator.rows.pauses import Pause, Pauses, read_pauses
+from stator.rows.reports import Report
+from stator.rows.waits import waits_of
+from stator.rows.workers import Worker, live_workers, worker_of
 
 # Rows ahead are counted up to this number; counting a million would be no more useful.
 LINE = 1000

@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from stator.durations import span
 from stator.explain.facts import Facts
+from stator.graph.durations import span
 
 
 @dataclass(frozen=True, slots=True)

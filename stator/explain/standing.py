@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from stator.durations import span
 from stator.explain.facts import Facts
 from stator.explain.reason import Reason, coming, report_of, words_of
-from stator.pauses import Pause
-from stator.workers import worker_of
+from stator.graph.durations import span
+from stator.rows.pauses import Pause
+from stator.rows.workers import worker_of
 
 
 def terminal(facts: Facts) -> list[Reason]:

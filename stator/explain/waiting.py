@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from stator.durations import span
 from stator.explain.facts import LINE, Awaited, Facts
 from stator.explain.reason import Reason, coming, counted, report_of, words_of
-from stator.workers import WORKER_ALIVE
+from stator.graph.durations import span
+from stator.rows.workers import WORKER_ALIVE
 
 
 def waits_for(facts: Facts) -> list[Reason]:

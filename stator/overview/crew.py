@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stator.overview.depths import Held
-from stator.workers import Worker, worker_of
+from stator.rows.workers import Worker, worker_of
 
 # Workers that are shown, live ones first.
 SHOWN = 50

@@ -12,12 +12,12 @@ from uuid import UUID
 from django.db.models import DurationField, ExpressionWrapper, F, Q
 from django.db.models.functions import Now
 
-from stator import columns
 from stator.conf import load_settings
 from stator.db.tally import Question, Tally, by_state, in_all, question, tally
 from stator.graph import State
-from stator.indexes import line_of_all
 from stator.querysets import OperatorQuerySet
+from stator.rows import columns
+from stator.rows.indexes import line_of_all
 
 # Rows are counted up to this number, for each state and for ready rows.
 COUNTED = 10_000

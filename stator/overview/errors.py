@@ -9,7 +9,7 @@ from django.db.models import DurationField, ExpressionWrapper, F
 from django.db.models.functions import Now
 
 from stator.querysets import OperatorQuerySet
-from stator.reports import Report
+from stator.rows.reports import Report
 
 # The number of latest errors that are grouped.
 GROUPED = 1000

@@ -10,7 +10,7 @@ from django.db.models import Max, Sum
 from django.db.models.functions import TruncDay, TruncHour
 
 from stator.overview.charts import Point
-from stator.statistics import Depth, Stats
+from stator.rows.statistics import Depth, Stats
 
 HOURS, DAYS = 24, 30
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from stator.durations import span
+from stator.graph.durations import span
 
 # Texts with more characters are shown on several lines.
 LONG = 40

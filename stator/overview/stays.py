@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from stator import columns
-from stator.durations import span
-from stator.meta import options_of
-from stator.reports import History
-from stator.statistics import DAY
+from stator.graph.durations import span
+from stator.rows import columns
+from stator.rows.meta import options_of
+from stator.rows.reports import History
+from stator.rows.statistics import DAY
 
 # How many of the newest events of all models together are read.
 LATEST = 5000

@@ -8,8 +8,8 @@ from decimal import Decimal
 from numbers import Real
 from typing import Any
 
-from stator.backoff import LONGEST
 from stator.graph import State, StateGraph
+from stator.graph.backoff import LONGEST
 
 # More errors in a row than a row that fails every hour has in a year.
 MOST_ERRORS = 10_000

@@ -1,4 +1,4 @@
-"""A second, independent implementation of the policy in ``stator.outcomes``, to compare with."""
+"""A second, independent implementation of the policy in ``stator.graph.outcomes``, to compare with."""
 
 import math
 from typing import Any

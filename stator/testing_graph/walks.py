@@ -8,10 +8,10 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 
-from stator.backoff import LONGEST
 from stator.exceptions import AttemptTimedOut, Fail, TryAgainLater
 from stator.graph import State
-from stator.outcomes import Moved, Waiting, resolve
+from stator.graph.backoff import LONGEST
+from stator.graph.outcomes import Moved, Waiting, resolve
 from stator.testing_graph.certain import Fault, Plan
 from stator.testing_graph.policy import expected, is_error
 

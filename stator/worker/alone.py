@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from stator.db.claim import Claim
-from stator.outcomes import Outcome, Released
+from stator.graph.outcomes import Outcome, Released
 from stator.worker.executor import timed_out
 from stator.worker.isolated.process import NotStarted, Process
 

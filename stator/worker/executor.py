@@ -23,8 +23,8 @@ from stator.db.retry import is_lock_timeout, is_of_database, is_of_schema
 from stator.db.schema import lack_of
 from stator.db.written import Ended, Moves, Written
 from stator.exceptions import AttemptTimedOut, InvalidTransition
-from stator.failures import describe
-from stator.outcomes import Moved, Outcome, Released, Waiting, resolve
+from stator.graph.failures import describe
+from stator.graph.outcomes import Moved, Outcome, Released, Waiting, resolve
 from stator.worker.recorder import tell
 from stator.worker.threads import close_broken_connections, tidy_connections_of_loop
 

@@ -11,7 +11,7 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from stator.db import Operations
 from stator.db.claim import Claim
-from stator.outcomes import Released
+from stator.graph.outcomes import Released
 from stator.texts import one_line
 from stator.worker.outage import Outages
 from stator.worker.presence import Presence

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from django.db import connections
 
-from stator.wakeup import CHANNEL, NOTIFY
+from stator.rows.wakeup import CHANNEL, NOTIFY
 
 logger = logging.getLogger("stator.worker")
 

@@ -8,7 +8,7 @@ from typing import Any
 from stator import __version__
 from stator.db.claim import Claim
 from stator.exposition import Histogram, Labels, Metric
-from stator.outcomes import Moved, Outcome, Released
+from stator.graph.outcomes import Moved, Outcome, Released
 
 
 class Measures:

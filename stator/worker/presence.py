@@ -12,8 +12,8 @@ from django.db.models.functions import Now
 from stator import __version__
 from stator.db import Operations
 from stator.db.locks import Locks
+from stator.rows.workers import WORKER_BEAT, Worker
 from stator.worker.outage import Outages
-from stator.workers import WORKER_BEAT, Worker
 
 HOST_LENGTH = 255
 

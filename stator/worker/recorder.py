@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from stator import signals
-from stator.columns import ready_at_once
 from stator.db.base import Operations
 from stator.db.claim import Claim
 from stator.db.retry import is_lock_timeout, is_of_schema, is_passing
 from stator.db.schema import lack_of
 from stator.db.written import Ended, Written, by_kind
-from stator.failures import Failure, describe
-from stator.outcomes import Outcome, Released, Waiting
+from stator.graph.failures import Failure, describe
+from stator.graph.outcomes import Outcome, Released, Waiting
+from stator.rows.columns import ready_at_once
+from stator.rows.waits import wakes
 from stator.signals import Move
-from stator.waits import wakes
 from stator.worker.outage import Outages
 
 logger = logging.getLogger("stator.worker")

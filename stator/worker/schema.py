@@ -9,7 +9,7 @@ from django.db import DatabaseError, InterfaceError
 
 from stator.db import Operations
 from stator.db.schema import lack_of
-from stator.startup import Unusable
+from stator.worker.startup import Unusable
 
 logger = logging.getLogger("stator.worker")
 
@@ -36,7 +36,7 @@ class Schema:
         return [operations for operations in self._operations if operations.lacking]
 
     async def examine(self) -> None:
-        """Read the tables of all models; raise :class:`~stator.startup.Unusable` if none is complete."""
+        """Read the tables of all models; raise :class:`~stator.worker.startup.Unusable` if none is complete."""
         await self._examine(self._operations)
 
     async def look_again(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from stator.conf import Settings
 from stator.db import Operations
 from stator.db.claim import Claim
-from stator.outcomes import Outcome, Released
+from stator.graph.outcomes import Outcome, Released
 from stator.worker.attempt import Attempt, grouped
 from stator.worker.calls import calls_of
 from stator.worker.executor import Attempted, attempt_async, attempt_sync, timed_out

@@ -12,7 +12,7 @@ from typing import Any
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
-from stator.cleaning import clean_connections, watch_session
+from stator.worker.connections import clean_connections, watch_session
 
 # Items of a queue that are not work.
 STOP = None

@@ -19,9 +19,9 @@ from stator import __version__
 from stator.db import Operations
 from stator.db.claim import Claim
 from stator.db.written import Ended, Moves
-from stator.failures import Failure, bounded, describe
-from stator.outcomes import Moved, Outcome, Released, Waiting
-from stator.reports import REASON_LENGTH
+from stator.graph.failures import Failure, bounded, describe
+from stator.graph.outcomes import Moved, Outcome, Released, Waiting
+from stator.rows.reports import REASON_LENGTH
 from stator.worker.executor import Attempted, Calls, call, call_async, call_atomic
 
 logger = logging.getLogger("stator.worker")

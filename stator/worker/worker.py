@@ -17,9 +17,9 @@ from stator.db import Operations, operations_for
 from stator.db.claim import Claim, new_worker_id
 from stator.db.files import watched_files
 from stator.db.locks import limit_waits
+from stator.graph.outcomes import Outcome
 from stator.logs import tell_ready, tell_start, tell_stopping
-from stator.outcomes import Outcome
-from stator.waits import waiters_of
+from stator.rows.waits import waiters_of
 from stator.worker.alone import Drained, Isolation
 from stator.worker.database import DatabaseThreads
 from stator.worker.dispatcher import Dispatcher, lanes_of

@@ -4,12 +4,12 @@ from django.contrib import admin
 
 from stator.admin import add_section
 from tasks.admin.consumers import ConsumerAdmin
+from tasks.admin.overview import section_of_queues
 from tasks.admin.queues import QueueAdmin
 from tasks.admin.runs import RunAdmin
 from tasks.admin.schedules import ScheduleAdmin
 from tasks.admin.tasks import TaskAdmin
 from tasks.models import Consumer, Queue, Run, Schedule, Task
-from tasks.overview import queues
 
 __all__ = ["ConsumerAdmin", "QueueAdmin", "RunAdmin", "ScheduleAdmin", "TaskAdmin"]
 
@@ -18,4 +18,4 @@ for _model, _model_admin in (
 ):  # fmt: skip
     admin.site.register(_model, _model_admin)
 
-add_section(queues)
+add_section(section_of_queues)

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, keep_keys
-from tasks.consumers import Consumer
+from tasks.queue.consumers import Consumer
 
 
 class QueuesField(forms.ModelMultipleChoiceField):

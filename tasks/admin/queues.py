@@ -16,15 +16,15 @@ from django.utils.http import urlencode
 from stator.admin.acts import refuse_forbidden
 from stator.admin.fields import JSONField
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, keep_keys
-from stator.durations import span
+from stator.graph.durations import span
 from tasks.admin.asking import ask, back, buttons, given, tell
 from tasks.conf import LONGEST
 from tasks.exceptions import ShardUnavailable
-from tasks.expressions import Later
-from tasks.figures import figures_by_database, figures_of, together
 from tasks.models import Queue
-from tasks.queues import CLAIMANT_ALIVE
-from tasks.rules import MOST, NAME
+from tasks.queue.expressions import Later
+from tasks.queue.figures import figures_by_database, figures_of, together
+from tasks.queue.queues import CLAIMANT_ALIVE
+from tasks.queue.rules import MOST, NAME
 
 NONE = "\N{EM DASH}"
 MOST_WORKERS = 100

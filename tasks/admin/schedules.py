@@ -14,7 +14,7 @@ from stator.admin.fields import JSONField
 from stator.admin.kept import SEARCHED, newest
 from stator.admin.listing import is_large
 from tasks.admin.asking import log, tell
-from tasks.schedules import Schedule
+from tasks.schedules.schedules import Schedule
 
 
 class ScheduleForm(forms.ModelForm):

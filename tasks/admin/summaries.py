@@ -8,10 +8,10 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from stator.admin.sheet import NONE, lease
-from stator.durations import span
-from tasks.attempts import attempts_of
+from stator.graph.durations import span
 from tasks.models import Run, Task
 from tasks.querysets import TERMINAL
+from tasks.queue.attempt_counts import attempts_of
 
 
 def summarize(tasks: Iterable[Any], using: str) -> None:

@@ -17,14 +17,14 @@ from stator.admin.conditions import ConditionFilter, few_keys, found_once
 from stator.admin.kept import SEARCHED, newest
 from stator.admin.listing import BoundedChangeList, is_large
 from stator.admin.page import offered
-from stator.durations import span
+from stator.graph.durations import span
 from tasks.admin import acts
 from tasks.admin.asking import admin_url, ask, given
 from tasks.admin.publishing import PublishForm
 from tasks.admin.summaries import summarize
 from tasks.admin.timeline import MOST, as_text, timeline
+from tasks.backend.priorities import shown_priority
 from tasks.models import Queue, Task
-from tasks.priorities import shown_priority
 from tasks.querysets import STATUSES, TERMINAL
 
 FIELDS = (

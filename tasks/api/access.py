@@ -13,12 +13,12 @@ from ninja.security import HttpBearer
 from tasks.api.bodies import check
 from tasks.api.errors import Forbidden, NotFound, Unauthorized
 from tasks.api.rates import rates
-from tasks.attempts import attempts_of
 from tasks.conf import load_settings
-from tasks.consumers import Consumer, Verb
 from tasks.models import Queue, Task
-from tasks.numbering import database_of, home
 from tasks.querysets import TERMINAL
+from tasks.queue.attempt_counts import attempts_of
+from tasks.queue.consumers import Consumer, Verb
+from tasks.sharding.numbering import database_of, home
 
 
 class Token(HttpBearer):

@@ -27,11 +27,11 @@ from tasks.api.schemas import (
 )
 from tasks.api.server import most_waiting
 from tasks.api.waiting import until_some
-from tasks.claiming import TaskClaim, find_many, was_ended, were_resolved
 from tasks.conf import load_settings
 from tasks.exceptions import LeaseLost
 from tasks.messages import is_same_json
 from tasks.models import Task
+from tasks.queue.claiming import TaskClaim, find_many, was_ended, were_resolved
 
 router = Router(tags=["claims"])
 

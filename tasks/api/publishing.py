@@ -8,15 +8,15 @@ from django.db.models import prefetch_related_objects
 from ninja import Router
 from ninja.responses import Status
 
-from tasks import publishing
 from tasks.api.access import PUBLISH, count_attempts, parts, queue_of, task_of
 from tasks.api.documents import refusals
 from tasks.api.rates import row_rates
 from tasks.api.schemas import Manner, PublishedManyOut, PublishedOut, PublishIn, PublishManyIn, TaskOut
 from tasks.conf import load_settings
-from tasks.consumers import Consumer
 from tasks.exceptions import MoveRefused
-from tasks.queue_actions import refuse_to_change_over_http
+from tasks.queue import publishing
+from tasks.queue.actions import refuse_to_change_over_http
+from tasks.queue.consumers import Consumer
 
 router = Router(tags=["publishing"])
 

@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, Field
 
 from tasks.api.schemas import Body, Count, Seconds, SecondsOrNone
 from tasks.models import Queue
-from tasks.queue_actions import MOST_LISTED
+from tasks.queue.actions import MOST_LISTED
 
 Action = Annotated[str, Field(min_length=1, max_length=200)]
 

@@ -14,7 +14,7 @@ from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import Now, TruncMinute
 
 from tasks.api.errors import TooMany
-from tasks.consumers import Consumer
+from tasks.queue.consumers import Consumer
 
 BLOCKS = 20
 MINUTE = 60.0

@@ -15,7 +15,7 @@ from tasks.api.errors import Invalid
 from tasks.api.schemas import BIGINT, LONGEST, MOST_ON_PAGE, TasksOut, TaskWithRunsOut
 from tasks.conf import load_settings
 from tasks.messages import check_metadata
-from tasks.numbering import home, in_order
+from tasks.sharding.numbering import home, in_order
 
 router = Router(tags=["searching"])
 

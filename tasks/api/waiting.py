@@ -18,9 +18,9 @@ from django.db.models import Exists, OuterRef
 from stator.claims import bring_up
 from stator.signals import became_ready
 from tasks.api.errors import Busy
-from tasks.copies import awake, rest
 from tasks.models import Queue, Task
-from tasks.numbering import home
+from tasks.sharding.copies import awake, rest
+from tasks.sharding.numbering import home
 
 logger = logging.getLogger("tasks.api")
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from stator import columns
 from stator.admin import bulk, page
 from stator.models import History
+from stator.rows import columns
 from stator.testing import attempt
 from tests.browser.conftest import Browser
 from tests.processes import WorkerProcess, wait_until
 from tests.stator.admin.requests import LIST, page_of, set_columns
-from tests.stator.rows import raw, row
+from tests.stator.making import raw, row
 from tests.testapp.operators import Parcel
 
 MANY = 100_000

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from stator import columns
 from stator.admin import overview
 from stator.models import Pause, Report
+from stator.rows import columns
 from tests.browser.conftest import Browser
 from tests.processes import WorkerProcess, wait_until
 from tests.stator.admin.requests import LIST, page_of, set_columns
-from tests.stator.rows import row
+from tests.stator.making import row
 from tests.testapp.operators import Letter, Parcel
 
 OVERVIEW = "/admin/stator/overview/?model=testapp.Parcel"

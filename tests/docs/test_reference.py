@@ -9,11 +9,11 @@ import pytest
 from django.core.management import load_command_class
 
 from stator import checks, exceptions, pytest_plugin, signals, testing
-from stator.columns import FRAMEWORK_COLUMNS
 from stator.conf import Settings
-from stator.guard import GuardedQuerySet
-from stator.options import OPTIONS
+from stator.graph.options import OPTIONS
 from stator.querysets import OperatorQuerySet
+from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.guard import GuardedQuerySet
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "reference.rst").read_text()

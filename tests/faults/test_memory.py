@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from stator.supervisor import MORE_EXPENDABLE, MOST_EXPENDABLE
+from stator.worker.supervisor import MORE_EXPENDABLE, MOST_EXPENDABLE
 from tests.faults.fleet import logged
 from tests.processes import wait_until
 from tests.testapp.faults import Bomb

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 import pytest
 from django.db.models import F, Q
 
-from stator import columns
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.claim import Crashes, new_worker_id
 from stator.db.written import changes_of
-from stator.outcomes import Moved, Waiting
+from stator.graph.outcomes import Moved, Waiting
+from stator.rows import columns
 from tests.faults.checker import kinds_of
 from tests.processes import wait_until
 from tests.testapp.actor import acting_as

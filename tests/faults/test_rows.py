@@ -8,12 +8,12 @@ import pytest
 from django.db import connection, connections
 from django.db.models.functions import Now
 
-from stator.columns import after
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.claim import new_worker_id
+from stator.graph.outcomes import Moved
 from stator.models import History
-from stator.outcomes import Moved
+from stator.rows.columns import after
 from tests.faults.checker import kinds_of
 from tests.faults.fleet import logged
 from tests.testapp.actor import acting_as

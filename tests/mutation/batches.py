@@ -14,7 +14,7 @@ MUTANTS = [
         LOOK,
         "if any(operations.pauses is None or operations.pauses.seen != seen for",
         "if any(operations.pauses is None for",
-        tests("stator/test_pauses.py", "worker_obeys_at_its_next_look_and_works_again_after_the_resume"),
+        tests("stator/rows/test_pauses.py", "worker_obeys_at_its_next_look_and_works_again_after_the_resume"),
     ),
     Mutant(
         "a look finds no lease after a clock set back",
@@ -70,7 +70,7 @@ MUTANTS = [
         CHORES,
         "rows = parked.exclude(waiting(operations.model, operations.alias)) if operations.waits else parked",
         "rows = parked",
-        tests("stator/test_waiting_for.py", "pass_reopens_what_waits_for_nothing_and_only_that"),
+        tests("stator/rows/test_waits.py", "pass_reopens_what_waits_for_nothing_and_only_that"),
     ),
     Mutant(
         "two outcomes of one row in one statement",
@@ -152,7 +152,7 @@ MUTANTS = [
         "picked += [pk for pk in found if pk not in held]",
         "picked += found",
         tests(
-            "stator/test_waiting_for.py",
+            "stator/rows/test_waits.py",
             "rows_behind_any_number_of_waiting_ones_are_claimed_at_once_and_no_more_than_asked_for",
         ),
     ),
@@ -161,7 +161,7 @@ MUTANTS = [
         PARKING,
         "parked.update(*(by_awaited[pk] for pk in held))",
         "parked.update(waiting)",
-        tests("stator/test_waiting_for.py", "object_that_is_being_moved_just_now_keeps_its_waiters_from_being_parked"),
+        tests("stator/rows/test_waits.py", "object_that_is_being_moved_just_now_keeps_its_waiters_from_being_parked"),
         "postgresql",
     ),
     Mutant(
@@ -169,6 +169,6 @@ MUTANTS = [
         BASE,
         "wake(self.model, self.alias, to, accepted)",
         "pass",
-        tests("stator/test_waiting_for.py", "waiting_row_is_woken_in_the_transaction_of_the_move"),
+        tests("stator/rows/test_waits.py", "waiting_row_is_woken_in_the_transaction_of_the_move"),
     ),
 ]

@@ -2,11 +2,11 @@
 
 from tests.mutation.mutant import Mutant, tests
 
-CLAIMING, ELIGIBILITY = "tasks/claiming.py", "tasks/eligibility.py"
+CLAIMING, ELIGIBILITY = "tasks/queue/claiming.py", "tasks/queue/eligibility.py"
 
 
 def in_claiming(*names: str) -> tuple[str, ...]:
-    return tests("tasks/test_claiming.py", *names)
+    return tests("tasks/queue/test_claiming.py", *names)
 
 
 ONE = in_claiming("worker_holds_one_task_where_the_queue_says_so")
@@ -18,7 +18,7 @@ MUTANTS = [
         CLAIMING,
         "        queue.lock()\n",
         "",
-        tests("tasks/test_races.py", "claim_of_a_worker_that_holds_one_task_at_most_waits_for_its_other_claim"),
+        tests("tasks/queue/test_races.py", "claim_of_a_worker_that_holds_one_task_at_most_waits_for_its_other_claim"),
         "postgresql",
     ),
     Mutant("a worker may hold another task", CLAIMING, "return not shards.is_held(queue, worker)", "return True", ONE),
@@ -29,7 +29,7 @@ MUTANTS = [
         "if whole is None or whole not in taken:",
         "if True:",
         tests(
-            "tasks/test_shared.py",
+            "tasks/queue/test_shared.py",
             "so_many_workers_run_it_each_once_and_then_it_is_completed",
             "worker_that_has_done_its_part_gets_no_other",
             "worker_gets_one_part_even_where_it_may_have_tasks_again",
@@ -69,7 +69,7 @@ MUTANTS = [
         "if ends[pk][0] == token and is_same_json(ends[pk][1], result)}",
         "}",
         tests(
-            "tasks/test_api_ends.py", "who_lost_the_answer_is_answered_as_at_first", "token_is_that_of_the_very_task"
+            "tasks/api/test_ends.py", "who_lost_the_answer_is_answered_as_at_first", "token_is_that_of_the_very_task"
         ),
     ),
     Mutant(
@@ -115,7 +115,7 @@ MUTANTS = [
         ELIGIBILITY,
         "Q(Exact(queue, Value(only)), action__in=own)",
         "Q(action__in=own)",
-        tests("tasks/test_eligibility.py"),
+        tests("tasks/queue/test_eligibility.py"),
     ),
     Mutant(
         "a worker gets its task once more",
@@ -129,7 +129,7 @@ MUTANTS = [
         ELIGIBILITY,
         "~value_is_held(rows), ~is_any(_before(eligible))",
         "~value_is_held(rows)",
-        tests("tasks/test_exclusive.py", "batch_has_at_most_one_of_each_value_in_order"),
+        tests("tasks/queue/test_exclusive.py", "batch_has_at_most_one_of_each_value_in_order"),
     ),
     Mutant(
         "a worker that failed gets it again",

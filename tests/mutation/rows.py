@@ -2,8 +2,8 @@
 
 from tests.mutation.mutant import Mutant, operations, tests
 
-COLUMNS, OUTCOMES, MOVES = "stator/columns.py", "stator/outcomes.py", "stator/moves.py"
-GUARD, CLAIMS = "stator/guard.py", "stator/claims.py"
+COLUMNS, OUTCOMES, MOVES = "stator/rows/columns.py", "stator/graph/outcomes.py", "stator/rows/moves.py"
+GUARD, CLAIMS = "stator/rows/guard.py", "stator/claims.py"
 
 ENTERED = operations("recorded_move_enters_the_next_state_with_a_clean_slate")
 CLAIMED = operations("claim_marks_the_row_and_gives_it_with_its_claim")
@@ -11,7 +11,7 @@ WAITED = operations("recorded_wait_makes_the_row_due_after_its_delay")
 RELEASED = operations("released_row_is_ready_again_and_the_attempt_is_refunded")
 REAPED = operations("reaped_row_is_ready_and_its_crash_counted")
 QUARANTINED = operations("row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_retries")
-TABLE = tests("stator/test_outcomes.py")
+TABLE = tests("stator/graph/test_outcomes.py")
 LATE = tests("stator/test_claims.py", "holder_past_its_lease_is_refused_before_anybody_reaps_it")
 
 MUTANTS = [
@@ -20,7 +20,7 @@ MUTANTS = [
         COLUMNS,
         '"state_version": F("state_version") + 1,\n        **_UNCLAIMED,',
         '"state_version": F("state_version") + 1,',
-        tests("stator/test_moves.py", "move_ends_every_claim"),
+        tests("stator/rows/test_moves.py", "move_ends_every_claim"),
     ),
     Mutant(
         "a move counts no version",
@@ -136,7 +136,7 @@ MUTANTS = [
         '"state_next_attempt": Value(_year(5000), output_field=DateTimeField())',
         '"state_next_attempt": Now()',
         tests(
-            "stator/test_waiting_for.py",
+            "stator/rows/test_waits.py",
             "nothing_is_claimed_that_waits_and_everything_else_is",
             "idle_worker_meets_no_row_that_waits",
         ),
@@ -204,7 +204,7 @@ MUTANTS = [
         '.order_by("pk").select_for_update(**_lock_options(owner, using))',
         '.order_by("pk")',
         tests(
-            "stator/test_moves.py",
+            "stator/rows/test_moves.py",
             "rows_are_locked_in_the_order_of_their_keys",
             "TestRaces::move_waits_for_another_and_leaves_what_it_no_longer_means",
         ),
@@ -215,7 +215,7 @@ MUTANTS = [
         MOVES,
         'rows.filter(pk__in=pks).order_by("pk").select',
         "rows.filter(pk__in=pks).select",
-        tests("stator/test_moves.py", "rows_are_locked_in_the_order_of_their_keys"),
+        tests("stator/rows/test_moves.py", "rows_are_locked_in_the_order_of_their_keys"),
         "postgresql",
     ),
     Mutant(
@@ -223,7 +223,7 @@ MUTANTS = [
         MOVES,
         "return [row for row in found if row[0] in meant]",
         "return found",
-        tests("stator/test_moves.py", "TestRaces::move_waits_for_another_and_leaves_what_it_no_longer_means"),
+        tests("stator/rows/test_moves.py", "TestRaces::move_waits_for_another_and_leaves_what_it_no_longer_means"),
         "postgresql",
     ),
     Mutant(
@@ -231,7 +231,7 @@ MUTANTS = [
         MOVES,
         "_keep_history(owner, using, before, target, actor, reason)\n        wake",
         "wake",
-        tests("stator/test_moves.py", "each_act_is_recorded_with_its_author_and_bounded"),
+        tests("stator/rows/test_moves.py", "each_act_is_recorded_with_its_author_and_bounded"),
     ),
     Mutant(
         "moves by hand are told before the commit",
@@ -239,7 +239,9 @@ MUTANTS = [
         "transaction.on_commit(lambda: signals.transitioned.send(owner, **told), using=using)",
         "signals.transitioned.send(owner, **told)",
         tests(
-            "stator/test_moves.py", "moves_are_told_of_after_the_commit", "moves_that_are_rolled_back_are_not_told_of"
+            "stator/rows/test_moves.py",
+            "moves_are_told_of_after_the_commit",
+            "moves_that_are_rolled_back_are_not_told_of",
         ),
     ),
     Mutant(
@@ -247,21 +249,21 @@ MUTANTS = [
         MOVES,
         "if not found.enter_by_hand:",
         "if False:",
-        tests("stator/test_moves.py", "state_that_only_the_framework_enters_is_refused_to_every_move_by_hand"),
+        tests("stator/rows/test_moves.py", "state_that_only_the_framework_enters_is_refused_to_every_move_by_hand"),
     ),
     Mutant(
         "moves by hand wake no worker",
         MOVES,
         "if columns.ready_at_once(target):",
         "if False:",
-        tests("stator/test_moves.py", "workers_are_woken_where_the_new_state_is_attempted"),
+        tests("stator/rows/test_moves.py", "workers_are_woken_where_the_new_state_is_attempted"),
     ),
     Mutant(
         "moves by hand wake nothing that waits",
         MOVES,
         "wake(owner, using, target.name, [pk for pk, *_ in before])",
         "pass",
-        tests("stator/test_waiting_for.py", "waiting_row_is_woken_in_the_transaction_of_the_move"),
+        tests("stator/rows/test_waits.py", "waiting_row_is_woken_in_the_transaction_of_the_move"),
     ),
     Mutant(
         "update() writes framework columns",
@@ -314,7 +316,7 @@ MUTANTS = [
         CLAIMS,
         "mine = operations.rows.filter(pk=claim.pk, state_claim=claim.token, state",
         "mine = operations.rows.filter(pk=claim.pk, state",
-        tests("tasks/test_claiming.py", "late_holder_is_told_why_and_changes_nothing"),
+        tests("tasks/queue/test_claiming.py", "late_holder_is_told_why_and_changes_nothing"),
     ),
     Mutant(
         "a program is not told of its loss",

@@ -3,11 +3,11 @@
 from tests.mutation.mutant import Mutant, operations, tests
 
 CLAIM, BASE, ROWS, SQL, POSTGRESQL = (f"stator/db/{name}.py" for name in ("claim", "base", "rows", "sql", "postgresql"))
-LIMITS = "stator/limits.py"
+LIMITS = "stator/rows/limits.py"
 
 LATE = operations("late_finisher_does_not_overwrite")
 TAKEN = operations("row_that_is_claimed_not_ready_or_quarantined_is_not_claimed")
-LIMITED = tests("stator/test_limits.py")
+LIMITED = tests("stator/rows/test_limits.py")
 ATOMIC = tests("stator/test_power.py", "atomic_state_does_not_run_once_its_claim_has_ended")
 AGAIN = operations("outcome_whose_answer_was_lost_is_found_written_when_it_is_repeated")
 HELD = operations(
@@ -91,7 +91,7 @@ MUTANTS = [
         BASE,
         "return pauses.without_held(rows, states)",
         "return rows",
-        tests("stator/test_pauses.py", "paused_rows_are_not_claimed_and_the_others_are"),
+        tests("stator/rows/test_pauses.py", "paused_rows_are_not_claimed_and_the_others_are"),
     ),
     Mutant(
         "paused states are claimed",
@@ -99,7 +99,7 @@ MUTANTS = [
         "if not (states := self.pauses.running(states)):",
         "if not states:",
         tests(
-            "stator/test_pauses.py",
+            "stator/rows/test_pauses.py",
             "paused_state_is_not_claimed_and_the_others_are",
             "limited_states_are_paused_like_others",
         ),

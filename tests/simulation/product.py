@@ -9,8 +9,8 @@ from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.chores import mark_ready
 from stator.db.claim import new_worker_id
-from stator.failures import describe
-from stator.outcomes import Moved, Outcome, Released, Waiting
+from stator.graph.failures import describe
+from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from tests.faults.events import Row
 from tests.simulation import statements as ask
 from tests.simulation.statements import INTERVAL, LEASE, MAX_CRASHES, Held

@@ -6,10 +6,10 @@ import pytest
 from django.db.models import Q
 
 from stator import claims
-from stator.columns import after
 from stator.exceptions import LeaseLost
 from stator.models import History, Stats
-from tests.stator.rows import ago, change, expire, put, raw, row
+from stator.rows.columns import after
+from tests.stator.making import ago, change, expire, put, raw, row
 from tests.testapp.explained import Errand
 from tests.testapp.faults import Job
 

@@ -6,10 +6,10 @@ import psycopg
 import pytest
 from django.db import connections
 
-from stator import wakeup
 from stator.models import History, Report, Stats
+from stator.rows import wakeup
 from stator.runner import StatorRunner
-from tests.stator.rows import put, raw
+from tests.stator.making import put, raw
 from tests.testapp.models import Line
 from tests.testapp.operators import Parcel
 

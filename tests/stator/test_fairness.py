@@ -8,7 +8,7 @@ from django.db import connection, connections
 
 from stator.db.lines import AGEING
 from stator.runner import StatorRunner
-from tests.stator.rows import ago, put, raw
+from tests.stator.making import ago, put, raw
 from tests.testapp.fairness import Consignment, Crowd, CrowdGraph, Enquiry, Guest, Sender, Ticket, TicketGraph
 
 pytestmark = pytest.mark.usefixtures("transactional_db")

@@ -13,7 +13,7 @@ from django.utils import timezone
 from stator.db.claim import new_token
 from stator.fields import StateField
 from stator.models import StatorModel
-from tests.stator.rows import ago, change, claim_all, operations_of, put, raw, row
+from tests.stator.making import ago, change, claim_all, operations_of, put, raw, row
 from tests.testapp.basic import Page, Poll, Rest, Step, StepGraph
 from tests.testapp.models import Line, LineGraph
 

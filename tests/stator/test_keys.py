@@ -9,13 +9,13 @@ from django.test.utils import isolate_apps
 
 from stator.db import chores
 from stator.db.claim import Crashes
-from stator.failures import describe
 from stator.fields import StateField
+from stator.graph.failures import describe
+from stator.graph.outcomes import Moved, Waiting
 from stator.models import History, Report, StatorModel, Stats
-from stator.outcomes import Moved, Waiting
 from stator.runner import StatorRunner
-from stator.startup import check_database
-from tests.stator.rows import ago, at_once, automatic, claim_all, expire, operations_of, put, raw, row
+from stator.worker.startup import check_database
+from tests.stator.making import ago, at_once, automatic, claim_all, expire, operations_of, put, raw, row
 from tests.testapp.keys import (
     AliasKeyed,
     BigKeyed,

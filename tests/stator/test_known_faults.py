@@ -8,11 +8,11 @@ from django.db import transaction
 
 from stator.db import chores
 from stator.db.claim import Crashes
+from stator.graph.outcomes import Moved
 from stator.models import Report, Stats
-from stator.outcomes import Moved
 from stator.runner import StatorRunner
 from tests.processes import wait_until
-from tests.stator.rows import (
+from tests.stator.making import (
     ago,
     at_once,
     automatic,

@@ -14,12 +14,12 @@ from django.db.models.functions import Coalesce, Now
 from django.test.utils import CaptureQueriesContext, isolate_apps
 from django.utils import timezone
 
-from stator.columns import FRAMEWORK_COLUMNS
 from stator.db.claim import Crashes, new_token
 from stator.exceptions import LeaseLost
 from stator.fields import StateField
 from stator.models import History, StatorModel
-from tests.stator.rows import ago, change, claim_all, expire, operations_of, put, raw, row
+from stator.rows.columns import FRAMEWORK_COLUMNS
+from tests.stator.making import ago, change, claim_all, expire, operations_of, put, raw, row
 from tests.testapp.basic import DeedGraph, Page, PageGraph, Rest, Step, StepGraph
 from tests.testapp.keys import BigKeyed, BigProxy, Branch, Heir, IntKeyed
 from tests.testapp.models import Line, LineGraph

@@ -7,12 +7,12 @@ from django.db.migrations.state import ProjectState
 from django.db.migrations.writer import MigrationWriter, OperationWriter
 
 from stator.checks.databases import check_triggers
-from stator.meta import options_of
+from stator.graph.outcomes import Moved
 from stator.models import History
 from stator.operations import TRIGGER, ReconcileTrigger, StorageParameters, function_name
-from stator.outcomes import Moved
+from stator.rows.meta import options_of
 from stator.testing import drain
-from tests.stator.rows import ago, change, claim_all, operations_of, put, raw, row
+from tests.stator.making import ago, change, claim_all, operations_of, put, raw, row
 from tests.testapp.power import Order, Plan, Site, SiteGraph
 
 pytestmark = pytest.mark.django_db

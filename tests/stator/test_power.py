@@ -11,14 +11,14 @@ from stator.db import chores, operations_for, refusals
 from stator.db.base import Operations
 from stator.db.claim import Crashes, new_worker_id
 from stator.exceptions import GraphError
-from stator.failures import describe
 from stator.graph import State, StateGraph
+from stator.graph.failures import describe
+from stator.graph.outcomes import Moved, Waiting
 from stator.models import History, Report, Stats
-from stator.outcomes import Moved, Waiting
 from stator.runner import StatorRunner
 from stator.signals import transitioned
 from stator.worker.executor import attempt_sync
-from tests.stator.rows import ago
+from tests.stator.making import ago
 from tests.testapp.power import (
     Crate,
     CrateGraph,

@@ -6,14 +6,14 @@ from django.db import connection, migrations, models, router, transaction
 from django.db.models import F, Q, Value
 from django.test import override_settings
 
-from stator.columns import FRAMEWORK_COLUMNS
 from stator.db.claim import new_token
 from stator.exceptions import ProtectedColumn
-from stator.failures import describe
-from stator.guard import GuardedQuerySet
+from stator.graph.failures import describe
 from stator.models import History, Report
-from stator.reports import failure_report, keep_reports
-from tests.stator.rows import ago, put, raw, row
+from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.guard import GuardedQuerySet
+from stator.rows.reports import failure_report, keep_reports
+from tests.stator.making import ago, put, raw, row
 from tests.testapp.basic import Author, Page, PageGraph, PageQuerySet, Step, StepGraph
 from tests.testapp.keys import BigKeyed, BigProxy, Branch, TextKeyed, UuidKeyed
 

@@ -20,7 +20,7 @@ from stator.signals import failed, lease_lost, on_schedule, on_start, transition
 from stator.worker import recorder
 from stator.worker import worker as worker_module
 from tests.processes import wait_until
-from tests.stator.rows import ago, change, expire, operations_of, put, raw, row
+from tests.stator.making import ago, change, expire, operations_of, put, raw, row
 from tests.testapp.basic import Author, Deed, DeedGraph, Page, Poll, Rest, Step, StepGraph
 from tests.testapp.keys import IntKeyed
 from tests.testapp.models import Line, SyncLine

@@ -8,11 +8,11 @@ from django.db import IntegrityError, connection, transaction
 from django.db.migrations.state import ProjectState
 from django.db.migrations.writer import OperationWriter
 
-from stator.columns import FRAMEWORK_COLUMNS
-from stator.outcomes import Moved, Released
+from stator.graph.outcomes import Moved, Released
+from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.strict_fence import TRIGGER, StrictFence
 from stator.testing import drain
-from tests.stator.rows import claim_all, expire, operations_of, put, raw, row
+from tests.stator.making import claim_all, expire, operations_of, put, raw, row
 from tests.testapp.models import Line
 
 pytestmark = pytest.mark.django_db

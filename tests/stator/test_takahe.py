@@ -24,7 +24,7 @@ from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel, Stats
 from stator.runner import StatorRunner
 from stator.signals import on_schedule, on_start
-from tests.stator.rows import ago, change, put, raw, row
+from tests.stator.making import ago, change, put, raw, row
 from tests.testapp.takahe import (
     Domain,
     DomainStates,

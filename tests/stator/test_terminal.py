@@ -8,7 +8,7 @@ import tempfile
 import pytest
 
 from stator.commands import status
-from tasks import operating
+from tasks.queue import operating
 from tests.commanding import refused, run
 from tests.processes import environment_for_subprocess
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from stator.backoff import LONGEST
 from stator.exceptions import Fail, TryAgainLater
 from stator.graph import State, StateGraph
-from stator.outcomes import Moved, Released, Waiting, resolve
+from stator.graph.backoff import LONGEST
+from stator.graph.outcomes import Moved, Released, Waiting, resolve
 from stator.testing import check_graph
 from stator.testing_graph import certain, walks
 from tests.testapp.basic import DeedGraph, RestGraph, StepGraph

@@ -15,8 +15,8 @@ from django.urls import path
 
 from stator import views
 from stator.runner import StatorRunner
-from stator.startup import Unusable
 from stator.views import RequestRunner
+from stator.worker.startup import Unusable
 from tests.testapp.models import Line, SyncLine
 from tests.testapp.operators import Eager, Letter, Parcel
 

@@ -8,9 +8,9 @@ from typing import Any
 from django.db import connections
 
 from stator.testing import advance
+from tasks.backend.results import number_of
 from tasks.models import Queue, Task
-from tasks.results import number_of
-from tests.stator.rows import change
+from tests.stator.making import change
 
 # Each with a part of what is said about it.
 NAMES_THAT_NO_DATABASE_KEEPS = [

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from tasks.consumers import Consumer, Verb
+from tasks.queue.consumers import Consumer, Verb
 from tests.processes import WorkerProcess, wait_until
 
 ADDRESS = re.compile(r"Starting (?:WSGI )?development server at (http://127\.0\.0\.1:\d+)/")

@@ -8,7 +8,7 @@ from stator import signals
 from stator.runner import StatorRunner
 from tasks.models import Queue, Task
 from tasks.notices import letter_of, send_notices
-from tests.stator.rows import change, expire, raw
+from tests.stator.making import change, expire, raw
 from tests.tasks.making import claim_one, fresh, make_queue, make_task, race
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -14,7 +14,7 @@ from django.contrib.auth.models import Group
 from django.db import connection, transaction
 
 import tasks
-from stator.backoff import Backoff
+from stator.graph.backoff import Backoff
 
 seen: list[Any] = []
 release = Event()

@@ -4,9 +4,9 @@ from typing import Any, ClassVar
 
 from django.db import models
 
-from stator.backoff import Backoff
 from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
+from stator.graph.backoff import Backoff
 from stator.models import StateField, StatorModel
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 
-from tasks.framework import task_backends  # noqa: F401 - it must be possible before models are loaded
+from tasks.backend.framework import task_backends  # noqa: F401 - it must be possible before models are loaded
 
 try:
     from django.tasks import task

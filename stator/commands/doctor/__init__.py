@@ -11,7 +11,7 @@ from stator.commands.arguments import database_of, models_of
 from stator.commands.doctor import clocks, crew, objects, postgresql, tables
 from stator.commands.doctor.finding import FAIL, WARN, Finding
 from stator.commands.figures import databases_of
-from stator.failures import bounded
+from stator.graph.failures import bounded
 
 HELP = (
     "Look for trouble with databases, tables, rows and workers, and say what to do about it; exit code 1 when there is "

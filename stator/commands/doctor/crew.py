@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from stator import columns
 from stator.commands.doctor.finding import FAIL, OK, WARN, Finding
 from stator.commands.figures import bounded, shown
 from stator.conf import load_settings
-from stator.durations import span
+from stator.graph.durations import span
 from stator.querysets import OperatorQuerySet
-from stator.workers import WORKER_ALIVE
-from stator.workers import live_workers as alive
+from stator.rows import columns
+from stator.rows.workers import WORKER_ALIVE
+from stator.rows.workers import live_workers as alive
 
 START = "start manage.py runstator for them"
 

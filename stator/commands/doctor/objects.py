@@ -4,13 +4,13 @@ from typing import Any
 
 from django.db.models import Q
 
-from stator import columns
 from stator.commands.doctor.finding import OK, WARN, Finding
 from stator.commands.figures import failing
-from stator.durations import span
+from stator.graph.durations import span
 from stator.overview.depths import depths, told
-from stator.pauses import MOST_PAUSES, Pause
 from stator.querysets import OperatorQuerySet
+from stator.rows import columns
+from stator.rows.pauses import MOST_PAUSES, Pause
 
 # A pause without an end may be forgotten if it is older than this.
 FORGOTTEN = 86400.0

@@ -7,7 +7,7 @@ from django.db import connections
 
 from stator.commands.doctor.finding import OK, WARN, Finding
 from stator.conf import load_settings
-from stator.durations import span
+from stator.graph.durations import span
 
 # Seconds; an older transaction prevents the removal of a busy table's dead rows.
 LONG_TRANSACTION = 300.0

@@ -6,9 +6,9 @@ from django.db import connections
 
 from stator.checks.databases import check_rows, check_sqlite, check_triggers
 from stator.commands.doctor.finding import FAIL, OK, WARN, Finding
-from stator.indexes import own_indexes
 from stator.operations import TRIGGER, function_name
-from stator.startup import Unusable, lacks_in
+from stator.rows.indexes import own_indexes
+from stator.worker.startup import Unusable, lacks_in
 
 MIGRATE = "run manage.py makemigrations and migrate"
 

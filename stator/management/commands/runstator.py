@@ -15,10 +15,10 @@ from django.db import connections
 from stator.logs import Progress, events_to, tell_end
 from stator.models import StatorModel
 from stator.runner import StatorRunner, managed
-from stator.startup import Unusable, check_database, collect_rarely
-from stator.supervisor import Supervisor
 from stator.texts import escape
 from stator.worker.endpoint import Endpoint
+from stator.worker.startup import Unusable, check_database, collect_rarely
+from stator.worker.supervisor import Supervisor
 
 FORCED, UNUSABLE, BAD = 130, 75, 2
 

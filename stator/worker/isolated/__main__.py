@@ -10,7 +10,7 @@ import signal
 import sys
 from importlib import import_module
 
-from stator.supervisor import be_expendable, end_with
+from stator.worker.supervisor import be_expendable, end_with
 
 # Seconds that this process has to hand back its object when its worker is gone.
 HANDING_BACK = 2.0

@@ -18,7 +18,7 @@ from stator.conf import load_settings
 from stator.db import operations_for
 from stator.db.claim import Claim, adopt
 from stator.db.retry import is_passing
-from stator.outcomes import Released
+from stator.graph.outcomes import Released
 from stator.runner import StatorRunner
 from stator.worker.calls import calls_of
 from stator.worker.executor import Attempted, attempt_async, attempt_sync

@@ -13,14 +13,15 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from stator.terminal import TerminalCommand
-from tasks import operating, queue_commands
-from tasks.consumers import Consumer, Verb
-from tasks.copies import difference, mirror_all, problem, spread
-from tasks.figures import figures_by_database
 from tasks.models import Queue
 from tasks.moments import aware, moment_problem, stored
-from tasks.operating import wrong
-from tasks.rules import queue_name_problem
+from tasks.queue import commands as queue_commands
+from tasks.queue import operating
+from tasks.queue.consumers import Consumer, Verb
+from tasks.queue.figures import figures_by_database
+from tasks.queue.operating import wrong
+from tasks.queue.rules import queue_name_problem
+from tasks.sharding.copies import difference, mirror_all, problem, spread
 
 MOST_LISTED = 10_000
 COUNTS = {"waiting": "waiting", "later": "due later", "running": "running", "dead": "dead letters"}

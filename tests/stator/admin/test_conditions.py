@@ -9,13 +9,13 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from stator import columns
 from stator.admin import conditions
 from stator.admin.conditions import CONDITIONS
 from stator.commands.figures import failing
 from stator.querysets import OperatorQuerySet
+from stator.rows import columns
 from tests.stator.admin.requests import LIST
-from tests.stator.rows import raw
+from tests.stator.making import raw
 from tests.testapp.operators import Parcel
 
 STATES = ("packed", "stamped", "sent", "Zebra", "lost")

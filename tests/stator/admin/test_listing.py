@@ -8,9 +8,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from stator import columns
 from stator.admin import StatorAdmin, listing
 from stator.db.claim import new_token, new_worker_id
+from stator.rows import columns
 from stator.testing import advance, attempt
 from tests.stator.admin.requests import LIST, claim, set_columns
 from tests.testapp.models import Line

@@ -17,7 +17,7 @@ from stator.admin import overview as module
 from stator.models import Depth, History, Pause, Report, Stats, Worker
 from stator.overview import sections
 from tests.stator.admin.conftest import Login, Replace
-from tests.stator.rows import ago, change, put, raw, row
+from tests.stator.making import ago, change, put, raw, row
 from tests.testapp.operators import Parcel
 from tests.testapp.power import OrderGraph
 

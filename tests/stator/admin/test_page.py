@@ -8,15 +8,15 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from stator import columns
 from stator.admin import StatorAdmin, picture
 from stator.explain.order import ORDER
 from stator.explain.remedies import REMEDIES
 from stator.models import History, Pause, Report
+from stator.rows import columns
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login, Replace
 from tests.stator.admin.requests import LIST, claim, page_of, set_columns
-from tests.stator.rows import ago
+from tests.stator.making import ago
 from tests.testapp.operators import Letter, Parcel
 from tests.testapp.power import Order
 

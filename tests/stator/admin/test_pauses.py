@@ -13,7 +13,7 @@ from stator.admin import StatorAdmin
 from stator.models import Pause, Worker
 from tests.stator.admin.conftest import Login, Replace
 from tests.stator.admin.requests import own_urls
-from tests.stator.rows import ago
+from tests.stator.making import ago
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db

@@ -12,10 +12,10 @@ from django.utils import timezone
 
 from stator.admin.overview import MODELS
 from stator.models import Depth, History, Pause, Report, Stats, Worker
-from stator.pauses import MOST_OBJECTS
+from stator.rows.pauses import MOST_OBJECTS
 from tests.queries import statements, unbounded
 from tests.stator.admin.requests import LIST
-from tests.stator.rows import ago, raw
+from tests.stator.making import ago, raw
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db

@@ -7,9 +7,9 @@ from django.contrib.auth.models import Permission
 from django.db.migrations.state import StateApps
 from django.test import Client
 
-from stator import permissions
 from stator.admin import StatorAdmin, register_managed
 from stator.models import Depth, History, Report, StatorModel, Stats
+from stator.rows import permissions
 from stator.testing import attempt
 from tests.testapp.models import Line
 from tests.testapp.operators import Parcel

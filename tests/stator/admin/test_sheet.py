@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from stator import columns
+from stator.rows import columns
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login
 from tests.stator.admin.requests import LIST, act, claim, page_of

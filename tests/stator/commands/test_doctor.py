@@ -14,12 +14,12 @@ from django.db import OperationalError, connection
 from stator.commands.doctor import clocks, crew, postgresql, tables
 from stator.commands.doctor.finding import FAIL, OK, WARN
 from stator.db.claim import new_token, new_worker_id
-from stator.indexes import own_indexes
 from stator.models import Pause, Report, StatorModel, Worker
 from stator.operations import ReconcileTrigger
+from stator.rows.indexes import own_indexes
 from stator.runner import managed
 from tests.processes import wait_until
-from tests.stator.rows import ago, change, put, raw
+from tests.stator.making import ago, change, put, raw
 from tests.testapp.explained import Errand, ErrandGraph
 from tests.testapp.power import Site
 
@@ -111,7 +111,7 @@ def test_database_that_cannot_be_used_ends_the_examination(monkeypatch):
     def fail(*args):
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr("stator.startup._check", fail)
+    monkeypatch.setattr("stator.worker.startup._check", fail)
     code, found = examined("--database", "default")
     assert (code, list(found)) == (1, ["database"])
     assert found["database"]["level"] == FAIL

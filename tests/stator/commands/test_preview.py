@@ -19,7 +19,7 @@ from stator.exceptions import TryAgainLater
 from stator.models import History, Pause, Report
 from stator.runner import StatorRunner
 from tests import commanding
-from tests.stator.rows import ago, change, locked_elsewhere, put, raw
+from tests.stator.making import ago, change, locked_elsewhere, put, raw
 from tests.testapp.basic import Author, Deed, DeedGraph, Page, PageGraph, Step
 from tests.testapp.operators import Letter, LetterGraph, Parcel
 from tests.testapp.power import Crate, CrateGraph, Customer, Freight, Measure, MeasureGraph, Order, Transfer, Written

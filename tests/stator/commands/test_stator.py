@@ -18,10 +18,10 @@ from stator.db.claim import new_token, new_worker_id
 from stator.explain import Reason
 from stator.explain.remedies import REMEDIES
 from stator.models import Depth, History, Pause, Report, Stats, Worker
-from stator.statistics import Stay
+from stator.rows.statistics import Stay
 from tests import commanding
 from tests.processes import environment_for_subprocess
-from tests.stator.rows import ago, change, put, raw
+from tests.stator.making import ago, change, put, raw
 from tests.testapp.explained import Errand, ErrandGraph
 from tests.testapp.keys import Branch
 from tests.testapp.power import OrderGraph

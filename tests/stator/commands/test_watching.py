@@ -21,7 +21,7 @@ from django.db import OperationalError, connection
 from stator.commands import watching
 from stator.commands.answer import Answer
 from tests.processes import environment_for_subprocess, wait_until
-from tests.stator.rows import put
+from tests.stator.making import put
 from tests.testapp.explained import Errand
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -13,10 +13,10 @@ from django.test.utils import isolate_apps
 from stator.db.claim import Crashes
 from stator.db.lines import AGEING, HEAD_EVERY, HEAD_PART, Turn
 from stator.fields import StateField
-from stator.meta import options_of
+from stator.graph.outcomes import Moved
 from stator.models import StatorModel
-from stator.outcomes import Moved
-from tests.stator.rows import ago, at_once, automatic, locked_elsewhere, operations_of, put, raw
+from stator.rows.meta import options_of
+from tests.stator.making import ago, at_once, automatic, locked_elsewhere, operations_of, put, raw
 from tests.testapp.fairness import Consignment, Enquiry, Sender, Ticket, TicketGraph
 from tests.testapp.models import Line
 

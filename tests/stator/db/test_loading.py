@@ -6,7 +6,7 @@ from django.db.models.signals import post_init
 from stator.db.loading import loader_of
 from stator.models import Report
 from stator.runner import StatorRunner, attempt_row
-from tests.stator.rows import ago, automatic, operations_of, put, raw
+from tests.stator.making import ago, automatic, operations_of, put, raw
 from tests.testapp.basic import Step, StepGraph
 from tests.testapp.keys import Code, CodeKeyed
 from tests.testapp.power import Crate, Transfer

@@ -10,9 +10,9 @@ from stator.db import chores
 from stator.db.locks import PROBE, WAIT, limit_waits, together
 from stator.db.look import look
 from stator.db.retry import is_lock_timeout
-from stator.outcomes import Moved, Released, Waiting
+from stator.graph.outcomes import Moved, Released, Waiting
 from stator.worker.executor import LOCKED_OUT, attempt_sync
-from tests.stator.rows import automatic, operations_of, put, raw, row
+from tests.stator.making import automatic, operations_of, put, raw, row
 from tests.testapp.basic import Step, StepGraph
 from tests.testapp.faults import Effect, Fading
 from tests.testapp.harmed import Booking, Failing

@@ -6,8 +6,8 @@ from django.db import connection
 from stator.db import chores
 from stator.models import Stats
 from stator.overview.flow import flows
-from stator.statistics import MERGED
-from tests.stator.rows import ago, at_once, locked_elsewhere, operations_of
+from stator.rows.statistics import MERGED
+from tests.stator.making import ago, at_once, locked_elsewhere, operations_of
 from tests.testapp.basic import Step
 
 pytestmark = pytest.mark.usefixtures("transactional_db")

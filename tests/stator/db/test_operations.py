@@ -11,12 +11,12 @@ from django.utils import timezone
 from stator.db import base, chores
 from stator.db.claim import Crashes, new_token, new_worker_id
 from stator.db.look import Work, look
-from stator.failures import describe
+from stator.graph.failures import describe
+from stator.graph.outcomes import Moved, Released, Waiting
 from stator.models import Depth, History, Report, Stats
-from stator.outcomes import Moved, Released, Waiting
+from stator.rows.workers import worker_of
 from stator.signals import transitioned
-from stator.workers import worker_of
-from tests.stator.rows import (
+from tests.stator.making import (
     ago,
     at_once,
     automatic,

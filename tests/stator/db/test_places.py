@@ -6,8 +6,8 @@ import pytest
 from django.db import connection
 
 from stator.db.lines import Turn
-from stator.outcomes import Moved
-from tests.stator.rows import automatic, change, operations_of, put, row
+from stator.graph.outcomes import Moved
+from tests.stator.making import automatic, change, operations_of, put, row
 from tests.testapp.basic import Step, StepGraph
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]

@@ -12,8 +12,8 @@ from stator import claims as program_claims
 from stator.db import chores
 from stator.db.claim import Crashes
 from stator.db.look import look, overdue
-from stator.outcomes import Waiting
-from tests.stator.rows import automatic, operations_of
+from stator.graph.outcomes import Waiting
+from tests.stator.making import automatic, operations_of
 from tests.testapp.basic import Step
 from tests.testapp.faults import Job
 

@@ -5,10 +5,10 @@ from django.db import DataError, InterfaceError, OperationalError, ProgrammingEr
 
 from stator.db.preparing import LATER, PREPARING, SOON
 from stator.exceptions import LeaseLost, NotBegun, TryAgainLater
-from stator.outcomes import Moved, Released
+from stator.graph.outcomes import Moved, Released
 from stator.worker.executor import attempt_sync
 from tests.statements import failing
-from tests.stator.rows import operations_of, put, row
+from tests.stator.making import operations_of, put, row
 from tests.testapp.faults import Effect
 from tests.testapp.harmed import Booking, BookingGraph
 

@@ -14,7 +14,7 @@ from stator.db.look import Work, look
 from stator.models import Report
 from stator.runner import StatorRunner
 from stator.worker import duties
-from tests.stator.rows import ago, automatic, operations_of, put, raw
+from tests.stator.making import ago, automatic, operations_of, put, raw
 from tests.testapp.basic import Diary, Rest, Step, StepGraph
 from tests.testapp.fairness import Enquiry, Ticket, TicketGraph
 from tests.testapp.keys import KeyGraph, Plain, UuidKeyed

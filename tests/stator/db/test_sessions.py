@@ -5,8 +5,8 @@ from django.db import DatabaseError, DataError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from stator.db.retry import is_retryable
-from stator.outcomes import Moved, Released, Waiting
-from tests.stator.rows import automatic, operations_of, put, row
+from stator.graph.outcomes import Moved, Released, Waiting
+from tests.stator.making import automatic, operations_of, put, row
 from tests.testapp.basic import Step, StepGraph
 from tests.testapp.fairness import Ticket, TicketGraph
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from django.db.models import Q
 
-from stator import columns
 from stator.db import tally as module
 from stator.db.tally import Tally, by_state, in_all, question, tally
-from tests.stator.rows import ago, put, raw
+from stator.rows import columns
+from tests.stator.making import ago, put, raw
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ from stator.db import chores
 from stator.models import Depth, Stats
 from stator.overview.flow import flows
 from stator.worker import duties
-from tests.stator.rows import ago, at_once, locked_elsewhere, operations_of
+from tests.stator.making import ago, at_once, locked_elsewhere, operations_of
 from tests.testapp.basic import Step
 from tests.testapp.keys import UuidKeyed
 

@@ -6,7 +6,7 @@ import pytest
 
 from stator.db.claim import new_token, new_worker_id
 from stator.db.written import by_kind, is_written
-from stator.outcomes import Moved, Released, Waiting
+from stator.graph.outcomes import Moved, Released, Waiting
 from tests.testapp.basic import StepGraph
 
 TOKEN = new_token(new_worker_id())

@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 from django.db.models.functions import Now
 
-from stator.columns import parking
 from stator.conf import load_settings
 from stator.db.claim import new_token, new_worker_id
 from stator.explain import explain, explain_counts
 from stator.explain.remedies import REMEDIES
 from stator.models import Pause, Report, Worker
-from tests.stator.rows import ago, change, put, raw
+from stator.rows.columns import parking
+from tests.stator.making import ago, change, put, raw
 from tests.testapp.explained import Errand
 from tests.testapp.keys import UuidKeyed
 from tests.testapp.waiting import Build, Rollout

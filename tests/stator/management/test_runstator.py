@@ -15,9 +15,9 @@ from stator.management.commands import runstator
 from stator.management.commands.runstator import Command
 from stator.models import StatorModel
 from stator.runner import managed
-from stator.startup import Unusable
+from stator.worker.startup import Unusable
 from tests.processes import environment_for_subprocess, settings_module
-from tests.stator.rows import put, raw
+from tests.stator.making import put, raw
 from tests.testapp.keys import BigKeyed
 from tests.testapp.models import Line, SyncLine
 

@@ -9,7 +9,7 @@ from django.db.models import Value
 from stator.overview import depths as module
 from stator.overview.depths import depths, told
 from stator.querysets import OperatorQuerySet
-from tests.stator.rows import ago, change, operations_of, put
+from tests.stator.making import ago, change, operations_of, put
 from tests.testapp.operators import Letter, Parcel
 
 pytestmark = pytest.mark.django_db

@@ -6,7 +6,7 @@ from stator.models import Report
 from stator.overview import errors as module
 from stator.overview.errors import fingerprinted, groups
 from stator.querysets import OperatorQuerySet
-from tests.stator.rows import ago, put
+from tests.stator.making import ago, put
 from tests.testapp.operators import Letter, Parcel
 
 pytestmark = pytest.mark.django_db

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from stator.models import History
 from stator.overview import stays as module
 from stator.overview.stays import Stays, moves, stays
-from tests.stator.rows import ago
+from tests.stator.making import ago
 from tests.testapp.operators import Parcel
 from tests.testapp.power import Order, OrderGraph
 

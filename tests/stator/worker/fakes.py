@@ -11,7 +11,7 @@ from stator.conf import Settings
 from stator.db.claim import Claim, Crashes
 from stator.db.locks import WAIT, Locks
 from stator.graph import State, StateGraph
-from stator.outcomes import Moved
+from stator.graph.outcomes import Moved
 
 
 class WorkGraph(StateGraph):

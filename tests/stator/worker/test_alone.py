@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stator.outcomes import Released
+from stator.graph.outcomes import Released
 from stator.worker import alone as module
 from stator.worker.alone import AT_ONCE, GRACE, PATIENCE, PAUSES, Drained, Isolation
 from stator.worker.isolated.process import NotStarted

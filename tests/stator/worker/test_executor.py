@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stator.outcomes import Moved, Released, Waiting
+from stator.graph.outcomes import Moved, Released, Waiting
 from stator.worker.executor import attempt_async, attempt_sync, timed_out
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from django.db import OperationalError
 
-from stator.outcomes import Released
+from stator.graph.outcomes import Released
 from stator.worker.heartbeat import Heartbeat, interval_for
 from tests.processes import wait_until
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, elsewhere, lock_timeout

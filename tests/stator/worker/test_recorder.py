@@ -7,7 +7,7 @@ import pytest
 from django.db import DatabaseError, OperationalError
 
 from stator.db.written import Written, accepted_of
-from stator.outcomes import Moved, Released, Waiting
+from stator.graph.outcomes import Moved, Released, Waiting
 from stator.worker import recorder as module
 from stator.worker.recorder import Recorder
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, elsewhere, lock_timeout, on_loop, until

@@ -7,10 +7,9 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import DatabaseError, OperationalError, ProgrammingError, connection
 
+from stator.graph.outcomes import Released, Waiting
 from stator.models import Stats, Worker
-from stator.outcomes import Released, Waiting
 from stator.runner import StatorRunner
-from stator.startup import Unusable
 from stator.worker import executor as executor_module
 from stator.worker import outage as outage_module
 from stator.worker import schema as module
@@ -22,7 +21,8 @@ from stator.worker.outage import Outages, reach
 from stator.worker.presence import Presence
 from stator.worker.recorder import Recorder
 from stator.worker.schema import Schema
-from tests.stator.rows import claim_all, operations_of, put, raw, row
+from stator.worker.startup import Unusable
+from tests.stator.making import claim_all, operations_of, put, raw, row
 from tests.stator.worker.fakes import FakeClaim
 from tests.testapp.models import Line, SyncLine
 from tests.testapp.power import Measure, Transfer

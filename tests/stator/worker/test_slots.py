@@ -9,7 +9,7 @@ from contextvars import ContextVar
 import pytest
 
 from stator.conf import Settings
-from stator.outcomes import Moved, Released, Waiting
+from stator.graph.outcomes import Moved, Released, Waiting
 from stator.worker import slots as module
 from stator.worker.slots import Slots
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until

@@ -22,8 +22,8 @@ from stator.conf import Settings, load_settings
 from stator.db import operations_for
 from stator.db.claim import new_worker_id
 from stator.exceptions import TryAgainLater
+from stator.graph.outcomes import Moved, Released
 from stator.models import Report
-from stator.outcomes import Moved, Released
 from stator.runner import StatorRunner
 from stator.worker import slots as slots_module
 from stator.worker import tracing
@@ -32,7 +32,7 @@ from stator.worker.executor import PLAIN, attempt_async, attempt_sync
 from stator.worker.slots import Slots
 from tasks.models import Queue, Task
 from tests.processes import wait_until
-from tests.stator.rows import ago, change
+from tests.stator.making import ago, change
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
 from tests.testapp import actions
 from tests.testapp.basic import Deed, DeedGraph, Step

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from stator.conf import Settings
 from stator.db.written import accepted_of
-from stator.outcomes import Moved, Released
+from stator.graph.outcomes import Moved, Released
 from stator.worker.alone import Drained
 from stator.worker.dispatcher import Dispatcher, Lane
 from stator.worker.recorder import Recorder

@@ -1,0 +1,203 @@
+"""Graphs of states, checked when their classes are made. Independent of Django."""
+
+import inspect
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from stator.exceptions import GraphError
+from stator.graph.backoff import Backoff
+from stator.graph.options import check_options, is_seconds
+from stator.graph.states import Edge, State
+
+RESERVED = ("states", "initial_state", "terminal_states", "automatic_states", "choices", "edges", "renames")
+STATE_NAME_LENGTH = 100
+
+
+class StateGraph:
+    """The states of a model and the edges between them, checked when the class is made.
+
+    A subclass of a graph inherits its states and edges and may add to both; a state of the same name replaces
+    the inherited one. Raises :class:`GraphError` with the graph, the state and the remedy.
+    """
+
+    states: ClassVar[dict[str, State]] = {}
+    choices: ClassVar[list[tuple[str, str]]]
+    initial_state: ClassVar[State]
+    terminal_states: ClassVar[set[State]]
+    automatic_states: ClassVar[set[State]]
+    edges: ClassVar[list[Edge]] = []
+    renames: ClassVar[dict[str, State]] = {}
+
+    def __init_subclass__(cls) -> None:
+        _check_bases(cls)
+        inherited_states, inherited_edges = cls.states, cls.edges
+        cls.states = {name: state._copy() for name, state in inherited_states.items()}
+        for name, state in _declared(cls):
+            cls.states[name] = state
+        for name, state in cls.states.items():
+            _name(cls, state, name)
+        cls.edges = [*inherited_edges, *(edge for state in cls.states.values() for edge in state.edges)]
+        for edge in cls.edges:
+            _check_ends(cls, edge)
+            _apply(cls, edge)
+        for name, state in cls.states.items():
+            state.graph = cls
+            setattr(cls, name, state)
+        _complete(cls)
+
+
+def _check_bases(cls: type[StateGraph]) -> None:
+    graphs = [base.__name__ for base in cls.__bases__ if issubclass(base, StateGraph) and base.states]
+    if len(graphs) > 1:
+        raise GraphError(f"{cls.__name__}: has two graphs as bases, {' and '.join(graphs)}; inherit from one")
+
+
+def _declared(cls: type[StateGraph]) -> Iterator[tuple[str, State]]:
+    for name, value in list(vars(cls).items()):
+        if isinstance(value, State) and (name in RESERVED or hasattr(StateGraph, name)):
+            raise GraphError(f"{cls.__name__}: {name!r} is reserved by StateGraph; choose another name")
+        if isinstance(value, State):
+            yield name, value
+
+
+def _name(cls: type[StateGraph], state: State, name: str) -> None:
+    if (state.name and state.name != name) or state.graph not in (None, cls):
+        raise GraphError(
+            f"{cls.__name__}.{name}: the same State object is also {state.name!r}; give each state a State() of its own"
+        )
+    if len(name) > STATE_NAME_LENGTH:
+        raise GraphError(f"{cls.__name__}.{name}: a state's name has at most {STATE_NAME_LENGTH} characters")
+    state.name = name
+    state.handler_name = state.handler_name or f"handle_{name}"
+
+
+def _check_ends(cls: type[StateGraph], edge: Edge) -> None:
+    for end in (edge.state, edge.other):
+        foreign = end.graph is not None and not issubclass(cls, end.graph)
+        if foreign or end.name not in cls.states:
+            raise GraphError(
+                f"{cls.__name__}.{edge.state.name or '?'}.{edge.kind}({end.name or end!r}): "
+                "that state is not part of this graph; define both states in the same class"
+            )
+
+
+def _apply(cls: type[StateGraph], edge: Edge) -> None:
+    state, other = cls.states[edge.state.name], cls.states[edge.other.name]
+    where = f"{cls.__name__}.{state.name}"
+    state.children.add(other)
+    other.parents.add(state)
+    if edge.kind == "times_out_to":
+        _refuse_second(where, edge, state.timeout_state)
+        if not is_seconds(edge.seconds):
+            raise GraphError(
+                f"{where}.times_out_to({other.name}): seconds={edge.seconds!r} must be a number above 0 "
+                "and below a hundred years"
+            )
+        state.timeout_state, state.timeout_value = other, edge.seconds
+    elif edge.kind == "fails_to":
+        _refuse_second(where, edge, state.failure_state)
+        state.failure_state = other
+    elif edge.kind == "when":
+        # Recognized by its attribute, because this module does not import Django.
+        if not getattr(edge.condition, "conditional", False):
+            raise GraphError(f"{where}.when({edge.condition!r}): must get a condition, such as Q(paid=True)")
+        state.conditions.append((edge.condition, other))
+
+
+def _refuse_second(where: str, edge: Edge, taken: State | None) -> None:
+    if taken is not None:
+        raise GraphError(
+            f"{where}: {edge.kind}({taken.name}) is set already; a state has one such edge, remove the other"
+        )
+
+
+def _complete(cls: type[StateGraph]) -> None:
+    if not cls.states:
+        raise GraphError(f"{cls.__name__} has no states; add at least one: name = State()")
+    forced = [state for state in cls.states.values() if state.force_initial]
+    initial = forced or [state for state in cls.states.values() if not state.parents - {state}]
+    if len(initial) != 1:
+        raise GraphError(_initial_message(cls, initial))
+    cls.initial_state = initial[0]
+    for state in cls.states.values():
+        _check_state(cls, state)
+    cls.terminal_states = {state for state in cls.states.values() if state.terminal}
+    cls.automatic_states = {state for state in cls.states.values() if state.automatic}
+    cls.choices = [(name, name) for name in cls.states]
+    cls.renames = _renames(cls)
+
+
+def _initial_message(cls: type[StateGraph], initial: list[State]) -> str:
+    if not initial:
+        return f"{cls.__name__} has no initial state: every state is led to by another; set force_initial=True on one"
+    names = ", ".join(sorted(state.name for state in initial))
+    return (
+        f"{cls.__name__} has more than one initial state: {names}; "
+        "lead to all but one with transitions_to(), or set force_initial=True on one"
+    )
+
+
+def _check_state(cls: type[StateGraph], state: State) -> None:
+    where = f"{cls.__name__}.{state.name}"
+    check_options(where, state._declared)
+    if not state.enter_by_hand:
+        _check_entry(where, state)
+    handler = getattr(cls, state.handler_name or "", None)
+    if state.terminal:
+        if handler is not None:
+            raise GraphError(
+                f"{where}: a terminal state has no handler; remove {state.handler_name}() or declare a transition"
+            )
+        state.externally_progressed = True
+        return
+    if handler is not None:
+        _check_handler(cls, where, state, handler)
+    if state.atomic and state.is_async:
+        raise GraphError(f"{where}: atomic needs a synchronous handler; Django's transactions are those of one thread")
+    if state.conditions and handler is None and state.try_interval is None:
+        state.externally_progressed = True
+    if state.externally_progressed:
+        if state.failure_state:
+            raise GraphError(f"{where}: is never attempted, so it cannot fail; remove fails_to()")
+        return
+    if handler is None:
+        raise GraphError(
+            f"{where}: has no handler; add a classmethod {state.handler_name}(cls, instance), "
+            "or set handler_name= or externally_progressed=True"
+        )
+    if state.try_interval is None:
+        raise GraphError(f"{where}: has no try_interval; set try_interval=SECONDS or externally_progressed=True")
+
+
+def _check_entry(where: str, state: State) -> None:
+    if state.initial:
+        raise GraphError(f"{where}: new objects enter the initial state as they are made; remove enter_by_hand=False")
+    if not state.parents - {state}:
+        raise GraphError(f"{where}: nothing enters it; lead to it, or remove enter_by_hand=False")
+
+
+def _check_handler(cls: type[StateGraph], where: str, state: State, handler: Any) -> None:
+    if not callable(handler):
+        raise GraphError(f"{where}: handler {state.handler_name} is not callable; make it a classmethod")
+    raw = inspect.getattr_static(cls, state.handler_name or "")
+    if inspect.isfunction(raw) and len(inspect.signature(raw).parameters) > 1:
+        raise GraphError(f"{where}: handler {state.handler_name} lacks @classmethod")
+    state.is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 - an object whose __call__ is a coroutine function
+    )
+
+
+def _renames(cls: type[StateGraph]) -> dict[str, State]:
+    renames: dict[str, State] = {}
+    for state in cls.states.values():
+        former = state.renamed_from
+        if former and (former in cls.states or former in renames):
+            raise GraphError(
+                f"{cls.__name__}.{state.name}: renamed_from={former!r} is taken; name a state that is gone"
+            )
+        if former:
+            renames[former] = state
+    return renames
+
+
+__all__ = ["Backoff", "Edge", "State", "StateGraph"]

@@ -1,0 +1,211 @@
+"""One state and the edges that leave it. Independent of Django."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+from stator.exceptions import GraphError
+from stator.graph.backoff import Backoff
+from stator.graph.options import OPTIONS
+
+
+class State:
+    """One state of a graph: how its objects are attempted, and where they may go from here.
+
+    Durations are in seconds.
+
+    ``try_interval``: time between attempts, varied at random by the fraction ``jitter``.
+    ``handler_name``: name of the handler, by default ``handle_<state>``.
+    ``externally_progressed``: workers do not attempt the objects; something else moves them.
+    ``attempt_immediately=False``: the first attempt comes after one ``try_interval``.
+    ``force_initial``: new objects start here although other states lead here.
+    ``enter_by_hand=False``: only an outcome, a timeout, an error or an SQL transition moves objects here; moves by hand
+    are refused.
+    ``delete_after``: delete objects that have been here for so long.
+    ``backoff``: wait after errors: a :class:`Backoff`, seconds, or a function of the number of failures.
+    ``max_failures``: take ``fails_to`` after so many errors in a row.
+    ``max_runtime``: limit for one attempt.
+    ``lease``: how long a claim holds without a heartbeat.
+    ``atomic``: the writes of the (synchronous) handler and its transition commit together or not at all.
+    ``batch``: the handler gets a list of up to so many objects. It returns one result for all of them, or a dictionary
+    from object to result.
+    ``concurrency``: how many objects in this state all workers together attempt at a time, at most.
+    ``expect_within``: an object that is here for longer counts as stuck.
+    ``renamed_from``: the former name of this state; rows that still have it are moved here.
+    ``saves``: names of fields that the handler sets on the object. They are written with the outcome, in one statement
+    and only while the claim stands; not after an error.
+    ``quarantine=False``: objects are tried again however often a lease is lost. Use it when external programs claim the
+    rows; their crashes say nothing about the object.
+
+    A ``State`` equals, prints and hashes like its name.
+    """
+
+    def __init__(
+        self,
+        *,
+        try_interval: float | None = None,
+        handler_name: str | None = None,
+        externally_progressed: bool = False,
+        attempt_immediately: bool = True,
+        force_initial: bool = False,
+        enter_by_hand: bool = True,
+        delete_after: float | None = None,
+        jitter: float = 0.0,
+        backoff: Backoff | float | Callable[[int], float] = Backoff(),  # noqa: B008 - frozen
+        max_failures: int | None = None,
+        max_runtime: float | None = None,
+        lease: float | None = None,
+        atomic: bool = False,
+        batch: int | None = None,
+        concurrency: int | None = None,
+        expect_within: float | None = None,
+        renamed_from: str | None = None,
+        saves: tuple[str, ...] | list[str] = (),
+        quarantine: bool = True,
+        **unknown: Any,
+    ) -> None:
+        if unknown:
+            raise TypeError(_unknown_option(next(iter(unknown))))
+        self.try_interval = try_interval
+        self.handler_name = handler_name
+        self.externally_progressed = externally_progressed
+        self.attempt_immediately = attempt_immediately
+        self.force_initial = force_initial
+        self.enter_by_hand = enter_by_hand
+        self.delete_after = delete_after
+        self.jitter = jitter
+        self.backoff = backoff
+        self.max_failures = max_failures
+        self.max_runtime = max_runtime
+        self.lease = lease
+        self.atomic = atomic
+        self.batch = batch
+        self.concurrency = concurrency
+        self.expect_within = expect_within
+        self.renamed_from = renamed_from
+        self.quarantine = quarantine
+        self.saves = tuple(saves) if isinstance(saves, list) else saves
+        self.name = ""
+        self.graph: Any = None
+        self.edges: list[Edge] = []
+        self.children: set[State] = set()
+        self.parents: set[State] = set()
+        self.timeout_state: State | None = None
+        self.timeout_value: float | None = None
+        self.failure_state: State | None = None
+        self.conditions: list[tuple[Any, State]] = []
+        # Outcomes that lead to another state, by its name, added once the transition is found to be declared.
+        self.moves: dict[str, Any] = {}
+        self.is_async = False
+        self._declared = {name: getattr(self, name) for name in OPTIONS}
+
+    def __repr__(self) -> str:
+        return f"<State {self.name}>"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # A state that is copied or pickled with an object remains the graph's own.
+        return (getattr, (self.graph, self.name)) if self.graph else super().__reduce_ex__(protocol)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, State):
+            return self is other
+        return self.name == other
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def transitions_to(self, *others: "State") -> None:
+        """Allow handlers of this state to move an object to any of ``others``."""
+        for other in others:
+            self._add_edge("transitions_to", other)
+
+    def times_out_to(self, other: "State", seconds: float) -> None:
+        """Move an object to ``other`` once it has been in this state for ``seconds``."""
+        self._add_edge("times_out_to", other, seconds)
+
+    def fails_to(self, other: "State") -> None:
+        """Move an object to ``other`` when its handler raises ``Fail`` or fails ``max_failures`` times in a row."""
+        self._add_edge("fails_to", other)
+
+    def when(self, condition: Any) -> "Condition":
+        """Move all objects that match a ``Q`` without a handler: ``state.when(Q(...)).to(other)``.
+
+        The scheduling loop moves each batch with one statement and leaves claimed objects alone.
+        """
+        return Condition(self, condition)
+
+    @property
+    def initial(self) -> bool:
+        """Whether new objects start here."""
+        return self.graph is not None and self.graph.initial_state is self
+
+    @property
+    def terminal(self) -> bool:
+        """Whether objects stay here for good."""
+        return not self.children
+
+    @property
+    def automatic(self) -> bool:
+        """Whether workers attempt objects in this state."""
+        return not (self.terminal or self.externally_progressed)
+
+    @property
+    def handler(self) -> Callable[..., Any]:
+        """The bound handler; raises ``AttributeError`` when the graph has none."""
+        return getattr(self.graph, self.handler_name or "")
+
+    def _add_edge(self, kind: str, other: "State", seconds: float | None = None, condition: Any = None) -> None:
+        if not isinstance(other, State):
+            raise GraphError(
+                f"{kind}() takes a State of the same graph, not {other!r}; define the state above the edge"
+            )
+        if self.graph and other.graph:
+            raise GraphError(
+                f"{self.graph.__name__}.{self.name}: the graph is complete; "
+                f"declare {kind}({other.name}) inside the class body, or subclass the graph"
+            )
+        # The new state stores an edge from an inherited state, so that the parent graph does not change.
+        keeper = other if self.graph else self
+        keeper.edges.append(Edge(kind, self, other, seconds, condition))
+
+    def _copy(self) -> "State":
+        return State(**self._declared)
+
+
+class Condition:
+    """The condition of an SQL transition, without its target yet."""
+
+    def __init__(self, state: State, condition: Any) -> None:
+        self._state = state
+        self._condition = condition
+
+    def to(self, other: State) -> None:
+        """Move matching objects to ``other``."""
+        self._state._add_edge("when", other, condition=self._condition)
+
+
+class Edge:
+    """A declared edge from one state to another: ``transitions_to``, ``times_out_to``, ``fails_to`` or ``when``."""
+
+    __slots__ = ("condition", "kind", "other", "seconds", "state")
+
+    def __init__(
+        self, kind: str, state: State, other: State, seconds: float | None = None, condition: Any = None
+    ) -> None:
+        self.kind = kind
+        self.state = state
+        self.other = other
+        self.seconds = seconds
+        self.condition = condition
+
+
+def _unknown_option(name: str) -> str:
+    close = get_close_matches(name, OPTIONS, 1)
+    remedy = f"did you mean {close[0]!r}?" if close else f"options are {', '.join(sorted(OPTIONS))}"
+    return f"State() has no option {name!r}; {remedy}"

@@ -1,0 +1,125 @@
+"""The guard on the framework's columns: no manager or queryset of a managed model writes them directly."""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from django.db import models
+from django.db.models import Manager, QuerySet
+
+from stator.exceptions import ProtectedColumn
+from stator.rows import columns
+from stator.rows.inserts import fields_sent
+from stator.rows.moves import move_by_hand, owner_of
+from stator.rows.reconcile import update_and_look_again, watched_fields
+from stator.rows.waits import update_and_reopen
+from stator.signals import announce
+
+_GUARDED = columns.FRAMEWORK_COLUMNS | {"state"}
+
+
+class GuardedQuerySet(QuerySet[Any]):
+    """The base of a managed model's querysets: only transitions write the framework's columns."""
+
+    def update(self, **values: Any) -> int:
+        """Update like Django; ``state`` moves the rows by hand, and other columns of the framework are refused.
+
+        If a field of ``reconcile_on`` changes, its rows are reconciled.
+        """
+        if not hasattr(self.model, "state_graph"):
+            return super().update(**values)
+        if not values.keys() & _GUARDED:
+            watched = watched_fields(self.model, values)
+            if watched:
+                return update_and_look_again(self, values, watched)
+            return update_and_reopen(self, values, partial(super().update, **values))
+        _refuse(self.model, values.keys() & columns.FRAMEWORK_COLUMNS)
+        state = values.pop("state")
+        if hasattr(state, "resolve_expression"):
+            _refuse(self.model, ["state"])
+        return move_by_hand(self, state, also=values)
+
+    update.alters_data = True  # type: ignore[attr-defined]
+
+    def bulk_create(
+        self,
+        objs: Iterable[Any],
+        batch_size: int | None = None,
+        ignore_conflicts: bool = False,
+        update_conflicts: bool = False,
+        update_fields: Any = None,
+        unique_fields: Any = None,
+    ) -> list[Any]:
+        """Insert like Django and wake workers after the commit; conflicts may not overwrite the framework's columns."""
+        managed, conflicts = hasattr(self.model, "state_graph"), ignore_conflicts or update_conflicts
+        if managed:
+            _refuse(self.model, set(update_fields or ()) & _GUARDED)
+            # With conflicts, an object may represent the existing row, which may be in any state.
+            objs = list(objs)
+            for instance in objs:
+                if instance.pk is None or not conflicts:
+                    instance._begin()
+        created = super().bulk_create(
+            objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
+        )
+        if managed:
+            announce(owner_of(self.model), self.db)
+        if managed and not conflicts:
+            for instance in created:
+                instance._note_loaded()
+                instance._loaded_state = str(instance.state)
+        return created
+
+    def _batched_insert(self, objs: list[Any], fields: Any, *args: Any, **kwargs: Any) -> Any:
+        if hasattr(self.model, "state_graph"):
+            fields = fields_sent(self.model, objs, fields)
+        return super()._batched_insert(objs, fields, *args, **kwargs)  # type: ignore[misc]
+
+
+_guarded_classes: dict[type, type] = {}
+
+
+def guard_managers(model: type[models.Model]) -> None:
+    """Make every manager of the model, including related managers, return guarded querysets."""
+    for base in model.__mro__:
+        for manager in getattr(getattr(base, "_meta", None), "local_managers", ()):
+            manager.__class__ = _guarded_manager(type(manager))
+    model._meta._expire_cache()  # type: ignore[attr-defined]
+
+
+def _guarded_manager(cls: type[Manager[Any]]) -> type[Manager[Any]]:
+    if issubclass(getattr(cls, "_queryset_class", object), GuardedQuerySet):
+        return cls
+    if cls not in _guarded_classes:
+        _guarded_classes[cls] = _subclass_manager(cls)
+    return _guarded_classes[cls]
+
+
+def _subclass_manager(cls: Any) -> type[Manager[Any]]:
+    def get_queryset(self: Any) -> QuerySet[Any]:
+        queryset = cls.get_queryset(self)
+        if not isinstance(queryset, GuardedQuerySet):
+            # The manager builds its queryset itself instead of from its class.
+            queryset.__class__ = _guarded_queryset(type(queryset))
+        return queryset
+
+    # Under the name of the original class, so that migrations and pickles find that.
+    body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "get_queryset": get_queryset}
+    return type(cls.__name__, (cls,), {**body, "_queryset_class": _guarded_queryset(cls._queryset_class)})
+
+
+def _guarded_queryset(cls: type) -> type:
+    if issubclass(cls, GuardedQuerySet):
+        return cls
+    if cls not in _guarded_classes:
+        body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
+        _guarded_classes[cls] = type(cls.__name__, (GuardedQuerySet, cls), body)
+    return _guarded_classes[cls]
+
+
+def _refuse(model: Any, names: Iterable[str]) -> None:
+    if names := sorted(names):
+        raise ProtectedColumn(
+            f"{model.__name__}: {', '.join(names)} can be written only by a transition; "
+            f"use {model.__name__}.transition_perform_queryset(queryset, state)"
+        )

@@ -1,0 +1,84 @@
+"""The indexes that come with the mixin. Each names the statement that it serves; all are partial."""
+
+import hashlib
+import re
+from typing import Any
+
+from django.db.models import Expression, F, Index, Q
+from django.db.models.functions import Coalesce
+
+from stator.rows.meta import options_of
+
+
+def place_in_line() -> Coalesce:
+    """Return the order in which rows are claimed: by when they became due, or else by when they entered their state."""
+    return Coalesce(F("state_next_attempt"), F("state_changed"))
+
+
+def line_of(model: Any, *, by_age: bool = False) -> list[Expression | F]:
+    """Return the claim order of ready rows with one value of ``fair_by``; ``by_age``: ignore priorities."""
+    priority = options_of(model).priority
+    first = [F(priority)] if priority and not by_age else []
+    return [*first, place_in_line(), F(model._meta.pk.name)]
+
+
+def line_of_all(model: Any, *, by_age: bool = False) -> list[Expression | F]:
+    """Return :func:`line_of` for all values of ``fair_by``, one after the other."""
+    fair_by = options_of(model).fair_by
+    return [*([F(fair_by)] if fair_by else []), *line_of(model, by_age=by_age)]
+
+
+def add_indexes(model: Any) -> None:
+    """Add the indexes of the mixin to those that the model declares."""
+    indexes = [*model._meta.indexes, *own_indexes(model)]
+    model._meta.indexes = indexes
+    # Migrations read the declared options only.
+    model._meta.original_attrs["indexes"] = indexes
+
+
+def own_indexes(model: Any) -> list[Index]:
+    """Return the mixin's indexes for a managed model, with unique names."""
+    table = model._meta.db_table
+    readable = re.sub(r"[^a-z0-9]+", "_", table.lower())[:12].strip("_")
+    suffix = f"{readable}_{hashlib.sha256(table.encode()).hexdigest()[:6]}"
+    aged = [_aged(model, suffix)] if options_of(model).priority else []
+    return [_ready(model, suffix), *aged, _resting(suffix), _leased(suffix), _crashed(suffix), _failing(model, suffix)]
+
+
+def _ready(model: Any, suffix: str) -> Index:
+    """Return the index for CLAIM: the ready rows in the order of their turn; claimed rows leave it."""
+    return Index(*line_of_all(model), condition=Q(state_ready=True), name=f"st_ready_{suffix}")
+
+
+def _aged(model: Any, suffix: str) -> Index:
+    """Return the index for CLAIM by age, if there are priorities: the ready rows in the order of their age."""
+    return Index(*line_of_all(model, by_age=True), condition=Q(state_ready=True), name=f"st_age_{suffix}")
+
+
+def _resting(suffix: str) -> Index:
+    """Return the index for MARK READY, TIME OUT and DELETE: rows neither held nor ready, by state and due time.
+
+    External and terminal states have no due time, so their rows are in the order in which they entered the state.
+    """
+    unheld = Q(state_ready=False, state_claim__isnull=True)
+    return Index(fields=["state", "state_next_attempt", "state_changed"], condition=unheld, name=f"st_rest_{suffix}")
+
+
+def _leased(suffix: str) -> Index:
+    """Return the index for REAP: the held rows by the end of their lease."""
+    return Index(fields=["state_locked_until"], condition=Q(state_claim__isnull=False), name=f"st_lease_{suffix}")
+
+
+def _crashed(suffix: str) -> Index:
+    """Return the index for CLAIM of rows that lost leases, and for quarantine: nearly always empty."""
+    return Index(fields=["state_crashes"], condition=Q(state_crashes__gt=0), name=f"st_crash_{suffix}")
+
+
+def _failing(model: Any, suffix: str) -> Index:
+    """Return the index for lists and counts of rows whose latest attempt failed; other rows never enter it.
+
+    It starts with the errors although they are its condition: for an OR, SQLite joins two indexes only by a column of
+    each.
+    """
+    failed = Q(state_failures__gt=0)
+    return Index(fields=["state_failures", model._meta.pk.name], condition=failed, name=f"st_fail_{suffix}")

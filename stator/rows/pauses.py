@@ -1,0 +1,273 @@
+"""Pauses: objects that people told workers to leave alone for a while, and how workers read them."""
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from django.core.exceptions import EmptyResultSet, FieldError, ValidationError
+from django.db import DataError, NotSupportedError, ProgrammingError, models, transaction
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+
+from stator.graph import State
+from stator.graph.options import is_seconds
+from stator.rows import columns
+from stator.rows.moves import named_state, owner_of
+from stator.rows.reports import REASON_LENGTH
+
+logger = logging.getLogger("stator.pauses")
+
+# The most pauses that workers read; a project with more needs a column and a condition instead.
+MOST_PAUSES = 1000
+WHERE_LENGTH = 2000
+
+# The lookup of a pause that names objects, and how many it may name: each claim compares them all.
+NAMED, MOST_OBJECTS = "pk__in", 40
+
+# Only the database would detect an invalid pattern: at every claim, in every worker.
+REFUSED_LOOKUPS = ("regex", "iregex")
+
+# Errors of Django for lookups that it cannot compile to SQL, such as a range of one number.
+UNCOMPILED = (
+    FieldError, ValidationError, ValueError, TypeError, OverflowError, LookupError, AttributeError, NotSupportedError,
+)  # fmt: skip
+
+
+class PauseQuerySet(QuerySet["Pause"]):
+    """Rows of the table of pauses."""
+
+    def active(self) -> "PauseQuerySet":
+        """Return the pauses in force now, by the database's clock."""
+        return self.filter(Q(until=None) | Q(until__gt=Now()))
+
+
+class Pause(models.Model):
+    """Objects of one model that workers leave alone until ``until``, or until somebody resumes them.
+
+    ``state``: empty for all states. ``where``: lookups that an object must match; empty for all objects. Only the end
+    of a pause is ever changed.
+    """
+
+    model_label = models.CharField(max_length=200)
+    state = models.CharField(max_length=100, blank=True)
+    where = models.JSONField(default=dict, blank=True)
+    reason = models.CharField(max_length=REASON_LENGTH, blank=True)
+    actor = models.CharField(max_length=150, blank=True)
+    created = models.DateTimeField(db_default=Now())
+    until = models.DateTimeField(null=True, blank=True)
+
+    objects: ClassVar[Any] = PauseQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["until"], name="stator_pause_until")]
+
+    def __str__(self) -> str:
+        return f"{self.model_label}{f' in {self.state}' if self.state else ''}{f' {self.where}' if self.where else ''}"
+
+    def condition(self, model: Any) -> Q:
+        """Return a condition for the rows that it holds; any row of its states if ``where`` cannot be evaluated."""
+        try:
+            check_where(model, self.where)
+        except ValueError as error:
+            logger.warning("stator.pause_unclear", extra={"model": self.model_label, "error": str(error)})
+            return Q()
+        return Q(**self.where)
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """The pauses of one model. ``seen``: number and sum of ids of all active pauses at the time of reading."""
+
+    seen: tuple[int, int] = (0, 0)
+    everything: bool = False
+    states: frozenset[str] = frozenset()
+    partial: tuple[Pause, ...] = ()
+
+    @classmethod
+    def of(cls, label: str, active: list[Pause]) -> "Pauses":
+        """Return the pauses of a model among all active ones of its database."""
+        own = [pause for pause in active if pause.model_label == label]
+        whole = {pause.state for pause in own if not pause.where}
+        return cls(
+            seen=(len(active), sum(pause.pk for pause in active)),
+            everything="" in whole,
+            states=frozenset(whole - {""}),
+            partial=tuple(pause for pause in own if pause.where),
+        )
+
+    def running(self, states: Iterable[State]) -> list[State]:
+        """Return the given states that are not paused as a whole."""
+        return [] if self.everything else [state for state in states if state.name not in self.states]
+
+    def without_held(self, rows: QuerySet[Any], states: Iterable[State]) -> QuerySet[Any]:
+        """Return the rows without those that a pause with ``where`` holds."""
+        for condition in self._conditions(rows.model, states):
+            rows = rows.exclude(condition)
+        return rows
+
+    def held(self, model: Any, states: Iterable[State]) -> Q:
+        """Return a condition for rows that a pause with ``where`` holds; an empty one if there are no such pauses."""
+        return Q(*self._conditions(model, states), _connector=Q.OR)
+
+    def _conditions(self, model: Any, states: Iterable[State]) -> Iterator[Q]:
+        names = sorted(state.name for state in states)
+        for pause in self.partial:
+            if pause.state in ("", *names):
+                within = [pause.state] if pause.state else names
+                yield Q(state__in=within) & pause.condition(model)
+
+
+def read_pauses(using: str) -> list[Pause]:
+    """Return all active pauses in a database."""
+    return list(Pause.objects.using(using).active().order_by("pk")[:MOST_PAUSES])
+
+
+def make_pause(
+    model: Any, using: str, *, state: State | str | None, where: Any, reason: str, actor: str, seconds: float | None
+) -> Pause:
+    """Pause objects; raise ``ValueError`` with one line if the arguments are invalid."""
+    pause = planned_pause(model, using, state=state, where=where, reason=reason, actor=actor, seconds=seconds)
+    keep_pause(pause, using)
+    return pause
+
+
+def planned_pause(
+    model: Any, using: str, *, state: State | str | None, where: Any, reason: str, actor: str, seconds: float | None
+) -> Pause:
+    """Return a pause like :func:`make_pause` without saving it."""
+    if seconds is not None and not is_seconds(seconds):
+        raise ValueError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
+    owner = owner_of(model)
+    where = check_where(owner, where)
+    try_where(owner, using, where)
+    return Pause(
+        model_label=owner._meta.label_lower,
+        state=named_state(owner, state).name if state else "",
+        where=where,
+        reason=reason[:REASON_LENGTH],
+        actor=actor[:150],
+        until=None if seconds is None else columns.after(seconds),
+    )
+
+
+def keep_pause(pause: Pause, using: str) -> None:
+    """Save a planned pause, which workers then obey."""
+    pause.save(using=using)
+    pause.refresh_from_db(using=using)
+    logger.info("stator.paused", extra={"model": pause.model_label, "state": pause.state, "actor": pause.actor})
+
+
+def end_pauses(model: Any, using: str, *, state: State | str | None, where: Any, actor: str) -> int:
+    """End active pauses of a model: all, or those with exactly this state and condition; return how many."""
+    owner = owner_of(model)
+    label = owner._meta.label_lower
+    active = Pause.objects.using(using).active().filter(model_label=label)
+    wanted = None if where is None else check_where(owner, where)
+    meant = [
+        pause.pk
+        for pause in active.order_by("pk")[:MOST_PAUSES]
+        if (state is None or pause.state == str(state)) and (wanted is None or pause.where == wanted)
+    ]
+    return end_chosen(active.filter(pk__in=meant), label, actor)
+
+
+def end_chosen(pauses: Any, label: str, actor: str) -> int:
+    """End those of the pauses, all of one model, that are active; return how many."""
+    ended: int = pauses.active().update(until=Now())
+    logger.info("stator.resumed", extra={"model": label, "count": ended, "actor": actor})
+    return ended
+
+
+def pause_objects(model: Any, using: str, pks: list[Any], *, reason: str, actor: str, seconds: float | None) -> Pause:
+    """Pause some objects by key; raise ``ValueError`` with one line if they are too many for one pause."""
+    if len(pks) > MOST_OBJECTS:
+        raise ValueError(f"a pause names {MOST_OBJECTS} objects at most; pause a state, or those that match a lookup")
+    where = {NAMED: [_kept(pk) for pk in pks]}
+    return make_pause(model, using, state=None, where=where, reason=reason, actor=actor, seconds=seconds)
+
+
+def resume_objects(model: Any, using: str, pks: Iterable[Any], *, actor: str) -> int:
+    """Release objects from pauses that name them; return how many objects that were.
+
+    Pauses of the model, of a state, or with other lookups stay. The other objects of a pause get a pause of their own.
+    """
+    label = owner_of(model)._meta.label_lower
+    meant = {_kept(pk) for pk in pks}
+    resumed = 0
+    with transaction.atomic(using=using):
+        for pause in _naming_objects(label, using):
+            rest = [pk for pk in pause.where[NAMED] if pk not in meant]
+            if len(rest) == len(pause.where[NAMED]):
+                continue
+            resumed += len(pause.where[NAMED]) - len(rest)
+            end_chosen(Pause.objects.using(using).filter(pk=pause.pk), label, actor)
+            if rest:
+                own = {name: getattr(pause, name) for name in ("state", "reason", "actor", "until")}
+                keep_pause(Pause(model_label=label, where={NAMED: rest}, **own), using)
+    return resumed
+
+
+def is_paused_by_name(model: Any, using: str, pk: Any) -> bool:
+    """Return whether a pause names this object."""
+    label = owner_of(model)._meta.label_lower
+    return any(_kept(pk) in pause.where[NAMED] for pause in _naming_objects(label, using))
+
+
+def _naming_objects(label: str, using: str) -> list[Pause]:
+    own = Pause.objects.using(using).active().filter(model_label=label).order_by("pk")[:MOST_PAUSES]
+    return [pause for pause in own if set(pause.where) == {NAMED} and isinstance(pause.where[NAMED], list)]
+
+
+def _kept(pk: Any) -> Any:
+    """Return a primary key as a JSON value."""
+    return pk if isinstance(pk, int) else str(pk)
+
+
+def check_where(model: Any, where: Any) -> dict[str, Any]:
+    """Return the lookups of a pause as JSON values; raise ``ValueError`` with one line if they are unusable."""
+    try:
+        text = json.dumps({} if where is None else where, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"where={where!r} cannot be kept as JSON: {error}") from error
+    kept = json.loads(text)
+    if not isinstance(kept, dict):
+        raise ValueError(f"where={where!r} must be a dictionary of lookups, for instance {{'tenant': 3}}")
+    if "\\u0000" in text or len(text) > WHERE_LENGTH:
+        raise ValueError(f"where has a NUL, or more than {WHERE_LENGTH} characters")
+    for lookup in kept:
+        if lookup.rpartition("__")[2] in REFUSED_LOOKUPS:
+            raise ValueError(f"where={{{lookup!r}: ...}}: patterns are not taken; use startswith, contains or in")
+    _compile(model, kept)
+    return kept
+
+
+def try_where(model: Any, using: str, where: dict[str, Any]) -> None:
+    """Let the database plan a query with the lookups; raise ``ValueError`` if it cannot.
+
+    Otherwise the error would end every worker at its next claim.
+    """
+    rows: QuerySet[Any] = QuerySet(model, using=using)
+    # A missing table is not an error of the lookups, so this fails outside the ``try``.
+    rows.explain()
+    try:
+        with transaction.atomic(using=using):
+            rows.filter(**where).explain()
+    except EmptyResultSet:
+        return
+    except (DataError, ProgrammingError, OverflowError, ValueError, TypeError) as error:
+        text = " ".join(str(error).split())
+        raise ValueError(f"where={where!r} does not fit {model._meta.label}: {text}") from error
+
+
+def _compile(model: Any, where: dict[str, Any]) -> None:
+    rows: QuerySet[Any] = QuerySet(model)
+    try:
+        rows.filter(**where).query.sql_with_params()
+    except EmptyResultSet:
+        return
+    except UNCOMPILED as error:
+        text = " ".join(getattr(error, "messages", None) or [str(error)])
+        raise ValueError(f"where={where!r} does not fit {model._meta.label}: {text}") from error

@@ -1,0 +1,140 @@
+"""Reports and history beside the rows: the latest error or reason of each object, moves, and manual actions."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db import connections, models
+from django.db.models import OuterRef, QuerySet, Value
+from django.db.models.functions import Cast, Concat, Now, Substr
+
+from stator.graph.failures import Failure, bounded
+
+REASON_LENGTH = 500
+
+# For primary keys as text; the index does not take text of unlimited length on every database.
+KEY_LENGTH = 255
+
+
+class Report(models.Model):
+    """The latest error of one object, or its latest reason to wait."""
+
+    model_label = models.CharField(max_length=200)
+    object_pk = models.CharField(max_length=KEY_LENGTH)
+    state = models.CharField(max_length=100)
+    at = models.DateTimeField(db_default=Now())
+    error = models.CharField(max_length=200, blank=True, help_text="Type of the exception; empty for a reason to wait.")
+    message = models.TextField(blank=True)
+    traceback = models.TextField(blank=True)
+    fingerprint = models.CharField(max_length=16, blank=True)
+    times = models.PositiveIntegerField(default=1, help_text="How often in a row the same was said.")
+    worker = models.CharField(max_length=32, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["model_label", "object_pk"], name="stator_report_one_per_object")
+        ]
+        indexes = [models.Index(fields=["at"], name="stator_report_at")]
+
+    def __str__(self) -> str:
+        return f"{self.model_label} {self.object_pk}: {self.error or 'waits'}: {self.message[:80]}"
+
+
+class History(models.Model):
+    """One event in the life of one object: a move, an error, or a manual action.
+
+    Manual actions are always stored; moves and errors only for models with ``StatorMeta.history``. ``version`` is the
+    object's after the event. For an attempt, ``claimed`` is when it was claimed, ``duration`` its seconds, and
+    ``attempts`` its number in this state. ``stay`` is set for moves only.
+    """
+
+    class Kind(models.TextChoices):
+        """The kinds of events."""
+
+        MOVE = "move"
+        ERROR = "error"
+        HAND = "hand", "by hand"
+
+    model_label = models.CharField(max_length=200)
+    object_pk = models.CharField(max_length=KEY_LENGTH)
+    at = models.DateTimeField(db_default=Now())
+    version = models.BigIntegerField()
+    kind = models.CharField(max_length=8, choices=Kind, default=Kind.HAND)
+    source = models.CharField(max_length=100)
+    to = models.CharField(max_length=100, blank=True)
+    actor = models.CharField(max_length=150, blank=True)
+    reason = models.CharField(max_length=REASON_LENGTH, blank=True)
+    worker = models.CharField(max_length=32, blank=True)
+    claimed = models.DateTimeField(null=True, blank=True, help_text="When the attempt was claimed.")
+    duration = models.FloatField(null=True, blank=True, help_text="Seconds that the attempt took.")
+    stay = models.FloatField(null=True, blank=True, help_text="Seconds in the state that was left.")
+    attempts = models.IntegerField(default=0)
+    error = models.TextField(blank=True)
+    fingerprint = models.CharField(max_length=16, blank=True)
+
+    class Meta:
+        verbose_name_plural = "history"
+        indexes = [
+            models.Index(fields=["model_label", "object_pk", "at"], name="stator_history_object"),
+            models.Index(fields=["at"], name="stator_history_at"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model_label} {self.object_pk}: {self.source} -> {self.to}"
+
+
+def reports_of(model: Any, using: str, **lookups: Any) -> QuerySet[Report]:
+    """Return the reports on the row of an outer query that match the lookups."""
+    return Report.objects.using(using).filter(
+        model_label=model._meta.label_lower, object_pk=_pk_text(model, using), **lookups
+    )
+
+
+def _pk_text(model: Any, using: str) -> Any:
+    """Return an expression for the primary key as reports store it."""
+    text = Cast(OuterRef("pk"), models.CharField(max_length=KEY_LENGTH))
+    pk = model._meta.pk
+    kept = getattr(pk, "target_field", pk)
+    if not isinstance(kept, models.UUIDField) or connections[using].features.has_native_uuid_field:
+        return text
+    # Stored as 32 digits without hyphens.
+    dash = Value("-")
+    parts = [Substr(text, start, length) for start, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))]
+    return Concat(parts[0], *(part for tail in parts[1:] for part in (dash, tail)))
+
+
+def failure_report(label: str, pk: Any, state: str, failure: Failure, worker: str) -> Report:
+    """Return an unsaved report of an error."""
+    return Report(
+        model_label=label, object_pk=str(pk), state=state, error=failure.kind, message=failure.message,
+        traceback=failure.traceback, fingerprint=failure.fingerprint, worker=worker,
+    )  # fmt: skip
+
+
+def reason_report(label: str, pk: Any, state: str, reason: str, worker: str) -> Report:
+    """Return an unsaved report of a reason to wait."""
+    return Report(
+        model_label=label, object_pk=str(pk), state=state, message=bounded(str(reason), REASON_LENGTH), worker=worker
+    )
+
+
+def keep_reports(using: str, label: str, reports: Iterable[Report]) -> None:
+    """Save the latest report of each object, counting repetitions; call it while the claims on them stand."""
+    latest = {report.object_pk: report for report in reports}
+    if not latest:
+        return
+    kept = Report.objects.using(using).filter(model_label=label, object_pk__in=latest)
+    for object_pk, state, error, message, times in kept.values_list("object_pk", "state", "error", "message", "times"):
+        report = latest[object_pk]
+        if (state, error, message) == (report.state, report.error, report.message):
+            report.times = times + 1
+    Report.objects.using(using).bulk_create(
+        latest.values(),
+        update_conflicts=True,
+        unique_fields=conflict_target(using, "model_label", "object_pk"),
+        update_fields=["state", "at", "error", "message", "traceback", "fingerprint", "times", "worker"],
+    )
+
+
+def conflict_target(using: str, *names: str) -> list[str] | None:
+    """Return the ``unique_fields`` for a ``bulk_create`` that updates existing rows; MySQL takes none."""
+    return list(names) if connections[using].features.supports_update_conflicts_with_target else None

@@ -1,0 +1,197 @@
+"""Statistics per model over time: attempts per hour and edge, and samples of the queue's depth."""
+
+import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import models
+from django.db.models import DurationField, ExpressionWrapper, F, Max, Min, Q, QuerySet, Sum, Value
+from django.db.models.functions import Coalesce, Greatest, Now
+from django.utils import timezone
+
+from stator.graph.durations import seconds_of
+from stator.rows import columns
+from stator.rows.moves import owner_of
+from stator.rows.reports import conflict_target
+
+DAY = 86400.0
+
+# The shard of a row that merges the shards of all workers; workers have smaller numbers.
+MERGED = 32_767
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """How long objects were in a state that they left: total seconds, the longest, and the number of moves."""
+
+    seconds: float
+    longest: float
+    moves: int = 0
+
+    @classmethod
+    def of(cls, rows: QuerySet[Any]) -> "Stay":
+        """Return the stay of rows that are about to leave their state, by the database's clock."""
+        longest = ExpressionWrapper(Now() - Min("state_changed"), output_field=DurationField())
+        found = rows.aggregate(seconds=Sum(columns.stayed()), longest=longest)
+        return cls(_seconds(found["seconds"]), _seconds(found["longest"]))
+
+    @property
+    def average(self) -> float:
+        """Average seconds of one move."""
+        return self.seconds / self.moves if self.moves else 0.0
+
+
+class Stats(models.Model):
+    """Attempts of one model in one hour that ended in the same way.
+
+    ``to`` is empty if the object stayed. ``seconds`` is the total time that the objects had been in the state that they
+    left, by the database's clock; an attempt after which the object stays adds nothing.
+
+    Each worker adds to rows of its own ``shard``, in the transaction that records the attempts. So workers do not wait
+    for each other, and no count is lost or written twice. When an hour is over, the scheduling pass merges its shards.
+    """
+
+    model_label = models.CharField(max_length=200)
+    hour = models.DateTimeField()
+    source = models.CharField(max_length=100)
+    to = models.CharField(max_length=100, blank=True)
+    shard = models.PositiveSmallIntegerField(default=0)
+    handled = models.BigIntegerField(default=0)
+    failed = models.BigIntegerField(default=0)
+    seconds = models.FloatField(default=0.0, help_text="In the state that was left, all moves together.")
+    longest = models.FloatField(default=0.0, help_text="Seconds in the state that was left, the most of one move.")
+
+    class Meta:
+        verbose_name_plural = "stats"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["model_label", "hour", "source", "to", "shard"], name="stator_stats_one_per_edge"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["hour"], name="stator_stats_hour"),
+            # For MERGE STATISTICS: rows of past hours; nearly always empty except for the current hour.
+            models.Index(fields=["hour"], condition=Q(shard__lt=MERGED), name="stator_stats_unmerged"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model_label} {self.source} -> {self.to or 'stayed'} at {self.hour:%Y-%m-%d %H:00}"
+
+    @classmethod
+    def get_for_model(cls, model: type[models.Model], using: str | None = None) -> "ModelStats":
+        """Return the statistics of one model."""
+        return ModelStats(owner_of(model)._meta.label_lower, using)
+
+    @classmethod
+    def add(
+        cls, using: str, model_label: str, source: str, to: str, *,
+        shard: int, handled: int, failed: int = 0, stays: Iterable[Stay] = (),
+    ) -> None:  # fmt: skip
+        """Count attempts, if there are any; call it in the transaction that records them."""
+        if not handled:
+            return
+        hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+        key = {"model_label": model_label, "hour": hour, "source": source, "to": to, "shard": shard}
+        rows = cls.objects.using(using)
+        counted: dict[str, Any] = {"handled": F("handled") + handled, "failed": F("failed") + failed}
+        if stays := list(stays):
+            counted["seconds"] = F("seconds") + sum(stay.seconds for stay in stays)
+            counted["longest"] = Greatest("longest", Value(max(stay.longest for stay in stays)))
+        if rows.filter(**key).update(**counted):
+            return
+        Stats.objects.using(using).bulk_create([Stats(**key)], ignore_conflicts=True)
+        rows.filter(**key).update(**counted)
+
+
+class Depth(models.Model):
+    """How many rows of a model were ready or due at one minute, and how long the oldest had waited.
+
+    After two days one sample of each hour remains (``hourly``): that of the minute with the most queued rows, with the
+    longest wait of the hour.
+    """
+
+    model_label = models.CharField(max_length=200)
+    minute = models.DateTimeField()
+    queued = models.BigIntegerField()
+    oldest = models.FloatField(default=0.0, help_text="Seconds that the oldest of them had waited.")
+    hourly = models.BooleanField(default=False, db_default=False, help_text="The most of its hour, left for all of it.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["model_label", "minute"], name="stator_depth_one_per_minute")]
+        indexes = [
+            models.Index(fields=["minute"], name="stator_depth_minute"),
+            models.Index(fields=["minute"], condition=Q(hourly=False), name="stator_depth_by_minute"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model_label}: {self.queued} at {self.minute:%Y-%m-%d %H:%M}"
+
+    @classmethod
+    def sample(cls, using: str, depths: dict[str, tuple[int, float]]) -> None:
+        """Write the depth and the oldest wait of each model for this minute, replacing an earlier sample of it."""
+        minute = timezone.now().replace(second=0, microsecond=0)
+        # In a fixed order, because another worker may sample the same models at the same time.
+        found = sorted(depths.items())
+        cls._default_manager.using(using).bulk_create(
+            [cls(model_label=label, minute=minute, queued=queued, oldest=oldest) for label, (queued, oldest) in found],
+            update_conflicts=True,
+            unique_fields=conflict_target(using, "model_label", "minute"),
+            update_fields=["queued", "oldest"],
+        )
+
+
+class ModelStats:
+    """Statistics of one model: its latest depth, recently handled attempts, and time in states."""
+
+    def __init__(self, model_label: str, using: str | None = None) -> None:
+        self.model_label = model_label
+        self.using = using
+
+    def most_recent_queued(self) -> int:
+        """Return how many rows were queued at the latest sample; 0 before the first."""
+        depths = Depth.objects.using(self.using).filter(model_label=self.model_label)
+        return depths.order_by("-minute").values_list("queued", flat=True).first() or 0
+
+    def most_recent_handled(self) -> tuple[int, int, int]:
+        """Return how many attempts were handled in this hour, day and month, by the current time zone."""
+        hour, day, month = _period_starts(timezone.localtime() if timezone.is_aware(timezone.now()) else timezone.now())
+        rows = Stats.objects.using(self.using).filter(model_label=self.model_label, hour__gte=month)
+        sums = rows.aggregate(
+            in_hour=Coalesce(Sum("handled", filter=Q(hour__gte=hour)), 0),
+            in_day=Coalesce(Sum("handled", filter=Q(hour__gte=day)), 0),
+            in_month=Coalesce(Sum("handled"), 0),
+        )
+        return sums["in_hour"], sums["in_day"], sums["in_month"]
+
+    def time_in_states(self, period: float = DAY) -> dict[str, Stay]:
+        """Return how long objects were in each state that was left in the last ``period`` seconds, in whole hours."""
+        return {row["source"]: _stay(row) for row in self._stays(period).values("source").annotate(**_SUMS)}
+
+    def time_on_edges(self, period: float = DAY) -> dict[tuple[str, str], Stay]:
+        """Return the same for each ``(state, state it was left for)``."""
+        rows = self._stays(period).values("source", "to").annotate(**_SUMS)
+        return {(row["source"], row["to"]): _stay(row) for row in rows}
+
+    def _stays(self, period: float) -> QuerySet[Stats]:
+        # Includes the hour in which the period begins; otherwise the first minutes of an hour would show nothing.
+        since = timezone.now() - datetime.timedelta(seconds=period, hours=1)
+        rows = Stats.objects.using(self.using).filter(model_label=self.model_label, hour__gt=since)
+        return rows.exclude(to="").order_by()
+
+
+_SUMS = {"all_moves": Sum("handled"), "all_seconds": Sum("seconds"), "most": Max("longest")}
+
+
+def _stay(row: Any) -> Stay:
+    return Stay(row["all_seconds"], row["most"], row["all_moves"])
+
+
+def _seconds(span: datetime.timedelta | None) -> float:
+    return seconds_of(span) if span is not None else 0.0
+
+
+def _period_starts(now: datetime.datetime) -> tuple[Any, Any, Any]:
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    day = hour.replace(hour=0)
+    return hour, day, day.replace(day=1)

@@ -1,0 +1,167 @@
+"""Objects that wait for others: which rows wait, and how they are woken when the awaited object gets there.
+
+A row that waits is *parked* when its turn to be claimed comes: it is not ready, and due in a far year. So it is out of
+the line, and polls do not meet it. The move of the awaited object reopens its waiters through the index of their
+relation, in the same transaction. A scheduling pass finds rows that no move wakes, because the awaited object was
+deleted or because an application had locked the row.
+
+Before each claim of a row, the awaited object is checked, so a row that was reopened too early does no harm. No row is
+parked too late to be woken, because the awaited object is locked against changes meanwhile.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
+from django.db import connections, router, transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+
+from stator.fields import StateField
+from stator.rows import columns
+from stator.rows.meta import options_of
+from stator.signals import announce
+
+# Rows reopened by one statement.
+BATCH = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A relation ``field`` of ``model`` to an object of ``awaited`` that has to be in one of the states ``until``."""
+
+    model: Any
+    field: str
+    awaited: Any
+    until: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """The lookup of the primary key of the awaited object."""
+        return f"{self.field}__pk"
+
+    def unsettled(self, using: str) -> QuerySet[Any]:
+        """Return the awaited objects that are not there yet."""
+        rows: QuerySet[Any] = QuerySet(self.awaited, using=using)
+        return rows.exclude(state__in=self.until)
+
+    def holds(self, using: str) -> Exists:
+        """Return a condition for rows that wait by this relation."""
+        return Exists(self.unsettled(using).filter(pk=OuterRef(self.key)))
+
+    def state(self, using: str) -> Subquery:
+        """Return the state of the object that a row refers to; null if there is none."""
+        rows: QuerySet[Any] = QuerySet(self.awaited, using=using)
+        return Subquery(rows.filter(pk=OuterRef(self.key)).values("state")[:1])
+
+
+@lru_cache(maxsize=1024)
+def waits_of(model: Any) -> tuple[Wait, ...]:
+    """Return what objects of a model wait for; raise ``ImproperlyConfigured`` with one line if that is impossible."""
+    return tuple(_wait(model, name, until) for name, until in options_of(model).waits_for)
+
+
+@lru_cache(maxsize=1024)
+def waiters_of(model: Any) -> tuple[Wait, ...]:
+    """Return the relations by which objects of this or other models wait for objects of this one."""
+    owners = [other for other in apps.get_models() if _owner_of(other) is other]
+    return tuple(wait for other in owners for wait in waits_of(other) if wait.awaited is model)
+
+
+def wakes(model: Any, state: str) -> bool:
+    """Return whether objects may wait for one of this model to enter a state."""
+    return any(state in wait.until for wait in waiters_of(model))
+
+
+def wake(model: Any, using: str, state: str, pks: Collection[Any]) -> None:
+    """Reopen rows that waited for these objects to enter a state; call it in the transaction that moves them.
+
+    Rows that others have locked are skipped and left to the next scheduling pass.
+    """
+    if not pks:
+        return
+    for wait in waiters_of(model):
+        if state in wait.until:
+            rows: QuerySet[Any] = QuerySet(wait.model, using=using)
+            _reopen_all(rows.filter(**{f"{wait.key}__in": pks}))
+
+
+def reopen(rows: QuerySet[Any], limit: int) -> int:
+    """Make up to ``limit`` of the parked rows ready and wake workers; return how many. Call it in a transaction."""
+    features = connections[rows.db].features
+    locked = rows.filter(columns.parked()).select_for_update(
+        skip_locked=features.has_select_for_update_skip_locked, no_key=features.has_select_for_no_key_update
+    )
+    picked = list(locked.order_by().values_list("pk", flat=True)[:limit])
+    if picked:
+        QuerySet(rows.model, using=rows.db).filter(pk__in=picked).update(**columns.reopening())
+        announce(rows.model, rows.db)
+    return len(picked)
+
+
+def update_and_reopen(queryset: QuerySet[Any], names: Iterable[str], update: Any) -> int:
+    """Call ``update()``; reopen parked rows if it may change what they wait for."""
+    owner = _owner_of(queryset.model)
+    if not _touched(owner, names):
+        return int(update())
+    using = getattr(queryset, "_db", None) or router.db_for_write(queryset.model)
+    meant = queryset.using(using).order_by().values("pk")
+    with transaction.atomic(using=using):
+        _reopen_all(QuerySet(owner, using=using).filter(pk__in=meant))
+        return int(update())
+
+
+def may_reopen(model: Any, names: Iterable[str]) -> bool:
+    """Return whether a save of the named fields may change what the row waits for."""
+    return _touched(_owner_of(model), names)
+
+
+def reopen_saved(instance: Any, using: str) -> None:
+    """Reopen a parked row after a save that may have changed its relations."""
+    reopen(QuerySet(_owner_of(type(instance)), using=using).filter(pk=instance.pk), 1)
+
+
+def waiting(model: Any, using: str) -> Q:
+    """Return a condition for rows that wait for another object; no rows for a model without waits."""
+    held = Q(pk__in=[])
+    for wait in waits_of(model):
+        held |= Q(wait.holds(using))
+    return held
+
+
+def _wait(model: Any, name: str, until: tuple[str, ...]) -> Wait:
+    related: Any = model._meta.get_field(name).related_model
+    where = f"{model.__name__}.StatorMeta.waits_for: {name!r}"
+    awaited = _owner_of(related)
+    if awaited is None:
+        raise ImproperlyConfigured(f"{where} leads to {related.__name__}, which is no managed model")
+    graph = awaited.state_graph
+    for state in until:
+        if state not in graph.states:
+            raise ImproperlyConfigured(
+                f"{where} waits for {state!r}, which is not a state of {graph.__name__}; "
+                f"its states are {', '.join(graph.states)}"
+            )
+    return Wait(model, name, awaited, until)
+
+
+def _owner_of(model: Any) -> Any:
+    """Return the model whose own table has the framework's columns; None if it is not managed."""
+    try:
+        field = model._meta.get_field("state")
+    except FieldDoesNotExist:
+        return None
+    return field.model._meta.concrete_model if isinstance(field, StateField) else None
+
+
+def _touched(owner: Any, names: Iterable[str]) -> bool:
+    given = set(names)
+    fields = [owner._meta.get_field(wait.field) for wait in waits_of(owner)]
+    return any(given & {field.name, field.attname} for field in fields)
+
+
+def _reopen_all(rows: QuerySet[Any]) -> None:
+    while reopen(rows, BATCH) == BATCH:
+        pass

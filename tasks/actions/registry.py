@@ -1,0 +1,234 @@
+"""The registry of functions that tasks may name. It needs no models, so ``tasks.action`` can be used anywhere."""
+
+import inspect
+import math
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from stator.graph.backoff import LONGEST, Backoff
+from tasks.actions.throttling import Frequency, frequency, key_text
+from tasks.failures import NoHandler
+
+NAME = re.compile(r"[\w.-]{1,200}")
+
+# The prefix of actions that are functions of Django's Tasks framework; their path follows it.
+DJANGO = "django:"
+
+# The default back-off after errors.
+BACKOFF = Backoff(base=5.0)
+
+# The upper bound of attempts, concurrency and local tries; a queue has the same bound of attempts.
+MOST_TRIES = 1_000_000
+
+# Functions that find actions, by the prefix of the action's name. Arguments: the rest of the name, the queue, the data.
+finders: dict[str, Callable[[str, str, Any], "Action"]] = {}
+
+# Held while a thread creates the event of a context.
+_making = threading.Lock()
+
+
+class Context:
+    """An attempt as its action sees it, if it takes the context."""
+
+    __slots__ = ("_over", "_stopped", "claim", "task")
+
+    def __init__(self, task: Any, claim: Any) -> None:
+        self.task, self.claim = task, claim
+        self._over = False
+        # Created on first use: an event costs more than everything else an attempt needs of a context.
+        self._stopped: threading.Event | None = None
+
+    @property
+    def stopped(self) -> threading.Event:
+        """Return an event that is set when the attempt is over."""
+        with _making:
+            event = self._stopped = self._stopped or threading.Event()
+        # Checked after the event exists: a thread that ended the attempt just before may not have seen it.
+        if self._over:
+            event.set()
+        return event
+
+    def end(self) -> None:
+        """Mark the attempt as over."""
+        self._over = True
+        if self._stopped is not None:
+            self._stopped.set()
+
+    @property
+    def attempt(self) -> int:
+        """Return the number of this attempt; 1 is the first."""
+        return int(self.claim.attempt)
+
+    @property
+    def worker(self) -> str:
+        """Return the id of the worker."""
+        return str(self.claim.token.hex[:12])
+
+    def still_mine(self) -> bool:
+        """Return whether the attempt may go on: it was not ended, and the claim is still held."""
+        return not self._over and bool(self.claim.still_mine())
+
+    def extend(self, seconds: float) -> bool:
+        """Hold the task for ``seconds`` from now, within its timeout; return False if the claim has ended."""
+        return not self._over and bool(self.claim.extend(seconds))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action:
+    """A function that tasks call by name, and how it is run: see :func:`action`."""
+
+    name: str
+    function: Callable[..., Any]
+    queue: str = ""
+    takes_context: bool = False
+    isolated: bool = False
+    timeout: float | None = None
+    max_attempts: int | None = None
+    backoff: Backoff | float | Callable[[int], float] = BACKOFF
+    local_retries: int = 0
+    local_delay: float = 1.0
+    rate: str = ""
+    concurrency: int | None = None
+    key: str | Callable[[Any], Any] | None = None
+    errors_are_final: bool = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"action {self.name!r}: {self.function!r} is not a function")
+        for problem in self._problems():
+            raise ValueError(f"action {self.name!r}: {problem}")
+        if self.rate:
+            frequency(self.rate)
+
+    def _problems(self) -> Iterator[str]:
+        for option in ("timeout", "local_delay"):
+            if (value := getattr(self, option)) is None:
+                continue
+            if not _is_number(value) or value <= 0:
+                yield f"{option}={value!r} must be a number of seconds above 0"
+            elif value > LONGEST:
+                yield f"{option}={value!r} must be at most {LONGEST:.0f} seconds"
+        for option, least in (("max_attempts", 1), ("concurrency", 1), ("local_retries", 0)):
+            if (value := getattr(self, option)) is None:
+                continue
+            if type(value) is not int or value < least:
+                yield f"{option}={value!r} must be a whole number of at least {least}"
+            elif value > MOST_TRIES:
+                yield f"{option}={value!r} must be at most {MOST_TRIES}"
+        if self.isolated not in (True, False):
+            yield f"isolated={self.isolated!r} must be True or False"
+        if not isinstance(self.backoff, Backoff) and not callable(self.backoff) and not is_delay(self.backoff):
+            yield (
+                f"backoff={self.backoff!r} must be a number of seconds, a function of the number of errors, "
+                "or a stator.Backoff"
+            )
+
+    @cached_property
+    def is_async(self) -> bool:
+        """Return whether the function is a coroutine function."""
+        return inspect.iscoroutinefunction(self.function)
+
+    @property
+    def frequency(self) -> Frequency | None:
+        """Return the parsed rate."""
+        return frequency(self.rate) if self.rate else None
+
+    @property
+    def throttled(self) -> bool:
+        """Return whether a rate or concurrency limit applies."""
+        return bool(self.rate or self.concurrency)
+
+    def throttle_key(self, task: Any) -> str:
+        """Return the key under which the task is counted."""
+        value = self.key(task) if callable(self.key) else None
+        if isinstance(self.key, str) and isinstance(task.data, dict):
+            value = task.data.get(self.key)
+        return key_text(self.queue, self.name, "" if value is None else value)
+
+    def arguments(self, context: Context) -> tuple[list[Any], dict[str, Any]]:
+        """Return the positional and keyword arguments of the function."""
+        data = context.task.data
+        before = [context] if self.takes_context else []
+        if isinstance(data, dict):
+            return before, data
+        return [*before, *([] if data is None else [data])], {}
+
+    def call(self, context: Context) -> Any:
+        """Call a synchronous function in this thread."""
+        args, kwargs = self.arguments(context)
+        return self.function(*args, **kwargs)
+
+    async def acall(self, context: Context) -> Any:
+        """Call a coroutine function on this event loop."""
+        args, kwargs = self.arguments(context)
+        return await self.function(*args, **kwargs)
+
+    async def begin(self, context: Context) -> None:
+        """Prepare an attempt in the worker; a hook for subclasses."""
+
+    def result_of(self, value: Any) -> Any:
+        """Return the value to store as the task's result."""
+        return value
+
+
+# Actions by name, then by queue; the empty queue stands for all queues without an action of their own.
+registry: dict[str, dict[str, Action]] = {}
+
+
+def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function, sync or async, as the action ``name``; the function itself is not changed.
+
+    ``queue``: only for tasks of this queue. The function gets the task's data: an object as keyword arguments, null as
+    nothing, anything else as one argument; with ``takes_context``, the :class:`Context` comes first. ``isolated``: run
+    in a process of its own. ``timeout`` and ``max_attempts`` apply if the task has none; ``max_attempts`` cannot exceed
+    the queue's. If the queue has none either, code that has the action writes ``max_attempts`` into the tasks it
+    publishes. ``backoff``: after errors; a :class:`~stator.graph.backoff.Backoff`, seconds, or a function of the number
+    of errors. ``local_retries``: how many unexpected errors the same worker retries, ``local_delay`` seconds apart.
+    ``rate``: the most starts, as ``10/s`` or ``3/10m``; ``concurrency``: the most attempts at a time. Both hold over
+    all workers, for each ``key``: the name of a value in the data, or a function of the task.
+    """
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name for an action; use letters, digits, '_', '-' and '.'")
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        made = Action(name=name, function=function, **options)
+        known = registry.setdefault(name, {}).get(made.queue)
+        if known is not None and _place(known.function) != _place(function):
+            where = f" in queue {made.queue!r}" if made.queue else ""
+            raise ValueError(f"action {name!r}{where} is {_place(known.function)} already, not {_place(function)}")
+        registry[name][made.queue] = made
+        return function
+
+    return register
+
+
+def find(name: str, queue: str, data: Any = None) -> Action:
+    """Return the action of that name for a task of a queue; raise ``NoHandler`` if this process has none."""
+    if name.startswith(DJANGO):
+        return finders[DJANGO](name.removeprefix(DJANGO), queue, data)
+    if (found := declared(name, queue)) is None:
+        raise NoHandler(f"no handler: this worker knows no action {name!r} for queue {queue!r}")
+    return found
+
+
+def declared(name: str, queue: str) -> Action | None:
+    """Return the action that the code here declares under that name for tasks of a queue."""
+    named = registry.get(name, {})
+    return named.get(queue) or named.get("")
+
+
+def _place(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_delay(value: Any) -> bool:
+    """Return whether the value is a valid delay in seconds."""
+    return _is_number(value) and 0 <= value <= LONGEST

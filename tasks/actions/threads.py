@@ -1,0 +1,140 @@
+"""Threads for synchronous actions. They are daemons: an action that never returns must not keep the process alive."""
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from django.db import connections
+
+from stator.worker.connections import clean_connections, watch_session
+
+
+class _Call:
+    """One function to run, and the future that waits for its result."""
+
+    __slots__ = ("begun", "context", "function", "future", "given_up", "loop")
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+        self.context = contextvars.copy_context()
+        self.loop = asyncio.get_running_loop()
+        self.future = self.loop.create_future()
+        self.begun = False
+        self.given_up = False
+
+
+class Threads:
+    """A pool of up to ``count`` threads, each with its own database connections.
+
+    A caller that awaits a function may be cancelled, but the function itself cannot be ended. Its thread is then
+    abandoned and replaced, ``count`` times at most.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._queue: SimpleQueue[_Call] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._alive = self._idle = self._given_up = 0
+        self._exhausted_since = 0.0
+
+    @property
+    def exhausted(self) -> bool:
+        """Return whether as many abandoned functions are still running as may be."""
+        return self._given_up >= self.count
+
+    def are_exhausted_for(self, seconds: float) -> bool:
+        """Return whether the pool has been exhausted for this many seconds."""
+        return self.exhausted and time.monotonic() - self._exhausted_since >= seconds
+
+    async def run(self, function: Callable[[], Any]) -> Any:
+        """Run ``function`` in a thread as soon as one is free; return its result or raise its exception."""
+        call = _Call(function)
+        with self._lock:
+            self._queue.put(call)
+            if self._idle < self._queue.qsize():
+                self._start_thread()
+        try:
+            return await call.future
+        except asyncio.CancelledError:
+            self._give_up(call)
+            raise
+
+    def _start_thread(self) -> None:
+        if self._alive - self._given_up < self.count:
+            self._alive += 1
+            threading.Thread(target=self._work, name=f"tasks-action-{self._alive}", daemon=True).start()
+
+    def _give_up(self, call: _Call) -> None:
+        with self._lock:
+            call.given_up = True
+            # A call that has not begun is skipped by the thread that takes it.
+            if call.begun and not self.exhausted:
+                self._given_up += 1
+                self._exhausted_since = time.monotonic()
+                self._start_thread()
+            else:
+                call.begun = False
+
+    def _work(self) -> None:
+        for connection in connections.all():
+            watch_session(connection)
+        while self._turn():
+            pass
+        connections.close_all()
+
+    def _turn(self) -> bool:
+        """Run one function; return whether the thread continues."""
+        with self._lock:
+            self._idle += 1
+        call = self._queue.get()
+        with self._lock:
+            self._idle -= 1
+            if call.given_up:
+                return True
+            call.begun = True
+        result, error = _result_of(call)
+        clean_connections()
+        _call_soon(call.loop, _settle, call.future, result, error)
+        with self._lock:
+            # If the thread was replaced when it was abandoned, it ends; if it was abandoned without a replacement, it
+            # continues.
+            replaced = _was_replaced(call)
+            call.begun = False
+            self._given_up -= replaced
+            self._alive -= replaced
+        return not replaced
+
+
+def _was_replaced(call: _Call) -> bool:
+    return call.given_up and call.begun
+
+
+def _result_of(call: _Call) -> tuple[Any, BaseException | None]:
+    try:
+        return call.context.run(call.function), None
+    except BaseException as error:  # noqa: BLE001 - handed to whoever awaits the call
+        return None, error
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(function, *args)
+    except RuntimeError:
+        # The loop is closed: the worker has ended, and nothing waits for the result.
+        return
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    elif isinstance(error, StopIteration):
+        # A future refuses StopIteration, which would end the coroutine that waits.
+        future.set_exception(RuntimeError("the action raised StopIteration"))
+    else:
+        future.set_exception(error)

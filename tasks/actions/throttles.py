@@ -1,0 +1,119 @@
+"""Rate and concurrency limits of actions over all workers, kept in the database.
+
+Each statement is correct on its own, so no row stays locked while an action runs.
+"""
+
+import random
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.apps import apps
+from django.db import models
+from django.db.models import Exists, F, OuterRef
+from django.db.models.functions import Now
+
+from tasks.actions.throttling import KEY_LENGTH, Frequency
+
+# Tries when another worker changed the row at the same time; after these the attempt waits.
+AGAIN = 5
+
+# The least seconds until an attempt that found no free slot asks again; the most is twice that.
+ASK_AGAIN = 1.0
+
+# A row that was not used for this long has no effect any more.
+IDLE = timedelta(days=1)
+PRUNED_AT_ONCE = 1000
+
+
+class ActionRate(models.Model):
+    """The rate limit of a key: how many attempts have started in the current window, and how many were put off."""
+
+    key = models.CharField(max_length=KEY_LENGTH, primary_key=True)
+    window = models.BigIntegerField(default=0)
+    until = models.DateTimeField(db_index=True)
+    started = models.PositiveIntegerField(default=0)
+    refused = models.PositiveIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return self.key
+
+    @classmethod
+    def take(cls, using: str, key: str, rate: Frequency) -> float:
+        """Return 0 if an attempt may start now, else the seconds after which to ask again.
+
+        Attempts that are put off get times spaced by the rate, so that they do not all come back at once.
+        """
+        row = cls.objects.using(using).filter(key=key)
+        for _ in range(AGAIN):
+            found: Any = row.annotate(now=Now()).first()
+            if found is None:
+                # The new row's window is over already, even for a worker that read the time just before: nothing may
+                # start in it.
+                over = Now() - timedelta(seconds=1)
+                ActionRate.objects.using(using).bulk_create([ActionRate(key=key, until=over)], ignore_conflicts=True)
+                continue
+            mine = row.filter(window=found.window)
+            if found.until <= found.now:
+                until = Now() + timedelta(seconds=rate.period)
+                if mine.update(window=F("window") + 1, until=until, started=1, refused=0):
+                    return 0.0
+            elif mine.filter(started__lt=rate.count).update(started=F("started") + 1):
+                return 0.0
+            elif mine.filter(started__gte=rate.count).update(refused=F("refused") + 1):
+                left = float((found.until - found.now).total_seconds())
+                return max(0.01, left) + rate.period * (found.refused // rate.count + random.random())
+        return random.uniform(0.1, 1.0) * rate.period
+
+
+class ActionSlot(models.Model):
+    """A concurrency slot of a key, taken by a task. It is free again once that claim on the task has ended."""
+
+    key = models.CharField(max_length=KEY_LENGTH)
+    number = models.PositiveIntegerField()
+    task = models.BigIntegerField()
+    token = models.UUIDField()
+    taken = models.DateTimeField(db_default=Now(), db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["key", "number"], name="tasks_actionslot_one_per_number")]
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.number}"
+
+    @classmethod
+    def take(cls, using: str, key: str, places: int, task: Any, token: UUID) -> float:
+        """Return 0 if the task has a slot now, else the seconds after which to ask again."""
+        slots = cls.objects.using(using).filter(key=key)
+        _ended(slots, using).delete()
+        for _ in range(AGAIN):
+            free = sorted(set(range(places)) - set(slots.values_list("number", flat=True)))
+            if not free:
+                break
+            slot = ActionSlot(key=key, number=random.choice(free), task=task, token=token)
+            ActionSlot.objects.using(using).bulk_create([slot], ignore_conflicts=True)
+            if slots.filter(number=slot.number, task=task, token=token).exists():
+                return 0.0
+        return random.uniform(ASK_AGAIN, 2 * ASK_AGAIN)
+
+    @classmethod
+    def leave(cls, using: str, key: str, task: Any, token: UUID) -> None:
+        """Release the slot."""
+        cls.objects.using(using).filter(key=key, task=task, token=token).delete()
+
+
+def prune(using: str) -> int:
+    """Delete some unused rows; return how many."""
+    rates = ActionRate.objects.using(using).filter(until__lt=Now() - IDLE).order_by("until")
+    slots = _ended(ActionSlot.objects.using(using).filter(taken__lt=Now() - IDLE), using).order_by("taken")
+    deleted = 0
+    for rows in (rates, slots):
+        if pks := list(rows.values_list("pk", flat=True)[:PRUNED_AT_ONCE]):
+            deleted += rows.model._base_manager.using(using).filter(pk__in=pks).delete()[0]
+    return deleted
+
+
+def _ended(slots: Any, using: str) -> Any:
+    tasks = apps.get_model("tasks", "Task")._base_manager.using(using)
+    held = tasks.filter(pk=OuterRef("task"), state_claim=OuterRef("token"))
+    return slots.exclude(Exists(held))

@@ -1,0 +1,77 @@
+"""The ``OPTIONS`` of a backend for Django's Tasks framework, and their checks."""
+
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import Any
+
+from tasks.actions.registry import BACKOFF, Action, is_delay
+from tasks.conf import LONGEST
+from tasks.queue.rules import queue_name_problem
+
+# Options that are passed on to the action.
+SHARED = (
+    "max_attempts", "backoff", "timeout", "isolated", "local_retries", "local_delay", "rate", "concurrency",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The ``OPTIONS`` of a backend. Durations are in seconds. None takes the queue's value, or else the setting's.
+
+    Without ``max_attempts``, an error ends the task; an attempt that was lost with its worker is repeated in either
+    case. ``modules``: further modules whose tasks may run, besides those of installed apps.
+    """
+
+    max_attempts: int | None = None
+    backoff: Any = BACKOFF
+    timeout: float | None = None
+    retention: float | None = None
+    isolated: bool = False
+    local_retries: int = 0
+    local_delay: float = 1.0
+    rate: str = ""
+    concurrency: int | None = None
+    modules: tuple[str, ...] = ()
+
+
+KNOWN = frozenset(option.name for option in fields(Options))
+
+
+def shared_options(options: Options) -> dict[str, Any]:
+    """Return the options that are those of an action."""
+    return {name: getattr(options, name) for name in SHARED}
+
+
+def problem(given: Any, queues: Any) -> str:
+    """Return one line on the first problem in ``OPTIONS`` or ``QUEUES``; empty if there is none."""
+    return _problem_of_options(given) or _problem_of_queues(queues)
+
+
+def _problem_of_options(given: Any) -> str:
+    if not isinstance(given, dict):
+        return f"OPTIONS={given!r} must be a dictionary"
+    if unknown := sorted(map(str, given.keys() - KNOWN)):
+        close = get_close_matches(unknown[0], KNOWN, 1)
+        remedy = f"did you mean {close[0]}?" if close else f"options are {', '.join(sorted(KNOWN))}"
+        return f"OPTIONS: {unknown[0]!r} is not an option; {remedy}"
+    for name, value in given.items():
+        if isinstance(value, timedelta):
+            return f"OPTIONS: {name}={value!r} must be a number of seconds; write {value.total_seconds():g}"
+    options = Options(**given)
+    try:
+        Action(name="options", function=len, **shared_options(options))
+    except (TypeError, ValueError) as error:
+        return "OPTIONS: " + str(error).removeprefix("action 'options': ")
+    if options.retention is not None and not is_delay(options.retention):
+        return f"OPTIONS: retention={options.retention!r} must be a number of seconds from 0 to {LONGEST:.0f}, or None"
+    if not isinstance(options.modules, list | tuple) or not all(isinstance(name, str) for name in options.modules):
+        return f"OPTIONS: modules={options.modules!r} must be a list of names of modules"
+    return ""
+
+
+def _problem_of_queues(queues: Any) -> str:
+    for name in queues:
+        if wrong := queue_name_problem(name):
+            return f"QUEUES: {wrong}"
+    return ""

@@ -1,0 +1,370 @@
+"""A backend for Django's Tasks framework: ``django.tasks`` from Django 6.0 on, the package ``django-tasks`` before.
+
+A function of that framework is an action whose name is ``django:`` and its path. Enqueueing it inserts one row.
+"""
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib import import_module
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+
+from stator.signals import transitioned
+from tasks.actions.registry import DJANGO, Action, Context
+from tasks.backend.enqueueing import Enqueued, insert
+from tasks.backend.framework import (
+    BaseTaskBackend,
+    Task,
+    TaskContext,
+    TaskResultDoesNotExist,
+    is_heard,
+    is_received,
+    normalize_json,
+    send_finished,
+    task_backends,
+    task_enqueued,
+    task_finished,
+    task_started,
+)
+from tasks.backend.history import add_history, with_history
+from tasks.backend.options import Options, problem, shared_options
+from tasks.backend.priorities import priority_of
+from tasks.backend.results import NONCE, STATUSES, has_past, new_result, number_of, results_of
+from tasks.conf import load_settings
+from tasks.exceptions import PublishRefused
+from tasks.failures import NoHandler
+from tasks.messages import json_text
+from tasks.moments import moment_problem
+from tasks.queue.rules import queue_name_problem
+from tasks.sharding.numbering import database_of
+
+ACTION_LENGTH = 200
+RESULT_ID = re.compile(r"([1-9]\d{0,17})(?:-([0-9a-f]{16}))?")
+
+# A module, a dot, and the name of a function in it.
+PATH = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*)\.([^\W\d]\w*)")
+
+# The most modules that the system check remembers.
+MOST_DECLARED = 10_000
+
+REMEDY = 'Add its app to INSTALLED_APPS, or list the module: TASKS[{!r}]["OPTIONS"]["modules"] = [{!r}].'
+
+logger = logging.getLogger("tasks.backend")
+
+
+class StatorBackend(BaseTaskBackend):
+    """A backend that enqueues tasks as rows of :class:`tasks.models.Task`; ``runstator`` workers run them.
+
+    ``enqueue`` joins the open transaction: if it is rolled back, the task does not exist and never runs.
+    """
+
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        # Not raised here: tasks are declared while Django still loads the apps. A system check reports it instead.
+        self._problem = problem(self.options, self.queues)
+        self._found: set[str] = set()
+
+    def validate_task(self, task: Any) -> None:
+        """Validate as the framework does, and note the task's module for the system check."""
+        super().validate_task(task)
+        if len(_declared) < MOST_DECLARED:
+            _declared.add((self.alias, task.func.__module__))
+
+    def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
+        """Insert a task and return its result; ``TypeError`` or ``PublishRefused`` if the arguments are not JSON."""
+        return self._enqueue(task, [(args, kwargs)])[0]
+
+    def enqueue_many(self, task: Any, calls: Iterable[tuple[Any, Any]]) -> list[Any]:
+        """Enqueue the task once for each pair of positional and keyword arguments: all of them, or none.
+
+        The results are in order. As with :meth:`enqueue`, each call is checked and ``task_enqueued`` is sent for it.
+        """
+        most = load_settings().PUBLISH_LIMIT
+        given = [_call(each) for each in calls]
+        if len(given) > most:
+            raise PublishRefused(f"{len(given):,} tasks are more than are enqueued at once; the most is {most:,}")
+        return self._enqueue(task, given)
+
+    async def aenqueue_many(self, task: Any, calls: Iterable[tuple[Any, Any]]) -> list[Any]:
+        """Run :meth:`enqueue_many` from async code."""
+        return await sync_to_async(self.enqueue_many)(task, calls)
+
+    def _enqueue(self, task: Any, calls: list[tuple[Any, Any]]) -> list[Any]:
+        options = self.own_options
+        self.validate_task(task)
+        self._check_found(task)
+        if wrong := queue_name_problem(task.queue_name):
+            raise PublishRefused(wrong)
+        action = DJANGO + task.module_path
+        if len(action) > ACTION_LENGTH:
+            raise PublishRefused(f"{task.module_path} is longer than {ACTION_LENGTH - len(DJANGO)} characters")
+        if found := moment_problem(task.run_after):
+            raise PublishRefused(f"run_after={task.run_after} {found}")
+        common = Enqueued(
+            action=action,
+            priority=priority_of(task.priority, task.run_after),
+            max_attempts=options.max_attempts,
+            timeout=options.timeout,
+            retention=options.retention,
+            run_after=task.run_after,
+        )
+        nonce = os.urandom(8).hex()
+        data = [self._data(task, args, kwargs, nonce) for args, kwargs in calls]
+        settings = load_settings()
+        texts = [json_text("the arguments", each, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH) for each in data]
+        made = insert(task.queue_name, common, texts) if texts else []
+        results = [
+            new_result(pk, created, each, task, self.alias) for (pk, created), each in zip(made, data, strict=True)
+        ]
+        if is_heard(task_enqueued, logging.DEBUG):
+            for result in results:
+                task_enqueued.send(type(self), task_result=result)
+        return results
+
+    def _data(self, task: Any, args: Any, kwargs: Any, nonce: str) -> dict[str, Any]:
+        call = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs))}
+        data = {**call, "backend": self.alias, NONCE: nonce}
+        return data if task.run_after is None else {**data, "run_after": task.run_after.isoformat()}
+
+    def get_result(self, result_id: str) -> Any:
+        """Return the result with that id; raise ``TaskResultDoesNotExist`` if this backend has none."""
+        given = str(result_id)
+        match = RESULT_ID.fullmatch(given)
+        using = database_of(int(match[1])) if match else None
+        rows = _model().objects.using(using).select_related("queue").filter(action__startswith=DJANGO)
+        row = with_history(rows).filter(pk=match[1]).first() if match and using else None
+        # If the task's function is gone, there is no result either.
+        results = results_of([row], resolve) if row is not None else []
+        if not results or (results[0].backend, results[0].id) != (self.alias, given):
+            raise TaskResultDoesNotExist(f"there is no result {given[:64]!r}")
+        return results[0]
+
+    def check(self, **kwargs: Any) -> list[Any]:
+        """Return the errors tasks.E201 (app missing), E202 (wrong options) and E203 (tasks that no worker imports)."""
+        found = [
+            checks.Error(
+                f"TASKS[{self.alias!r}] needs the app {app!r}.", hint=f"Add {app!r} to INSTALLED_APPS.", id="tasks.E201"
+            )
+            for app in ("stator", "tasks")
+            if not apps.is_installed(app)
+        ]
+        if self._problem:
+            hint = "See the options of the backend in the guide."
+            return [*found, checks.Error(f"TASKS[{self.alias!r}]: {self._problem}.", hint=hint, id="tasks.E202")]
+        mine = sorted(module for alias, module in _declared if alias == self.alias and module in sys.modules)
+        return found + [
+            checks.Error(
+                f"TASKS[{self.alias!r}]: workers do not import the tasks of {module}, which is in no installed app.",
+                hint=REMEDY.format(self.alias, module),
+                id="tasks.E203",
+            )
+            for module in mine
+            if not _may_import(module)
+        ]
+
+    @cached_property
+    def own_options(self) -> Options:
+        """Return the checked ``OPTIONS``; raise ``ImproperlyConfigured`` with one line if they cannot work."""
+        if self._problem:
+            raise ImproperlyConfigured(f"TASKS[{self.alias!r}]: {self._problem}")
+        return Options(**self.options)
+
+    def _check_found(self, task: Any) -> None:
+        """Raise ``PublishRefused`` for a task that no worker would find by its path."""
+        path = task.module_path
+        if path in self._found:
+            return
+        module = task.func.__module__
+        if not _may_import(module):
+            raise PublishRefused(
+                f"{path} is in no installed app, so workers do not import it. {REMEDY.format(self.alias, module)}"
+            )
+        if not isinstance(getattr(sys.modules.get(module), task.func.__name__, None), Task):
+            raise PublishRefused(
+                f"{path} is not a task, so workers do not run it; give the task the name of its function there"
+            )
+        self._found.add(path)
+
+
+# Modules that declare tasks, each with the alias of the backend.
+_declared: set[tuple[str, str]] = set()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DjangoAction(Action):
+    """A function of Django's Tasks framework, as an action.
+
+    On a first attempt, its result is built from the row alone; on a later one, the earlier attempts are read from the
+    database.
+    """
+
+    task: Any
+    queues: frozenset[str] = frozenset()
+
+    def arguments(self, context: Context) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments it was enqueued with, after the context if it takes one."""
+        data = context.task.data
+        before: list[Any] = [TaskContext(task_result=_result_of(context.task))] if self.takes_context else []
+        return [*before, *data["args"]], data["kwargs"]
+
+    async def acall(self, context: Context) -> Any:
+        """Call a coroutine function on this event loop."""
+        if self.takes_context and has_past(context.task):
+            args, kwargs = await sync_to_async(self.arguments)(context)
+        else:
+            args, kwargs = self.arguments(context)
+        return await self.function(*args, **kwargs)
+
+    async def begin(self, context: Context) -> None:
+        """Send ``task_started``."""
+        if not is_heard(task_started):
+            return
+        # Receivers are synchronous and may query the database.
+        if is_received(task_started) or has_past(context.task):
+            await sync_to_async(self._started)(context)
+        else:
+            self._started(context)
+
+    def result_of(self, value: Any) -> Any:
+        """Return the value normalized as Django does: mappings, sequences and text as their JSON types."""
+        return normalize_json(value)
+
+    def _started(self, context: Context) -> None:
+        result = _result_of(context.task)
+        task_started.send(type(task_backends[result.backend]), task_result=result)
+
+
+# Actions built in this process, by backend and path: the task, the backend's settings and the action.
+_actions: dict[tuple[str, str], tuple[Any, Any, DjangoAction]] = {}
+
+
+def action_of(path: str, queue: str, data: Any) -> DjangoAction:
+    """Return the action for a task's path, queue and data.
+
+    Raise ``NoHandler`` unless the path leads to a task and the backend serves that queue.
+    """
+    task = resolve(path)
+    alias = data.get("backend") if isinstance(data, dict) else None
+    if alias not in task_backends.settings:
+        raise NoHandler(f"no handler: {alias!r} is no backend of this kind in TASKS")
+    # Built again if the task or the settings have changed, as in tests.
+    config = task_backends.settings[alias]
+    known = _actions.get((alias, path))
+    if known is None or known[0] is not task or known[1] is not config:
+        backend = task_backends[alias]
+        if not isinstance(backend, StatorBackend):
+            raise NoHandler(f"no handler: {alias!r} is no backend of this kind in TASKS")
+        known = task, config, _action(DJANGO + path, task.func, backend.own_options, task, backend.queues)
+        _actions[alias, path] = known
+    found = known[2]
+    if found.queues and queue not in found.queues:
+        raise NoHandler(f"no handler: TASKS[{alias!r}] has no queue {queue!r}")
+    return found
+
+
+def resolve(path: str) -> Any:
+    """Return the task of that path, from a module that is loaded, in an installed app, or listed in ``modules``.
+
+    Raise ``NoHandler`` for a path in any other module, without importing it. Only a task is ever returned.
+    """
+    name, attribute = _parts_of(path)
+    module = sys.modules.get(name)
+    if module is None and _may_import(name):
+        try:
+            module = import_module(name)
+        except ImportError as error:
+            raise NoHandler(f"no handler: {name} cannot be imported: {error}") from error
+    found = vars(module).get(attribute) if module is not None else None
+    if not isinstance(found, Task):
+        raise NoHandler(f"no handler: {path} is no task of an installed app; is it decorated with @task?")
+    return found
+
+
+@lru_cache(maxsize=1000)
+def _parts_of(path: str) -> tuple[str, str]:
+    match = PATH.fullmatch(path)
+    if match is None:
+        raise NoHandler(f"no handler: {path[:200]!r} is no path of a function")
+    return match[1], match[2]
+
+
+def tell_finished(sender: Any, moves: Any, using: str, failures: Any = (), **kwargs: Any) -> None:
+    """Send ``task_finished`` for those ended tasks that belong to Django's framework."""
+    model = _model()
+    if sender is not model:
+        return
+    # The framework logs failed tasks as errors, so they are sent even if no receiver wants them.
+    all_wanted = is_heard(task_finished)
+    ended = [move.pk for move in moves if move.to in STATUSES and (all_wanted or move.to != "completed")]
+    if not ended:
+        return
+    # Queues are read by a separate query: with stale statistics, a join would read all tasks of a queue.
+    rows = model.objects.using(using).filter(pk__in=ended, action__startswith=DJANGO).prefetch_related("queue")
+    errors = {pk: failure.loggable for pk, failure in failures}
+    for result in results_of(list(with_history(rows)), resolve):
+        for receiver, answer in send_finished(result, errors.get(number_of(result))):
+            if isinstance(answer, Exception):
+                logger.error("tasks.receiver_failed", extra={"receiver": repr(receiver)}, exc_info=answer)
+
+
+# Connected on import: without this module, no such tasks exist.
+transitioned.connect(tell_finished, dispatch_uid="tasks.backend")
+
+
+def _action(name: str, function: Any, options: Options, task: Any = None, queues: Any = ()) -> DjangoAction:
+    return DjangoAction(
+        name=name,
+        function=function,
+        task=task,
+        queues=frozenset(queues),
+        takes_context=bool(task and task.takes_context),
+        errors_are_final=options.max_attempts is None,
+        **shared_options(options),
+    )
+
+
+def _result_of(row: Any) -> Any:
+    """Return the result of a row that is being attempted; raise ``NoHandler`` if its task cannot be restored."""
+    if has_past(row):
+        add_history(row)
+    found = results_of([row], resolve)
+    if not found:
+        raise NoHandler(f"no handler: {row.action} cannot be had as it was enqueued")
+    return found[0]
+
+
+def _may_import(name: str) -> bool:
+    belongs = (config.name for config in apps.get_app_configs())
+    listed = (
+        module
+        for backend in task_backends.all()
+        if isinstance(backend, StatorBackend)
+        for module in backend.own_options.modules
+    )
+    return any(name == package or name.startswith(f"{package}.") for package in belongs) or name in listed
+
+
+def _call(given: Any) -> tuple[Any, Any]:
+    match given:
+        case (list() | tuple() as args, dict() as kwargs):
+            return args, kwargs
+    raise TypeError(f"each call must be a pair of a list and a dictionary of arguments, not {given!r:.80}")
+
+
+def _model() -> Any:
+    # Looked up on use: tasks may be declared before models are loaded.
+    return apps.get_model("tasks", "Task")

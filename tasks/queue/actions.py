@@ -1,0 +1,89 @@
+"""Rules on actions of a queue: those that the code here has for it and, over HTTP, only those that it lists.
+
+A program with a token may publish the actions in the queue's ``http_actions``. If external programs serve the queue, it
+may also publish names that no code here has. Such a task stays reserved for external programs, even if the code here
+later gets an action of that name.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from tasks.actions.registry import DJANGO, NAME, declared, find, registry
+from tasks.exceptions import ActionNotAllowed, UnknownAction
+from tasks.failures import NoHandler
+
+MOST_LISTED, MOST_NAMED = 1000, 5
+
+
+def problem(names: Any) -> str:
+    """Return what is wrong with a list of actions in one sentence; empty if nothing is."""
+    if not isinstance(names, list) or len(names) > MOST_LISTED:
+        return f'must be a list of at most {MOST_LISTED} names of actions, such as ["resize"]'
+    for name in names:
+        if isinstance(name, str) and name.startswith(DJANGO):
+            return f"{name!r:.80} is a task of Django's framework, which HTTP cannot publish; list a @tasks.action"
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            return f"{name!r:.80} is no name of an action; use letters, digits, '_', '-' and '.'"
+        if names.count(name) > 1:
+            return f"{name!r} is listed twice"
+    return ""
+
+
+def refuse_unknown(queue: Any, names: Iterable[str]) -> None:
+    """Raise ``UnknownAction`` for the first of these names that no code here registers for the queue."""
+    for name in dict.fromkeys(names):
+        try:
+            find(name, queue.name)
+        except NoHandler:
+            raise UnknownAction(
+                f"no action {name!r} is registered for queue {queue.name}; {_remedy(name, queue.name)}; "
+                "if programs elsewhere run it, set actions_elsewhere=True on the queue"
+            ) from None
+
+
+def refuse_over_http(queue: Any, names: Iterable[str]) -> None:
+    """Raise for the first of these names that a program may not publish into the queue over HTTP.
+
+    ``ActionNotAllowed`` for an action of the code here, else ``UnknownAction``. Suggestions come only from the list:
+    programs must not learn which other actions the code has.
+    """
+    for name in dict.fromkeys(names):
+        if may_be_published_over_http(queue, name):
+            continue
+        close = get_close_matches(name, queue.http_actions, 1)
+        remedy = f"did you mean {close[0]!r}?" if close else "list it in http_actions of the queue"
+        if declared(name, queue.name) is not None:
+            raise ActionNotAllowed(f"queue {queue.name} does not take action {name!r} over HTTP; {remedy}")
+        raise UnknownAction(
+            f"queue {queue.name} knows no action {name!r}; {remedy}; "
+            "if programs elsewhere run it, set actions_elsewhere=True on the queue"
+        )
+
+
+def may_be_published_over_http(queue: Any, name: str) -> bool:
+    """Return whether the queue lists the action, or leaves it to external programs."""
+    return name in queue.http_actions or (queue.actions_elsewhere and declared(name, queue.name) is None)
+
+
+def refuse_to_change_over_http(queue: Any, tasks: Iterable[Any]) -> None:
+    """Raise ``ActionNotAllowed`` for the first task that a program may not change or requeue over HTTP."""
+    for task in tasks:
+        if not (task.elsewhere_only or may_be_published_over_http(queue, task.action)):
+            raise ActionNotAllowed(
+                f"task {task.pk} is of action {task.action!r}, which queue {queue.name} does not take over HTTP; "
+                "list it in http_actions of the queue"
+            )
+
+
+def _remedy(name: str, queue: str) -> str:
+    if close := get_close_matches(name, _known(queue), 1):
+        return f"did you mean {close[0]!r}?"
+    if others := sorted(registry.get(name, {})):
+        shown = ", ".join(others[:MOST_NAMED]) + (", ..." if len(others) > MOST_NAMED else "")
+        return f"it is registered for other queues: {shown}"
+    return "register it with @tasks.action"
+
+
+def _known(queue: str) -> list[str]:
+    return [name for name, by_queue in registry.items() if queue in by_queue or "" in by_queue]

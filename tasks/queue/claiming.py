@@ -1,0 +1,339 @@
+"""Claims of tasks by named workers: programs anywhere, through Python or the HTTP API."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import partial
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError, IntegrityError
+from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Now
+
+from stator import claims
+from stator.claims import Failure, bounded, describe
+from stator.exceptions import LeaseLost
+from tasks.conf import load_settings
+from tasks.exceptions import TaskError
+from tasks.messages import check_json, check_lease, check_metadata, check_worker, is_same_json
+from tasks.queue import runs
+from tasks.queue.eligibility import allowed, attempts_left, in_line, lease_end, picker, renewed_end
+from tasks.sharding import shards
+
+# A try fails when another worker has just claimed a task of the same exclusive value.
+TRIES = 10
+REASON_LENGTH = 8000
+
+# Seconds between two notes that a worker has asked for work.
+SEEN_EVERY = 10.0
+
+
+class TaskClaim:
+    """A task that a worker holds until it ends the claim, or its lease or its timeout runs out.
+
+    Every method but ``verify`` writes, and only while the claim is held. Otherwise it raises
+    :class:`~stator.exceptions.LeaseLost`, which says what became of the task, and nothing is changed. ``attempt``: 1
+    for the first. ``lease``: seconds from the claim, or the latest heartbeat, until it runs out.
+    """
+
+    def __init__(self, claim: Any, worker: str) -> None:
+        self._claim = claim
+        self.worker = worker
+        self.task = claim.instance
+        self.token: UUID = claim.token
+        self.attempt: int = claim.attempt
+        self.lease: float = (self.task.state_locked_until - self.task.state_attempted).total_seconds()
+
+    def __repr__(self) -> str:
+        return f"<TaskClaim of task {self.task.pk} by {self.worker}, attempt {self.attempt}>"
+
+    def verify(self) -> None:
+        """Raise ``LeaseLost`` unless the claim is still held. Call it right before an action that cannot be undone."""
+        if not self._claim.still_mine():
+            raise self._lost()
+
+    def heartbeat(self, lease: float | None = None) -> None:
+        """Hold the task for ``lease`` seconds from now, never past its timeout.
+
+        By default the lease is the one asked for last, in the claim or a heartbeat; else the task's or its queue's. A
+        worker that is no longer in the task's ``worker_ids`` loses the claim.
+        """
+        settings, longest = load_settings(), claims.longest_lease(type(self.task), using=self._using)
+        check_lease(lease, longest)
+        queues: QuerySet[Any] = QuerySet(type(self.task).queue.field.related_model, using=self._using)
+        until = renewed_end(lease, longest, settings, queues, self._run)
+        if not claims.hold(self._claim, until, where=allowed(self.worker)):
+            if self._claim.still_mine():
+                self._end("released", "no longer allowed", lambda then: claims.release(self._claim, then=then))
+                raise LeaseLost(f"task {self.task.pk} is for other workers now than {self.worker}")
+            raise self._lost()
+        held = self._rows.filter(pk=self.task.pk, state_claim=self.token)
+        for found, now in held.values_list("state_locked_until", Now()):
+            self._run.update(lease_until=found, **({} if lease is None else {"lease": lease}))
+            self.lease = (found - now).total_seconds()
+            if self.lease > 0:
+                return
+        # The timeout was shortened to less than the attempt has taken already.
+        raise self._lost()
+
+    def resolve(self, result: Any = None) -> None:
+        """Complete the task, with a result that JSON can express."""
+        settings = load_settings()
+        check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
+        values = {"result": result}
+        self._end("succeeded", "", lambda then: claims.move(self._claim, "completed", values=values, then=then), result)
+
+    def release(self, reason: str = "") -> None:
+        """Return the task for another worker; if that was its last attempt, it becomes errored."""
+        self._give_up("released", bounded(str(reason), REASON_LENGTH), None)
+
+    def fail(self, error: BaseException | str) -> None:
+        """End the attempt as failed: like :meth:`release`, but the error is recorded."""
+        failure = _failure(error)
+        told = failure.traceback or f"{failure.kind}: {failure.message}"
+        self._give_up("failed", bounded(told, REASON_LENGTH), failure)
+
+    def cancel(self, reason: str = "") -> None:
+        """Cancel the task: it need not be done at all."""
+        told = bounded(str(reason), REASON_LENGTH)
+        self._end("canceled", told, lambda then: claims.move(self._claim, "canceled", then=then))
+
+    async def averify(self) -> None:
+        """Run :meth:`verify` from async code."""
+        await sync_to_async(self.verify)()
+
+    async def aheartbeat(self, lease: float | None = None) -> None:
+        """Run :meth:`heartbeat` from async code."""
+        await sync_to_async(self.heartbeat)(lease)
+
+    async def aresolve(self, result: Any = None) -> None:
+        """Run :meth:`resolve` from async code."""
+        await sync_to_async(self.resolve)(result)
+
+    async def arelease(self, reason: str = "") -> None:
+        """Run :meth:`release` from async code."""
+        await sync_to_async(self.release)(reason)
+
+    async def afail(self, error: BaseException | str) -> None:
+        """Run :meth:`fail` from async code."""
+        await sync_to_async(self.fail)(error)
+
+    async def acancel(self, reason: str = "") -> None:
+        """Run :meth:`cancel` from async code."""
+        await sync_to_async(self.cancel)(reason)
+
+    @property
+    def _using(self) -> str:
+        return str(self.task._state.db)
+
+    @property
+    def _rows(self) -> QuerySet[Any]:
+        return QuerySet(type(self.task), using=self._using)
+
+    @property
+    def _run(self) -> QuerySet[Any]:
+        runs: QuerySet[Any] = QuerySet(type(self.task).runs.rel.related_model, using=self._using)
+        # Tasks that were claimed together share one token.
+        return runs.filter(task=self.task.pk, token=self.token)
+
+    def _give_up(self, outcome: str, reason: str, failure: Failure | None) -> None:
+        mine = self._rows.filter(pk=self.task.pk, state_claim=self.token)
+        if mine.exclude(attempts_left(load_settings())).exists():
+            self._end(outcome, reason, lambda then: claims.move(self._claim, "errored", failure=failure, then=then))
+        else:
+            self._end(
+                outcome,
+                reason,
+                lambda then: claims.retry(self._claim, failure=failure, reason=reason[:500], then=then),
+            )
+
+    def _end(self, outcome: str, reason: str, write: Any, result: Any = None) -> None:
+        def note() -> None:
+            self._run.update(ended=Now(), outcome=outcome, reason=reason, result=result)
+
+        try:
+            write(note)
+        except LeaseLost:
+            raise self._lost() from None
+
+    def _lost(self) -> LeaseLost:
+        """Return the error for a holder that has lost its claim; it says what became of the task."""
+        found = self._rows.filter(pk=self.task.pk).first()
+        if found is None:
+            why = "the task is gone"
+        elif found.state_claim == self.token:
+            why = "its lease ran out"
+        elif found.state_claim is not None:
+            why = "another worker holds it"
+        else:
+            why = f"the task is {found.status}"
+        return LeaseLost(f"task {self.task.pk} is not held by this claim any more: {why}; nothing was changed")
+
+
+def claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: dict[str, Any] | None) -> list[TaskClaim]:
+    """Claim up to ``limit`` tasks of a queue for a worker, most urgent first."""
+    settings = load_settings()
+    model, using = queue.tasks.model, queue._state.db
+    check_worker(worker)
+    check_lease(lease, claims.longest_lease(model, using=using))
+    check_metadata(metadata or {}, settings.METADATA_LIMIT)
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= settings.CLAIM_LIMIT:
+        raise TaskError(f"limit={limit!r} must be a whole number from 1 to {settings.CLAIM_LIMIT}")
+    take = partial(_take, worker=worker, lease=lease, metadata=metadata or {})
+    # A copy in each database has its own configuration, so no database depends on another.
+    if queue.databases or (queue := queue.current()).databases:
+        return shards.gather(queue, limit, take)
+    return take(queue, limit)
+
+
+def _take(queue: Any, limit: int, worker: str, lease: float | None, metadata: dict[str, Any]) -> list[TaskClaim]:
+    """Claim from the database of this copy of the queue, whose configuration is current."""
+    model, using = queue.tasks.model, queue._state.db
+    queue.note_worker(worker)
+    if queue.claiming_paused:
+        return []
+    if claims.bring_up(model, using=using):
+        model.objects.using(using).bury(queue)
+    for attempt in range(1, TRIES + 1):
+        try:
+            with shards.alone(queue):
+                return _claim(queue, worker, limit, lease, metadata)
+        except DatabaseError as error:
+            if not (isinstance(error, IntegrityError) or claims.is_retryable(error)):
+                raise
+            if attempt == TRIES and not isinstance(error, IntegrityError):
+                raise
+    # Other workers were faster on every try, so nothing is left for this one.
+    return []
+
+
+def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> TaskClaim:
+    """Return the claim of a named worker with this token; raise ``LeaseLost`` if it has ended or never existed."""
+    held = claims.find(model, pk, token, using=using)
+    run = held.instance.runs.filter(token=token).first()
+    if run is None:
+        raise LeaseLost(f"task {pk} is held by a worker process, and not by a worker with a name")
+    return TaskClaim(held, run.worker)
+
+
+def find_many(queue: Any, tokens: Mapping[int, UUID]) -> list[TaskClaim]:
+    """Return the claims in a queue with these tokens, given by task number. Claims that have ended are left out."""
+    found = []
+    for copy in queue.copies():
+        model, using = copy.tasks.model, copy._state.db
+        held = [each for each in claims.find_many(model, tokens, using=using) if each.instance.queue_id == copy.pk]
+        workers = _workers(model, using, held)
+        found += [TaskClaim(each, workers[each.pk]) for each in held if each.pk in workers]
+    return found
+
+
+def _workers(model: Any, using: str, held: list[Any]) -> dict[Any, str]:
+    """Return the named workers that hold these claims, by task; worker processes have no names."""
+    runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
+    tokens = {each.pk: each.token for each in held}
+    mine = runs.filter(task__in=list(tokens), token__in=set(tokens.values()))
+    return {pk: worker for pk, token, worker in mine.values_list("task", "token", "worker") if tokens[pk] == token}
+
+
+def were_resolved(queue: Any, ends: Mapping[int, tuple[UUID, Any]]) -> set[int]:
+    """Return the tasks that these claims completed with these results, for a holder that repeats its request."""
+    found = set()
+    for copy in queue.copies() if ends else ():
+        runs: QuerySet[Any] = QuerySet(copy.tasks.model.runs.rel.related_model, using=copy._state.db)
+        mine = runs.filter(task__queue=copy, task__in=list(ends), token__in={token for token, _ in ends.values()})
+        done = mine.filter(outcome="succeeded").values_list("task", "token", "result")
+        found |= {pk for pk, token, result in done if ends[pk][0] == token and is_same_json(ends[pk][1], result)}
+    return found
+
+
+def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
+    """Complete the tasks of claims, each with its result; return the claims that were lost."""
+    settings, by_claim = load_settings(), {held._claim: held for held in results}
+    for result in results.values():
+        check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
+
+    def note(kept: list[Any]) -> None:
+        if not kept:
+            return
+        operations = kept[0].operations
+        ended: QuerySet[Any] = QuerySet(operations.model.runs.rel.related_model, using=operations.alias)
+        mine = ended.filter(task__in=[claim.pk for claim in kept], token__in={claim.token for claim in kept})
+        written: QuerySet[Any] = QuerySet(operations.model, using=operations.alias).filter(pk=OuterRef("task"))
+        mine.update(ended=Now(), outcome="succeeded", result=Subquery(written.values("result")[:1]))
+
+    ends: dict[str, list[Any]] = defaultdict(list)
+    for held, result in results.items():
+        ends[held._using].append((held._claim, {"result": result}))
+    lost = [claim for each in ends.values() for claim in claims.move_many(each, "completed", then=note)]
+    return [by_claim[claim] for claim in lost]
+
+
+def was_ended(model: Any, pk: Any, token: UUID, outcome: str, *, using: str | None = None) -> bool:
+    """Return whether the claim ended with this outcome: its holder has lost the answer and repeats the request."""
+    runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
+    return runs.filter(task=pk, token=token, outcome=outcome).exists()
+
+
+def worker_digits(worker: str) -> str:
+    """Return the twelve hexadecimal digits that stand for a worker's name in tokens."""
+    return sha256(worker.encode()).hexdigest()[:12]
+
+
+def _failure(error: BaseException | str) -> Failure:
+    if isinstance(error, BaseException):
+        return describe(error)
+    text = bounded(str(error), REASON_LENGTH)
+    digest = sha256(text.encode()).hexdigest()[:16]
+    return Failure("tasks.Failed", text[:1000], "", digest)
+
+
+def _claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: dict[str, Any]) -> list[TaskClaim]:
+    model, using, settings = queue.tasks.model, queue._state.db, load_settings()
+
+    def note(found: list[Any]) -> list[Any]:
+        kept = _without_second_parts(model, using, worker, found)
+        runs.note(model.runs.rel.related_model, kept, worker, lease, using)
+        return kept
+
+    def lock() -> bool:
+        # The lock comes before the check: of two claims by one worker, the second sees what the first took.
+        queue.lock()
+        return not shards.is_held(queue, worker)
+
+    found = claims.claim(
+        model,
+        1 if queue.one_per_worker else limit,
+        pick=picker(queue, worker, metadata, settings),
+        lease=lease_end(lease, claims.longest_lease(model, using=using), settings, queue),
+        worker=worker_digits(worker),
+        using=using,
+        first=lock if queue.one_per_worker else None,
+        then=note,
+        among=in_line(queue, metadata) if metadata else None,
+    )
+    for claim in found:
+        claim.instance.queue = queue
+    return [TaskClaim(claim, worker) for claim in found]
+
+
+def _without_second_parts(model: Any, using: str, worker: str, found: list[Any]) -> list[Any]:
+    """Drop claims on parts of a shared task of which the worker holds another part, even by a concurrent claim."""
+    wholes = {claim.instance.whole_id for claim in found} - {None}
+    if not wholes:
+        return found
+    rows: QuerySet[Any] = QuerySet(model, using=using)
+    # A concurrent claim for the same worker waits here, and then sees what was claimed.
+    list(rows.filter(pk__in=wholes).order_by("pk").select_for_update(no_key=True).values_list("pk"))
+    tokens = {claim.token for claim in found}
+    runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
+    held = runs.filter(worker=worker, task__whole__in=wholes, task__state_claim=F("token")).exclude(token__in=tokens)
+    taken = set(held.values_list("task__whole", flat=True))
+    kept = []
+    for claim in found:
+        whole = claim.instance.whole_id
+        if whole is None or whole not in taken:
+            kept.append(claim)
+            taken.add(whole)
+    return kept

@@ -1,0 +1,106 @@
+"""Subcommands of ``manage.py tasks queue``: create queues and change their rules."""
+
+from argparse import ArgumentParser, BooleanOptionalAction
+from collections.abc import Callable
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from tasks.models import Queue
+from tasks.queue.operating import Told, named, wrong
+from tasks.queue.rules import NAME
+from tasks.sharding.numbering import home
+
+SECONDS = {
+    "lease": "A claim holds so long without a heartbeat.",
+    "timeout": "One attempt may take so long, whatever its heartbeats.",
+    "invisible_for": "A new task may be claimed after so long.",
+    "retention": "A task is kept so long once it has ended.",
+    "failed_retention": "An errored task is kept so long instead.",
+}
+COUNTS = {
+    "max_attempts": "After so many claims without success a task is errored.",
+    "worker_retries": "A worker that gave a task up may claim it so many times again.",
+}
+SWITCHES = {
+    "same_worker_again": "A worker may claim a task again that it gave up.",
+    "one_per_worker": "A worker may hold one task at a time.",
+    "actions_elsewhere": "Programs elsewhere serve it, so that it takes any action.",
+}
+RULES = (*SECONDS, *COUNTS, *SWITCHES, "http_actions")
+
+
+def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
+    """Add ``create`` and ``set`` with their options."""
+    create = add("create", "Make a queue.")
+    create.add_argument("--exclusive-key", metavar="KEY", help="Of one value of this metadata at most one task runs.")
+    for parser in (create, add("set", "Change rules of a queue; those that are not given stay.")):
+        parser.add_argument("name", metavar="QUEUE", help="The queue.")
+        for rules, kind, shown in ((SECONDS, float, "SECONDS"), (COUNTS, int, "N")):
+            for name, told in rules.items():
+                parser.add_argument(_option(name), type=kind, metavar=shown, help=told)
+        for name, told in SWITCHES.items():
+            parser.add_argument(_option(name), action=BooleanOptionalAction, help=told)
+        listed = parser.add_mutually_exclusive_group()
+        told = "An action that programs may publish over HTTP, once or more; in place of those listed before."
+        listed.add_argument("--http-action", action="append", dest="http_actions", metavar="ACTION", help=told)
+        told = "Programs may publish no action of the site's own code."
+        listed.add_argument("--no-http-actions", action="store_const", const=[], dest="http_actions", help=told)
+
+
+def create(options: dict[str, Any]) -> Told:
+    """Create a queue and return it."""
+    name, key = options["name"], options["exclusive_key"]
+    kind = Queue.Kind.EXCLUSIVE if key else Queue.Kind.SIMPLE
+    queue = Queue(name=name, kind=kind, exclusive_key=key or "", **_given(options))
+    try:
+        NAME(name)
+        with transaction.atomic(using=home()):
+            queue.save(force_insert=True)
+    except IntegrityError as error:
+        raise wrong(f"there is a queue {name!r} already; change it with: tasks queue set") from error
+    except ValidationError as error:
+        raise _refused(error) from error
+    return _told(queue), [f"Queue {name} is made: {_line(queue)}."]
+
+
+def configure(options: dict[str, Any]) -> Told:
+    """Change the rules that are given and return the queue."""
+    queue, given = named(options["name"]), _given(options)
+    if not given:
+        raise wrong("say what to change; see tasks queue set --help")
+    for name, value in given.items():
+        setattr(queue, name, value)
+    try:
+        queue.save(update_fields=list(given))
+    except ValidationError as error:
+        raise _refused(error) from error
+    return _told(queue), [f"Queue {queue.name}: {_line(queue)}."]
+
+
+ACTS = {"create": create, "set": configure}
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: options[name] for name in RULES if options[name] is not None}
+
+
+def _refused(error: ValidationError) -> Exception:
+    if not hasattr(error, "error_dict"):
+        return wrong(f"QUEUE {error.messages[0]}")
+    field, messages = next(iter(error.message_dict.items()))
+    return wrong(f"{_option('http_action' if field == 'http_actions' else field)}: {messages[0]}")
+
+
+def _told(queue: Any) -> dict[str, Any]:
+    return {"queue": queue.name, "exclusive_key": queue.exclusive_key, **{name: getattr(queue, name) for name in RULES}}
+
+
+def _line(queue: Any) -> str:
+    elsewhere = "takes any action, for programs elsewhere" if queue.actions_elsewhere else "takes known actions only"
+    return f"{elsewhere}; over HTTP {', '.join(queue.http_actions) or 'none'} of the site's own code"

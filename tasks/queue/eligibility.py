@@ -1,0 +1,217 @@
+"""Conditions for a worker to claim a task. :func:`tasks.queue.explaining.explain` checks some of them one by one."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from functools import lru_cache, reduce
+from operator import or_
+from typing import Any
+
+from django.apps import apps
+from django.db import connections
+from django.db.models import (
+    BooleanField,
+    Case,
+    ExpressionWrapper,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    TextField,
+    Value,
+    When,
+)
+from django.db.models.fields.json import KeyTransform
+from django.db.models.functions import Cast, Coalesce, Least, Now, StrIndex
+from django.db.models.lookups import Exact, GreaterThan
+
+from tasks.actions.registry import DJANGO, registry
+from tasks.conf import LONGEST, Settings, load_settings
+from tasks.queue.expressions import Later, is_any
+
+
+def picker(queue: Any, worker: str, metadata: dict[str, Any], settings: Settings) -> Callable[[Any], Any]:
+    """Return a function that keeps, of claimable rows, those that this worker may claim now, in claiming order."""
+
+    def pick(rows: QuerySet[Any]) -> QuerySet[Any]:
+        eligible = rows.filter(attempts_left(settings, queue), allowed(worker), queue=queue)
+        for had in had_by(worker, rows, queue):
+            eligible = eligible.filter(~had)
+        if metadata:
+            eligible = with_metadata(eligible, metadata)
+        if queue.exclusive:
+            eligible = eligible.filter(~value_is_held(rows), ~is_any(_before(eligible)))
+        return _in_line(eligible)
+
+    return pick
+
+
+def in_line(queue: Any, metadata: dict[str, Any]) -> Callable[[Any], Any]:
+    """Return a function that orders a queue's claimable rows and annotates those with this metadata as ``sought``."""
+    sought = ExpressionWrapper(Q(metadata__contains=metadata), BooleanField())
+    return lambda rows: _in_line(rows.filter(queue=queue).annotate(sought=sought))
+
+
+def _in_line(rows: QuerySet[Any]) -> QuerySet[Any]:
+    return rows.order_by("priority", names_nobody(), "pk")
+
+
+def effective(name: str, setting: Any, queue: Any = None) -> Any:
+    """Return a task's limit: its own, else its queue's, else the setting's. ``queue`` spares the join."""
+    if queue is not None:
+        own = getattr(queue, name)
+        return Coalesce(F(name), Value(setting if own is None else own))
+    return Coalesce(F(name), F(f"queue__{name}"), Value(setting))
+
+
+def attempts_left(settings: Settings, queue: Any = None) -> Q:
+    """Return the condition that a task has attempts left."""
+    return Q(state_attempts__lt=effective("max_attempts", settings.MAX_ATTEMPTS, queue))
+
+
+def allowed(worker: str) -> Q:
+    """Return the condition that a task is for anyone, or names this worker."""
+    return Q(worker_ids=[]) | Q(_names(worker))
+
+
+def names_nobody() -> Case:
+    """Return the sort key that puts tasks that name workers before tasks for anyone."""
+    return Case(When(worker_ids=[], then=Value(1)), default=Value(0))
+
+
+def had_by(worker: str, rows: QuerySet[Any], queue: Any) -> list[Q]:
+    """Return the conditions that exclude a worker from a task: its earlier claims of the task or of sibling parts.
+
+    A worker that completed one part of a shared task, or runs one, gets no other part, even if ``same_worker_again`` is
+    set.
+    """
+    runs: QuerySet[Any] = QuerySet(rows.model.runs.rel.related_model, using=rows.db).filter(worker=worker)
+    succeeded = Q(outcome="succeeded", task__state="completed") | Q(task__state_claim=F("token"))
+    of_parts = runs.filter(task__whole=OuterRef("whole"))
+    if queue.same_worker_again:
+        return [_of_shared(of_parts.filter(succeeded))]
+    again = queue.worker_retries
+    of_task = runs.filter(task=OuterRef("pk"), version=OuterRef("state_version"))
+    failed = Q(version=F("task__state_version"))
+    return [Q(is_any(of_task[again : again + 1])), _of_shared(of_parts.filter(succeeded | failed))]
+
+
+def _of_shared(runs: QuerySet[Any]) -> Q:
+    return ~Q(whole=None) & Q(is_any(runs))
+
+
+def with_metadata(rows: Any, metadata: dict[str, Any]) -> Any:
+    """Return the tasks of a queryset that have all of these pairs; PostgreSQL uses the GIN index."""
+    if connections[rows.db].vendor == "postgresql":
+        return rows.filter(metadata__contains=metadata)
+    for number, (name, value) in enumerate(metadata.items()):
+        # Not lookups such as metadata__name: the name may be any text, even that of a lookup.
+        rows = rows.alias(**{f"tasks_value_{number}": KeyTransform(name, "metadata")})
+        rows = rows.filter(**{f"tasks_value_{number}": value})
+    return rows
+
+
+def value_is_held(rows: QuerySet[Any]) -> Any:
+    """Return whether a task of the same exclusive value runs; the constraint's unique index answers."""
+    every: QuerySet[Any] = QuerySet(rows.model, using=rows.db)
+    return is_any(
+        every.filter(queue=OuterRef("queue"), exclusive_value=OuterRef("exclusive_value"), state_claim__isnull=False)
+    )
+
+
+def lease_end(lease: float | None, longest: float, settings: Settings, queue: Any) -> Any:
+    """Return when a claim that is made now ends: after its lease, but no later than the task's timeout."""
+    wanted = Value(lease) if lease is not None else effective("lease", settings.LEASE, queue)
+    timeout = effective("timeout", LONGEST if settings.TIMEOUT is None else settings.TIMEOUT, queue)
+    return Later(Least(wanted, timeout, Value(longest)))
+
+
+def renewed_end(
+    lease: float | None, longest: float, settings: Settings, queues: QuerySet[Any], run: QuerySet[Any]
+) -> Any:
+    """Return when a claim that is renewed now ends: after the given lease, else the previous one; within the timeout.
+
+    ``run``: the row of the claim.
+    """
+    usual = _of_queue("lease", settings.LEASE, queues)
+    wanted = Coalesce(Subquery(run.values("lease")[:1]), usual) if lease is None else Value(lease)
+    timeout = _of_queue("timeout", LONGEST if settings.TIMEOUT is None else settings.TIMEOUT, queues)
+    return Least(Later(Least(wanted, Value(longest))), Later(timeout, since=F("state_attempted")))
+
+
+def _of_queue(name: str, setting: Any, queues: QuerySet[Any]) -> Any:
+    """Return :func:`effective` for an UPDATE, which cannot join."""
+    return Coalesce(F(name), Subquery(queues.filter(pk=OuterRef("queue")).values(name)[:1]), Value(setting))
+
+
+def open_to_process(worker_id: str, held: Q) -> Q:
+    """Return the condition that a worker process may claim a task now: its code has the action for the queue.
+
+    A queue for external programs may have tasks whose name matches a function that is here for another queue; those are
+    left to the programs. Of any other queue, all tasks are claimed, so that a task whose action is gone fails with that
+    reason. ``held``: tasks under a pause, which block no others. A worker that is limited to some queues gets no tasks
+    of others.
+    """
+    here = frozenset((name, queue) for name, by_queue in registry.items() for queue in by_queue)
+    found = _open_to_process(worker_id, load_settings(), here, held)
+    queues = _chosen.get(worker_id)
+    return found & Q(queue__name__in=queues) if queues else found
+
+
+def choose_queues(worker_id: str, queues: tuple[str, ...]) -> None:
+    """Restrict the worker with this id to tasks of these queues."""
+    _chosen[worker_id] = queues
+
+
+# By worker id. A worker that serves all queues is not in it.
+_chosen: dict[str, tuple[str, ...]] = {}
+
+
+@lru_cache(maxsize=32)
+def _open_to_process(worker_id: str, settings: Settings, actions: frozenset[tuple[str, str]], held: Q) -> Q:
+    rows: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"))
+    # ``OuterRef``: the earlier task is in the same queue, so that queue is joined only once.
+    whole, here = Exact(OuterRef("queue__actions_elsewhere"), Value(False)), _is_here(actions, OuterRef("queue__name"))
+    ours = Q(elsewhere_only=False)
+    before = rows.filter(~held, ours, Q(whole) | here)
+    served = Q(queue__actions_elsewhere=False) | _is_here(actions, F("queue__name"))
+    return served_by_workers(worker_id, settings, rows, before) & ours & served
+
+
+def _is_here(actions: frozenset[tuple[str, str]], queue: Any) -> Q:
+    """Return the condition that the code here has a task's action for the queue of that name."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for name, only in sorted(actions):
+        names[only].append(name)
+    of_every_queue = Q(action__startswith=DJANGO) | Q(action__in=names.pop("", []))
+    return reduce(or_, (Q(Exact(queue, Value(only)), action__in=own) for only, own in names.items()), of_every_queue)
+
+
+def served_by_workers(worker_id: str, settings: Settings, rows: QuerySet[Any], before: QuerySet[Any]) -> Q:
+    """Return the condition that a worker process could attempt a task now if it had the action.
+
+    ``before``: the tasks that may block later ones of the same value, as far as this worker could claim them.
+    """
+    paused = Q(queue__claim_paused=True) & (Q(queue__pause_until=None) | Q(queue__pause_until__gt=Now()))
+    limit = Coalesce(F("max_attempts"), OuterRef("queue__max_attempts"), Value(settings.MAX_ATTEMPTS))
+    first = _before_in_queue(before.filter(allowed(worker_id), state_attempts__lt=limit))
+    free = Q(exclusive_value=None) | (~Q(value_is_held(rows)) & ~Q(is_any(first)))
+    return attempts_left(settings) & allowed(worker_id) & ~paused & free
+
+
+def _names(worker: str) -> GreaterThan:
+    # Portable, and cheaper than a join on names. A worker's name has no characters that JSON escapes.
+    return GreaterThan(StrIndex(Cast("worker_ids", TextField()), Value(f'"{worker}"')), 0)
+
+
+def _before_in_queue(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the tasks in the same queue with the same value that come first."""
+    earlier = Q(priority__lt=OuterRef("priority")) | Q(priority=OuterRef("priority"), pk__lt=OuterRef("pk"))
+    same = {"queue": OuterRef("queue"), "exclusive_value": OuterRef("exclusive_value")}
+    return rows.filter(earlier, state_ready=True, state="pending", **same)
+
+
+def _before(eligible: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the tasks of the same value that come first, among those that the same worker could claim now."""
+    earlier = Q(priority__lt=OuterRef("priority")) | Q(priority=OuterRef("priority"), pk__lt=OuterRef("pk"))
+    return eligible.filter(earlier, exclusive_value=OuterRef("exclusive_value"))

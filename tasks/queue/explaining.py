@@ -1,0 +1,188 @@
+"""Reasons why a task is not moving: first those of its queue, then those of the framework."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from stator.models import Reason, Report, Worker
+from tasks.actions.registry import declared, find
+from tasks.conf import load_settings
+from tasks.failures import NoHandler, last_line
+from tasks.queue.eligibility import attempts_left, had_by
+
+# The most workers that a sentence names; their number is always given.
+NAMED = 5
+
+# The remedy for each reason. Reasons that are not listed keep the framework's remedy.
+REMEDIES = {
+    "part": "Its siblings are listed on the page of the whole.",
+    "dead_letter": "Find out why; once the cause is mended, requeue it.",
+    "terminal": "",
+    "external": "",
+    "shared": "It ends with its parts; look at those.",
+    "held": "Wait. If that worker is gone, its lease ends by itself; unlock to end it now.",
+    "claim_paused": "Ask whoever paused the queue, then resume it there.",
+    "attempts_used_up": "Wait for that pass; then it can be requeued.",
+    "exclusive_held": "Wait for that task.",
+    "exclusive_behind": "Wait for that task, or cancel it.",
+    "no_handler": "Deploy code that has the action, or tell the queue that programs elsewhere run its actions.",
+    "elsewhere_only": "Claim it by a program; or list the action in http_actions of the queue and publish it again.",
+    "no_eligible_worker": "Start another worker.",
+    "only_workers": "Look whether those workers are up.",
+}
+
+
+def explain(task: Any, framework: list[Any]) -> list[Any]:
+    """Return all reasons with their remedies, the most decisive first: the queue's, then the framework's."""
+    rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
+    row = rows.filter(pk=task.pk).select_related("queue").first()
+    own = [] if row is None else [*_beside(row), *_reasons(row, rows)]
+    if any(reason.code == "held" for reason in own):
+        # The framework knows the holder only by a token.
+        framework = [reason for reason in framework if reason.code != "leased"]
+    return [replace(reason, remedy=REMEDIES.get(reason.code, reason.remedy)) for reason in (*own, *framework)]
+
+
+def _beside(row: Any) -> Iterator[Any]:
+    """Yield what an operator wants to know first: the last error of a dead letter, and the whole of a part."""
+    if row.state == "errored":
+        said = last_error(row)
+        last = f" The last error: {said}" if said else ""
+        yield Reason("dead_letter", f"It ended without success and is kept for people.{last}")
+    if row.whole_id is not None:
+        yield Reason("part", f"It is a part of task {row.whole_id}.", {"whole": row.whole_id})
+
+
+def last_error(task: Any) -> str:
+    """Return the error of the last failed claim, for a shared task that of any part; empty if there is none."""
+    runs: QuerySet[Any] = QuerySet(type(task).runs.rel.related_model, using=task._state.db)
+    # Two queries instead of an OR, for which a database would read all claims.
+    own = runs.filter(task__whole=task.pk) if task.worker_count > 1 else runs.filter(task=task.pk)
+    own = own.filter(outcome="failed").exclude(reason="")
+    if run := own.order_by("-pk").first():
+        return last_line(run.reason)
+    reports = Report.objects.using(task._state.db).filter(model_label=task._meta.label_lower, object_pk=str(task.pk))
+    report = reports.exclude(error="").first()
+    return last_line(f"{report.error}: {report.message}".partition("\n")[0]) if report else ""
+
+
+def _reasons(row: Any, rows: QuerySet[Any]) -> list[Any]:
+    """Return the queue's reasons; none for a task that has ended."""
+    if row.state not in ("pending", "shared"):
+        return []
+    if row.state == "shared":
+        return _shared(row, rows)
+    if row.state_claim is not None:
+        return _held(row)
+    return [reason for say in ORDER if (reason := say(row, rows))]
+
+
+def _shared(row: Any, rows: QuerySet[Any]) -> list[Any]:
+    counts = Counter(part.status for part in rows.filter(whole=row.pk))
+    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    return [Reason("shared", f"It is for {row.worker_count} workers: {told}.", dict(counts))]
+
+
+def _held(row: Any) -> list[Any]:
+    run = row.runs.filter(token=row.state_claim).first()
+    if run is None:
+        return []
+    numbers = {"worker": run.worker, "attempt": row.state_attempts}
+    return [Reason("held", f"Worker {run.worker} holds it; this is attempt {row.state_attempts}.", numbers)]
+
+
+def _paused(row: Any, rows: QuerySet[Any]) -> Any:
+    queue = row.queue.current()
+    if not queue.claiming_paused:
+        return None
+    numbers = {"author": queue.pause_author, "reason": queue.pause_reason, "until": queue.pause_until}
+    return Reason("claim_paused", f"Nothing of queue {queue.name} is claimed: {queue.pause_told}.", numbers)
+
+
+def _used_up(row: Any, rows: QuerySet[Any]) -> Any:
+    if rows.filter(attempts_left(load_settings()), pk=row.pk).exists():
+        return None
+    sentence = f"It has had all of its {row.state_attempts} attempts; workers have it errored at their next pass."
+    return Reason("attempts_used_up", sentence, {"attempts": row.state_attempts})
+
+
+def _exclusive(row: Any, rows: QuerySet[Any]) -> Any:
+    if row.exclusive_value is None:
+        return None
+    same = rows.filter(queue=row.queue, exclusive_value=row.exclusive_value)
+    value = f"{row.queue.exclusive_key}={row.exclusive_value}"
+    if held := same.filter(state_claim__isnull=False).first():
+        numbers = {"task": held.pk, "value": row.exclusive_value}
+        return Reason("exclusive_held", f"Task {held.pk} runs, and of {value} one runs at a time.", numbers)
+    earlier = Q(priority__lt=row.priority) | Q(priority=row.priority, pk__lt=row.pk)
+    first = same.filter(earlier, state="pending", state_ready=True).order_by("priority", "pk").first()
+    if first is None:
+        return None
+    sentence = f"Task {first.pk} comes first, and of {value} one runs at a time."
+    return Reason("exclusive_behind", sentence, {"task": first.pk, "value": row.exclusive_value})
+
+
+def _no_handler(row: Any, rows: QuerySet[Any]) -> Any:
+    if row.queue.actions_elsewhere:
+        return None
+    try:
+        find(row.action, row.queue.name)
+    except NoHandler:
+        sentence = f"No handler: this code has no action {row.action!r} for queue {row.queue.name}."
+        return Reason("no_handler", sentence, {"action": row.action})
+    return None
+
+
+def _elsewhere(row: Any, rows: QuerySet[Any]) -> Any:
+    """Return a reason if the action is here, but the task is for external programs only."""
+    if not row.elsewhere_only or declared(row.action, row.queue.name) is None:
+        return None
+    sentence = f"Only programs elsewhere run it: queue {row.queue.name} did not list {row.action!r} in http_actions."
+    return Reason("elsewhere_only", sentence, {"action": row.action})
+
+
+def _nobody(row: Any, rows: QuerySet[Any]) -> Any:
+    """Return a reason if every live worker has had the task already or is not among those it names."""
+    live = live_workers(row)
+    able = eligible(row, live, rows)
+    if able or not live:
+        return None
+    shown = ", ".join(sorted(live)[:NAMED]) + (", ..." if len(live) > NAMED else "")
+    sentence = f"No eligible worker: all {len(live)} that ask for work ({shown}) have had it, or are not named by it."
+    return Reason("no_eligible_worker", sentence, {"workers": len(live)})
+
+
+def _named(row: Any, rows: QuerySet[Any]) -> Any:
+    if not row.worker_ids:
+        return None
+    shown = ", ".join(row.worker_ids[:NAMED]) + (", ..." if len(row.worker_ids) > NAMED else "")
+    return Reason("only_workers", f"Only these workers may claim it: {shown}.", {"workers": row.worker_ids})
+
+
+def live_workers(task: Any) -> set[str]:
+    """Return the live workers of the task's queue: named ones, and worker processes that have its action."""
+    names = set(task.queue.live_workers())
+    if task.elsewhere_only:
+        return names
+    try:
+        find(task.action, task.queue.name)
+    except NoHandler:
+        return names
+    live = Worker.objects.using(task._state.db).live()
+    serving = [worker.pk for worker in live if worker.serves(task._meta.label_lower)]
+    return names | set(serving)
+
+
+def eligible(task: Any, workers: set[str], rows: QuerySet[Any]) -> set[str]:
+    """Return the workers that could claim the task if it were its turn."""
+    wanted = workers & set(task.worker_ids) if task.worker_ids else workers
+    row = rows.filter(pk=task.pk)
+    return {
+        worker for worker in wanted if not any(row.filter(had).exists() for had in had_by(worker, rows, task.queue))
+    }
+
+
+ORDER = (_paused, _used_up, _exclusive, _no_handler, _elsewhere, _nobody, _named)

@@ -1,0 +1,104 @@
+"""Figures of queues: few statements for many queues, each with a limit on what it counts."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import InterfaceError, OperationalError, connections
+from django.db.models import DateTimeField, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce, Now
+
+from tasks.models import Queue, Task
+from tasks.sharding.copies import rest
+
+# Waiting tasks are counted up to this number in each queue, the others up to it in all queues together.
+MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures of one queue. Each number is text: ``10,000+`` if counting stopped early.
+
+    ``waiting``: may be claimed. ``oldest``: seconds for which the first of those waits. ``later``: not due yet.
+    ``running``: held by a worker. ``dead``: ended without success and left for people.
+    """
+
+    waiting: str
+    oldest: float | None
+    later: str
+    running: str
+    dead: str
+
+
+def figures_by_database(queues: Iterable[Any]) -> dict[Any, dict[str, Figures | None]]:
+    """Return the figures of queues in several databases, by queue name and database; None if one does not answer."""
+    found: dict[Any, dict[str, Figures | None]] = {queue.name: dict.fromkeys(queue.databases) for queue in queues}
+    for alias in {alias for databases in found.values() for alias in databases if alias in connections}:
+        names = [name for name, databases in found.items() if alias in databases]
+        try:
+            copies = {queue.pk: queue for queue in Queue.objects.using(alias).filter(name__in=names)}
+            for pk, figures in figures_of(copies.values(), alias).items():
+                found[copies[pk].name][alias] = figures
+        except (OperationalError, InterfaceError) as error:
+            rest(alias, error)
+    return found
+
+
+def together(databases: dict[str, Figures | None]) -> Figures:
+    """Return the figures of one queue as texts that name the database of each number."""
+    told = {
+        name: ", ".join(f"{alias} {getattr(each, name) if each else '?'}" for alias, each in databases.items())
+        for name in ("waiting", "later", "running", "dead")
+    }
+    oldest = [each.oldest for each in databases.values() if each and each.oldest is not None]
+    return Figures(**told, oldest=max(oldest, default=None))
+
+
+class _Count(Subquery):
+    template = "(SELECT COUNT(*) FROM (%(subquery)s) line)"
+    output_field = IntegerField()
+
+
+class _First(Subquery):
+    template = "(SELECT MIN(line.since) FROM (%(subquery)s) line)"
+    output_field = DateTimeField()
+
+
+def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
+    """Return the figures of queues by primary key: four statements.
+
+    They use the index ``tasks_task_ready_in_queue``, and the framework's indexes of leased and resting rows.
+    """
+    tasks: QuerySet[Any] = QuerySet(Task, using=using)
+    resting = tasks.filter(state_ready=False, state_claim=None)
+    later = _grouped(resting.filter(state="pending"))
+    running = _grouped(tasks.filter(state_claim__isnull=False, state="pending"))
+    dead = _grouped(resting.filter(state="errored", whole=None))
+    return {
+        pk: Figures(
+            _told(min(waiting, MOST), waiting > MOST),
+            (now - since).total_seconds() if since else None,
+            _told(later[0][pk], later[1]),
+            _told(running[0][pk], running[1]),
+            _told(dead[0][pk], dead[1]),
+        )
+        for pk, waiting, since, now in _waiting([queue.pk for queue in queues], using)
+    }
+
+
+def _waiting(pks: list[Any], using: str) -> Any:
+    line = Task.objects.filter(queue=OuterRef("pk"), state_ready=True, state_claim=None, state="pending")
+    line = line.order_by("priority").values(since=Coalesce("state_next_attempt", "state_changed"))[: MOST + 1]
+    queues: QuerySet[Any] = QuerySet(Queue, using=using)
+    return queues.filter(pk__in=pks).values_list("pk", _Count(line), _First(line), Now())
+
+
+def _grouped(rows: QuerySet[Any]) -> tuple[Counter[Any], bool]:
+    """Return the counts by queue, and whether there may be more."""
+    found = list(rows.order_by().values_list("queue", flat=True)[: MOST + 1])
+    return Counter(found[:MOST]), len(found) > MOST
+
+
+def _told(count: int, more: bool) -> str:
+    return f"{count:,}{'+' if more else ''}"

@@ -1,0 +1,244 @@
+"""Subcommands of ``manage.py tasks`` for operators: list queues and dead letters, requeue, cancel, pause, resume."""
+
+import getpass
+import os
+from argparse import ArgumentParser
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from difflib import get_close_matches
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db import connections
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from stator.graph.durations import span
+from stator.texts import escape
+from tasks.exceptions import TaskError
+from tasks.models import Queue, Task
+from tasks.queue.attempt_counts import attempts_of
+from tasks.queue.explaining import last_error
+from tasks.queue.figures import figures_by_database, figures_of, together
+from tasks.queue.rules import queue_name_problem
+from tasks.sharding.numbering import database_of, home, in_order
+
+WRONG = 2
+MOST_QUEUES, MOST_LETTERS, MOST_NAMED = 1000, 10_000, 1000
+HEADS = ["queue", "waiting", "oldest", "later", "running", "dead", "workers", "paused"]
+LETTER_HEADS = ["task", "queue", "action", "attempts", "errored", "the last error"]
+
+Told = tuple[Any, list[str]]
+
+
+def wrong(message: str) -> CommandError:
+    """Return a refusal: one line that says why, and what to do instead."""
+    return CommandError(message, returncode=WRONG)
+
+
+def named(name: str) -> Any:
+    """Return the queue of this name, with the database's time; if there is none, refuse and suggest another."""
+    if told := queue_name_problem(name):
+        raise wrong(told)
+    queues: QuerySet[Queue] = QuerySet(Queue, using=home())
+    queue = queues.filter(name=name).annotate(read_at=Now()).first()
+    if queue is not None:
+        return queue
+    close = get_close_matches(name, queues.order_by("name").values_list("name", flat=True)[:MOST_QUEUES], 1)
+    hint = f"did you mean {close[0]}?" if close else "see tasks queues"
+    raise wrong(f"there is no queue {name!r}; {hint}")
+
+
+# Subcommands
+
+
+def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
+    """Add the subcommands; ``add`` takes a name and a help text."""
+    queues = add("queues", "List queues: what waits in each and since when, runs, is dead, asks for work, is paused.")
+    queues.add_argument("names", nargs="*", metavar="QUEUE", help="Only these.")
+    dead = add("dead", "List dead letters, the latest first, each with its last error.")
+    dead.add_argument("--queue", metavar="NAME", help="Only of this one.")
+    dead.add_argument("--limit", type=int, default=20, metavar="N", help="At most so many (default: 20).")
+    requeue = add("requeue", "Have dead letters wait again with all their attempts.")
+    requeue.add_argument("ids", nargs="*", type=int, metavar="TASK", help="Numbers of tasks.")
+    requeue.add_argument("--queue", metavar="NAME", help="All of this one, at most 10,000 at once.")
+    requeue.add_argument("--per-minute", type=float, metavar="N", help="So many a minute, not all at once.")
+    requeue.add_argument("--reason", default="", metavar="R", help="Why; kept in the history of each.")
+    cancel = add("cancel", "Cancel tasks that wait.")
+    cancel.add_argument("ids", nargs="+", type=int, metavar="TASK", help="Numbers of tasks.")
+    cancel.add_argument("--running", action="store_true", help="Also those that workers hold.")
+    cancel.add_argument("--reason", default="", metavar="R", help="Why; kept in the history of each.")
+    pause = add("pause", "Have publishers of a queue refused, or nothing of it handed out; what runs may finish.")
+    pause.add_argument("name", metavar="QUEUE", help="The queue.")
+    pause.add_argument("--publish", action="store_true", help="Refuse publishers.")
+    pause.add_argument("--claim", action="store_true", help="Hand out nothing.")
+    pause.add_argument("--reason", default="", metavar="R", help="Why; shown to whoever asks.")
+    pause.add_argument("--for", type=float, dest="seconds", metavar="SECONDS", help="Default: until it is resumed.")
+    add("resume", "End both pauses of a queue.").add_argument("name", metavar="QUEUE", help="The queue.")
+
+
+# Looking
+
+
+def list_queues(options: dict[str, Any]) -> Told:
+    """List the contents of every queue, or of those that are named."""
+    using = home()
+    rows: QuerySet[Queue] = QuerySet(Queue, using=using).annotate(read_at=Now())
+    found = [named(name) for name in options["names"]] or list(rows.order_by("name")[:MOST_QUEUES])
+    here = figures_of([queue for queue in found if not queue.databases], using)
+    elsewhere = figures_by_database(queue for queue in found if queue.databases)
+    data = []
+    for queue in found:
+        figures = together(elsewhere[queue.name]) if queue.databases else here[queue.pk]
+        holds = {"publish": queue.publishing_paused, "claim": queue.claiming_paused}
+        paused = [name for name, is_paused in holds.items() if is_paused]
+        data.append({
+            "queue": queue.name, "kind": queue.kind, **asdict(figures), "workers": queue.live_workers(),
+            "paused": paused, "pause": queue.pause_told if paused else "",
+        })  # fmt: skip
+    return data, _table(HEADS, map(_queue_row, data)) if data else ["There are no queues."]
+
+
+def _queue_row(told: dict[str, Any]) -> list[str]:
+    paused = f"{' and '.join(told['paused'])}: {told['pause']}" if told["paused"] else "-"
+    oldest = "-" if told["oldest"] is None else span(told["oldest"])
+    counts = [told[name] for name in ("later", "running", "dead")]
+    return [told["queue"], told["waiting"], oldest, *counts, str(len(told["workers"])), paused]
+
+
+def list_dead(options: dict[str, Any]) -> Told:
+    """List dead letters, the latest first within each database."""
+    limit = options["limit"]
+    if not 0 < limit <= MOST_LETTERS:
+        raise wrong(f"--limit {limit} must be from 1 to {MOST_LETTERS:,}")
+    queues = [named(options["queue"])] if options["queue"] else None
+    data: list[dict[str, Any]] = []
+    for alias in _databases(queues):
+        dead = Task.objects.using(alias).dead_letters().filter(state_ready=False, state_claim=None)
+        if queues:
+            dead = dead.filter(queue__name=queues[0].name)
+        latest = dead.select_related("queue").annotate(read_at=Now()).order_by("-state_next_attempt", "-state_changed")
+        letters = list(latest[: limit - len(data)])
+        attempts = attempts_of(letters, alias)
+        data += [_letter(task, attempts.get(task.pk, 0)) for task in letters]
+    if not data:
+        return data, ["There are no dead letters."]
+    more = [f"There may be more than --limit {limit}."] * (len(data) == limit)
+    rows = [[str(one["task"]), *(one[name] for name in ("queue", "action")), str(one["attempts"]),
+             f"{span(one['age'])} ago", one["error"] or "-"] for one in data]  # fmt: skip
+    return data, [*_table(LETTER_HEADS, rows), *more]
+
+
+def _letter(task: Any, attempts: int) -> dict[str, Any]:
+    return {
+        "task": task.pk, "database": task._state.db, "queue": task.queue.name, "action": task.action, "key": task.key,
+        "attempts": attempts,
+        "age": max(0.0, (task.read_at - task.state_changed).total_seconds()), "error": last_error(task),
+    }  # fmt: skip
+
+
+# Acting
+
+
+def requeue(options: dict[str, Any]) -> Told:
+    """Requeue dead letters and report how many."""
+    ids, name = options["ids"], options["queue"]
+    if bool(ids) == bool(name):
+        raise wrong("say which dead letters: their numbers, or --queue NAME; see tasks dead")
+    rows = [each.tasks.all() for each in named(name).copies()] if name else _rows_of(ids)
+    count, due = 0, []
+    for part in rows:
+        try:
+            done = part.requeue(options["reason"], actor=_actor(), per_minute=options["per_minute"])
+        except TaskError as error:
+            raise wrong(f"--per-minute: {error}") from error
+        count += done.count
+        due += [done.last_due] if done.last_due else []
+    told = f"{count:,} of {len(ids):,} requeued" if ids else f"{count:,} of queue {name} requeued"
+    others = "; only tasks that are errored, and no part of another, are" if ids and count < len(ids) else ""
+    if name and any(part.dead_letters().exists() for part in rows):
+        others = "; there are more: do it again once these are done"
+    until = f"; the last is due at {max(due).isoformat(' ', 'seconds')}" if due else ""
+    last_due = max(due).isoformat() if due else None
+    return {"requeued": count, "named": len(ids), "last_due": last_due}, [f"{told}{until}{others}."]
+
+
+def cancel(options: dict[str, Any]) -> Told:
+    """Cancel tasks and report how many."""
+    ids = options["ids"]
+    count = sum(part.cancel(options["reason"], actor=_actor(), running=options["running"]) for part in _rows_of(ids))
+    others = "; the others are gone, have ended, or are held (--running)" if count < len(ids) else ""
+    return {"canceled": count, "named": len(ids)}, [f"{count:,} of {len(ids):,} canceled{others}."]
+
+
+def pause(options: dict[str, Any]) -> Told:
+    """Pause a queue and return its pauses."""
+    queue = named(options["name"])
+    if not (options["publish"] or options["claim"]):
+        raise wrong("say what is paused: --publish, --claim or both")
+    told = {name: options[name] for name in ("publish", "claim", "reason", "seconds")}
+    try:
+        queue.pause(**told, author=_actor())
+    except TaskError as error:
+        raise wrong(f"--for: {error}") from error
+    return _pauses_of(queue), [f"Queue {queue.name}: {_paused_words(queue)}."]
+
+
+def resume(options: dict[str, Any]) -> Told:
+    """Resume a queue and return its pauses."""
+    queue = named(options["name"])
+    queue.resume(author=_actor())
+    return _pauses_of(queue), [f"Queue {queue.name} is resumed."]
+
+
+def _pauses_of(queue: Any) -> dict[str, Any]:
+    until = queue.pause_until.isoformat() if queue.pause_until else None
+    return {"queue": queue.name, "publish": queue.publish_paused, "claim": queue.claim_paused, "until": until}
+
+
+def _paused_words(queue: Any) -> str:
+    what = [words for words, holds in (
+        ("publishers are refused", queue.publish_paused), ("nothing is handed out", queue.claim_paused),
+    ) if holds]  # fmt: skip
+    return f"{' and '.join(what)}, {queue.pause_told}"
+
+
+# Tasks and databases
+
+
+def _databases(queues: Iterable[Any] | None) -> list[str]:
+    """Return the databases that hold tasks of these queues, or of all."""
+    rows: QuerySet[Queue] = QuerySet(Queue, using=home())
+    meant = rows.exclude(databases=[]) if queues is None else [queue for queue in queues if queue.databases]
+    spread = {alias for queue in meant for alias in queue.databases if alias in connections}
+    at_home = queues is None or any(not queue.databases for queue in queues)
+    return in_order(spread | ({home()} if at_home else set()))
+
+
+def _rows_of(ids: list[int]) -> list[Any]:
+    """Return querysets of tasks by their numbers, one for each database."""
+    if len(ids) > MOST_NAMED:
+        raise wrong(f"at most {MOST_NAMED:,} tasks at once")
+    by_alias: dict[str, list[int]] = defaultdict(list)
+    for pk in ids:
+        alias = database_of(pk) if 0 < pk < 1 << 63 else None
+        if alias is None:
+            raise wrong(f"there can be no task {pk}")
+        by_alias[alias].append(pk)
+    return [Task.objects.using(alias).filter(pk__in=pks) for alias, pks in by_alias.items()]
+
+
+def _table(heads: list[str], rows: Iterable[list[str]]) -> list[str]:
+    cells = [heads, *([escape(text) for text in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def _actor() -> str:
+    """Return the name of the operating system's user who runs the command."""
+    try:
+        return getpass.getuser()
+    except (KeyError, ImportError, OSError):
+        # A container may run as a user id without a name.
+        return f"user {os.getuid()}"

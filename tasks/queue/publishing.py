@@ -1,0 +1,259 @@
+"""Publishing of tasks into a queue, each key once, with a few statements per 500 tasks."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from django.db import DatabaseError, IntegrityError, transaction
+from django.db.models import QuerySet
+
+from stator.claims import is_retryable, longest_lease
+from tasks.actions.registry import declared
+from tasks.conf import Settings, load_settings
+from tasks.exceptions import PublishRefused, QueuePaused
+from tasks.messages import Message, exclusive_value, message_of
+from tasks.queue import actions as queue_actions
+from tasks.queue.expressions import Later
+from tasks.queue.moving import clear
+from tasks.sharding import shards
+
+# A try fails when another publisher has just published one of the same keys.
+TRIES = 10
+BATCH = 500
+
+# The columns that a publication may update in a waiting task of the same key.
+PARAMETERS = (
+    "action", "data", "priority", "metadata", "exclusive_value", "lease", "timeout", "max_attempts", "retention",
+    "worker_ids", "elsewhere_only",
+)  # fmt: skip
+
+
+class PublishOutcome(StrEnum):
+    """The outcome of a publication: a new task, or the status of the existing one."""
+
+    INSERTED = "inserted"
+    MATCHED = "matched"
+    RUNNING = "running"
+    DUPLICATE = "duplicate"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A task and the outcome of its publication.
+
+    ``inserted``: it is new. ``matched``: a task of this key exists and waits. ``running``: a worker holds it.
+    ``duplicate``: it has ended.
+    """
+
+    task: Any
+    outcome: PublishOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """Options for keys that exist already.
+
+    ``update``: write the parameters of a waiting task. ``clear_failed`` and ``clear_succeeded``: forget the workers
+    that failed, or succeeded, so that they may run it again; a task that ended that way waits again.
+    """
+
+    update: bool = False
+    clear_failed: bool = False
+    clear_succeeded: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Return whether existing tasks may be written to."""
+        return self.update or self.clear_failed or self.clear_succeeded
+
+
+def publish(
+    queue: Any,
+    given: Iterable[dict[str, Any]],
+    manner: Manner,
+    *,
+    known_only: bool = False,
+    over_http: bool = False,
+    admit: Callable[[int], None] = lambda rows: None,
+) -> list[Published]:
+    """Publish messages, all or none, and return one result for each, in order.
+
+    ``over_http``: the publisher is a program, which may do less than code here; see :mod:`tasks.queue.actions`.
+    ``admit``: called with the number of rows after all other checks; it may refuse them.
+    """
+    settings = load_settings()
+    lease = longest_lease(queue.tasks.model, using=queue._state.db)
+    messages = [message_of(_dictionary(each), settings, lease) for each in _bounded(given, settings.PUBLISH_LIMIT)]
+    rows = sum(message.rows for message in messages)
+    bound_rows(rows, settings.PUBLISH_LIMIT)
+    queue = queue.current()
+    _refuse(queue, messages, known_only, over_http)
+    admit(rows)
+    # From the home database: copies may be out of date.
+    listed = frozenset(queue.http_actions) if over_http else None
+    write = partial(_into, manner=manner, settings=settings, listed=listed)
+    if not queue.databases:
+        return write(queue, messages)
+    return shards.publish(queue, messages, write, update=manner.update)
+
+
+def bound_rows(rows: int, most: int) -> None:
+    """Refuse more rows than one call may write."""
+    if rows > most:
+        raise PublishRefused(
+            f"{rows:,} rows are more than are published at once; the most is {most:,} (worker_count=n is n + 1 rows)"
+        )
+
+
+def _into(
+    queue: Any, messages: list[Message], manner: Manner, settings: Settings, listed: frozenset[str] | None
+) -> list[Published]:
+    """Publish into this copy's database. ``listed``: over HTTP, the actions that the queue lists; else None."""
+    # Built first, so that a message without a value of the exclusive key is refused before anything is written.
+    rows = [_row(queue, message, settings, listed) for message in messages]
+    for attempt in range(1, TRIES + 1):
+        try:
+            with transaction.atomic(using=queue._state.db):
+                return _publish(queue, rows, manner, over_http=listed is not None)
+        except DatabaseError as error:
+            if attempt == TRIES or not (isinstance(error, IntegrityError) or is_retryable(error)):
+                raise
+            # Make the instances unsaved again for the next try.
+            for row in rows:
+                row.pk, row._state.adding = None, True
+    raise AssertionError("the last try returns or raises")
+
+
+def _bounded(given: Iterable[Any], most: int) -> list[Any]:
+    found = list(given)
+    if len(found) > most:
+        raise PublishRefused(f"{len(found):,} tasks are more than are published at once; the most is {most:,}")
+    return found
+
+
+def _dictionary(given: Any) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise PublishRefused(f"each task must be a dictionary of what publish() takes, not {type(given).__name__}")
+    return given
+
+
+def _refuse(queue: Any, messages: list[Message], known_only: bool, over_http: bool) -> None:
+    if queue.publishing_paused:
+        raise QueuePaused(f"queue {queue.name} takes no tasks at present: {queue.pause_told}")
+    names = [message.action for message in messages]
+    if over_http:
+        queue_actions.refuse_over_http(queue, names)
+    if known_only or not queue.actions_elsewhere:
+        queue_actions.refuse_unknown(queue, names)
+
+
+def _row(queue: Any, message: Message, settings: Any, listed: frozenset[str] | None) -> Any:
+    value = exclusive_value(queue.exclusive_key, message.metadata) if queue.exclusive else None
+    delay = next(
+        given for given in (message.invisible_for, queue.invisible_for, settings.INVISIBLE_FOR) if given is not None
+    )
+    return queue.tasks.model(
+        queue=queue,
+        action=message.action,
+        data=message.data,
+        key=message.key,
+        priority=message.priority,
+        metadata=message.metadata,
+        exclusive_value=value,
+        lease=message.lease,
+        timeout=message.timeout,
+        max_attempts=message.max_attempts or _declared_attempts(queue, message.action),
+        retention=message.retention,
+        worker_ids=list(message.worker_ids),
+        worker_count=message.worker_count,
+        elsewhere_only=listed is not None and message.action not in listed,
+        state="pending" if message.worker_count == 1 else "shared",
+        # The database's time as a value: Django cannot insert rows with expressions as arrays.
+        **dict.fromkeys(("created", "notice_due", "state_changed"), queue.read_at),
+        **({"state_ready": False, "state_next_attempt": Later(delay)} if delay else {}),
+    )
+
+
+def _declared_attempts(queue: Any, name: str) -> int | None:
+    """Return the action's ``max_attempts`` if the queue has none. The task stores it, for every claimant."""
+    found = declared(name, queue.name) if queue.max_attempts is None else None
+    return found.max_attempts if found else None
+
+
+def _publish(queue: Any, rows: list[Any], manner: Manner, *, over_http: bool) -> list[Published]:
+    """Publish within a transaction; ``IntegrityError`` if another publisher was first with one of the keys."""
+    model, using = queue.tasks.model, queue._state.db
+    there = _found(queue, [row.key for row in rows if row.key is not None], lock=manner.changes)
+    if over_http and manner.changes:
+        queue_actions.refuse_to_change_over_http(queue, there.values())
+    told = _matched(queue, rows, there, manner)
+    # Of several messages with one key, only the first is published.
+    first = {row.key: row for row in reversed(rows) if row.key is not None}
+    new = [row for row in rows if row.key is None or (row.key not in there and first[row.key] is row)]
+    model.objects.using(using).bulk_create(new, batch_size=BATCH)
+    parts = [part for row in new if row.worker_count > 1 for part in _parts(row)]
+    model.objects.using(using).bulk_create(parts, batch_size=BATCH)
+    every: QuerySet[Any] = QuerySet(model, using=using)
+    written = every.in_bulk([row.pk for row in new])
+    inserted = {id(row): written[row.pk] for row in new}
+    by_key = {row.key: inserted[id(row)] for row in new if row.key is not None}
+    for task in (*there.values(), *written.values()):
+        task.queue = queue
+    return [
+        Published(inserted[id(row)], PublishOutcome.INSERTED)
+        if id(row) in inserted
+        else told.get(row.key) or Published(by_key[row.key], PublishOutcome.MATCHED)
+        for row in rows
+    ]
+
+
+def _parts(whole: Any) -> list[Any]:
+    """Return the parts of a shared task, one for each worker."""
+    copied = {name: getattr(whole, name) for name in PARAMETERS}
+    due = {name: getattr(whole, name) for name in ("state_ready", "state_next_attempt", "created", "state_changed")}
+    return [type(whole)(queue=whole.queue, whole=whole, **copied, **due) for _ in range(whole.worker_count)]
+
+
+def _found(queue: Any, keys: list[str], *, lock: bool) -> dict[str, Any]:
+    """Return the tasks with these keys and their parts; ``lock`` locks the tasks, because they may be changed."""
+    if not keys:
+        return {}
+    rows: QuerySet[Any] = QuerySet(queue.tasks.model, using=queue._state.db)
+    found = rows.filter(queue=queue, key__in=keys).order_by("pk")
+    if lock:
+        found = found.select_for_update()
+    return {task.key: task for task in found.prefetch_related("parts")}
+
+
+def _matched(queue: Any, rows: list[Any], there: dict[str, Any], manner: Manner) -> dict[str, Published]:
+    """Return the outcomes for keys that exist already."""
+    wanted = {row.key: row for row in reversed(rows) if row.key in there}
+    if manner.clear_failed or manner.clear_succeeded:
+        changed = [
+            task for task in there.values() if clear(task, failed=manner.clear_failed, succeeded=manner.clear_succeeded)
+        ]
+        there |= _found(queue, [task.key for task in changed], lock=False)
+    told = {key: _outcome(task) for key, task in there.items()}
+    if manner.update:
+        _update(queue, [(there[key], row) for key, row in wanted.items() if told[key] == PublishOutcome.MATCHED])
+    return {key: Published(there[key], outcome) for key, outcome in told.items()}
+
+
+def _outcome(task: Any) -> PublishOutcome:
+    if task.status == "running":
+        return PublishOutcome.RUNNING
+    return PublishOutcome.MATCHED if task.status in ("pending", "invisible") else PublishOutcome.DUPLICATE
+
+
+def _update(queue: Any, pairs: list[tuple[Any, Any]]) -> None:
+    """Update the parameters of waiting tasks and their parts; the number of workers stays."""
+    changed = []
+    for task, row in pairs:
+        for each in (task, *task.parts.all()):
+            for name in PARAMETERS:
+                setattr(each, name, getattr(row, name))
+            changed.append(each)
+    rows: QuerySet[Any] = QuerySet(queue.tasks.model, using=queue._state.db)
+    rows.bulk_update(changed, PARAMETERS, batch_size=BATCH)

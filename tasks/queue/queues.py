@@ -1,0 +1,353 @@
+"""Queues: their rules, and methods to publish, claim and pause."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import ValidationError
+from django.db import models, transaction
+from django.db.models import Q, QuerySet, Value
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from tasks.conf import LONGEST
+from tasks.exceptions import TaskError
+from tasks.moments import moment_problem, stored
+from tasks.queue import claiming, publishing, rules
+from tasks.queue.expressions import Later
+from tasks.queue.publishing import Manner, Published
+from tasks.sharding import copies, shards
+from tasks.sharding.numbering import home
+
+logger = logging.getLogger("tasks.queues")
+
+# A named worker that has not asked for work for this many seconds counts as gone.
+CLAIMANT_ALIVE = 60.0
+MOST_CLAIMANTS = 1000
+
+
+class Queue(models.Model):
+    """A queue of tasks, with defaults for tasks that set no value of their own. Durations are in seconds.
+
+    An exclusive queue has an ``exclusive_key``, fixed at creation. The metadata of every task in it has a value under
+    this key, and at most one task per value runs at a time. Empty settings take the project's.
+
+    ``databases``: the aliases over which its tasks are spread, each with a copy of the queue; empty for its own
+    database.
+    """
+
+    class Kind(models.TextChoices):
+        """Whether tasks may keep each other from running."""
+
+        SIMPLE = "simple"
+        EXCLUSIVE = "exclusive"
+
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=10, choices=Kind, default=Kind.SIMPLE)
+    exclusive_key = models.CharField(max_length=100, blank=True)
+    lease = models.FloatField(null=True, blank=True)
+    timeout = models.FloatField(null=True, blank=True)
+    invisible_for = models.FloatField(null=True, blank=True)
+    max_attempts = models.PositiveIntegerField(null=True, blank=True)
+    retention = models.FloatField(null=True, blank=True)
+    # For errored tasks; empty: the setting's, else the same as ``retention``.
+    failed_retention = models.FloatField(null=True, blank=True)
+    # Whether a worker that released or failed a task, or lost its lease on it, may claim it again.
+    same_worker_again = models.BooleanField(default=False)
+    # If it may not: the number of further claims it gets all the same.
+    worker_retries = models.PositiveSmallIntegerField(default=0)
+    # Whether one worker may hold at most one task of this queue.
+    one_per_worker = models.BooleanField(default=False)
+    # Whether external programs serve the queue, which may know any action; if not, unknown actions are refused.
+    actions_elsewhere = models.BooleanField(default=False)
+    # The actions in Python that programs may publish over HTTP.
+    http_actions = models.JSONField(default=list, db_default=Value([], models.JSONField()), blank=True)
+    databases = models.JSONField(default=list, blank=True)
+    publish_paused = models.BooleanField(default=False)
+    claim_paused = models.BooleanField(default=False)
+    pause_reason = models.CharField(max_length=200, blank=True)
+    pause_author = models.CharField(max_length=150, blank=True)
+    pause_until = models.DateTimeField(null=True, blank=True)
+    created = models.DateTimeField(db_default=Now(), editable=False)
+
+    _made_as: tuple[Any, Any, Any]
+    # The related manager, which Django adds with the model of tasks.
+    tasks: Any
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(kind="simple", exclusive_key="") | (Q(kind="exclusive") & ~Q(exclusive_key="")),
+                name="tasks_queue_key_if_exclusive",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save the queue and update its copies; refuse changes of what existing tasks rely on."""
+        *made_as, databases = self._was
+        if any(was not in (None, now) for was, now in zip(made_as, (self.kind, self.exclusive_key), strict=True)):
+            raise ValidationError("kind and exclusive_key of a queue stay as it was made; make another queue")
+        if self.exclusive != bool(self.exclusive_key):
+            raise ValidationError({"exclusive_key": "an exclusive queue has a key, and no other queue has"})
+        if "name" in self.__dict__ and (wrong := rules.queue_name_problem(self.name)):
+            raise ValidationError({"name": wrong})
+        self._check_rules()
+        using = kwargs.get("using") or self._state.db or home()
+        if (self.databases or databases) and using != home():
+            raise ValidationError(f"this is the copy of queue {self.name} in {using!r}; change the one in {home()!r}")
+        copies.check_change(self, databases)
+        super().save(*args, **kwargs)
+        self._mirror(databases or [])
+        self._note_made_as()
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        """Delete the queue with its copies and the tasks in them."""
+        for copy in self.copies() if self.databases else ():
+            if copy._state.db != self._state.db:
+                copy._row.delete()
+        return super().delete(*args, **kwargs)
+
+    @classmethod
+    def from_db(cls, db: Any, field_names: Any, values: Any, **kwargs: Any) -> "Queue":
+        queue = super().from_db(db, field_names, values, **kwargs)
+        queue._note_made_as()
+        return queue
+
+    def _note_made_as(self) -> None:
+        # A deferred field is unknown.
+        kind, key, databases = (self.__dict__.get(name) for name in ("kind", "exclusive_key", "databases"))
+        self._made_as = kind, key, databases if databases is None else [*databases]
+
+    @property
+    def _was(self) -> tuple[Any, Any, Any]:
+        """Its kind, key and databases when it was last read or saved; None if it is new or the value unknown."""
+        return self.__dict__.get("_made_as", (None, None, None))
+
+    def _mirror(self, before: list[str]) -> None:
+        """Update the copies once the row is committed."""
+        if self.databases or before:
+            transaction.on_commit(partial(copies.mirror, self.name, before), using=home())
+
+    def clean_fields(self, exclude: Any = None) -> None:
+        """Run Django's checks, and refuse a name that no database stores."""
+        super().clean_fields(exclude=exclude)
+        if "name" not in (exclude or ()) and (wrong := rules.queue_name_problem(self.name)):
+            raise ValidationError({"name": wrong})
+
+    def clean(self) -> None:
+        """Refuse rules that no task could follow."""
+        self._check_rules()
+        copies.check_change(self, self._was[-1])
+
+    def _check_rules(self) -> None:
+        if problems := rules.problems(self):
+            raise ValidationError(problems)
+
+    # Publishing
+
+    def publish(
+        self,
+        action: str,
+        data: Any = None,
+        *,
+        update: bool = False,
+        clear_failed: bool = False,
+        clear_succeeded: bool = False,
+        known_only: bool = False,
+        **options: Any,
+    ) -> Published:
+        """Publish one task and return its outcome; raise :class:`~tasks.exceptions.PublishRefused` if it is refused.
+
+        ``options``: ``key``, ``priority``, ``metadata``, ``lease``, ``timeout``, ``invisible_for``, ``max_attempts``,
+        ``retention``, ``worker_ids``, ``worker_count``. If a task with this ``key`` exists, ``update`` writes the
+        parameters of a waiting one. ``clear_failed`` and ``clear_succeeded`` forget the workers that failed, or
+        succeeded, so that they may run it again. ``known_only``: refuse an action that no code here registers.
+        """
+        manner = Manner(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
+        return publishing.publish(self, [{"action": action, "data": data, **options}], manner, known_only=known_only)[0]
+
+    def publish_many(
+        self,
+        tasks: Iterable[dict[str, Any]],
+        *,
+        update: bool = False,
+        clear_failed: bool = False,
+        clear_succeeded: bool = False,
+        known_only: bool = False,
+    ) -> list[Published]:
+        """Publish tasks, each a dictionary of arguments of :meth:`publish`, in few statements: all of them, or none."""
+        manner = Manner(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
+        return publishing.publish(self, tasks, manner, known_only=known_only)
+
+    async def apublish(self, action: str, data: Any = None, **options: Any) -> Published:
+        """Run :meth:`publish` from async code."""
+        return await sync_to_async(self.publish)(action, data, **options)
+
+    async def apublish_many(self, tasks: Iterable[dict[str, Any]], **options: Any) -> list[Published]:
+        """Run :meth:`publish_many` from async code."""
+        return await sync_to_async(self.publish_many)(tasks, **options)
+
+    # Claiming
+
+    def claim(
+        self, *, worker: str, limit: int = 1, lease: float | None = None, metadata: dict[str, Any] | None = None
+    ) -> list[claiming.TaskClaim]:
+        """Claim up to ``limit`` tasks for a worker, the most urgent first; return an empty list if it may claim none.
+
+        ``lease``: seconds until the claim ends without a heartbeat; by default the task's, the queue's or the
+        setting's. ``metadata``: only tasks that have all of these pairs. An exclusive queue gives at most one task per
+        value; a queue with ``one_per_worker`` gives one task in all.
+        """
+        return claiming.claim(self, worker, limit, lease, metadata)
+
+    async def aclaim(self, **options: Any) -> list[claiming.TaskClaim]:
+        """Run :meth:`claim` from async code."""
+        return await sync_to_async(self.claim)(**options)
+
+    @staticmethod
+    def resolve_many(results: Mapping[claiming.TaskClaim, Any]) -> list[claiming.TaskClaim]:
+        """Complete the tasks of many claims, of any queues, each with its result, in few statements.
+
+        Return the claims that were lost; nothing was written for those. Otherwise all are written, or none.
+        """
+        return claiming.resolve_many(results)
+
+    @staticmethod
+    async def aresolve_many(results: Mapping[claiming.TaskClaim, Any]) -> list[claiming.TaskClaim]:
+        """Run :meth:`resolve_many` from async code."""
+        return await sync_to_async(claiming.resolve_many)(results)
+
+    # Pauses
+
+    def pause(
+        self,
+        *,
+        publish: bool = False,
+        claim: bool = False,
+        reason: str = "",
+        author: str = "",
+        seconds: float | None = None,
+        until: datetime | None = None,
+    ) -> None:
+        """Refuse publishers, hand out no tasks, or both; for ``seconds``, ``until`` a moment, or until :meth:`resume`.
+
+        A new pause replaces the previous one. Running tasks may finish.
+        """
+        if seconds is not None and not 0 < seconds <= LONGEST:
+            raise TaskError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
+        if found := moment_problem(until):
+            raise TaskError(f"until={until} {found}")
+        self._write(
+            publish_paused=publish,
+            claim_paused=claim,
+            pause_reason=" ".join(reason.split())[:200],
+            pause_author=author[:150],
+            pause_until=Later(seconds) if seconds is not None else until and stored(until, self._state.db or home()),
+        )
+        told = {"queue": self.name, "publish": publish, "claim": claim, "author": author}
+        logger.info("tasks.paused" if publish or claim else "tasks.resumed", extra=told)
+
+    def resume(self, *, author: str = "") -> None:
+        """End both pauses."""
+        self.pause(author=author)
+
+    async def apause(self, **options: Any) -> None:
+        """Run :meth:`pause` from async code."""
+        await sync_to_async(self.pause)(**options)
+
+    async def aresume(self, *, author: str = "") -> None:
+        """Run :meth:`resume` from async code."""
+        await sync_to_async(self.resume)(author=author)
+
+    @property
+    def publishing_paused(self) -> bool:
+        """Return whether publishers are refused now; a pause ends at ``pause_until``."""
+        return self.publish_paused and not self._pause_over
+
+    @property
+    def claiming_paused(self) -> bool:
+        """Return whether claims are refused now; a pause ends at ``pause_until``."""
+        return self.claim_paused and not self._pause_over
+
+    @property
+    def pause_told(self) -> str:
+        """Return who paused the queue, why and until when."""
+        by = f"paused by {self.pause_author}" if self.pause_author else "paused"
+        until = f" until {self.pause_until:%Y-%m-%d %H:%M:%S %Z}" if self.pause_until else ""
+        return f"{by}{until}{f' ({self.pause_reason})' if self.pause_reason else ''}"
+
+    @property
+    def _pause_over(self) -> bool:
+        now = self.__dict__.get("read_at") or stored(timezone.now(), self._state.db or home())
+        return self.pause_until is not None and self.pause_until <= now
+
+    # For publishing, claiming and explaining
+
+    @property
+    def exclusive(self) -> bool:
+        """Return whether at most one task per value of the exclusive key runs at a time."""
+        return self.kind == self.Kind.EXCLUSIVE
+
+    def current(self) -> "Queue":
+        """Return the queue as it is configured now, with the database's time."""
+        found = self._row.annotate(read_at=Now()).first()
+        if found is None:
+            raise TaskError(f"queue {self.name} is gone")
+        return found
+
+    def copies(self) -> list["Queue"]:
+        """Return the queue in each of its databases, or itself if it has one; ``copy.tasks`` are the tasks there."""
+        return shards.copies(self) or [self]
+
+    def lock(self) -> None:
+        """Lock the row, so that nobody else claims from this queue until the transaction ends."""
+        self._row.select_for_update(no_key=True).values_list("pk").get()
+
+    def note_worker(self, worker: str) -> None:
+        """Record that a worker asks for work, unless that was recorded lately."""
+        seen: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
+        mine = seen.filter(queue=self.pk, worker=worker)
+        if not mine.filter(seen__gt=Later(-claiming.SEEN_EVERY)).exists() and not mine.update(seen=Now()):
+            seen.bulk_create([Claimant(queue_id=self.pk, worker=worker)], ignore_conflicts=True)
+
+    def live_workers(self) -> list[str]:
+        """Return the names of workers that asked for work lately, sorted."""
+        seen = Claimant.objects.using(self._state.db).filter(queue=self.pk, seen__gt=Later(-CLAIMANT_ALIVE))
+        return list(seen.order_by("worker").values_list("worker", flat=True)[:MOST_CLAIMANTS])
+
+    @property
+    def _row(self) -> QuerySet["Queue"]:
+        return QuerySet(type(self), using=self._state.db).filter(pk=self.pk)
+
+    def _write(self, **values: Any) -> None:
+        if not self.databases:
+            self._row.update(**values)
+            self.refresh_from_db(fields=list(values))
+            return
+        # The row in the home database is authoritative, whichever copy this is.
+        rows: QuerySet[Queue] = QuerySet(type(self), using=home()).filter(name=self.name)
+        rows.update(**values)
+        for name, value in rows.values(*values).get().items():
+            setattr(self, name, value)
+        self._mirror([])
+
+
+class Claimant(models.Model):
+    """A named worker that asks a queue for work, and when it last did."""
+
+    queue = models.ForeignKey(Queue, models.CASCADE, related_name="claimants")
+    worker = models.CharField(max_length=100)
+    seen = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["queue", "worker"], name="tasks_claimant_once")]
+        indexes = [models.Index(fields=["seen"], name="tasks_claimant_seen")]
+
+    def __str__(self) -> str:
+        return f"{self.worker} on {self.queue_id}"

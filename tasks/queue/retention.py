@@ -1,0 +1,81 @@
+"""Deletion of tasks whose retention is over, in batches."""
+
+from typing import Any
+
+from django.db import connections, transaction
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Least
+
+from stator.models import History, Report
+from tasks.conf import LONGEST, load_settings
+from tasks.models import Claimant, Queue, Task
+from tasks.querysets import TERMINAL
+from tasks.queue.expressions import Later
+
+BATCH = 1000
+
+# The terminal states other than errored.
+NOT_FAILED = [state for state in TERMINAL if state != "errored"]
+
+# Batches per queue and call; the rest is for the next pass.
+BATCHES = 50
+
+# Seconds after which a worker that has not asked for work is forgotten.
+CLAIMANT_RETENTION = 86400.0
+
+
+def prune(using: str) -> int:
+    """Delete ended tasks past their retention, and their history and reports; return how many tasks.
+
+    A task's own retention applies, else its queue's, else the setting's. For errored tasks, the failed retention of the
+    queue, else of the setting, comes before the last two. Parts are deleted with their shared task.
+    """
+    settings = load_settings()
+    ended: QuerySet[Any] = QuerySet(Task, using=using).filter(state__in=TERMINAL, state_claim=None, whole=None)
+    deleted = _prune(using, ended.filter(retention__isnull=False, state_changed__lte=_ago(F("retention"))))
+    for queue, *own in Queue.objects.using(using).values_list("pk", "retention", "failed_retention"):
+        rows = ended.filter(queue=queue, retention=None)
+        seconds, of_failed = _seconds(own[0], settings.RETENTION), _seconds(own[1], settings.FAILED_RETENTION)
+        if of_failed not in (None, seconds):
+            failed = rows.filter(state="errored", state_changed__lte=Later(-of_failed))
+            deleted += _prune(using, failed)
+            rows = rows.filter(state__in=NOT_FAILED)
+        deleted += _prune(using, rows.filter(state_changed__lte=Later(-seconds)))
+    Claimant.objects.using(using).filter(seen__lt=Later(-CLAIMANT_RETENTION)).delete()
+    return deleted
+
+
+def _seconds(own: float | None, default: Any) -> Any:
+    # Clamped: an unchecked value that a database cannot subtract must not stop the pruning of other queues.
+    return default if own is None else max(0.0, min(LONGEST, own))
+
+
+def _ago(seconds: Any) -> Any:
+    return Later(-1 * Least(seconds, LONGEST))
+
+
+def _prune(using: str, rows: QuerySet[Any]) -> int:
+    total = 0
+    for _ in range(BATCHES):
+        deleted = _delete(using, rows)
+        total += deleted
+        if deleted < BATCH:
+            break
+    return total
+
+
+def _delete(using: str, rows: QuerySet[Any]) -> int:
+    """Delete one batch; rows that another transaction deletes or requeues at the same time are skipped."""
+    skip = connections[using].features.has_select_for_update_skip_locked
+    with transaction.atomic(using=using):
+        found = rows.order_by().select_for_update(skip_locked=skip).values_list("pk", flat=True)
+        pks = list(found[:BATCH])
+        if not pks:
+            return 0
+        every: QuerySet[Any] = QuerySet(Task, using=using)
+        parts = list(every.filter(whole__in=pks).values_list("pk", flat=True))
+        kept = Q(model_label=Task._meta.label_lower, object_pk__in=[str(pk) for pk in (*pks, *parts)])
+        for beside in (Report, History):
+            beside.objects.using(using).filter(kept).delete()
+        every.filter(pk__in=pks).delete()
+    return len(pks)

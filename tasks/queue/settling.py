@@ -1,0 +1,83 @@
+"""Consequences of tasks' moves: a shared task ends with its parts, and people are notified of dead letters.
+
+They happen right after the commit of each move, whoever made it. If a process dies in between, the graph's SQL
+transitions and the workers' scheduling pass do the rest.
+"""
+
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from stator import signals
+from stator.models import move_rows
+from stator.signals import Move
+from tasks.actions import throttles
+from tasks.models import Task
+from tasks.notices import send_notices
+from tasks.queue.expressions import is_one_of
+from tasks.queue.retention import prune
+from tasks.sharding.copies import mirror_all
+from tasks.sharding.numbering import home, worked_in
+
+# Keys per statement.
+BATCH = 500
+
+ENDED_EARLY = ("errored", "canceled")
+
+
+def connect() -> None:
+    """Connect to moves of tasks, and to the scheduling pass of workers."""
+    signals.transitioned.connect(_on_moves, sender=Task, dispatch_uid="tasks.settling")
+    signals.on_schedule.connect(_on_schedule, dispatch_uid="tasks.settling")
+
+
+def settle(using: str, parts: list[Any]) -> None:
+    """End the shared tasks whose parts have ended, given some of those parts."""
+    rows: QuerySet[Any] = QuerySet(Task, using=using)
+    of_parts = rows.filter(is_one_of(rows, parts), whole__isnull=False, whole__state="shared")
+    wholes = rows.filter(pk__in=list(of_parts.values_list("whole", flat=True).distinct()), state="shared")
+    if not wholes:
+        return
+    each = rows.filter(whole=OuterRef("pk"))
+    open_or_ended_early = each.filter(~Q(state="completed"))
+    for state in ENDED_EARLY:
+        move_rows(wholes.filter(Exists(each.filter(state=state))), state, reason="by a part")
+    move_rows(wholes.filter(~Exists(open_or_ended_early)), "completed", reason="all parts did")
+
+
+def end_parts(using: str, wholes: list[Any] | None = None) -> None:
+    """Cancel the open parts of shared tasks that ended early, of these or of all; workers lose their claims on them.
+
+    Index ``tasks_task_open_part``.
+    """
+    rows: QuerySet[Any] = QuerySet(Task, using=using)
+    which = {"whole__isnull": False} if wholes is None else {"whole__in": wholes}
+    left = rows.filter(**which, whole__state__in=ENDED_EARLY, state="pending")
+    move_rows(left, "canceled", reason="the shared task has ended")
+
+
+def _on_moves(sender: Any, moves: list[Move], using: str, **kwargs: Any) -> None:
+    ended = [move.pk for move in moves if move.source == "pending"]
+    wholes = [move.pk for move in moves if move.source == "shared" and move.to in ENDED_EARLY]
+    errored = [move.pk for move in moves if move.to == "errored"]
+    for start in range(0, len(moves), BATCH):
+        part = slice(start, start + BATCH)
+        if ended[part]:
+            settle(using, ended[part])
+        if wholes[part]:
+            end_parts(using, wholes[part])
+        if errored[part]:
+            send_notices(using, errored[part])
+
+
+def _on_schedule(sender: Any, **kwargs: Any) -> None:
+    # A worker that does not serve tasks does these chores too.
+    for using in worked_in(sender, Task) or [home()]:
+        Task.objects.using(using).bury()
+        end_parts(using)
+        send_notices(using)
+        prune(using)
+        throttles.prune(using)
+        if using == home():
+            # Repair copies of queues whose database was unavailable.
+            mirror_all()

@@ -1,0 +1,1 @@
+"""Schedules: what is published or called at which moments. ``schedules`` is where to begin, ``ticking`` does it."""

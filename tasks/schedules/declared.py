@@ -1,0 +1,141 @@
+"""Schedules of ``@periodic`` functions: synchronised with the code, and examined by system checks."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import OperationalError, ProgrammingError, router
+from django.utils.module_loading import autodiscover_modules
+
+from stator import signals
+from tasks.schedules.periodic import Periodic, registry
+from tasks.schedules.rates import prune_rates
+from tasks.schedules.schedules import LEASE, Schedule
+from tasks.schedules.timetable import Timetable
+from tasks.sharding.numbering import worked_in
+
+logger = logging.getLogger("tasks.schedules")
+
+# The most schedules in the database that the checks examine.
+CHECKED = 1000
+
+
+def connect() -> None:
+    """Import the module ``periodic`` of all apps, and synchronise their schedules when workers start."""
+    autodiscover_modules("periodic")
+    signals.on_start.connect(_on_start, dispatch_uid="tasks.declared")
+    signals.on_schedule.connect(_on_schedule, dispatch_uid="tasks.declared")
+    checks.register(check_functions, "tasks")
+    checks.register(check_schedules, "tasks", checks.Tags.database)
+
+
+def sync(using: str | None = None) -> None:
+    """Create a schedule for each registered function, and stop those whose function is gone. It is safe to repeat.
+
+    An operator's changes stay until the code changes. Raise ``ImproperlyConfigured`` if a timetable cannot work.
+    """
+    using = using or router.db_for_write(Schedule)
+    for known in registry.values():
+        if problem := next(iter(_problems(known).values()), None):
+            raise ImproperlyConfigured(f"@periodic {known.name}: {problem}")
+        _declare(using, known)
+    rows = Schedule.objects.using(using).filter(queue=None, declared__isnull=False, removed=False)
+    gone = rows.exclude(name__in=registry)
+    if names := list(gone.values_list("name", flat=True)):
+        gone.filter(name__in=names).update(removed=True)
+        logger.warning("tasks.functions_removed", extra={"names": sorted(names)})
+
+
+def bring_back(using: str) -> None:
+    """Resume schedules that a worker with other code has stopped, if their functions are here.
+
+    While old and new code run side by side, each function is called for as long as any worker has it.
+    """
+    rows = Schedule.objects.using(using).filter(queue=None, declared__isnull=False, removed=True, name__in=registry)
+    if names := list(rows.values_list("name", flat=True)):
+        rows.filter(name__in=names).update(removed=False)
+        logger.info("tasks.functions_back", extra={"names": sorted(names)})
+
+
+def check_functions(app_configs: Any = None, **kwargs: Any) -> Iterator[checks.CheckMessage]:
+    """Yield tasks.E101 for timetables that cannot work, and E102 for ticks that are no further apart than a lease."""
+    for known in registry.values():
+        problems = _problems(known)
+        for problem in problems.values():
+            yield checks.Error(f"@periodic {known.name}: {problem}.", id="tasks.E101")
+        if not problems and _is_hasty(known.timetable):
+            yield checks.Error(f"@periodic {known.name}: {_haste(known.timetable)}", hint=HINT, id="tasks.E102")
+
+
+def check_schedules(app_configs: Any = None, databases: Any = None, **kwargs: Any) -> Iterator[checks.CheckMessage]:
+    """Yield W101 and W102 for the same problems of schedules in the database, and W103 for functions that are gone."""
+    for alias in databases or []:
+        if not router.allow_migrate_model(alias, Schedule):
+            continue
+        rows = Schedule.objects.using(alias).filter(enabled=True).order_by("pk")
+        try:
+            found = list(rows[:CHECKED])
+        except (OperationalError, ProgrammingError):
+            # The check may run before the migrations: the table, or a column, is still missing.
+            continue
+        for row in found:
+            yield from _check_row(row)
+
+
+HINT = "Let ticks be further apart, so that one that a worker took down with it comes again before the next is due."
+
+
+def _check_row(row: Any) -> Iterator[checks.CheckMessage]:
+    problems = row.problems()
+    for problem in problems.values():
+        yield checks.Warning(f"Schedule {row.pk} ({row}): {problem}.", id="tasks.W101")
+    if not problems and _is_hasty(row.timetable):
+        yield checks.Warning(f"Schedule {row.pk} ({row}): {_haste(row.timetable)}", hint=HINT, id="tasks.W102")
+    if row.removed:
+        yield checks.Warning(
+            f"Schedule {row.pk} ({row}) is paused: the code has no such periodic function any more.",
+            hint="Delete the schedule, or register the function under this name again.",
+            id="tasks.W103",
+        )
+
+
+def _problems(known: Periodic) -> dict[str, str]:
+    return Schedule(name=known.name, **known.declared).problems()
+
+
+def _is_hasty(timetable: Timetable) -> bool:
+    return timetable.shortest() <= LEASE
+
+
+def _haste(timetable: Timetable) -> str:
+    return f"its ticks are {timetable.shortest():g} s apart, no more than the {LEASE:g} s of a lease."
+
+
+def _declare(using: str, known: Periodic) -> None:
+    """Create the schedule of a function, or update it where the code has changed."""
+    columns = known.declared
+    schedule, made = Schedule.objects.using(using).get_or_create(
+        name=known.name, entity="", defaults={**columns, "declared": columns}
+    )
+    if made:
+        return
+    if schedule.queue_id is not None or schedule.declared is None:
+        raise ImproperlyConfigured(f"@periodic {known.name}: schedule {schedule.pk} has that name; choose another")
+    changed = {} if schedule.declared == columns else {**columns, "declared": columns}
+    if changed or schedule.removed:
+        # Skipped if another worker has done it: the update would make a new plan for nothing.
+        rows = Schedule.objects.using(using).filter(pk=schedule.pk)
+        rows.update(**changed, removed=False)
+
+
+def _on_start(sender: Any, **kwargs: Any) -> None:
+    sync()
+
+
+def _on_schedule(sender: Any, **kwargs: Any) -> None:
+    for using in worked_in(sender, Schedule):
+        prune_rates(using)
+        if registry:
+            bring_back(using)

@@ -1,0 +1,94 @@
+"""The registry of ``@tasks.periodic`` functions, which are called on a timetable. ``declared`` makes their rows."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from asgiref.sync import async_to_sync
+from django.conf import settings
+
+from tasks.schedules.timetable import ONE, Timetable
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One tick, as passed to its function.
+
+    ``key`` is unique to this tick and stays the same when the tick is repeated, for example after a crash. If your
+    function acts outside of the database, pass the key on or store it, so that a second run does nothing. ``planned``:
+    when the tick was due.
+    """
+
+    schedule: Any
+    index: int
+    planned: datetime
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Periodic:
+    """A registered function with its timetable, as declared in the code."""
+
+    function: Callable[..., Any]
+    name: str
+    every: float | None
+    cron: str
+    zone: str
+    jitter: float
+    missed: str
+    deadline: float | None
+
+    @property
+    def timetable(self) -> Timetable:
+        """Return when the function is called."""
+        return Timetable(self.every, self.cron, self.zone, self.jitter)
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """Return the columns of its schedule, as declared in the code."""
+        return {**asdict(self.timetable), "missed": self.missed, "deadline": self.deadline}
+
+    def call(self, tick: Tick) -> None:
+        """Call the sync or async function in this thread, with the tick if it takes an argument."""
+        arguments = (tick,) if inspect.signature(self.function).parameters else ()
+        function = async_to_sync(self.function) if inspect.iscoroutinefunction(self.function) else self.function
+        function(*arguments)
+
+
+registry: dict[str, Periodic] = {}
+
+
+def periodic(
+    *,
+    every: float | None = None,
+    cron: str = "",
+    zone: str | None = None,
+    jitter: float = 0.0,
+    missed: str = ONE,
+    deadline: float | None = None,
+    name: str | None = None,
+) -> Callable[[Function], Function]:
+    """Register a function that workers call every so many seconds, or at the times of a cron expression.
+
+    >>> @tasks.periodic(every=60, jitter=15)
+    ... def flush(tick):
+    ...     print(tick.index, tick.key)
+
+    The arguments are those of a :class:`~tasks.models.Schedule`; ``zone`` defaults to ``TIME_ZONE``. ``name`` defaults
+    to the function's module and name. It must not change: the schedule is found by it.
+    """
+
+    def register(function: Function) -> Function:
+        known_as = name or f"{function.__module__}.{function.__qualname__}"
+        if known_as in registry and registry[known_as].function is not function:
+            raise ValueError(f"@periodic: there is another function {known_as!r}; give one of them a name=")
+        registry[known_as] = Periodic(
+            function, known_as, every, cron, zone or settings.TIME_ZONE, jitter, missed, deadline
+        )
+        return function
+
+    return register

@@ -1,0 +1,282 @@
+"""Schedules: rows whose attempts are ticks. ``timetable`` computes when ticks are due, ``ticking`` fires them."""
+
+from typing import Any, ClassVar
+
+from django.core.exceptions import ObjectDoesNotExist, ValidationError
+from django.db import models, router, transaction
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Now
+
+from stator.graph import State, StateGraph
+from stator.graph.backoff import Backoff
+from stator.models import StateField, StatorModel
+from tasks.actions.registry import DJANGO
+from tasks.conf import LONGEST, load_settings
+from tasks.exceptions import PublishRefused, UnknownAction
+from tasks.messages import BIGINT, exclusive_value, message_of
+from tasks.moments import moment_problem
+from tasks.queue.actions import refuse_unknown
+from tasks.schedules.ticking import KEPT, call, tick
+from tasks.schedules.timetable import ALL, ONE, SKIP, Timetable
+
+# How long the schedules of a dead worker wait; it must be shorter than any period.
+LEASE = 10.0
+
+# A failed tick is retried soon: the next one may be due within a minute.
+BACKOFF = Backoff(base=1.0, cap=60.0)
+
+# The columns that decide about the next tick: if one changes, workers look at the schedule at once.
+PLANNED_BY = ("period", "cron", "zone", "jitter", "until", "enabled", "removed", "asked", "planned_for")
+
+# With a much lower rate, waiting ticks would get turns beyond the last year of the calendar.
+SLOWEST_RATE = 1e-6
+
+ROWS_AT_ONCE = 1000
+
+
+class ScheduleGraph(StateGraph):
+    """The graph of all schedules.
+
+    An attempt in ``waiting`` is a tick: one transaction publishes the task and plans the next tick. If the schedule
+    calls a function, the tick goes to ``calling``, where the call is repeated until it succeeds or has failed for good.
+    """
+
+    waiting = State(try_interval=60, atomic=True, batch=100, lease=LEASE, backoff=BACKOFF, force_initial=True)
+    calling = State(try_interval=1, lease=LEASE, backoff=BACKOFF, max_failures=3)
+    paused = State()
+    ended = State()
+
+    waiting.transitions_to(calling, paused, ended)
+    calling.transitions_to(waiting)
+    calling.fails_to(waiting)
+    calling.when(Q(removed=True)).to(waiting)
+    paused.when(Q(enabled=True, removed=False)).to(waiting)
+
+    @classmethod
+    def handle_waiting(cls, schedules: list[Any]) -> Any:
+        """Fire the ticks that are due."""
+        return tick(schedules)
+
+    @classmethod
+    def handle_calling(cls, schedule: Any) -> Any:
+        """Call the function."""
+        call(schedule)
+        return cls.waiting
+
+
+class ScheduleQuerySet(QuerySet[Any]):
+    """Schedules. A change of their timetables makes workers plan them again."""
+
+    def update(self, **values: Any) -> int:
+        """Update rows as Django does. Changes take effect at once, but values are not validated."""
+        if not values.keys() & set(PLANNED_BY):
+            return super().update(**values)
+        self._for_write = True
+        with transaction.atomic(using=self.db):
+            pks = list(self.values_list("pk", flat=True))
+            updated = super().update(**values)
+            for start in range(0, len(pks), ROWS_AT_ONCE):
+                look_again(self.db, pks[start : start + ROWS_AT_ONCE])
+        return updated
+
+    update.alters_data = True  # type: ignore[attr-defined]
+
+    def run_now(self) -> int:
+        """Have each schedule fire one extra tick now; return how many. Paused ones are left alone."""
+        return self.filter(enabled=True, removed=False).update(asked=True)
+
+    def begin_anew(self, beyond: int = 0) -> int:
+        """Discard plans and begin anew from now; indexes skip ``beyond`` numbers.
+
+        For use after the database was restored: see the guide.
+        """
+        index = F("tick_index") + beyond
+        return self.update(tick_index=index, planned_for="", nominal=None, planned=None, held_until=None)
+
+
+class Schedule(StatorModel):
+    """A schedule of ticks for one entity; each publishes a task or calls a function. Durations are in seconds.
+
+    ``period``, or ``cron`` in the time of ``zone``. ``jitter``: random seconds sooner or later. ``missed``: which ticks
+    fire that were due while no worker ran. ``deadline``: a tick that is later than this does not fire. ``rate_limit``:
+    the most ticks per second over all schedules with the same ``rate_key``. ``until``: no tick is due after this time.
+    Each tick has an index that no other tick ever has. Changes take effect at once; ``save()`` never overwrites the
+    workers' columns.
+    """
+
+    class Missed(models.TextChoices):
+        """Which of several due ticks fire."""
+
+        SKIP = SKIP, "none of them but the latest, within a minute"
+        ONE = ONE, "the latest"
+        ALL = ALL, "all, one after the other"
+
+    name = models.CharField(max_length=200)
+    entity = models.CharField(max_length=200, blank=True)
+    queue = models.ForeignKey("tasks.Queue", models.CASCADE, null=True, blank=True, related_name="+")
+    action = models.CharField(max_length=200, blank=True)
+    data = models.JSONField(null=True, blank=True)
+    metadata = models.JSONField(default=dict, blank=True)
+    period = models.FloatField(null=True, blank=True)
+    cron = models.CharField(max_length=100, blank=True)
+    zone = models.CharField(max_length=64, default="UTC")
+    jitter = models.FloatField(default=0.0)
+    missed = models.CharField(max_length=4, choices=Missed, default=Missed.ONE)
+    deadline = models.FloatField(null=True, blank=True)
+    rate_key = models.CharField(max_length=200, blank=True)
+    rate_limit = models.FloatField(null=True, blank=True)
+    until = models.DateTimeField(null=True, blank=True)
+    enabled = models.BooleanField(default=True)
+    # Whether the code no longer has the function, and the columns as the code last declared them.
+    removed = models.BooleanField(default=False, editable=False)
+    declared = models.JSONField(null=True, editable=False)
+    # The workers' columns: the next tick's index, its place on the timetable, its time, and the timetable it was
+    # planned for.
+    tick_index = models.BigIntegerField(default=0, editable=False)
+    nominal = models.DateTimeField(null=True, editable=False)
+    planned = models.DateTimeField(null=True, editable=False)
+    planned_for = models.CharField(max_length=300, editable=False)
+    # Until then it waits for its turn under its rate limit.
+    held_until = models.DateTimeField(null=True, editable=False)
+    # Whether an extra tick was asked for.
+    asked = models.BooleanField(default=False, editable=False)
+    # When the latest tick fired, when it was due, and how many ticks never fired.
+    fired = models.DateTimeField(null=True, editable=False)
+    fired_for = models.DateTimeField(null=True, editable=False)
+    dropped = models.BigIntegerField(default=0, editable=False)
+    created = models.DateTimeField(db_default=Now(), editable=False)
+
+    state = StateField(ScheduleGraph)
+
+    objects: ClassVar[Any] = ScheduleQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["name", "entity"], name="tasks_schedule_one_per_entity"),
+            models.CheckConstraint(
+                condition=Q(period__isnull=False, cron="") | Q(period__isnull=True) & ~Q(cron=""),
+                name="tasks_schedule_period_or_cron",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.entity}".strip()
+
+    @property
+    def timetable(self) -> Timetable:
+        """Return the timetable of its ticks."""
+        return Timetable(self.period, self.cron, self.zone, self.jitter)
+
+    @property
+    def plan_key(self) -> str:
+        """Return a text that changes whenever the timetable does."""
+        return f"{self.period} {self.cron} {self.zone} {self.jitter}"
+
+    @property
+    def calls_function(self) -> bool:
+        """Return whether a tick calls a function instead of publishing a task."""
+        return self.queue_id is None
+
+    def key_of(self, index: int) -> str:
+        """Return the unique name of a tick, which is the key of its task."""
+        return f"{self.pk}:{index}"
+
+    def metadata_of(self, pk: int, index: int, planned: str) -> dict[str, Any]:
+        """Return the metadata of a tick's task. ``pk``: of the schedule."""
+        told = {"schedule": pk, "tick": index, "planned": planned}
+        return {**self.metadata, **told, **({"entity": self.entity} if self.entity else {})}
+
+    def problems(self) -> dict[str, str]:
+        """Return one sentence for each field that cannot work."""
+        found = self.timetable.problems()
+        for name in ("deadline", "rate_limit"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                found[name] = f"{name}={value!r} must be above 0"
+        if wrong := moment_problem(self.until):
+            found["until"] = f"until {wrong}"
+        if self.rate_limit is not None and 0 < self.rate_limit < SLOWEST_RATE:
+            found["rate_limit"] = f"rate_limit={self.rate_limit!r} must be at least {SLOWEST_RATE!r}"
+        if (self.rate_limit is None) != (not self.rate_key):
+            found["rate_limit"] = "rate_limit and rate_key go together"
+        if self.missed not in self.Missed.values:
+            found["missed"] = f"missed={self.missed!r} must be one of {', '.join(self.Missed.values)}"
+        if self.queue_id is not None and not self.action:
+            found["action"] = "a schedule with a queue needs the action of its tasks"
+        if self.action.startswith(DJANGO):
+            found["action"] = "tasks of Django's Tasks framework are only enqueued by itself; call a function that does"
+        return found if self.calls_function else {**self._refused(), **found}
+
+    def _refused(self) -> dict[str, str]:
+        """Return one sentence for each field from which no queue would take a task."""
+        metadata = self.metadata
+        if isinstance(metadata, dict):
+            # With the longest values that a tick can add.
+            metadata = self.metadata_of(BIGINT, BIGINT, "9999-12-31T23:59:59.999999+00:00")
+        found, settings = {}, load_settings()
+        for name, value in {"action": self.action, "data": self.data, "metadata": metadata}.items():
+            try:
+                message_of({"action": "any", name: value}, settings, LONGEST)
+                if name == "metadata" and (key := self._exclusive_key()):
+                    exclusive_value(key, metadata)
+            except PublishRefused as refused:
+                found[name] = str(refused)
+        return found
+
+    def _found_queue(self) -> Any:
+        try:
+            return self.queue
+        except ObjectDoesNotExist:
+            # Django's validation refuses the missing queue itself.
+            return None
+
+    def _exclusive_key(self) -> str:
+        queue = self._found_queue()
+        return str(queue.exclusive_key) if queue else ""
+
+    def clean(self) -> None:
+        """Refuse fields that cannot work, a period that a lease could outlast, and an action that the queue refuses."""
+        problems = self.problems()
+        if not problems and self.timetable.shortest() <= LEASE:
+            problems["period"] = f"ticks must be further apart than a lease lasts, {LEASE:g} s"
+        if not problems and (told := self._unknown_action()):
+            problems["action"] = told
+        if problems:
+            raise ValidationError(problems)
+
+    def _unknown_action(self) -> str:
+        queue = self._found_queue()
+        if queue is None or queue.actions_elsewhere:
+            return ""
+        try:
+            refuse_unknown(queue, [self.action])
+        except UnknownAction as refused:
+            return str(refused)
+        return ""
+
+    def save(self, *, update_fields: Any = None, **kwargs: Any) -> None:
+        if problems := self.problems():
+            raise ValidationError(problems)
+        if self._state.adding or kwargs.get("force_insert"):
+            super().save(update_fields=update_fields, **kwargs)
+            return
+        if update_fields is None:
+            # A copy that was read before a tick must not overwrite it.
+            update_fields = [
+                field.name for field in self._meta.concrete_fields if not field.primary_key and field.name not in KEPT
+            ]
+        using = kwargs.get("using") or router.db_for_write(type(self), instance=self)
+        with transaction.atomic(using=using):
+            super().save(update_fields=update_fields, **kwargs)
+            look_again(using, [self.pk])
+
+    def run_now(self) -> bool:
+        """Have the schedule fire one extra tick now; return False if it is paused."""
+        return bool(type(self).objects.filter(pk=self.pk).run_now())
+
+
+def look_again(using: str, pks: list[Any]) -> None:
+    """Make workers look at schedules now; paused and ended ones only if they may continue."""
+    rows = Schedule.stator.using(using).filter(pk__in=pks)
+    rows.in_state(ScheduleGraph.waiting).retry()
+    rows.in_state(ScheduleGraph.paused, ScheduleGraph.ended).filter(enabled=True, removed=False).move("waiting")

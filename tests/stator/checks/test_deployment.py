@@ -1,0 +1,53 @@
+"""What is fine while a project is developed is found before it is deployed. Security rule S15."""
+
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from django.db import connection
+
+from stator.checks.databases import check_primary
+from stator.worker.startup import Unusable, check_database
+from tests.testapp.models import Line
+
+pytestmark = pytest.mark.django_db
+
+
+def found(deploy: bool = True) -> list[str]:
+    messages = run_checks(tags=["stator"], databases=["default"], include_deployment_checks=deploy)
+    return [str(message.id) for message in messages if not message.is_silenced()]
+
+
+def test_debug_is_a_warning_where_it_is_deployed_alone(settings: Any) -> None:
+    settings.DEBUG = True
+    assert (found(), found(deploy=False)) == (["stator.W401"], [])
+
+
+def test_transactions_around_requests_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    assert (found(), found(deploy=False)) == (["stator.W402"], [])
+
+
+def test_site_of_this_repository_has_none() -> None:
+    assert found() == []
+
+
+@pytest.mark.postgresql
+def test_read_replica_is_an_error_for_checks_and_workers() -> None:
+    """A real one is refused in ``faults/test_failover.py``."""
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE SCHEMA replica")
+        cursor.execute("CREATE FUNCTION replica.pg_is_in_recovery() RETURNS bool LANGUAGE sql AS 'SELECT true'")
+        cursor.execute("SET LOCAL search_path TO replica, public, pg_catalog")
+    [message] = check_primary([Line], "default")
+    assert (message.id, message.msg) == (
+        "stator.E403",
+        "Database 'default' is a read replica (in recovery), so workers cannot serve 1 model.",
+    )
+    with pytest.raises(Unusable, match="is a read replica"):
+        check_database([Line])
+
+
+def test_database_to_which_nothing_is_written_may_be_a_replica(django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(0):
+        assert list(check_primary([Line], "other")) == []

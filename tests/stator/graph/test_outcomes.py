@@ -1,0 +1,207 @@
+"""The policy, as a table of cases: what a handler returned or raised, and what that means."""
+
+import asyncio
+
+import pytest
+
+from stator.exceptions import AttemptTimedOut, Fail, NotBegun, TryAgainLater
+from stator.graph.backoff import LONGEST, Backoff
+from stator.graph.graphs import State, StateGraph
+from stator.graph.outcomes import Moved, Released, Waiting, resolve
+from tests.testapp.basic import StepGraph
+
+
+class Errand(StateGraph):
+    idle = State(try_interval=60, backoff=30, force_initial=True)
+    tried = State(try_interval=60, backoff=30, max_failures=3)
+    timed = State(try_interval=60, backoff=30, max_failures=3)
+    shaky = State(try_interval=100, jitter=0.5, backoff=Backoff(base=10, cap=40))
+    done = State()
+    failed = State()
+    overdue = State()
+
+    idle.transitions_to(done, tried, timed, shaky, idle)
+    tried.transitions_to(done)
+    tried.fails_to(failed)
+    timed.transitions_to(done)
+    timed.fails_to(failed)
+    timed.times_out_to(overdue, seconds=1000)
+    shaky.transitions_to(done)
+
+    @classmethod
+    def handle_idle(cls, instance): ...
+
+    @classmethod
+    def handle_tried(cls, instance): ...
+
+    @classmethod
+    def handle_timed(cls, instance): ...
+
+    @classmethod
+    def handle_shaky(cls, instance): ...
+
+
+class LongErrand(Errand):
+    extra = State()
+    Errand.idle.transitions_to(extra)
+
+
+class Name(str):
+    __slots__ = ()
+
+
+idle, tried, timed, shaky = Errand.idle, Errand.tried, Errand.timed, Errand.shaky
+LATER = TryAgainLater(after=5, reason="not yet")
+
+
+def caused(error, cause):
+    """The error as ``raise error from cause`` leaves it."""
+    error.__cause__ = cause
+    return error
+
+
+CASES = [
+    # state, result, failures, age -> where it goes or how long it waits, whether that counts as an error
+    ("a state", idle, Errand.done, 0, 0, "done", ""),
+    ("a name", idle, "done", 0, 0, "done", ""),
+    ("a subclass of str", idle, Name("done"), 0, 0, "done", ""),
+    ("itself", idle, Errand.idle, 0, 0, "idle", ""),
+    ("a timeout's state", timed, Errand.overdue, 0, 0, "overdue", ""),
+    ("a failure's state", tried, Errand.failed, 0, 0, "failed", ""),
+    ("the parent graph's state", LongErrand.idle, Errand.done, 0, 0, "done", ""),
+    ("the subclass's state", LongErrand.idle, LongErrand.extra, 0, 0, "extra", ""),
+    ("a state although late", timed, Errand.done, 0, 5000, "done", ""),
+    ("None", idle, None, 0, 0, 60, ""),
+    ("None after errors", idle, None, 7, 0, 60, ""),
+    ("an undeclared state", tried, Errand.idle, 0, 0, 30, "InvalidTransition"),
+    ("an undeclared name", tried, "idle", 0, 0, 30, "InvalidTransition"),
+    ("a wrong name", idle, "nowhere", 0, 0, 30, "InvalidTransition"),
+    ("an empty name", idle, "", 0, 0, 30, "InvalidTransition"),
+    ("another graph's state", idle, StepGraph.done, 0, 0, 30, "InvalidTransition"),
+    ("a child graph's state", idle, LongErrand.done, 0, 0, 30, "InvalidTransition"),
+    ("a state of no graph", idle, State(), 0, 0, 30, "InvalidTransition"),
+    ("True", idle, True, 0, 0, 30, "InvalidTransition"),
+    ("False", idle, False, 0, 0, 30, "InvalidTransition"),
+    ("a number", idle, 7, 0, 0, 30, "InvalidTransition"),
+    ("a list of states", idle, [Errand.done], 0, 0, 30, "InvalidTransition"),
+    ("what is not hashable", idle, {}, 0, 0, 30, "InvalidTransition"),
+    ("bytes", idle, b"done", 0, 0, 30, "InvalidTransition"),
+    ("an error", idle, ValueError("x"), 0, 0, 30, "ValueError"),
+    ("the last allowed error", tried, ValueError("x"), 1, 0, 30, "ValueError"),
+    ("one error too many", tried, ValueError("x"), 2, 0, "failed", "ValueError"),
+    ("a wrong state too many", tried, "nowhere", 2, 0, "failed", "InvalidTransition"),
+    ("Fail with an edge", tried, Fail("no"), 0, 0, "failed", "Fail"),
+    ("Fail because of an error", tried, caused(Fail(), ValueError("why")), 0, 0, "failed", "ValueError"),
+    ("Fail with a text of its own", tried, caused(Fail("no"), ValueError("why")), 0, 0, "failed", "Fail"),
+    ("Fail without an edge", idle, Fail("no"), 0, 0, 30, "Fail"),
+    ("a timeout of the attempt", tried, AttemptTimedOut("slow"), 0, 0, 30, "AttemptTimedOut"),
+    ("later", idle, TryAgainLater(), 0, 0, 60, ""),
+    ("later, after", idle, TryAgainLater(after=5), 0, 0, 5, ""),
+    ("later, at once", idle, TryAgainLater(after=0), 0, 0, 0, ""),
+    ("later, in the past", idle, TryAgainLater(after=-5), 0, 0, 0, ""),
+    ("later after errors", tried, TryAgainLater(after=5), 99, 0, 5, ""),
+    ("later than databases can count", idle, TryAgainLater(after=1e300), 0, 0, LONGEST, ""),
+    ("None near the timeout", timed, None, 0, 970, 30, ""),
+    ("None past the timeout", timed, None, 0, 1000, "overdue", ""),
+    ("later near the timeout", timed, TryAgainLater(after=500), 0, 990, 10, ""),
+    ("later past the timeout", timed, TryAgainLater(after=5), 0, 1001, "overdue", ""),
+    ("an error near the timeout", timed, ValueError("x"), 0, 990, 10, "ValueError"),
+    ("an error past the timeout", timed, ValueError("x"), 0, 1001, "overdue", "ValueError"),
+    ("one error too many past the timeout", timed, ValueError("x"), 2, 1001, "failed", "ValueError"),
+    ("Fail past the timeout", timed, Fail("no"), 0, 1001, "failed", "Fail"),
+    ("KeyboardInterrupt", idle, KeyboardInterrupt(), 0, 0, 30, "KeyboardInterrupt"),
+    ("SystemExit", idle, SystemExit(1), 0, 0, 30, "SystemExit"),
+    ("GeneratorExit", idle, GeneratorExit(), 0, 0, 30, "GeneratorExit"),
+    ("CancelledError", idle, asyncio.CancelledError(), 0, 0, 30, "asyncio.exceptions.CancelledError"),
+]
+
+
+@pytest.mark.parametrize(
+    ("state", "result", "failures", "age", "expected", "error"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
+)
+def test_outcome_of(state, result, failures, age, expected, error):
+    outcome = resolve(state, result, failures=failures, age=age)
+    if isinstance(expected, str):
+        assert isinstance(outcome, Moved)
+        assert outcome.to is state.graph.states[expected]
+    else:
+        assert isinstance(outcome, Waiting)
+        assert outcome.delay == expected
+    assert (outcome.failure.kind.removeprefix("stator.exceptions.") if outcome.failure else "") == error
+
+
+def test_coroutine_is_no_state():
+    async def handler():
+        return "done"
+
+    coroutine = handler()
+    outcome = resolve(idle, coroutine)
+    coroutine.close()
+    assert "an object of type coroutine" in outcome.failure.message
+
+
+def test_wrong_state_names_graph_state_what_came_and_what_is_allowed():
+    message = resolve(tried, Errand.idle).failure.message
+    assert message == (
+        "Errand.tried: the handler returned the state 'idle'; declared transitions lead to done, failed; "
+        "return one of these, its name, or None"
+    )
+
+
+def test_wrong_name_is_shown_shortened():
+    assert len(resolve(idle, "x" * 10_000).failure.message) < 400
+
+
+def test_reason_to_wait_is_kept():
+    assert resolve(idle, LATER) == Waiting(5.0, None, "not yet")
+
+
+def test_reason_is_kept_whatever_it_is():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("not even a text")
+
+    assert resolve(idle, TryAgainLater(after=5, reason=Mute())).reason == "<Mute.__str__ raised RuntimeError>"
+    assert resolve(idle, TryAgainLater(after=5, reason=404)).reason == "404"
+    assert resolve(idle, TryAgainLater(after=5, reason=None)).reason == ""
+
+
+def test_reason_is_not_an_error_and_has_no_failure():
+    assert resolve(idle, LATER).failure is None
+
+
+def test_interval_is_jittered_within_bounds():
+    delays = [resolve(shaky, None).delay for _ in range(500)]
+    assert 50 <= min(delays) < 60
+    assert 140 < max(delays) <= 150
+
+
+@pytest.mark.parametrize(("failures", "ceiling"), [(0, 10), (1, 20), (2, 40), (3, 40), (50, 40)])
+def test_back_off_grows_with_the_errors_up_to_its_cap(failures, ceiling):
+    delays = [resolve(shaky, ValueError(), failures=failures).delay for _ in range(300)]
+    assert ceiling / 10 <= min(delays)
+    assert max(delays) <= ceiling
+
+
+@pytest.mark.parametrize("after", ["soon", float("nan"), [], True])
+def test_wrong_delay_is_an_error_where_it_is_asked_for(after):
+    with pytest.raises(TypeError, match=r"after=.* must be a number of seconds or None"):
+        TryAgainLater(after=after)
+
+
+def test_try_again_later_is_let_through_by_except_exception():
+    assert not issubclass(TryAgainLater, Exception)
+    assert issubclass(Fail, Exception)
+
+
+def test_outcomes_are_values():
+    assert Released() == Released()
+
+
+@pytest.mark.parametrize("state", [idle, tried, timed], ids=str)
+def test_attempt_that_did_not_begin_is_released_whatever_came_before(state):
+    assert resolve(state, NotBegun(2.0, "away"), failures=1000, age=1e6) == Released(2.0, "away")
+    assert Moved(Errand.done) == Moved(Errand.done)
+    assert hash(Waiting(1.0)) == hash(Waiting(1.0))
+    with pytest.raises(AttributeError):
+        Waiting(1.0).delay = 2.0

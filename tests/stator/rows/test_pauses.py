@@ -1,0 +1,282 @@
+"""What is paused is not claimed, by any worker, from its next look on; the rest goes on."""
+
+import json
+
+import pytest
+from django.db import DatabaseError, connection
+
+from stator.db import chores
+from stator.db.look import look
+from stator.graph.outcomes import Moved
+from stator.models import History, Pause
+from stator.rows.pauses import MOST_OBJECTS, is_paused_by_name, pause_objects, resume_objects
+from stator.runner import StatorRunner
+from stator.worker.dispatcher import lanes_of
+from tasks.models import Task
+from tests.stator.making import ago, change, operations_of, put, raw
+from tests.testapp.explained import Errand
+from tests.testapp.keys import UuidKeyed
+from tests.testapp.power import Customer, Order, Visitor
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(params=["vendor", "portable"])
+def operations(request):
+    return operations_of(Errand, request.param)
+
+
+def claimed(operations):
+    return {claim.pk for lane in lanes_of(operations) for claim in operations.claim(lane.states, 100)}
+
+
+def test_paused_model_is_not_claimed(operations):
+    put(Errand)
+    put(Errand, state="heir")
+    pause = Errand.stator.pause(reason="no", actor="ada")
+    assert claimed(operations) == set()
+    assert (pause.model_label, pause.state, pause.where, pause.until) == ("testapp.errand", "", {}, None)
+    assert (pause.reason, pause.actor) == ("no", "ada")
+
+
+def test_paused_state_is_not_claimed_and_the_others_are(operations):
+    put(Errand)
+    other = put(Errand, state="heir")
+    Errand.stator.pause("new")
+    assert claimed(operations) == {other.pk}
+
+
+def test_paused_rows_are_not_claimed_and_the_others_are(operations):
+    rows = [put(Errand, tenant=tenant) for tenant in range(6)]
+    heir = put(Errand, state="heir", tenant=3)
+    Errand.stator.pause("new", where={"tenant__in": [2, 3]})
+    Errand.stator.pause(where={"tenant": 5})
+    assert claimed(operations) == {rows[0].pk, rows[1].pk, rows[4].pk, heir.pk}
+
+
+@pytest.mark.parametrize("what", [{}, {"state": "new"}, {"where": {"tenant": 0}}])
+def test_worker_obeys_at_its_next_look_and_works_again_after_the_resume(operations, what):
+    put(Errand)
+    assert look(operations)[operations].ready
+    Errand.stator.pause(**what)
+    assert not look(operations)[operations].ready
+    assert claimed(operations) == set()
+    assert Errand.stator.resume() == 1
+    assert look(operations)[operations].ready
+    assert len(claimed(operations)) == 1
+
+
+def test_expired_pause_ends_by_itself(operations):
+    put(Errand)
+    Errand.stator.pause(seconds=60)
+    look(operations)
+    assert claimed(operations) == set()
+    raw(Pause).update(until=ago(1))
+    look(operations)
+    assert len(claimed(operations)) == 1
+
+
+def test_look_is_one_statement_while_nothing_begins_or_ends(django_assert_num_queries):
+    # On PostgreSQL the vendor's own statements go past what counts them.
+    operations = operations_of(Errand, "portable")
+    put(Errand)
+    with django_assert_num_queries(1):
+        look(operations)
+    Errand.stator.pause("new")
+    Errand.stator.pause(where={"tenant": 3})
+    with django_assert_num_queries(3):
+        look(operations)
+    with django_assert_num_queries(1):
+        look(operations)
+
+
+def test_pause_of_another_model_changes_nothing(operations):
+    put(Errand)
+    UuidKeyed.stator.pause()
+    assert look(operations)[operations].ready
+    assert len(claimed(operations)) == 1
+
+
+def test_what_runs_may_finish(operations):
+    errand = put(Errand)
+    (claim,) = operations.claim([Errand.state_graph.new], 1)
+    Errand.stator.pause()
+    look(operations)
+    written = operations.record([(claim, Moved(Errand.state_graph.done))])
+    assert (len(written.moves), raw(Errand).get(pk=errand.pk).state) == (1, "done")
+
+
+def test_timeouts_and_conditions_of_external_states_go_on(operations):
+    put(Errand, state="outside", state_changed=ago(4 * 86400), state_ready=False)
+    put(Errand, state="asked", tenant=-1, state_ready=False)
+    Errand.stator.pause()
+    look(operations)
+    assert chores.time_out(operations, 10).count == 1
+    assert chores.move_matching(operations, 10).count == 1
+
+
+def test_limited_states_are_paused_like_others():
+    put(Visitor)
+    Visitor.stator.pause("queued")
+    assert claimed(operations_of(Visitor)) == set()
+
+
+def test_worker_that_starts_and_drains_leaves_paused_rows_alone():
+    kept, moved = put(Errand, tenant=1), put(Errand, tenant=2)
+    Errand.stator.pause(where={"tenant": 1})
+    summary = StatorRunner([Errand], until_idle=True).run()
+    assert summary.handled == {"testapp.errand": 1}
+    assert [raw(Errand).get(pk=row.pk).state for row in (kept, moved)] == ["new", "done"]
+    assert StatorRunner([Errand]).run_single_cycle() == 0
+
+
+def test_condition_may_go_by_way_of_another_table():
+    blocked = Customer.objects.create(blocked=True)
+    held, free = (put(Order, state="working", customer=customer, state_ready=True) for customer in (blocked, None))
+    raw(Order).update(state_next_attempt=None)
+    Order.stator.pause(where={"customer__blocked": True})
+    assert claimed(operations_of(Order)) == {free.pk}
+    assert held.explain()[0].code == "paused"
+
+
+def test_resume_ends_what_was_named():
+    for state, where in (("", {}), ("new", {}), ("heir", {}), ("", {"tenant": 3}), ("new", {"tenant": 3})):
+        Errand.stator.pause(state, where)
+    assert Errand.stator.resume("heir") == 1
+    assert Errand.stator.resume("new", {"tenant": 3}) == 1
+    assert Errand.stator.resume("new") == 1
+    assert Errand.stator.resume(where={"tenant": 4}) == 0
+    assert Errand.stator.resume() == 2
+    assert Errand.stator.resume() == 0
+    assert Pause.objects.count() == 5
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ({"state": "nowhere"}, "'nowhere' is not a state of ErrandGraph"),
+        ({"where": {"tenent": 3}}, "does not fit testapp.Errand: Cannot resolve keyword 'tenent'"),
+        ({"where": {"tenant": "three"}}, "does not fit testapp.Errand: .*expected a number but got 'three'"),
+        ({"where": {"tenant__lt": float("inf")}}, "cannot be kept as JSON"),
+        ({"where": {"tenant__in": [{}]}}, "does not fit testapp.Errand"),
+        ({"where": {"tenant": {"a": 1}}}, "does not fit testapp.Errand"),
+        ({"where": {"name__nope": "a"}}, "does not fit testapp.Errand"),
+        ({"where": {"name__regex": "("}}, "patterns are not taken"),
+        ({"where": {"name": "a\0b"}}, "has a NUL"),
+        ({"where": {"name": "\ud800"}}, "cannot be kept as JSON"),
+        ({"where": {"name": object()}}, "cannot be kept as JSON"),
+        ({"where": {"tenant__range": [1]}}, "does not fit testapp.Errand: tuple index out of range"),
+        ({"where": {"tenant__range": [1, 2, 3]}}, "does not fit testapp.Errand"),
+        ({"where": [3]}, "must be a dictionary of lookups"),
+        ({"where": []}, "must be a dictionary of lookups"),
+        ({"where": 0}, "must be a dictionary of lookups"),
+        ({"where": False}, "must be a dictionary of lookups"),
+        ({"where": ""}, "must be a dictionary of lookups"),
+        ({"where": {"name": "a" * 3000}}, "more than 2000 characters"),
+        ({"seconds": 0}, "seconds=0 must be a number above 0"),
+        ({"seconds": float("nan")}, "must be a number above 0"),
+        ({"seconds": True}, "must be a number above 0"),
+    ],
+)
+def test_pause_that_cannot_be_meant_is_refused_in_one_line(what, message):
+    with pytest.raises(ValueError, match=message) as refused:
+        Errand.stator.pause(**what)
+    assert "\n" not in str(refused.value)
+    assert not Pause.objects.exists()
+
+
+@pytest.mark.postgresql
+def test_lookup_that_only_the_database_can_tell_is_refused():
+    with pytest.raises(ValueError, match=r"does not fit tasks.Task: operator does not exist") as refused:
+        Task.stator.pause(where={"metadata__has_key": 3})
+    assert "\n" not in str(refused.value)
+
+
+def test_missing_table_is_not_blamed_on_the_lookup():
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE testapp_errand RENAME TO testapp_gone")
+    try:
+        with pytest.raises(DatabaseError):
+            Errand.stator.pause(where={"tenant": 3})
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE testapp_gone RENAME TO testapp_errand")
+
+
+def test_resume_refuses_what_no_pause_can_have():
+    with pytest.raises(ValueError, match=r"does not fit testapp.Errand"):
+        Errand.stator.resume(where={"tenant__range": [1]})
+
+
+def test_pause_of_filtered_rows_is_refused():
+    with pytest.raises(ValueError, match=r"pause\(\) takes no filtered rows; use Errand.stator.pause\(where="):
+        Errand.stator.filter(tenant=3).pause()
+    with pytest.raises(ValueError, match=r"resume\(\) takes no filtered rows"):
+        Errand.stator.filter(tenant=3).resume()
+
+
+def test_condition_that_this_code_does_not_understand_holds_the_whole_state(operations, caplog):
+    put(Errand)
+    heir = put(Errand, state="heir")
+    raw(Pause).create(model_label="testapp.errand", state="new", where={"dropped_column": 1})
+    look(operations)
+    assert claimed(operations) == {heir.pk}
+    assert "stator.pause_unclear" in caplog.text
+
+
+def test_retry_and_unlock_record_who_did_it():
+    errand = put(Errand, state_failures=2)
+    Errand.stator.retry(actor="ada")
+    change(errand, state_claim="00000000-0000-8000-8000-000000000001")
+    Errand.stator.unlock(actor="ada")
+    kept = History.objects.order_by("pk").values_list("actor", "reason", "source", "to", "kind")
+    assert list(kept) == [("ada", "retried", "new", "", "hand"), ("ada", "unlocked", "new", "", "hand")]
+    Errand.stator.retry()
+    assert History.objects.count() == 2
+
+
+def test_pauses_are_kept_as_json():
+    pause = Errand.stator.pause(where={"tenant": 3, "name__in": ["a"]})
+    assert json.loads(json.dumps(pause.where)) == {"tenant": 3, "name__in": ["a"]}
+
+
+OWN = {"reason": "look into it", "actor": "ada", "seconds": 600}
+
+
+def test_objects_paused_by_name_are_not_claimed_until_they_are_resumed(operations):
+    one, two, other = (put(Errand) for _ in range(3))
+    pause_objects(Errand, "default", [one.pk, two.pk], **OWN)
+    assert claimed(operations) == {other.pk}
+    [before] = Pause.objects.active()
+    assert resume_objects(Errand, "default", [one.pk, other.pk], actor="bob") == 1
+    [after] = Pause.objects.active()
+    assert (after.where, after.reason, after.actor, after.until) == (
+        {"pk__in": [two.pk]}, "look into it", "ada", before.until,
+    )  # fmt: skip
+    assert look(operations)[operations].ready
+    assert claimed(operations) == {one.pk}
+    assert [is_paused_by_name(Errand, "default", row.pk) for row in (one, two)] == [False, True]
+
+
+def test_objects_whose_keys_are_no_numbers_are_paused_by_name():
+    one, other = put(UuidKeyed), put(UuidKeyed)
+    pause_objects(UuidKeyed, "default", [one.pk], **OWN)
+    assert claimed(operations_of(UuidKeyed)) == {other.pk}
+    assert is_paused_by_name(UuidKeyed, "default", one.pk)
+    assert resume_objects(UuidKeyed, "default", [one.pk], actor="ada") == 1
+    assert not Pause.objects.active().exists()
+
+
+def test_resuming_objects_leaves_other_pauses_alone():
+    errand = put(Errand)
+    Errand.stator.pause()
+    Errand.stator.pause(where={"pk__in": [errand.pk], "tenant": 0})
+    Pause.objects.create(model_label="testapp.errand", where={"pk__in": "1"})
+    assert resume_objects(Errand, "default", [errand.pk], actor="ada") == 0
+    assert Pause.objects.active().count() == 3
+
+
+def test_pause_that_would_name_too_many_objects_is_refused():
+    with pytest.raises(ValueError, match=f"names {MOST_OBJECTS} objects at most"):
+        pause_objects(Errand, "default", list(range(MOST_OBJECTS + 1)), **OWN)
+    pause_objects(UuidKeyed, "default", [put(UuidKeyed).pk for _ in range(MOST_OBJECTS)], **OWN)

@@ -1,0 +1,202 @@
+"""Objects whose watched fields change are looked at again."""
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError, transaction
+from django.db.models import Case, F, QuerySet, Value, When
+from django.db.models.functions import Concat
+
+from stator.conf import Settings
+from stator.db import operations_for
+from stator.db.claim import new_worker_id
+from stator.graph.outcomes import Moved
+from stator.models import History
+from stator.rows import moves
+from stator.rows.meta import ModelOptions, options_of
+from stator.runner import StatorRunner
+from tests.testapp.power import Plan, Site, SiteGraph
+
+pytestmark = pytest.mark.django_db
+
+
+def settled(**values):
+    site = Site.objects.create(**{"domain": "a", **values})
+    QuerySet(Site).filter(pk=site.pk).update(state="serving", state_ready=False)
+    return Site.objects.get(pk=site.pk)
+
+
+def state_of(site):
+    return Site.objects.values_list("state", "state_version").get(pk=site.pk)
+
+
+def test_settled_object_begins_again_when_a_watched_field_is_saved():
+    site = settled()
+    site.domain = "b"
+    site.save()
+    assert state_of(site) == ("checking", 1)
+    assert History.objects.get(object_pk=str(site.pk)).reason == "domain changed"
+    StatorRunner([Site]).run_single_cycle()
+    assert state_of(site) == ("serving", 2)
+
+
+@pytest.mark.parametrize("change", [{"visits": 5}, {"domain": "a"}, {}])
+def test_nothing_happens_without_a_change_of_a_watched_field(change):
+    site = settled()
+    for name, value in change.items():
+        setattr(site, name, value)
+    site.save()
+    Site.objects.filter(pk=site.pk).update(**(change or {"visits": F("visits")}))
+    assert state_of(site) == ("serving", 0)
+
+
+def test_saving_twice_looks_again_once():
+    site = settled()
+    site.domain = "b"
+    site.save()
+    site.save()
+    assert state_of(site) == ("checking", 1)
+
+
+def test_fields_that_are_not_saved_do_not_count():
+    site = settled()
+    site.domain = "b"
+    site.save(update_fields=["visits"])
+    assert state_of(site) == ("serving", 0)
+    site.save(update_fields=["domain"])
+    assert state_of(site) == ("checking", 1)
+
+
+def test_relation_is_watched_by_either_name():
+    plan = Plan.objects.create(name="big")
+    first, second, third = settled(), settled(), settled()
+    first.plan = plan
+    first.save()
+    Site.objects.filter(pk=second.pk).update(plan=plan)
+    Site.objects.filter(pk=third.pk).update(plan_id=plan.pk)
+    assert [state_of(site)[0] for site in (first, second, third)] == ["checking"] * 3
+
+
+def test_update_looks_again_at_the_rows_that_really_change():
+    same, other, empty = settled(domain="b"), settled(domain="a"), settled(domain=None)
+    assert Site.objects.all().update(domain="b", visits=7) == 3
+    assert [state_of(site)[0] for site in (same, other, empty)] == ["serving", "checking", "checking"]
+    assert set(Site.objects.values_list("domain", "visits")) == {("b", 7)}
+
+
+def test_update_to_null_is_a_change():
+    site = settled()
+    Site.objects.update(domain=None)
+    assert state_of(site)[0] == "checking"
+
+
+def test_update_by_an_expression_and_bulk_update_count_as_a_change():
+    first, second = settled(), settled()
+    Site.objects.filter(pk=first.pk).update(domain=Value("z"))
+    second.domain = "y"
+    Site.objects.bulk_update([second], ["domain"])
+    assert [state_of(site)[0] for site in (first, second)] == ["checking", "checking"]
+
+
+def test_update_may_say_what_the_queryset_is_annotated_with():
+    site = settled()
+    other = Site.objects.annotate(other=Concat("domain", Value("-b"))).update(domain=F("other"))
+    assert other == 1
+    assert (state_of(site)[0], Site.objects.get().domain) == ("checking", "a-b")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_update_is_of_all_rows_or_of_none(monkeypatch):
+    monkeypatch.setattr(moves, "BATCH", 1)
+    first, second = settled(), settled(visits=1)
+    by_visits = Case(When(visits=1, then=None), default=Value("b"))
+    with pytest.raises((DatabaseError, OverflowError)):
+        Site.objects.update(domain=by_visits, visits=Case(When(visits=1, then=2**80), default=Value(5)))
+    assert [state_of(site)[0] for site in (first, second)] == ["serving", "serving"]
+    assert set(Site.objects.values_list("domain", "visits")) == {("a", 0), ("a", 1)}
+
+
+def test_waiting_object_is_attempted_now():
+    site = Site.objects.create(domain="slow")
+    StatorRunner([Site]).run_single_cycle()
+    site.refresh_from_db()
+    assert not site.state_ready
+    site.domain = "fast"
+    site.save()
+    assert StatorRunner([Site]).run_single_cycle() == 1
+    assert state_of(site)[0] == "serving"
+
+
+def test_attempt_that_began_before_the_change_is_refused():
+    site = Site.objects.create(domain="a")
+    operations = operations_for(Site, Settings(), new_worker_id())
+    (claim,) = operations.claim(list(SiteGraph.automatic_states), 1)
+    Site.objects.filter(pk=site.pk).update(domain="b")
+    assert operations.record([(claim, Moved(SiteGraph.serving))]).lost == [claim]
+    assert StatorRunner([Site]).run_single_cycle() == 1
+
+
+def test_handler_that_writes_a_watched_field_keeps_its_claim():
+    site = Site.objects.create(domain="a")
+    operations = operations_for(Site, Settings(), new_worker_id())
+    (claim,) = operations.claim(list(SiteGraph.automatic_states), 1)
+    claim.instance.__dict__["stator"] = claim
+    claim.instance.domain = "b"
+    claim.instance.save()
+    assert operations.record([(claim, Moved(SiteGraph.serving))]).lost == []
+    assert state_of(site)[0] == "serving"
+
+
+def test_external_state_is_left_to_whoever_moves_it():
+    site = Site.objects.create(domain="a", state="parked")
+    site.domain = "b"
+    site.save()
+    assert state_of(site) == ("parked", 0)
+
+
+def test_move_by_hand_in_the_same_save_stands():
+    site = Site.objects.create(domain="a")
+    site.domain, site.state = "b", SiteGraph.serving
+    site.save()
+    assert state_of(site) == ("serving", 1)
+
+
+def test_object_made_in_bulk_is_compared_with_what_it_was_made_with():
+    (site,) = Site.objects.bulk_create([Site(domain="a")])
+    QuerySet(Site).update(state="serving", state_ready=False)
+    site.visits = 3
+    site._loaded_state = site.state = "serving"
+    site.save()
+    assert state_of(site) == ("serving", 0)
+
+
+def test_change_that_is_rolled_back_moves_nothing():
+    site = settled()
+    with transaction.atomic():
+        site.domain = "b"
+        site.save()
+        transaction.set_rollback(True)
+    assert state_of(site) == ("serving", 0)
+
+
+@pytest.mark.parametrize(
+    ("meta", "message"),
+    [
+        ({"reconcile_on": "domain"}, r"reconcile_on='domain' must be a list of names of fields"),
+        ({"reconcile_on": ["nothing"]}, r"names 'nothing', which is no field with a column"),
+        ({"reconcile_on": ["state"]}, r"names 'state', which is no field with a column"),
+        ({"reconcile_on": [3]}, r"must be a list of names of fields"),
+        ({"history": "yes"}, r"history='yes' must be True or False"),
+        ({"histery": True}, r"no option 'histery'; did you mean 'history'"),
+        ({"zzz": True}, r"no option 'zzz'; options are history, reconcile_on"),
+    ],
+)
+def test_wrong_option_of_a_model_is_one_line(meta, message):
+    model = type("Site", (), {"_meta": Site._meta, "StatorMeta": type("StatorMeta", (), meta)})
+    with pytest.raises(ImproperlyConfigured, match=message) as caught:
+        options_of(model)
+    assert str(caught.value).startswith("Site.StatorMeta")
+    assert "\n" not in str(caught.value)
+
+
+def test_model_without_options_has_the_defaults():
+    assert options_of(Plan) == ModelOptions()

@@ -1,0 +1,503 @@
+"""Objects that wait for others are attempted once those are there, and never before."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection, connections, transaction
+from django.db.models import F
+
+from stator.checks.tables import check_waits
+from stator.db import chores
+from stator.db.claim import Crashes, new_token
+from stator.db.look import look
+from stator.graph.outcomes import Moved
+from stator.models import Worker
+from stator.rows import columns
+from stator.rows.meta import options_of
+from stator.rows.waits import reopen, waits_of
+from stator.runner import StatorRunner
+from stator.signals import became_ready
+from stator.testing import advance, drain
+from stator.worker.duties import START
+from tests.stator.making import (
+    ago,
+    at_once,
+    automatic,
+    change,
+    claim_all,
+    locked_elsewhere,
+    operations_of,
+    put,
+    raw,
+    row,
+)
+from tests.testapp.power import Plan, Site
+from tests.testapp.waiting import Build, BuildGraph, Rollout
+
+pytestmark = pytest.mark.django_db
+
+each_way = pytest.mark.parametrize("implementation", ["vendor", "portable"])
+
+
+@pytest.fixture(params=["vendor", "portable"])
+def rollouts(request):
+    return operations_of(Rollout, request.param)
+
+
+@pytest.fixture
+def builds(rollouts, request):
+    return operations_of(Build, request.node.callspec.params["rollouts"])
+
+
+def is_parked(rollout):
+    return raw(Rollout).filter(columns.parked(), pk=rollout.pk).exists()
+
+
+def waiting(operations, **values):
+    """A rollout that has been found to wait for a build that is being made."""
+    build = Build.objects.create(slow=True)
+    rollout = Rollout.objects.create(build=build, **values)
+    assert claim_all(operations) == []
+    assert is_parked(rollout)
+    return build, rollout
+
+
+def test_nothing_is_claimed_that_waits_and_everything_else_is(rollouts):
+    slow, built = Build.objects.create(), put(Build, state="built", state_ready=False)
+    held = Rollout.objects.create(build=slow)
+    free = [Rollout.objects.create(build=built), Rollout.objects.create(), Rollout.objects.create(build=built)]
+    assert [claim.pk for claim in claim_all(rollouts)] == [rollout.pk for rollout in free]
+    assert is_parked(held)
+    assert row(held).state_attempts == 0
+
+
+def test_rows_behind_any_number_of_waiting_ones_are_claimed_at_once_and_no_more_than_asked_for(rollouts):
+    build = Build.objects.create()
+    raw(Rollout).bulk_create([*(Rollout(build=build) for _ in range(30)), *(Rollout() for _ in range(7))])
+    assert len(rollouts.claim(automatic(rollouts), 5)) == 5
+    assert raw(Rollout).filter(columns.parked()).count() == 30
+    assert raw(Rollout).filter(state_ready=True, state_claim=None).count() == 2
+
+
+def test_idle_worker_meets_no_row_that_waits(rollouts):
+    waiting(rollouts)
+    work = look(rollouts)[rollouts]
+    assert (work.ready, work.due, work.suspect) == (False, False, False)
+    assert not raw(Rollout).filter(state_ready=True).exists()
+    assert chores.mark_ready(rollouts, 10) == 0
+
+
+def by_attempt(builds, build):
+    (claim,) = claim_all(builds)
+    assert builds.record([(claim, Moved(BuildGraph.built))]).moves
+
+
+def by_condition(builds, build):
+    change(build, state="checked", state_ready=False, approved=True)
+    assert chores.move_matching(builds, 10).count == 1
+
+
+def by_timeout(builds, build):
+    change(build, state="checked", state_ready=False, state_changed=ago(4000))
+    assert chores.time_out(builds, 10).count == 1
+
+
+def by_hand(builds, build):
+    build.transition_perform("broken")
+
+
+def by_save(builds, build):
+    build.state = "built"
+    build.save()
+
+
+@pytest.mark.parametrize("arrive", [by_attempt, by_condition, by_timeout, by_hand, by_save])
+def test_waiting_row_is_woken_in_the_transaction_of_the_move(rollouts, builds, arrive):
+    build, rollout = waiting(rollouts)
+    other = waiting(rollouts)[1] if arrive is not by_attempt else None
+    with transaction.atomic():
+        arrive(builds, build)
+        assert row(rollout).state_ready
+        assert row(rollout).state_next_attempt is None
+    assert [claim.pk for claim in claim_all(rollouts)] == [rollout.pk]
+    assert other is None or is_parked(other)
+
+
+def test_move_to_a_state_in_which_waiting_goes_on_wakes_nobody(rollouts):
+    build, rollout = waiting(rollouts)
+    build.transition_perform("checked")
+    assert is_parked(rollout)
+
+
+def test_move_that_is_rolled_back_wakes_nobody(rollouts):
+    build, rollout = waiting(rollouts)
+    with transaction.atomic():
+        build.transition_perform("built")
+        transaction.set_rollback(True)
+    assert is_parked(rollout)
+
+
+def test_workers_are_told_of_woken_rows_after_the_commit(rollouts, django_capture_on_commit_callbacks):
+    build, _ = waiting(rollouts)
+    told = []
+    became_ready.connect(told_of := lambda sender, **kwargs: told.append(sender))
+    try:
+        with django_capture_on_commit_callbacks(execute=True):
+            build.transition_perform("built")
+            assert told == []
+    finally:
+        became_ready.disconnect(told_of)
+    assert told == [Rollout]
+
+
+def test_object_that_leaves_again_is_waited_for_again(rollouts):
+    build, rollout = waiting(rollouts)
+    build.transition_perform("built")
+    build.transition_perform("compiling")
+    assert claim_all(rollouts) == []
+    assert is_parked(rollout)
+
+
+def test_both_relations_have_to_be_there(rollouts):
+    build, first = waiting(rollouts)
+    second = Rollout.objects.create(build=build, after=first)
+    assert claim_all(rollouts) == []
+    build.transition_perform("built")
+    assert [claim.pk for claim in claim_all(rollouts)] == [first.pk]
+    assert is_parked(second)
+    first.transition_perform("done")
+    assert [claim.pk for claim in claim_all(rollouts)] == [second.pk]
+
+
+def test_row_waits_in_every_automatic_state_and_times_out_meanwhile(rollouts):
+    build, rollout = waiting(rollouts)
+    rollout.transition_perform("started")
+    assert claim_all(rollouts) == []
+    change(rollout, state="new", state_changed=ago(8000))
+    assert chores.time_out(rollouts, 10).count == 1
+    assert row(rollout).state == "stale"
+
+
+def test_row_that_lost_a_lease_waits_too(rollouts):
+    rollout = Rollout.objects.create(build=Build.objects.create())
+    change(rollout, state_crashes=1)
+    assert rollouts.claim(automatic(rollouts), 1, crashes=Crashes.FEW) == []
+    assert is_parked(rollout)
+    assert row(rollout).state_crashes == 1
+
+
+def test_row_that_is_not_due_keeps_its_time(rollouts):
+    due = ago(-600)
+    rollout = put(Rollout, state_ready=False, state_next_attempt=due)
+    change(rollout, build=Build.objects.create())
+    assert claim_all(rollouts) == []
+    assert row(rollout).state_next_attempt == due
+
+
+def test_operators_have_no_way_around_waiting(rollouts):
+    _, rollout = waiting(rollouts)
+    assert Rollout.stator.retry() == 1
+    assert claim_all(rollouts) == []
+    assert is_parked(rollout)
+
+
+def test_limited_states_and_pauses_go_with_waiting(rollouts):
+    build = Build.objects.create()
+    held, free = Rollout.objects.create(build=build, name="a"), Rollout.objects.create(name="b")
+    Rollout.stator.pause(where={"name": "b"})
+    look(rollouts)
+    assert claim_all(rollouts) == []
+    assert is_parked(held)
+    Rollout.stator.resume()
+    look(rollouts)
+    assert [claim.pk for claim in claim_all(rollouts)] == [free.pk]
+
+
+# What no move tells
+
+
+@pytest.mark.parametrize("change_it", ["save", "update", "update by id", "bulk_update"])
+def test_row_that_is_given_another_object_to_wait_for_is_judged_anew(rollouts, change_it):
+    _, rollout = waiting(rollouts)
+    if change_it == "save":
+        rollout.build = None
+        rollout.save()
+    elif change_it == "update":
+        assert Rollout.objects.filter(build__slow=True).update(build=None) == 1
+    elif change_it == "update by id":
+        assert Rollout.objects.update(build_id=None) == 1
+    else:
+        rollout.build = None
+        Rollout.objects.bulk_update([rollout], ["build"])
+    assert [claim.pk for claim in claim_all(rollouts)] == [rollout.pk]
+
+
+def test_other_writes_leave_a_waiting_row_where_it_is(rollouts):
+    _, rollout = waiting(rollouts)
+    Rollout.objects.update(name="x")
+    Rollout.objects.filter(pk=rollout.pk).update(name=F("name"))
+    rollout.save(update_fields=["name"])
+    assert is_parked(rollout)
+
+
+def test_deleted_object_is_waited_for_no_longer(rollouts):
+    build, rollout = waiting(rollouts)
+    follower = Rollout.objects.create(after=rollout)
+    assert claim_all(rollouts) == []
+    build.delete()
+    assert chores.reopen(rollouts, 10) == 1
+    assert [claim.pk for claim in claim_all(rollouts)] == [rollout.pk]
+    rollout.delete()
+    assert not raw(Rollout).filter(pk=follower.pk).exists()
+
+
+def test_pass_reopens_what_waits_for_nothing_and_only_that(rollouts):
+    build, rollout = waiting(rollouts)
+    _, other = waiting(rollouts)
+    change(build, state="built", state_ready=False)
+    assert chores.reopen(rollouts, 10) == 1
+    assert not is_parked(rollout)
+    assert is_parked(other)
+
+
+def test_worker_that_starts_reopens_rows_of_a_model_that_no_longer_waits():
+    operations = operations_of(Build)
+    build = Build.objects.create()
+    change(build, **columns.parking())
+    for duty in START:
+        duty.call(operations)
+    assert [claim.pk for claim in claim_all(operations)] == [build.pk]
+
+
+def test_reopening_goes_in_pieces(rollouts, monkeypatch):
+    monkeypatch.setattr("stator.rows.waits.BATCH", 2)
+    build, _ = waiting(rollouts)
+    for _ in range(4):
+        Rollout.objects.create(build=build)
+    assert claim_all(rollouts) == []
+    build.transition_perform("built")
+    assert not raw(Rollout).filter(columns.parked()).exists()
+    with transaction.atomic():
+        assert reopen(raw(Rollout), 10) == 0
+
+
+# In the test kit and in a worker
+
+
+def test_drain_goes_from_the_awaited_to_the_waiting():
+    build = Build.objects.create()
+    first = Rollout.objects.create(build=build)
+    second = Rollout.objects.create(build=build, after=first)
+    assert drain(Rollout) == 0
+    drain()
+    assert [row(instance).state for instance in (build, first, second)] == ["built", "done", "done"]
+
+
+def test_drain_and_deletion():
+    build = Build.objects.create(slow=True)
+    rollout = Rollout.objects.create(build=build)
+    drain()
+    assert row(rollout).state == "new"
+    advance(3600)
+    assert is_parked(rollout)
+    raw(Build).all().delete()
+    drain()
+    assert row(rollout).state == "done"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_worker_goes_through_a_chain_of_objects_without_waiting_for_its_poll():
+    build = Build.objects.create()
+    before = Rollout.objects.create(build=build)
+    for _ in range(5):
+        before = Rollout.objects.create(build=build, after=before)
+    StatorRunner([Build, Rollout], until_idle=True, heed_signals=False).run()
+    assert set(raw(Rollout).values_list("state", flat=True)) == {"done"}
+
+
+# Races
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@each_way
+def test_object_that_is_being_moved_just_now_keeps_its_waiters_from_being_parked(implementation):
+    rollouts = operations_of(Rollout, implementation)
+    build = Build.objects.create()
+    rollout = Rollout.objects.create(build=build)
+    with locked_elsewhere(build):
+        assert claim_all(rollouts) == []
+        assert not is_parked(rollout)
+        assert not row(rollout).state_ready
+        assert look(rollouts)[rollouts].due
+    assert chores.mark_ready(rollouts, 10) == 1
+    assert claim_all(rollouts) == []
+    assert is_parked(rollout)
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@each_way
+def test_move_and_parking_at_the_same_moment_lose_nobody(implementation):
+    builds = [Build.objects.create() for _ in range(40)]
+    rollouts = [Rollout.objects.create(build=build) for build in builds for _ in range(3)]
+    found = []
+
+    def park():
+        operations = operations_of(Rollout, implementation)
+        for _ in range(20):
+            chores.mark_ready(operations, 1000)
+            found.extend(claim.pk for claim in operations.claim(automatic(operations), 7))
+
+    def move():
+        for build in builds:
+            Build.objects.get(pk=build.pk).transition_perform("built")
+
+    at_once(park, park, move)
+    left = operations_of(Rollout)
+    # Without a scheduling pass: whatever was parked has been woken.
+    assert not raw(Rollout).filter(columns.parked()).exists()
+    chores.mark_ready(left, 1000)
+    found.extend(claim.pk for claim in claim_all(left, 1000))
+    assert sorted(found) == sorted(rollout.pk for rollout in rollouts)
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@each_way
+def test_parking_holds_the_awaited_object_until_it_is_done(implementation):
+    """A move that begins meanwhile waits, and then finds the row parked."""
+    operations = operations_of(Rollout, implementation)
+    build = Build.objects.create()
+    rollout = Rollout.objects.create(build=build)
+    moved = threading.Event()
+
+    def move():
+        build.transition_perform("built")
+        moved.set()
+        connections.close_all()
+
+    thread = threading.Thread(target=move, daemon=True)
+    with transaction.atomic():
+        assert operations._claim_rows(automatic(operations), 10, new_token(operations.worker_id), Crashes.NONE) == []
+        assert is_parked(rollout)
+        thread.start()
+        assert not moved.wait(0.3)
+    thread.join(30)
+    assert moved.is_set()
+    assert row(rollout).state_ready
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_row_that_an_application_holds_is_woken_by_the_next_pass():
+    operations = operations_of(Rollout)
+    build, rollout = waiting(operations)
+    with locked_elsewhere(rollout):
+        build.transition_perform("built")
+        assert is_parked(rollout)
+    assert chores.reopen(operations, 10) == 1
+    assert row(rollout).state_ready
+
+
+# Why it waits
+
+
+@pytest.fixture
+def crew():
+    return Worker.objects.create(
+        id="0123456789ab", host="oak", pid=1, version="1", models=["testapp.rollout"], database="default"
+    )
+
+
+def test_explained_before_and_after_it_was_parked(crew, rollouts, django_assert_max_num_queries):
+    build = Build.objects.create()
+    rollout = Rollout.objects.create(build=build)
+    expected = f"Waits for testapp.Build {build.pk}, which is in state compiling, until it is in built or broken."
+    for _ in range(2):
+        with django_assert_max_num_queries(5):
+            (reason,) = rollout.explain()
+        assert (reason.code, str(reason)) == ("waits_for", expected)
+        numbers = {"model": "testapp.Build", "pk": str(build.pk), "state": "compiling", "until": ["built", "broken"]}
+        assert reason.numbers == numbers
+        with django_assert_max_num_queries(4):
+            assert Rollout.stator.explain_counts() == {"waits_for": 1}
+        assert claim_all(rollouts) == []
+    change(build, state="built")
+    assert [reason.code for reason in rollout.explain()] == ["due"]
+    assert rollout.explain()[0].numbers["within"] == rollouts.settings.SCHEDULE_INTERVAL
+    assert Rollout.stator.explain_counts() == {"due": 1}
+
+
+def test_explained_with_what_else_holds_it_up(crew):
+    first = Rollout.objects.create()
+    both = put(Rollout, state_ready=False, state_next_attempt=ago(-600), state_failures=2)
+    change(both, build=Build.objects.create(), after=first)
+    assert [reason.code for reason in both.explain()] == ["waits_for", "waits_for", "backoff"]
+    both.transition_perform("done")
+    assert [reason.code for reason in both.explain()] == ["terminal"]
+    Rollout.stator.pause()
+    change(first, after=both)
+    assert [reason.code for reason in first.explain()] == ["paused"]
+
+
+# What cannot be meant
+
+
+@pytest.mark.parametrize(
+    ("waits_for", "message"),
+    [
+        ([], r"waits_for=\[\] must map names of relations to lists of states"),
+        ({}, r"waits_for={} must map names of relations to lists of states"),
+        ({"nothing": ["a"]}, r"names 'nothing', which is no ForeignKey or OneToOneField"),
+        ({"domain": ["a"]}, r"names 'domain', which is no ForeignKey or OneToOneField"),
+        ({3: ["a"]}, r"names 3, which is no ForeignKey or OneToOneField"),
+        ({"plan": []}, r"must have a list of states for 'plan'"),
+        ({"plan": "done"}, r"must have a list of states for 'plan'"),
+        ({"plan": [None]}, r"has something for 'plan' that is no state"),
+        ({"plan": ["done"]}, r"'plan' leads to Plan, which is no managed model"),
+    ],
+)
+def test_wrong_declaration_is_one_line(waits_for, message):
+    meta = type("StatorMeta", (), {"waits_for": waits_for})
+    model = type("Site", (), {"_meta": Site._meta, "StatorMeta": meta})
+    with pytest.raises(ImproperlyConfigured, match=message) as caught:
+        waits_of(model)
+    assert str(caught.value).startswith("Site.StatorMeta.waits_for")
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_state_is_named_by_the_system_check(monkeypatch):
+    meta = type("StatorMeta", (), {"waits_for": {"build": ["built", "shipped"]}})
+    monkeypatch.setattr(Rollout, "StatorMeta", meta)
+    options_of.cache_clear()
+    waits_of.cache_clear()
+    try:
+        (error,) = check_waits(Rollout)
+    finally:
+        monkeypatch.undo()
+        options_of.cache_clear()
+        waits_of.cache_clear()
+    assert error.id == "stator.E104"
+    assert "waits for 'shipped', which is not a state of BuildGraph; its states are compiling" in error.msg
+    assert list(check_waits(Rollout)) == []
+
+
+def test_models_that_wait_for_nothing_pay_nothing(django_assert_num_queries):
+    assert waits_of(Plan) == waits_of(Site) == ()
+    site = Site.objects.create(domain="a")
+    with django_assert_num_queries(1):
+        Site.objects.filter(pk=site.pk).update(visits=1)
+    with django_assert_num_queries(1):
+        site.save(update_fields=["visits"])
+    # One round trip, on PostgreSQL, for a move that nobody waits for.
+    if connection.vendor == "postgresql":
+        operations = operations_of(Site)
+        (claim,) = claim_all(operations)
+        assert operations._recording([(claim, Moved(claim.state))]).__class__.__name__ == "nullcontext"
+
+
+def test_far_year_is_far_from_any_delay():
+    assert columns.parked_from() > ago(-timedelta(days=36525).total_seconds())

@@ -1,0 +1,133 @@
+"""The table of workers: written at the start, refreshed while the process lives, closed at its end."""
+
+import os
+import signal
+from datetime import timedelta
+
+import pytest
+from django.db import OperationalError, connections
+from django.db.models.functions import Now
+
+from stator import __version__
+from stator.db import chores
+from stator.db.claim import new_token, new_worker_id
+from stator.models import Worker
+from stator.rows.workers import WORKER_ALIVE, live_workers, worker_of
+from stator.runner import StatorRunner
+from stator.worker.heartbeat import Heartbeat
+from stator.worker.presence import Presence
+from tests.processes import wait_until
+from tests.stator.making import operations_of, put, raw
+from tests.testapp.explained import Errand
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+FIGURES = {"running": 1, "handled": 2, "lost": 3}
+
+
+@pytest.fixture
+def presence():
+    return Presence(new_worker_id(), [operations_of(Errand)], lambda: dict(FIGURES))
+
+
+def test_token_tells_its_worker():
+    worker = new_worker_id()
+    assert worker_of(new_token(worker)) == worker
+
+
+def test_first_word_of_a_process_writes_its_row(presence):
+    presence.show()
+    worker = Worker.objects.get()
+    assert (worker.pid, worker.version, worker.database) == (os.getpid(), __version__, "default")
+    assert (worker.models, worker.stopped) == (["testapp.errand"], None)
+    assert (worker.running, worker.handled, worker.lost) == (1, 2, 3)
+    assert live_workers("default") == [worker]
+    assert worker.serves("testapp.errand")
+    assert not worker.serves("testapp.order")
+
+
+def test_further_words_are_one_update_and_rare(presence, django_assert_num_queries):
+    """In a transaction, so that the update waits for no lock for long."""
+    presence.show()
+    raw(Worker).update(heartbeat=Now() - timedelta(hours=1))
+    with django_assert_num_queries(0):
+        presence.show()
+    presence._shown -= 11
+    FIGURES["handled"] = 9
+    with django_assert_num_queries(3):
+        presence.show()
+    assert (Worker.objects.live().count(), Worker.objects.get().handled) == (1, 9)
+
+
+def test_row_that_was_pruned_is_written_again(presence):
+    presence.show()
+    raw(Worker).all().delete()
+    presence._shown -= 11
+    presence.show()
+    assert Worker.objects.live().count() == 1
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_database_that_is_away_keeps_no_word_from_another():
+    def down(*args):
+        raise OperationalError("away")
+
+    both = [operations_of(Errand, "vendor", alias) for alias in ("other", "default")]
+    presence = Presence(new_worker_id(), both, lambda: dict(FIGURES))
+    with connections["other"].execute_wrapper(down), pytest.raises(OperationalError, match="away"):
+        presence.show()
+    assert Worker.objects.using("default").live().count() == 1
+    # It is said again, there as well.
+    presence.show()
+    assert Worker.objects.using("other").live().count() == 1
+
+
+def test_last_word_marks_the_row_stopped(presence):
+    presence.show()
+    presence.leave()
+    assert Worker.objects.get().stopped is not None
+    assert live_workers("default") == []
+
+
+def test_silent_worker_is_taken_for_dead(presence):
+    presence.show()
+    raw(Worker).update(heartbeat=Now() - timedelta(seconds=WORKER_ALIVE + 1))
+    assert live_workers("default") == []
+
+
+def test_heartbeat_survives_a_database_that_is_away(presence, monkeypatch, caplog):
+    def fail():
+        raise OperationalError("the disk\nis full")
+
+    monkeypatch.setattr(presence, "show", fail)
+    heartbeat = Heartbeat(list, lambda keys: None, 0.01, presence)
+    heartbeat.start()
+    wait_until(lambda: heartbeat.beats > 2)
+    heartbeat.stop(5)
+    event = next(record for record in caplog.records if record.msg == "stator.heartbeat_failed")
+    assert (event.error, event.message_text) == ("OperationalError", "the disk is full")
+
+
+def test_worker_that_ran_has_left_its_figures():
+    put(Errand)
+    StatorRunner([Errand], until_idle=True).run()
+    worker = Worker.objects.get()
+    assert (worker.handled, worker.running, worker.lost) == (1, 0, 0)
+    assert worker.stopped >= worker.started
+
+
+def test_rows_of_workers_that_are_gone_are_pruned_after_a_day(presence):
+    presence.show()
+    raw(Worker).create(id="0" * 12, host="ash", pid=1, version="1", database="default")
+    raw(Worker).filter(pk="0" * 12).update(heartbeat=Now() - timedelta(hours=25))
+    assert chores.prune("default", 10, errors=100, history=100, stats=100) == 1
+    assert Worker.objects.count() == 1
+
+
+@pytest.mark.fault
+def test_processes_appear_and_disappear(worker_process):
+    with worker_process("testapp.Errand") as worker:
+        wait_until(lambda: Worker.objects.live().filter(pid=worker.pid).exists())
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 0
+    assert Worker.objects.get().stopped is not None

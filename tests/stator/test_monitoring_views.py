@@ -1,0 +1,97 @@
+"""What watches the site: figures, health and readiness."""
+
+import re
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+from django.test import Client
+
+from stator.metrics import HELP
+from stator.models import Worker
+from tests.stator.making import ago, change, put
+from tests.testapp.operators import Parcel
+
+TOKEN = "a-token-of-at-least-thirty-two-bytes"
+METRICS, HEALTH, READY = "/stator/metrics/", "/stator/health/", "/stator/ready/"
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def token(settings: Any) -> None:
+    settings.STATOR = {"TOKEN": TOKEN}
+
+
+def figures(client: Client) -> dict[str, str]:
+    response = client.get(METRICS, headers={"Authorization": f"Bearer {TOKEN}"})
+    assert response["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    return dict(line.rsplit(" ", 1) for line in response.text.splitlines() if not line.startswith("#"))
+
+
+@pytest.mark.usefixtures("token")
+class TestMetrics:
+    def test_of_each_model(self, client: Client) -> None:
+        put(Parcel, state_changed=ago(8000))
+        put(Parcel, state_ready=False, state_crashes=3)
+        put(Parcel, state="sent", state_ready=False)
+        found = figures(client)
+        of = '{model="testapp.parcel"}'
+        assert {name: found[f"{name}{of}"] for name in ("stator_ready", "stator_stuck", "stator_quarantined")} == {
+            "stator_ready": "1",
+            "stator_stuck": "1",
+            "stator_quarantined": "1",
+        }
+        assert found[f"stator_unknown{of}"] == "0"
+        change(put(Parcel, state_ready=False), state="gone")
+        assert figures(client)[f"stator_unknown{of}"] == "1"
+        assert 8000 <= float(found[f"stator_oldest_ready_seconds{of}"]) < 8010
+        assert found['stator_objects{model="testapp.parcel",state="packed"}'] == "2"
+        assert found['stator_objects{model="testapp.parcel",state="sent"}'] == "1"
+        assert found['stator_oldest_ready_seconds{model="testapp.letter"}'] == "0"
+
+    def test_of_workers(self, client: Client) -> None:
+        given = {"host": "h", "pid": 1, "version": "1", "database": "default"}
+        Worker.objects.create(id="a", lost=2, **given)
+        Worker.objects.create(id="b", lost=3, heartbeat=ago(500), **given)
+        found = figures(client)
+        assert found['stator_workers{database="default",status="alive"}'] == "1"
+        assert found['stator_workers{database="default",status="gone"}'] == "1"
+        assert found['stator_workers{database="default",status="stopped"}'] == "0"
+        assert found['stator_lost_leases{database="default"}'] == "5"
+
+    @pytest.mark.postgresql
+    def test_of_the_oldest_transaction(self, client: Client) -> None:
+        assert float(figures(client)['stator_oldest_transaction_seconds{database="default"}']) >= 0
+
+    def test_are_all_explained(self, client: Client) -> None:
+        assert {re.match(r"\w+", name)[0] for name in figures(client)} <= set(HELP)  # type: ignore[index]
+
+    @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}])
+    def test_need_the_token(self, client: Client, headers: dict[str, str]) -> None:
+        assert client.get(METRICS, headers=headers).status_code == 404
+
+    def test_are_only_read(self, client: Client) -> None:
+        assert client.post(METRICS, headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 405
+
+
+def test_metrics_without_a_token_in_the_settings_are_not_there(client: Client) -> None:
+    assert client.get(METRICS, headers={"Authorization": "Bearer "}).status_code == 404
+
+
+def test_health_asks_no_database(client: Client, django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(0):
+        response = client.get(HEALTH)
+    assert (response.status_code, response.text) == (200, "alive\n")
+    assert "no-store" in response["Cache-Control"]
+
+
+def test_readiness_is_that_of_the_database(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (client.get(READY).status_code, client.get(READY).text) == (200, "ready\n")
+
+    def gone(*args: Any) -> Any:
+        raise OperationalError("password=secret host=db")
+
+    monkeypatch.setattr("stator.rows.workers.WorkerQuerySet.exists", gone)
+    response = client.get(READY)
+    assert (response.status_code, response.text) == (503, "not\n")

@@ -1,0 +1,228 @@
+"""Whether a database can be worked in is known before anything is claimed."""
+
+import gc
+from contextlib import closing
+from time import monotonic
+
+import psycopg
+import pytest
+from django.db import InterfaceError, OperationalError, ProgrammingError, connection, connections
+from django.test.utils import isolate_apps
+
+from stator.commands.doctor.finding import FAIL
+from stator.commands.doctor.tables import usable
+from stator.fields import StateField
+from stator.models import StatorModel
+from stator.worker import startup
+from stator.worker.startup import OWN, YOUNGEST, Unusable, check_database, collect_rarely, lacks_in
+from tests.testapp.models import Line, LineGraph, SyncLine
+
+pytestmark = pytest.mark.django_db
+
+
+def refused(*models, alias=None):
+    with pytest.raises(Unusable) as caught:
+        check_database(list(models), alias)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def drop(statement):
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def test_migrated_database_is_usable():
+    check_database(StatorModel.subclasses)
+
+
+def test_missing_table_is_named_with_the_remedy():
+    with isolate_apps("tests.testapp"):
+
+        class Unmigrated(StatorModel):
+            state = StateField(LineGraph)
+
+            class Meta:
+                app_label = "testapp"
+
+    whole = "database 'default' has no table testapp_unmigrated of testapp.Unmigrated; run manage.py migrate"
+    assert refused(Unmigrated) == whole
+    # Others can be served.
+    check_database([Line, Unmigrated])
+    assert lacks_in([Line, Unmigrated]) == {Unmigrated: whole}
+
+
+def test_missing_columns_are_named_with_the_remedy():
+    with isolate_apps("tests.testapp"):
+
+        class HalfMigrated(StatorModel):
+            state = StateField(LineGraph)
+
+            class Meta:
+                app_label = "testapp"
+                db_table = "testapp_author"
+
+    text = refused(HalfMigrated)
+    assert text.startswith(
+        "table testapp_author of testapp.HalfMigrated in database 'default' lacks columns state, state_attempted, "
+    )
+    assert text.endswith("; run manage.py makemigrations and migrate")
+
+
+def test_missing_column_of_the_project_is_named_with_the_remedy():
+    drop("ALTER TABLE testapp_line RENAME COLUMN name TO away")
+    lack = "table testapp_line of testapp.Line in database 'default' lacks column name; run manage.py migrate"
+    assert refused(Line) == lack
+
+
+def test_each_model_is_named_in_a_line_of_its_own():
+    drop("ALTER TABLE testapp_line RENAME COLUMN name TO away")
+    drop("ALTER TABLE testapp_syncline RENAME COLUMN state_claim TO away")
+    with pytest.raises(Unusable) as caught:
+        check_database([Line, SyncLine])
+    assert [line.split(" in ")[0] for line in str(caught.value).splitlines()] == [
+        "table testapp_line of testapp.Line", "table testapp_syncline of testapp.SyncLine",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("table", ["stator_stats", "stator_report", "stator_history", "stator_depth", "stator_limit"])
+def test_missing_table_of_the_framework_is_named(table):
+    drop(f"DROP TABLE {table}")
+    [label] = [model._meta.label for model in OWN if model._meta.db_table == table]
+    assert refused(Line) == f"database 'default' has no table {table} of {label}; run manage.py migrate"
+
+
+@pytest.fixture
+def reader():
+    drop("CREATE ROLE reader")
+    drop("GRANT USAGE ON SCHEMA public TO reader")
+    drop("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+
+
+@pytest.mark.postgresql
+def test_missing_privileges_are_named_with_the_grant(reader):
+    drop("SET ROLE reader")
+    assert refused(Line) == (
+        'role "reader" lacks UPDATE on table "testapp_line" in database \'default\'; '
+        'GRANT UPDATE ON "testapp_line" TO "reader"'
+    )
+    finding, _ = usable("default", [Line])
+    assert (finding.level, finding.remedy) == (FAIL, 'GRANT UPDATE ON "testapp_line" TO "reader"')
+    drop("RESET ROLE")
+    drop("GRANT UPDATE (state, state_claim) ON testapp_line TO reader")
+    drop("SET ROLE reader")
+    assert refused(Line).endswith('; GRANT INSERT, UPDATE, DELETE ON "stator_stats" TO "reader"')
+
+
+@pytest.mark.postgresql
+def test_privileges_that_workers_need_are_enough(reader):
+    drop("GRANT UPDATE ON testapp_line TO reader")
+    for model, needed in OWN.items():
+        drop(f"GRANT {', '.join(needed)} ON {model._meta.db_table} TO reader")
+    drop("SET ROLE reader")
+    check_database([Line])
+
+
+def test_database_that_cannot_be_reached_is_named_without_secrets(monkeypatch):
+    def down(*args, **kwargs):
+        raise OperationalError(
+            'connection to "postgresql://shop:hunter2@db/x" failed:\nserver is gone\n\tIs it running?'
+        )
+
+    monkeypatch.setattr(connection, "cursor", down)
+    monkeypatch.setattr(startup, "PAUSES", [0.01, 0.01])
+    text = refused(Line)
+    assert text == (
+        "database 'default' cannot be used: connection to \"postgresql://shop:***@db/x\" failed: server is gone "
+        "Is it running?; check DATABASES['default']"
+    )
+
+
+def test_only_databases_that_the_models_use_are_looked_at(monkeypatch):
+    monkeypatch.setattr(connections["other"], "cursor", pytest.fail)
+    check_database([Line])
+
+
+@pytest.mark.parametrize("kind", [OperationalError, InterfaceError])
+def test_database_that_is_away_for_a_moment_is_usable(monkeypatch, kind):
+    looks = []
+
+    def away_at_first(*args):
+        looks.append(args)
+        if len(looks) < 3:
+            raise kind("server closed the connection unexpectedly")
+        return {}
+
+    monkeypatch.setattr(startup, "_check", away_at_first)
+    monkeypatch.setattr(startup, "PAUSES", [0.01] * 5)
+    check_database([Line])
+    assert len(looks) == 3
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_connection_that_is_cut_while_it_is_looked_at_is_no_wrong_configuration():
+    cut = []
+
+    def cut_before_the_tables(execute, sql, params, many, context):
+        if not cut and "pg_is_in_recovery" not in sql:
+            cut.append(context["connection"].connection.info.backend_pid)
+            with closing(psycopg.connect(**other_parameters())) as other:
+                other.execute("SELECT pg_terminate_backend(%s)", cut)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(cut_before_the_tables):
+        check_database([Line])
+    assert connection.connection.info.backend_pid != cut[0]
+
+
+def other_parameters():
+    return {**connection.get_connection_params(), "cursor_factory": psycopg.Cursor}
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("wrong", [{"PORT": "1"}, {"NAME": "nowhere"}, {"USER": "nobody", "PASSWORD": "hunter2"}])
+def test_wrong_address_is_told_within_three_seconds(monkeypatch, wrong):
+    connection.close()
+    with monkeypatch.context() as patched:
+        for name, value in wrong.items():
+            patched.setitem(connection.settings_dict, name, value)
+        before = monotonic()
+        text = refused(Line)
+        assert monotonic() - before < 3
+    assert text.startswith("database 'default' cannot be used: connection failed")
+    assert text.endswith("; check DATABASES['default']")
+    assert "hunter2" not in text
+
+
+def test_mistake_that_waiting_does_not_mend_is_told_at_once(monkeypatch):
+    looks = []
+
+    def look(*args):
+        looks.append(args)
+        raise ProgrammingError("permission denied for table testapp_line")
+
+    monkeypatch.setattr(startup, "_check", look)
+    assert "permission denied for table testapp_line" in refused(Line)
+    assert len(looks) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param((700, 10, 10), (YOUNGEST, 10, 10), id="Python's own"),
+        pytest.param((50_000, 5, 5), (50_000, 5, 5), id="higher still"),
+        pytest.param((0, 10, 10), (0, 10, 10), id="off"),
+    ],
+)
+def test_garbage_collector_is_made_to_look_less_often_and_never_more(before, after):
+    usual = gc.get_threshold()
+    try:
+        gc.set_threshold(*before)
+        collect_rarely()
+        # The last has no meaning in some versions of Python.
+        assert gc.get_threshold()[:2] == after[:2]
+    finally:
+        gc.set_threshold(*usual)

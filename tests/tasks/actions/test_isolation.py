@@ -1,0 +1,255 @@
+"""Actions in processes of their own: what comes back, and that nothing is left behind."""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from django.conf import UserSettingsHolder, global_settings, settings
+from django.contrib.auth.models import Group
+from django.db import connections
+from django.test import override_settings
+
+from stator.graph.backoff import Backoff
+from stator.models import Report
+from stator.testing import Waiting, attempt, drain
+from tasks.actions import isolation
+from tasks.actions.isolation import Child
+from tasks.failures import IsolationError
+from tasks.models import Queue, Task
+from tests.processes import environment_for_subprocess, wait_until
+from tests.testapp.tasks import process_id
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _databases_of_the_test(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment_for_subprocess().items():
+        monkeypatch.setenv(name, value)
+
+
+def make(do: str = "", action: str = "alone", **columns: Any) -> Task:
+    queue, _ = Queue.objects.get_or_create(name="default")
+    return Task.objects.create(queue=queue, action=action, priority=1, **{"data": {"do": do}, **columns})
+
+
+def ran(do: str = "", **columns: Any) -> Task:
+    task = make(do, **columns)
+    drain(Task)
+    task.refresh_from_db()
+    return task
+
+
+def report(task: Task) -> Report:
+    return Report.objects.get(model_label="tasks.task", object_pk=str(task.pk))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def pids(path: Path) -> list[int]:
+    """Of the process and of the one it has started, once both are there."""
+    return wait_until(lambda: path.exists() and [int(pid) for pid in path.read_text().split()])
+
+
+class TestAnswers:
+    def test_it_runs_in_another_process_and_holds_the_claim_there(self) -> None:
+        task = ran()
+        assert (task.state, task.result.pop("pid") == os.getpid()) == ("completed", False)
+        assert task.result == {"attempt": 1, "mine": True, "task": task.pk}
+
+    def test_coroutine_functions_run_there_too_and_what_they_write_is_kept(self) -> None:
+        task = ran(action="alone-async", data={"name": "written"})
+        assert (task.state, task.result) == ("completed", "written")
+        assert Group.objects.get().name == "written"
+
+    def test_an_error_comes_back_as_what_it_was(self) -> None:
+        task = ran("raise")
+        assert (task.state, report(task).error, report(task).message) == (
+            "pending", "tests.testapp.actions.Odd", "from afar",
+        )  # fmt: skip
+        header, first, *_, last = report(task).traceback.splitlines()
+        assert (header, last) == ("Traceback (most recent call last):", "tests.testapp.actions.Odd: from afar")
+        assert "/tests/testapp/actions.py" in first
+
+    def test_errors_of_one_place_have_one_fingerprint_and_those_of_others_another(self) -> None:
+        prints = [report(ran(do)).fingerprint for do in ("raise", "raise", "raise elsewhere")]
+        assert prints[0] == prints[1] != prints[2]
+
+    def test_fail_and_later_mean_there_what_they_mean_here(self) -> None:
+        task = ran("fail")
+        assert (task.state, report(task).error, report(task).message) == ("errored", "stator.exceptions.Fail", "never")
+        assert attempt(make("later")) == Waiting(7, None, "not yet")
+
+    def test_after_its_attempts_it_is_errored_as_any_other(self) -> None:
+        task = ran("raise", max_attempts=1)
+        assert (task.state, report(task).error) == ("errored", "tests.testapp.actions.Odd")
+
+    def test_what_it_prints_is_not_its_answer(self) -> None:
+        assert ran("print").state == "completed"
+
+    def test_an_action_that_is_gone_is_told(self) -> None:
+        task = make()
+        request = {"task": task.pk, "token": "0" * 32, "using": "default", "action": "alone", "queue": "default"}
+        answer = Child(request, 10_000).run()
+        assert answer["name"] == "LeaseLost"
+
+
+BACKEND = {"BACKEND": "tasks.backend.StatorBackend", "QUEUES": [], "OPTIONS": {"isolated": True}}
+
+
+class TestSurroundings:
+    """The process sees the databases and the settings of the one that started it, as tests have them."""
+
+    @pytest.mark.parametrize("alias", ["default", "of-this-test"])
+    def test_a_backend_of_overridden_settings_runs_its_tasks(self, alias: str) -> None:
+        with override_settings(TASKS={"default": {**BACKEND, "OPTIONS": {}}, alias: BACKEND}):
+            result = process_id.using(backend=alias).enqueue()
+            drain(Task)
+            result.refresh()
+            assert result.errors == []
+            assert result.return_value != os.getpid()
+
+    def test_so_it_does_where_an_option_is_nothing_that_json_has(self) -> None:
+        options = {"isolated": True, "max_attempts": 2, "backoff": Backoff(base=1)}
+        with override_settings(TASKS={"default": {**BACKEND, "OPTIONS": options}}):
+            result = process_id.using(backend="default").enqueue()
+            drain(Task)
+            result.refresh()
+            assert result.return_value != os.getpid()
+
+    @override_settings(LOGIN_URL="/nowhere/", STATOR_TASKS={"PAYLOAD_LIMIT": 5000})
+    def test_settings_are_those_of_the_process_that_started_it(self) -> None:
+        names = ["LOGIN_URL", "STATOR_TASKS", "ROOT_URLCONF"]
+        assert ran(action="alone-settings", data={"names": names}).result == [
+            "/nowhere/",
+            {"PAYLOAD_LIMIT": 5000},
+            settings.ROOT_URLCONF,
+        ]
+
+    def test_databases_are_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in environment_for_subprocess():
+            if name.startswith("TEST_DATABASE_"):
+                monkeypatch.delenv(name)
+        assert ran().state == "completed"
+
+    @pytest.mark.sqlite
+    def test_a_database_in_memory_is_refused_with_the_way_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(connections["other"].settings_dict, "NAME", "file:memorydb_other?mode=memory&cache=shared")
+        told = "database 'other' is in memory, where no other process finds it; name a file"
+        with pytest.raises(IsolationError, match=told):
+            Child({"using": "other"}, 100).run()
+
+    def test_settings_without_a_module_are_refused_with_the_way_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(settings, "_wrapped", UserSettingsHolder(global_settings))
+        with pytest.raises(IsolationError, match="needs a settings module"):
+            Child({}, 100).run()
+
+
+class TestCrashes:
+    @pytest.mark.parametrize(
+        ("do", "how"), [("crash", "signal SIGSEGV"), ("exit", "exit code 7"), ("fork", "exit code 0")]
+    )
+    def test_the_end_of_the_process_is_an_error_of_this_task_alone(self, do: str, how: str) -> None:
+        other = make()
+        task = ran(do)
+        other.refresh_from_db()
+        assert (task.state, other.state) == ("pending", "completed")
+        assert report(task).error == "tasks.failures.IsolationError"
+        assert report(task).message.startswith(f"the process ended without an answer: {how}")
+
+    def test_it_may_not_answer_without_end(self) -> None:
+        request = {"task": make("huge").pk}
+        assert "the result has" in report(ran("huge")).message
+        with pytest.raises(IsolationError, match="longer than 50 bytes"):
+            Child(request, 50).run()
+
+    def test_a_process_that_writes_without_end_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        flood = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
+        monkeypatch.setattr(isolation, "COMMAND", (sys.executable, "-c", flood))
+        with pytest.raises(IsolationError, match="longer than 100000 bytes"):
+            Child({}, 100_000).run()
+
+    def test_of_its_errors_the_end_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        flood = "import sys; sys.stderr.write('x' * 1_000_000 + 'the last words'); sys.exit(4)"
+        monkeypatch.setattr(isolation, "COMMAND", (sys.executable, "-c", flood))
+        with pytest.raises(IsolationError) as caught:
+            Child({}, 100).run()
+        assert str(caught.value).startswith("the process ended without an answer: exit code 4; it wrote: xxx")
+        assert str(caught.value).endswith("the last words")
+        assert len(str(caught.value)) < 10_000
+
+
+class TestEndings:
+    def test_its_time_limit_ends_it_and_what_it_has_started(self, tmp_path: Path) -> None:
+        path = tmp_path / "pids"
+        task = make("hang", data={"do": "hang", "path": str(path)}, timeout=4)
+        drain(Task)
+        task.refresh_from_db()
+        assert (task.state, report(task).error) == ("pending", "stator.exceptions.AttemptTimedOut")
+        wait_until(lambda: not any(is_running(pid) for pid in pids(path)))
+
+    def test_ended_before_it_began_it_does_not_begin(self) -> None:
+        child = Child({}, 100)
+        child.kill()
+        with pytest.raises(IsolationError, match="ended before it began"):
+            child.run()
+
+    def test_it_is_killed_from_another_thread(self) -> None:
+        child = Child({"task": make().pk}, 1000)
+        timer = threading.Timer(0.05, child.kill)
+        timer.start()
+        with pytest.raises(IsolationError, match="without an answer: signal SIGKILL"):
+            child.run()
+        timer.join()
+
+    @pytest.mark.parametrize("how", ["cancel", "stop", "die"])
+    def test_it_ends_with_its_task_and_its_worker(self, worker_process: Any, tmp_path: Path, how: str) -> None:
+        path = tmp_path / "pids"
+        task = make("hang", data={"do": "hang", "path": str(path)})
+        settings = {"STATOR_LEASE": "3", "STATOR_REAP_INTERVAL": "1", "STATOR_SHUTDOWN_TIMEOUT": "3"}
+        with worker_process("tasks.Task", **settings) as worker:
+            found = pids(path)
+            assert all(is_running(pid) for pid in found)
+            if how == "cancel":
+                task.cancel(running=True)
+            elif how == "stop":
+                assert worker.stop() == 0, worker.output()
+            else:
+                worker.send(signal.SIGKILL)
+            wait_until(lambda: not any(is_running(pid) for pid in found), message=worker.output)
+        task.refresh_from_db()
+        assert task.state == ("canceled" if how == "cancel" else "pending")
+        # Handed back, the attempt was none; of a worker that died it stays counted.
+        assert task.state_attempts == {"cancel": 0, "stop": 0, "die": 1}[how]
+
+    def test_signal_to_all_processes_lets_it_finish(self, worker_process: Any, tmp_path: Path) -> None:
+        """As systemd sends it unless told otherwise, to every process of the unit."""
+        path = tmp_path / "pids"
+        task = make(data={"do": "wait", "path": str(path)})
+        with worker_process("tasks.Task", "--json-logs") as worker:
+            pids(path)
+            for process in [*psutil.Process(worker.pid).children(recursive=True), psutil.Process(worker.pid)]:
+                process.send_signal(signal.SIGTERM)
+            wait_until(lambda: "stator.stopping" in worker.output(), message=worker.output)
+            Path(f"{path}.go").touch()
+            assert worker.wait() == 0, worker.output()
+        task.refresh_from_db()
+        assert (task.state, task.state_failures) == ("completed", 0)
+
+    def test_what_holds_the_interpreter_ends_with_the_worker_too(self, worker_process: Any, tmp_path: Path) -> None:
+        path = tmp_path / "pids"
+        make(data={"do": "hold", "path": str(path)})
+        with worker_process("tasks.Task") as worker:
+            found = pids(path)
+            worker.send(signal.SIGKILL)
+            wait_until(lambda: not is_running(found[0]), message=worker.output)

@@ -1,0 +1,109 @@
+"""The section about queues in the overview of the admin."""
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+from tasks.admin import overview
+from tasks.models import Queue, Task
+from tests.stator.making import ago, raw
+
+pytestmark = pytest.mark.django_db
+
+URL = "/admin/stator/overview/?model=tasks.Task"
+
+
+def client_with(*codenames: str) -> Client:
+    user = User.objects.create_user("anna", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=["view_overview", *codenames]))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def section(client: Client) -> str:
+    found = re.search(r'id="stator-queues".*?</section>', client.get(URL).text, re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", found[0])).split()) if found else ""
+
+
+def queue_with(name: str, count: int, **columns: Any) -> Queue:
+    queue = Queue.objects.create(name=name)
+    queue.publish_many([{"action": "resize"} for _ in range(count)])
+    if columns:
+        raw(Task).filter(queue=queue).update(**columns)
+    return queue
+
+
+def test_tells_what_waits_and_since_when() -> None:
+    queue_with("encode", 3, state_changed=ago(400))
+    queue_with("mail", 0)
+    told = section(client_with("view_queue"))
+    assert re.search(r"encode 3 6 m 4\d s 0 0 — mail 0 — 0 0 —", told)
+
+
+def test_tells_who_works() -> None:
+    queue = queue_with("encode", 3)
+    queue.claim(worker="bot-1")
+    assert re.search(r"encode 2 0 s 1 1", section(client_with("view_queue")))
+
+
+def test_paused_queues_come_first_with_who_and_why() -> None:
+    queue_with("encode", 3)
+    queue_with("zebra", 0).pause(publish=True, claim=True, reason="<b>strike</b>", author="anna", seconds=600)
+    client = client_with("view_queue")
+    told = section(client)
+    assert "publishing and claiming paused by anna until" in told
+    assert told.index("zebra") < told.index("encode")
+    assert "<b>strike" not in client.get(URL).text
+
+
+def test_pause_that_is_over_is_not_told() -> None:
+    queue_with("zebra", 0).pause(claim=True, until=ago(10))
+    assert "paused" not in section(client_with("view_queue"))
+
+
+def test_tasks_that_are_not_due_do_not_wait() -> None:
+    queue_with("encode", 2, state_ready=False, state_next_attempt=ago(-500))
+    assert re.search(r"encode 0 — 0 0", section(client_with("view_queue")))
+
+
+def test_counting_ends_at_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "COUNTED", 2)
+    queue_with("encode", 5)
+    assert overview._read("default").get(name="encode").waiting == 3
+    assert "encode 2+" in section(client_with("view_queue"))
+
+
+def test_long_lists_end_at_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "SHOWN", 2)
+    for name in "abc":
+        queue_with(name, 0)
+    told = section(client_with("view_queue"))
+    assert "there are more" in told
+    assert "c 0" not in told
+
+
+def test_leads_to_the_tasks_for_who_may_view_them() -> None:
+    queue = queue_with("encode", 1)
+    client = client_with("view_task")
+    address = f"/admin/tasks/task/?queue__id__exact={queue.pk}"
+    assert f'href="{address}"' in client.get(URL).text
+    assert client.get(address).status_code == 200
+
+
+def test_is_not_for_everybody() -> None:
+    queue_with("encode", 1)
+    assert section(client_with()) == ""
+
+
+def test_takes_three_statements_whatever_there_is(django_assert_num_queries: Any, rf: Any, admin_user: User) -> None:
+    request = rf.get("/")
+    request.user = admin_user
+    for name in "abcdef":
+        queue_with(name, 3)
+    with django_assert_num_queries(3):
+        overview.section_of_queues(request)

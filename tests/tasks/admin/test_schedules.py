@@ -1,0 +1,143 @@
+"""Schedules in the admin: the list, edits that do not undo ticks, and the acts."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.urls import reverse
+
+from stator.admin import kept
+from stator.testing import drain
+from tasks.models import Queue, Schedule
+from tasks.testing import advance
+from tests.stator.making import row
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def schedule():
+    queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
+    made = Schedule.objects.create(name="report", entity="seven", queue=queue, action="act", period=3600.0, jitter=5)
+    drain(Schedule)
+    return made
+
+
+LIST = reverse("admin:tasks_schedule_changelist")
+
+
+def page(schedule):
+    return reverse("admin:tasks_schedule_change", args=[schedule.pk])
+
+
+def act(client, name, *schedules):
+    return client.post(LIST, {"action": name, "_selected_action": [schedule.pk for schedule in schedules]}, follow=True)
+
+
+def test_list_shows_the_next_tick(admin_client, schedule):
+    text = admin_client.get(LIST).content.decode()
+    for shown in ("report", "seven", "every 3600 s, \N{PLUS-MINUS SIGN}5 s"):
+        assert shown in text
+
+
+def test_search_finds_whole_names_and_parts_of_the_newest(admin_client, schedule, monkeypatch):
+    monkeypatch.setattr(kept, "SEARCHED", 1)
+    for entity in ("eight", "nine", "ten"):
+        Schedule.objects.create(name=f"of {entity}", entity=entity, queue=schedule.queue, action="act", period=60)
+
+    def found(words):
+        return {each.entity for each in admin_client.get(LIST, {"q": words}).context["cl"].result_list}
+
+    assert found("te") == {"ten"}
+    assert found("report") == {"seven"}
+    assert found("seve") == set()
+    assert found("ACT") == {"nine", "ten"}
+    assert found("") == {"seven", "eight", "nine", "ten"}
+
+
+def test_edit_takes_effect_and_leaves_the_index_alone(admin_client, schedule):
+    form = admin_client.get(page(schedule)).context["adminform"].form
+    posted = {name: "" if value is None else value for name, value in form.initial.items()}
+    posted |= {"data": "null", "metadata": "{}", "until_0": "", "until_1": "", "period": "1800", "jitter": "0"}
+    advance(3700)
+    drain(Schedule)
+    assert row(schedule).tick_index == 1
+    response = admin_client.post(page(schedule), posted | {"tick_index": "0"})
+    assert response.status_code == 302, response.context["adminform"].form.errors
+    drain(Schedule)
+    found = row(schedule)
+    assert (found.period, found.tick_index) == (1800.0, 1)
+    assert (found.planned - found.nominal).total_seconds() == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("period", "5"), ("cron", "nonsense"), ("zone", "Nowhere"), ("metadata", '{"a": {}}'), ("action", "\u202e")],
+)
+def test_form_refuses_what_cannot_work(admin_client, schedule, field, value):
+    posted = {"name": "new", "action": "act", "queue": schedule.queue_id, "zone": "UTC", "jitter": "0", "missed": "one"}
+    posted |= {"period": "", "cron": "0 * * * *", "metadata": "{}"}
+    posted |= {"period": value, "cron": ""} if field == "period" else {field: value}
+    response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
+    assert field in response.context["adminform"].form.errors
+    assert Schedule.objects.count() == 1
+
+
+def test_form_refuses_an_action_that_the_queue_would_refuse(admin_client):
+    queue = Queue.objects.create(name="encode")
+    posted = {"name": "new", "queue": queue.pk, "zone": "UTC", "jitter": "0", "missed": "one", "cron": "0 * * * *"}
+    posted |= {"metadata": "{}", "action": "rezise"}
+    response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
+    assert "did you mean 'resize'?" in response.context["adminform"].form.errors["action"][0]
+    assert admin_client.post(reverse("admin:tasks_schedule_add"), posted | {"action": "resize"}).status_code == 302
+    assert Schedule.objects.get().action == "resize"
+
+
+def test_run_now_pause_and_resume(admin_client, schedule):
+    act(admin_client, "pause", schedule)
+    drain(Schedule)
+    assert row(schedule).state == "paused"
+    assert "0 schedules will fire now" in act(admin_client, "run_now", schedule).content.decode()
+    act(admin_client, "resume", schedule)
+    drain(Schedule)
+    assert row(schedule).state == "waiting"
+    act(admin_client, "run_now", schedule)
+    drain(Schedule)
+    assert row(schedule).tick_index == 1
+    told = [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")]
+    assert told == ["Paused.", "Run now.", "Resumed.", "Run now."]
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "[" * 99_999, '"\\ud800"', '{"a": NaN}'], ids=range(4))
+@pytest.mark.parametrize("field", ["data", "metadata"])
+def test_json_that_cannot_be_kept_is_an_error_of_the_form(admin_client, schedule, field, text):
+    posted = {"name": "new", "action": "act", "queue": schedule.queue_id, "zone": "UTC", "jitter": "0", "missed": "one"}
+    posted |= {"cron": "0 * * * *", "metadata": "{}", field: text}
+    response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
+    assert list(response.context["adminform"].form.errors) == [field]
+    assert Schedule.objects.count() == 1
+
+
+def test_no_metadata_is_an_empty_object(admin_client, schedule):
+    posted = {"name": "new", "action": "act", "queue": schedule.queue_id, "zone": "UTC", "jitter": "0", "missed": "one"}
+    response = admin_client.post(reverse("admin:tasks_schedule_add"), posted | {"cron": "0 * * * *", "metadata": ""})
+    assert response.status_code == 302
+    assert Schedule.objects.get(name="new").metadata == {}
+
+
+@pytest.mark.parametrize(("name", "enabled"), [("pause", True), ("resume", False), ("run_now", True)])
+def test_acts_are_logged_although_the_rows_leave_the_filter(admin_client, schedule, name, enabled):
+    Schedule.objects.update(enabled=enabled)
+    url = f"{LIST}?enabled__exact={int(enabled)}"
+    admin_client.post(url, {"action": name, "index": "0", "select_across": "1", "_selected_action": [schedule.pk]})
+    found = row(schedule)
+    assert (found.enabled is not enabled) or found.asked
+    assert LogEntry.objects.get().object_id == str(schedule.pk)
+
+
+def test_acts_need_the_permission_to_change(client, schedule):
+    user = User.objects.create_user("viewer", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_schedule"))
+    client.force_login(user)
+    assert client.get(LIST).status_code == 200
+    act(client, "pause", schedule)
+    assert row(schedule).enabled

@@ -1,0 +1,166 @@
+"""Many claims that end in one request: each by its own token, and told one by one."""
+
+import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+
+from tasks.api.rates import rates
+from tasks.models import Run, Task
+from tests.stator.making import ago, raw
+from tests.tasks.api.test_tasks import NOBODYS, call
+from tests.tasks.making import make_queue
+from tests.tasks.serving import token
+from tests.tasks.sharding.test_shards import BOTH, all_awake, away, every
+
+__all__ = ["all_awake", "call"]
+
+pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
+
+PATH = "queues/encode/claims/resolve"
+
+
+@pytest.fixture(autouse=True)
+def fresh_rates():
+    rates.forget()
+
+
+@pytest.fixture
+def given():
+    return token()
+
+
+@pytest.fixture(params=[[], BOTH], ids=["one database", "two"])
+def queue(request):
+    return make_queue(databases=request.param)
+
+
+def held(queue, count, worker="bot-1"):
+    """Claims of so many new tasks."""
+    queue.publish_many([{"action": "resize"}] * count)
+    claims = queue.claim(worker=worker, limit=count)
+    assert len(claims) == count
+    return claims
+
+
+def ends(claims, **replaced):
+    return {
+        "claims": [
+            {"task": claim.task.pk, "token": str(claim.token), "result": {"n": n}, **replaced}
+            for n, claim in enumerate(claims)
+        ]
+    }
+
+
+def outcomes(answer):
+    status, found = answer
+    assert status == 200, found
+    return [(each["task"], each["outcome"]) for each in found["results"]]
+
+
+def test_each_is_completed_with_its_own_result_and_told_in_order(call, queue, given):
+    claims = held(queue, 7)
+    claims.reverse()
+    told = outcomes(call("POST", PATH, ends(claims), given))
+    assert told == [(claim.task.pk, "completed") for claim in claims]
+    results = {task.pk: task.result for task in every(state="completed")}
+    assert results == {claim.task.pk: {"n": n} for n, claim in enumerate(claims)}
+    runs = [run for alias in BOTH for run in raw(Run, alias)]
+    assert [(run.outcome, run.result) for run in runs] == [("succeeded", results[run.task_id]) for run in runs]
+
+
+def test_those_that_are_held_no_more_are_told_and_stay_as_they_are(call, queue, given):
+    kept, released, late, ended = claims = held(queue, 4)
+    released.release()
+    raw(Task, late.task._state.db).filter(pk=late.task.pk).update(state_locked_until=ago(1))
+    ended.cancel()
+    told = [outcome for _, outcome in outcomes(call("POST", PATH, ends(claims), given))]
+    assert told == ["completed", "lease_lost", "lease_lost", "lease_lost"]
+    states = {task.pk: (str(task.state), task.result) for task in every()}
+    assert states[kept.task.pk] == ("completed", {"n": 0})
+    assert states[released.task.pk] == ("pending", None)
+    assert states[ended.task.pk] == ("canceled", None)
+
+
+def test_who_lost_the_answer_is_answered_as_at_first(call, queue, given):
+    claims = held(queue, 3)
+    first = call("POST", PATH, ends(claims[:2]), given)
+    assert call("POST", PATH, ends(claims[:2]), given) == first
+    # What was not done yet is done beside what was.
+    assert {told for _, told in outcomes(call("POST", PATH, ends(claims), given))} == {"completed"}
+    other = ends(claims, result="another")
+    assert {told for _, told in outcomes(call("POST", PATH, other, given))} == {"lease_lost"}
+    assert sorted(task.result["n"] for task in every()) == [0, 1, 2]
+
+
+def test_result_that_is_read_otherwise_than_it_was_written_is_the_same(call, queue, given):
+    body = ends(held(queue, 1), result={"size": 1e23})
+    first = outcomes(call("POST", PATH, body, given))
+    assert outcomes(call("POST", PATH, body, given)) == first
+    assert [told for _, told in first] == ["completed"]
+
+
+def test_token_is_that_of_the_very_task(call, queue, given):
+    mine, theirs = held(queue, 1, "bot-1"), held(queue, 1, "bot-2")
+    for wrong in (NOBODYS, str(theirs[0].token)):
+        assert [told for _, told in outcomes(call("POST", PATH, ends(mine, token=wrong), given))] == ["lease_lost"]
+    swapped = ends([*mine, *theirs])
+    first, second = swapped["claims"]
+    first["token"], second["token"] = second["token"], first["token"]
+    assert [told for _, told in outcomes(call("POST", PATH, swapped, given))] == ["lease_lost"] * 2
+    assert {str(task.state) for task in every()} == {"pending"}
+
+
+def test_tasks_of_other_queues_are_none_of_its(call, queue, given):
+    other = make_queue("other", databases=queue.databases)
+    theirs = held(other, 2)
+    assert {told for _, told in outcomes(call("POST", PATH, ends(theirs), given))} == {"lease_lost"}
+    assert {task.status for task in every()} == {"running"}
+    assert call("POST", PATH, ends(theirs), token("limited", queues=[other]))[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("replaced", "told"),
+    [
+        ({"result": "x" * 300_000}, "result has"),
+        ({"token": "no"}, "token"),
+        ({"task": 0}, "task"),
+        ({"more": 1}, "more"),
+    ],
+)
+def test_what_is_wrong_in_one_is_refused_for_all(call, queue, given, replaced, told):
+    claims = held(queue, 2)
+    body = ends(claims)
+    body["claims"][1] |= replaced
+    status, found = call("POST", PATH, body, given)
+    assert (status, found["error"]) == (422, "invalid")
+    assert told in found["detail"]
+    assert {task.status for task in every()} == {"running"}
+
+
+def test_number_of_claims_is_bounded_and_none_is_there_twice(call, queue, given):
+    [claim] = held(queue, 1)
+    one = ends([claim])["claims"][0]
+    for claims in ([], [one, one], [{**one, "task": n + 1} for n in range(1001)]):
+        assert call("POST", PATH, {"claims": claims}, given)[0] == 422
+    assert {task.status for task in every()} == {"running"}
+
+
+@pytest.mark.postgresql
+def test_it_takes_as_many_statements_for_many_as_for_few(call, given):
+    queue = make_queue()
+    counts = []
+    for count in (3, 3, 60):
+        claims = held(queue, count)
+        with CaptureQueriesContext(connections["default"]) as sent:
+            assert {told for _, told in outcomes(call("POST", PATH, ends(claims), given))} == {"completed"}
+        counts.append(len(sent))
+    assert counts[2] <= counts[1] + 2 < 40
+
+
+def test_database_that_is_away_is_told_and_asked_again(call, given):
+    queue = make_queue(databases=BOTH)
+    claims = held(queue, 4)
+    with away("other"):
+        assert call("POST", PATH, ends(claims), given)[0] == 503
+    assert [told for _, told in outcomes(call("POST", PATH, ends(claims), given))] == ["completed"] * 4
+    assert raw(Task, "other").filter(state="completed").count() == 2

@@ -1,0 +1,117 @@
+"""The examples of the guide in their order, from an empty database, against a real server."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tasks.api.errors import Refused
+from tasks.models import Queue, Task
+from tests.processes import environment_for_subprocess
+from tests.tasks.serving import server, token
+
+GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "http-api.rst").read_text()
+
+# What the answers to the commands with curl are to have, in order.
+ANSWERS = [
+    {"name": "encode", "actions_elsewhere": True, "lease": 60.0},
+    {"outcome": "inserted"},
+    {"lease": pytest.approx(30, abs=1)},
+    {"lease": pytest.approx(30, abs=2)},
+    {"task": None},
+    {"error": "lease_lost"},
+    {"tasks": None, "next": None},
+    {"claim_paused": True, "pause_reason": "the disk is full"},
+    {"claim_paused": False, "pause_reason": ""},
+]
+
+
+SHELL = re.compile(
+    r"^\.\. code-block:: shell\n\n((?:    .*\n|\n)+)|::\n\n((?:    \$ .*\n(?:    [^$].*\n)*)+)", re.MULTILINE
+)
+
+
+def commands():
+    """Every command of the page in its order, and the lines that it says a command prints."""
+    found = []
+    for plain, prompted in SHELL.findall(GUIDE):
+        for line in filter(None, textwrap.dedent(plain or prompted).splitlines()):
+            if plain or line.startswith("$ "):
+                found.append((line.removeprefix("$ "), []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def shell_of(base):
+    """The commands as a script: each with a line that marks its end, and with the address of the real server."""
+    manage = f"{sys.executable} -m django"
+    lines = [line.replace("python manage.py", manage) for line, _ in commands()]
+    lines = [f"API={base.rstrip('/')}" if line.startswith("API=") else line for line in lines]
+    return "\n".join(["set -e", *(f"{line}\necho\necho '{END}'" for line in lines)])
+
+
+END = "--- end of a command ---"
+
+
+def pattern_of(line):
+    """What a line of the page stands for: a token is another each time."""
+    return re.escape(line).replace("tk_5d41402abc4b_", r"tk_\w{12}_").replace(r"\.\.\.", ".*")
+
+
+@pytest.mark.fault
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@pytest.mark.django_db(transaction=True)
+def test_examples_of_the_page_do_what_it_says_in_its_order(tmp_path):
+    with server() as base:
+        ended = subprocess.run(
+            ["bash", "-c", shell_of(base)],
+            env=environment_for_subprocess(),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        run_python(base)
+    printed = [part.strip() for part in ended.stdout.split(END)]
+    for (_, wanted), text in zip(commands(), printed, strict=False):
+        for line, pattern in zip(text.splitlines(), map(pattern_of, wanted), strict=False):
+            assert re.fullmatch(pattern, line), (pattern, line)
+        assert len(text.splitlines()) == len(wanted) or not wanted
+    answers = [json.loads(text) for text in printed if text.startswith("{")]
+    assert len(answers) == len(ANSWERS)
+    for answer, wanted in zip(answers, ANSWERS, strict=True):
+        assert {name: value for name, value in answer.items() if wanted.get(name) is not None} == {
+            name: value for name, value in wanted.items() if value is not None
+        }
+        assert set(wanted) <= set(answer)
+    task = Task.objects.get(key="image-7")
+    assert [each["id"] for each in answers[6]["tasks"]] == [task.pk]
+    assert answers[5]["detail"].replace(f" {task.pk} ", " 1 ") in GUIDE
+    assert (task.status, task.result, task.key) == ("completed", {"ok": True}, "image-7")
+    assert Queue.objects.get(name="encode").lease == 60
+    assert [each.status for each in Task.objects.filter(key="image-8")] == ["completed"]
+
+
+def run_python(base):
+    """Run the example of the client, with a token of its own."""
+    [example] = re.findall(r"^\.\. code-block:: python\n\n((?:    .*\n|\n)+)", GUIDE, re.MULTILINE)
+    code = textwrap.dedent(example).replace("https://example.com/api/", base)
+    exec(code, {"token": token("programmer"), "work": lambda data: {"done": data["image"]}})
+
+
+def test_every_code_is_told():
+    def kinds(kind):
+        return {kind, *(found for each in kind.__subclasses__() for found in kinds(each))}
+
+    told = set(re.findall(r"^\d{3}    (.+?)  ", GUIDE, re.MULTILINE))
+    told = {code for cell in told for code in re.findall(r"``(\w+)``", cell)}
+    others = {"lease_lost", "paused", "exists", "unknown_action", "action_not_allowed"}
+    assert {kind.code for kind in kinds(Refused)} | others == told

@@ -1,0 +1,175 @@
+"""``manage.py tasks token``, and tokens in the admin."""
+
+import json
+import subprocess
+import sys
+from datetime import UTC
+from functools import partial
+
+import pytest
+from django.core.management import CommandError
+
+from tasks.models import Queue
+from tasks.queue.consumers import Consumer
+from tests import commanding
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def queue():
+    return Queue.objects.create(name="encode")
+
+
+run, asked = partial(commanding.run, "tasks", "token"), partial(commanding.asked, "tasks", "token")
+
+
+def refused(*arguments):
+    line = commanding.refused("tasks", "token", *arguments)
+    assert not Consumer.objects.exists()
+    return line
+
+
+def test_create_prints_the_token_alone(queue):
+    token = run("create", "bot-1", "--queue", "encode", "--verb", "publish", "--verb", "claim").strip()
+    consumer = Consumer.objects.of_token(token)
+    assert consumer.name == "bot-1"
+    assert consumer.verbs == ["publish", "claim"]
+    assert list(consumer.reach()) == [queue]
+    assert consumer.expires is None
+
+
+def test_create_with_everything_as_json():
+    told = asked(
+        "create",
+        "bot-1",
+        "--all-queues",
+        "--verb",
+        "query",
+        "--expires",
+        "2130-01-31T00:00Z",
+        "--requests-per-minute",
+        "9",
+        "--rows-per-minute",
+        "8",
+    )
+    assert Consumer.objects.of_token(told.pop("token"))
+    assert told == {
+        "name": "bot-1",
+        "prefix": Consumer.objects.get().prefix,
+        "enabled": True,
+        "verbs": ["query"],
+        "queues": None,
+        "expires": "2130-01-31T00:00:00+00:00",
+        "used": None,
+        "requests_per_minute": 9,
+        "rows_per_minute": 8,
+    }
+
+
+@pytest.mark.parametrize("moment", ["2130-01-31T12:00Z", "2130-01-31 14:00+02:00"])
+def test_expiry_is_a_moment(moment):
+    assert asked("create", "b", "--all-queues", "--verb", "query", "--expires", moment)["expires"].startswith("2130")
+    assert Consumer.objects.get().expires.astimezone(UTC).hour == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["b", "--verb", "claim"], "say which queues the token is for"),
+        (["b", "--verb", "claim", "--queue", "encode", "--all-queues"], "say which queues the token is for"),
+        (["b", "--verb", "claim", "--queue", "encode", "--queue", "decode"], "there is no queue 'decode'"),
+        (["b", "--verb", "claim", "--all-queues", "--expires", "soon"], "--expires 'soon' is no moment"),
+        (["b", "--verb", "claim", "--all-queues", "--expires", "2130-02-31"], "--expires '2130-02-31' is no moment"),
+        (["b", "--verb", "claim", "--all-queues", "--expires", "2020-01-31"], "is in the past"),
+        (["b", "--verb", "claim", "--all-queues", "--expires", "9999-12-31T23:59:59-05:00"], "1970 and 9000"),
+        (["b", "--verb", "claim", "--all-queues", "--requests-per-minute", "0"], "requests_per_minute: "),
+        (["b\x1b[31m", "--verb", "claim", "--all-queues"], "name: "),
+        (["", "--verb", "claim", "--all-queues"], "name: "),
+    ],
+)
+def test_bad_input_gets_one_line_and_makes_nothing(arguments, message):
+    assert message in refused("create", *arguments)
+
+
+def test_names_are_taken_once():
+    run("create", "bot-1", "--all-queues", "--verb", "query")
+    with pytest.raises(CommandError, match="already exists"):
+        run("create", "bot-1", "--all-queues", "--verb", "query")
+    assert Consumer.objects.count() == 1
+
+
+def test_list_shows_no_token():
+    assert "There are no consumers" in run("list")
+    token = run("create", "bot-1", "--queue", "encode", "--verb", "claim").strip()
+    prefix = Consumer.objects.get().prefix
+    assert run("list") == f"bot-1: tk_{prefix}_..., claim, queues encode, never used\n"
+    [told] = asked("list")
+    assert told["queues"] == ["encode"]
+    assert token not in run("list") + json.dumps(told)
+
+
+def test_revoke_ends_a_token():
+    token = run("create", "bot-1", "--queue", "encode", "--verb", "claim").strip()
+    assert "bot-1 is disabled" in run("revoke", "bot-1")
+    assert Consumer.objects.of_token(token) is None
+    assert ", disabled, " in run("list")
+    assert asked("revoke", "bot-1")["enabled"] is False
+    with pytest.raises(CommandError, match="there is no consumer 'bot-2'"):
+        run("revoke", "bot-2")
+
+
+@pytest.mark.parametrize("arguments", [["create", "b"], ["create", "b", "--verb", "dance"], ["list", "x"], []])
+@pytest.mark.django_db(transaction=True)
+def test_shell_gets_one_line(subprocess_environment, arguments):
+    command = [sys.executable, "-m", "django", "tasks", "token", *arguments]
+    ended = subprocess.run(command, env=subprocess_environment, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("tasks: ")
+    assert ended.stderr.count("\n") == 1
+    assert ended.stdout == ""
+
+
+class TestAdmin:
+    URL = "/admin/tasks/consumer/"
+
+    def add(self, admin_client, **values):
+        given = {"name": "bot-1", "may_claim": "on", "enabled": "on", **values}
+        return admin_client.post(f"{self.URL}add/", given)
+
+    def test_adding_shows_the_token_once(self, admin_client, queue):
+        answer = self.add(admin_client, queues=[queue.pk])
+        assert answer.status_code == 200
+        assert "no-store" in answer["Cache-Control"]
+        [token] = answer.content.decode().split('<code id="token">')[1:]
+        token = token.partition("<")[0]
+        consumer = Consumer.objects.of_token(token)
+        assert consumer.verbs == ["claim"]
+        assert list(consumer.reach()) == [queue]
+        shown = "".join(admin_client.get(self.URL + path).content.decode() for path in ("", f"{consumer.pk}/change/"))
+        # Not what follows the last one: a secret may have an underscore of its own.
+        secret = token.split("_", 2)[2]
+        assert secret not in shown
+        assert consumer.digest not in shown
+        assert f"tk_{consumer.prefix}_..." in shown
+        assert secret not in str(admin_client.cookies)
+
+    def test_token_and_counts_cannot_be_posted(self, admin_client):
+        self.add(admin_client, prefix="0" * 12, digest="x", used_count="7")
+        consumer = Consumer.objects.get()
+        before = consumer.prefix, consumer.digest
+        assert before != ("0" * 12, "x")
+        assert consumer.used_count == 0
+        Consumer.objects.update(used_count=5)
+        changed = {"name": "bot-2", "enabled": "on", "prefix": "0" * 12, "digest": "x", "used_count": "7"}
+        answer = admin_client.post(f"{self.URL}{consumer.pk}/change/", changed)
+        assert answer.status_code == 302
+        consumer.refresh_from_db()
+        assert (consumer.name, consumer.prefix, consumer.digest, consumer.used_count) == ("bot-2", *before, 5)
+        assert consumer.verbs == []
+
+    def test_needs_permission(self, client, django_user_model):
+        user = django_user_model.objects.create_user("staff", password="x", is_staff=True)
+        client.force_login(user)
+        assert self.add(client).status_code == 403
+        assert not Consumer.objects.exists()

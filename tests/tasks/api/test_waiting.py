@@ -1,0 +1,277 @@
+"""Claims that wait: woken well under a second after a publication, holding nothing meanwhile, and bounded."""
+
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from django.db import DatabaseError, connection, connections
+from django.test import Client
+from django.urls import resolve
+
+from tasks.api import waiting as module
+from tasks.api.rates import rates
+from tasks.api.waiting import Waiters, waiters, with_ready
+from tasks.models import Queue, Task
+from tasks.queue.consumers import Consumer
+from tests.processes import wait_until
+from tests.tasks.serving import token
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def fresh_rates(settings):
+    rates.forget()
+    # The test client says that it has no threads.
+    settings.STATOR_TASKS = {"API_WAITING": 20}
+    yield
+    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "tasks-api-waiting"])
+
+
+@pytest.fixture
+def queue():
+    return Queue.objects.create(name="encode")
+
+
+class Waiting(threading.Thread):
+    """A request that waits, in a thread of its own as a server has it."""
+
+    def __init__(self, given, *, wait=20, queue="encode", **body):
+        super().__init__()
+        self.given, self.queue, self.body = given, queue, {"worker": "bot-1", "wait": wait, **body}
+        self.open = None
+
+    def run(self):
+        try:
+            began = time.monotonic()
+            self.answer = Client().post(
+                f"/api/queues/{self.queue}/claims",
+                self.body,
+                content_type="application/json",
+                headers={"Authorization": f"Bearer {self.given}"},
+            )
+            self.seconds = time.monotonic() - began
+            self.ended = time.monotonic()
+        finally:
+            connections.close_all()
+
+    @property
+    def claims(self):
+        assert self.answer.status_code == 200, self.answer.content
+        return self.answer.json()["claims"]
+
+
+@contextmanager
+def waiting(*requests):
+    """The requests, once all of them wait; ended by the end of the context."""
+    for request in requests:
+        request.start()
+    wait_until(lambda: len(waiters) == len(requests), message="they do not wait")
+    yield
+    for request in requests:
+        request.join(30)
+        assert not request.is_alive()
+
+
+def test_publication_of_another_process_wakes_it(queue, monkeypatch):
+    # As if the signal had been sent in another process.
+    monkeypatch.setattr(waiters, "wake", lambda queues=None: queues is not None and Waiters.wake(waiters, queues))
+    request = Waiting(token())
+    with waiting(request):
+        queue.publish("resize", 7)
+        published = time.monotonic()
+    assert [claim["task"]["data"] for claim in request.claims] == [7]
+    assert request.ended - published < 1
+
+
+def test_publication_of_this_process_wakes_it_at_once(queue, monkeypatch):
+    monkeypatch.setattr(module, "POLL_INTERVAL", 1.0)
+    request = Waiting(token())
+    with waiting(request):
+        queue.publish("resize", 7)
+        published = time.monotonic()
+    assert len(request.claims) == 1
+    assert request.ended - published < 0.9
+
+
+def test_task_that_comes_due_wakes_it(queue):
+    queue.publish("resize", 7, invisible_for=0.5)
+    request = Waiting(token())
+    with waiting(request):
+        pass
+    assert len(request.claims) == 1
+    assert request.seconds < 3
+
+
+def test_lease_that_runs_out_wakes_it(queue):
+    queue.publish("resize", 7)
+    queue.claim(worker="bot-0", lease=0.5)
+    request = Waiting(token())
+    with waiting(request):
+        pass
+    assert request.claims[0]["attempt"] == 2
+
+
+def test_it_ends_empty_after_its_time(queue):
+    request = Waiting(token(), wait=0.3)
+    with waiting(request):
+        pass
+    assert request.claims == []
+    assert 0.3 <= request.seconds < 5
+
+
+def test_time_has_an_upper_bound(queue, settings):
+    settings.STATOR_TASKS = {"API_WAIT": 0.2, "API_WAITING": 20}
+    request = Waiting(token(), wait=600)
+    with waiting(request):
+        pass
+    assert request.claims == []
+    assert request.seconds < 10
+
+
+def test_two_that_wait_get_one_task_once(queue):
+    given = token()
+    requests = [Waiting(given, wait=1.5, worker=f"bot-{n}") for n in range(3)]
+    with waiting(*requests):
+        queue.publish("resize", 7)
+    assert sorted(len(request.claims) for request in requests) == [0, 0, 1]
+
+
+def test_what_it_may_not_claim_does_not_wake_it_for_long(queue, monkeypatch):
+    tried = []
+    claim = Queue.claim
+    monkeypatch.setattr(Queue, "claim", lambda self, **options: tried.append(1) or claim(self, **options))
+    queue.publish("resize", 1, metadata={"title": "other"})
+    request = Waiting(token(), wait=2, metadata={"title": "mine"})
+    with waiting(request):
+        pass
+    assert request.claims == []
+    assert 2 <= len(tried) <= 12
+
+
+def test_it_gets_what_it_may_claim_beside_what_it_may_not(queue):
+    queue.publish("resize", 1, metadata={"title": "other"})
+    request = Waiting(token(), metadata={"title": "mine"})
+    with waiting(request):
+        queue.publish("resize", 2, metadata={"title": "mine"})
+        published = time.monotonic()
+    assert [claim["task"]["data"] for claim in request.claims] == [2]
+    assert request.ended - published < 1.5
+
+
+def test_it_holds_neither_transaction_nor_connection(queue, monkeypatch, settings):
+    settings.DATABASES["default"]["ATOMIC_REQUESTS"] = True
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    seen = []
+    close = module._give_connections_back
+
+    def spy():
+        close()
+        seen.append([each.connection is None for each in connections.all(initialized_only=True)])
+        seen.append([each.in_atomic_block for each in connections.all(initialized_only=True)])
+
+    monkeypatch.setattr(module, "_give_connections_back", spy)
+    request = Waiting(token(), wait=0.5)
+    with waiting(request):
+        pass
+    assert request.claims == []
+    assert all(seen[0])
+    assert not any(seen[1])
+
+
+@pytest.mark.parametrize("path", ["/api/queues", "/api/queues/x/claims", "/api/tasks/1", "/api/nowhere"])
+def test_no_request_is_a_transaction(path):
+    view = resolve(path).func
+    assert path == "/api/nowhere" or view._non_atomic_requests == set(connections)
+
+
+@pytest.mark.postgresql
+def test_database_sees_no_session_of_those_that_wait(queue):
+    with connection.cursor() as cursor:
+        # Not those in which the server tidies up by itself.
+        ours = "FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+        cursor.execute(f"SELECT count(*) {ours}")
+        before = cursor.fetchone()[0]
+        given = token()
+        with waiting(*(Waiting(given, wait=3, worker=f"bot-{n}") for n in range(5))):
+
+            def alone():
+                cursor.execute(f"SELECT count(*), count(xact_start) FILTER (WHERE state LIKE 'idle in%%') {ours}")
+                sessions, transactions = cursor.fetchone()
+                # One more is that of the thread that asks for all of them; the server takes its time to end the others.
+                return sessions <= before + 1 and transactions == 0
+
+            wait_until(alone, timeout=2)
+
+
+def test_number_of_those_that_wait_is_bounded(queue, settings):
+    settings.STATOR_TASKS = {"API_WAITING": 2}
+    given = token()
+    with waiting(*(Waiting(given, wait=1, worker=f"bot-{n}") for n in range(2))):
+        refused = Waiting(given)
+        refused.start()
+        refused.join()
+        assert refused.answer.status_code == 503
+        assert refused.answer.json()["error"] == "busy"
+        assert int(refused.answer["Retry-After"]) >= 1
+        queue.publish("resize", 7, metadata={"x": 1})
+    assert len(waiters) == 0
+
+
+@pytest.mark.parametrize(("change", "status"), [({"enabled": False}, 401), ({"may_claim": False}, 403)], ids=str)
+def test_token_that_is_revoked_or_may_claim_no_more_meanwhile_gets_nothing(queue, change, status):
+    request = Waiting(token())
+    with waiting(request):
+        Consumer.objects.update(**change)
+        queue.publish("resize", 7)
+    assert request.answer.status_code == status
+    assert Task.objects.get().status == "pending"
+
+
+def test_queue_that_is_deleted_meanwhile(queue):
+    request = Waiting(token(), wait=1)
+    with waiting(request):
+        queue.delete()
+        waiters.wake()
+    assert request.answer.status_code == 404
+
+
+def test_paused_queue_hands_out_nothing_until_it_is_resumed(queue):
+    queue.pause(claim=True)
+    queue.publish("resize", 7)
+    request = Waiting(token())
+    with waiting(request):
+        assert len(waiters) == 1
+        queue.resume()
+        resumed = time.monotonic()
+    assert len(request.claims) == 1
+    assert request.ended - resumed < 1.5
+
+
+def test_thread_that_watches_outlasts_an_outage(queue, monkeypatch):
+    monkeypatch.setattr(module, "LONG_PAUSE", 0.1)
+    monkeypatch.setattr(waiters, "wake", lambda queues=None: queues is not None and Waiters.wake(waiters, queues))
+    failures = iter([DatabaseError("gone"), DatabaseError("gone")])
+
+    def flaky(queues):
+        for error in failures:
+            raise error
+        return with_ready(queues)
+
+    monkeypatch.setattr(module, "with_ready", flaky)
+    request = Waiting(token())
+    with waiting(request):
+        queue.publish("resize", 7)
+    assert len(request.claims) == 1
+
+
+def test_only_queues_with_something_ready_are_woken(queue):
+    other = Queue.objects.create(name="other")
+    other.publish("resize", invisible_for=60)
+    assert with_ready({queue.pk, other.pk}) == set()
+    queue.publish("resize")
+    assert with_ready({queue.pk, other.pk}) == {queue.pk}
+    assert with_ready({other.pk}) == set()
+    queue.claim(worker="bot-1")
+    assert with_ready({queue.pk}) == set()

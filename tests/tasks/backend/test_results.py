@@ -1,0 +1,154 @@
+"""Results of Django's framework: what they say of attempts and errors, in one statement."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import QuerySet
+
+from stator import claims
+from stator.models import History, Report
+from stator.testing import advance, drain
+from tasks.backend.framework import TaskResultDoesNotExist, TaskResultStatus
+from tasks.backend.history import with_history
+from tasks.models import Task
+from tests.tasks.making import task_of
+from tests.testapp import tasks as examples
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _no_calls() -> None:
+    examples.calls.clear()
+
+
+def run(result: Any) -> Any:
+    """The result after one more attempt, whose time has come."""
+    advance(31, Task)
+    drain(Task)
+    return fresh(result)
+
+
+def fresh(result: Any) -> Any:
+    result.refresh()
+    return result
+
+
+def counts(result: Any) -> tuple[int, int, int]:
+    return result.attempts, len(result.worker_ids), len(result.errors)
+
+
+class TestMoments:
+    def test_an_attempt_is_told_when_it_has_started_and_that_is_so_after_its_end(self) -> None:
+        result = examples.started.enqueue()
+        drain(Task)
+        told = examples.calls
+        fresh(result)
+        assert [result.started_at] == [result.last_attempted_at] == told
+        assert result.started_at < result.finished_at
+
+    def test_a_task_has_started_with_its_first_attempt_however_many_follow(self) -> None:
+        result = examples.started.using(backend="retrying").enqueue(times=2)
+        drain(Task)
+        first = fresh(result).started_at
+        assert [first] == [result.last_attempted_at] == examples.calls
+        run(result)
+        assert examples.calls == [first, first]
+        second = result.last_attempted_at
+        assert (result.started_at, second > first) == (first, True)
+        run(result)
+        assert (result.status, result.started_at) == (TaskResultStatus.SUCCESSFUL, first)
+        assert first < second < result.last_attempted_at < result.finished_at
+
+    def test_a_task_that_is_canceled_while_it_runs_has_started_when_it_did(self) -> None:
+        result = examples.add.enqueue(1)
+        claims.claim(Task)
+        started = fresh(result).started_at
+        task_of(result).cancel(running=True)
+        fresh(result)
+        assert (result.status, result.started_at, result.attempts) == (TaskResultStatus.FAILED, started, 1)
+
+
+class TestRequeued:
+    def test_attempts_and_errors_go_on_where_they_were(self) -> None:
+        result = examples.go_wrong.enqueue("no")
+        drain(Task)
+        assert counts(fresh(result)) == (1, 1, 1)
+        started, worker = result.started_at, result.worker_ids[0]
+        task_of(result).requeue()
+        assert counts(fresh(result)) == (1, 1, 1)
+        assert (result.status, result.finished_at) == (TaskResultStatus.READY, None)
+        assert counts(run(result)) == (2, 2, 2)
+        assert (result.status, result.started_at, result.worker_ids[0]) == (TaskResultStatus.FAILED, started, worker)
+        assert all("in go_wrong" in error.traceback for error in result.errors[-1:])
+
+    def test_each_time_all_of_its_attempts(self) -> None:
+        result = examples.go_wrong.using(backend="retrying").enqueue("no")
+        for time in (1, 2):
+            for _ in range(3):
+                run(result)
+            assert counts(result) == (3 * time, 3 * time, 3 * time)
+            assert result.status == TaskResultStatus.FAILED
+            task_of(result).requeue()
+
+    def test_a_task_is_told_the_number_of_its_attempt_since_it_was_enqueued(self) -> None:
+        result = examples.describe.using(backend="retrying").enqueue("note", times=4)
+        for _ in range(3):
+            run(result)
+        assert result.status == TaskResultStatus.FAILED
+        task_of(result).requeue()
+        run(result)
+        assert (run(result).return_value["attempt"], counts(result)) == (5, (5, 5, 4))
+
+
+class TestStatements:
+    @pytest.mark.parametrize("times", [0, 1, 3])
+    def test_a_result_is_read_in_one_whatever_has_happened(self, times: int, django_assert_num_queries: Any) -> None:
+        task = examples.go_wrong.using(backend="retrying")
+        result = task.enqueue("no")
+        for _ in range(times):
+            run(result)
+        with django_assert_num_queries(1):
+            result = task.get_result(result.id)
+        assert counts(result) == (times, times, times)
+        with django_assert_num_queries(1):
+            result.refresh()
+
+    def test_also_of_a_task_that_runs_or_is_done_or_was_requeued(self, django_assert_num_queries: Any) -> None:
+        result = examples.add.enqueue(1)
+        [held] = claims.claim(Task)
+        with django_assert_num_queries(1):
+            result.refresh()
+        assert result.status == TaskResultStatus.RUNNING
+        claims.release(held)
+        drain(Task)
+        with django_assert_num_queries(1):
+            result.refresh()
+        assert result.return_value == 2
+        failed = examples.go_wrong.enqueue("no")
+        drain(Task)
+        task_of(failed).requeue()
+        with django_assert_num_queries(1):
+            failed.refresh()
+        assert counts(failed) == (1, 1, 1)
+
+    @pytest.mark.postgresql
+    def test_it_finds_what_is_kept_of_one_task_by_the_indexes_among_that_of_many(self) -> None:
+        pk = task_of(examples.add.enqueue(1)).pk
+        kept = {"model_label": "tasks.task", "source": "pending"}
+        History.objects.bulk_create(History(**kept, object_pk=str(n), version=1, to="completed") for n in range(3000))
+        Report.objects.bulk_create(
+            Report(model_label="tasks.task", object_pk=str(n), state="pending") for n in range(3000)
+        )
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE stator_history, stator_report")
+        plan = with_history(QuerySet(Task)).filter(pk=pk).explain()
+        assert "stator_history_object" in plan, plan
+        assert "stator_report_one_per_object" in plan, plan
+
+    def test_what_is_not_there_takes_one_too(self, django_assert_num_queries: Any) -> None:
+        result = examples.add.enqueue(1)
+        QuerySet(Task).all().delete()
+        with django_assert_num_queries(1), pytest.raises(TaskResultDoesNotExist):
+            result.refresh()

@@ -1,0 +1,130 @@
+"""Consumers: what a token opens, and that nothing of it is kept."""
+
+import hashlib
+import hmac
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+
+from tasks.models import Queue
+from tasks.queue import consumers
+from tasks.queue.consumers import Consumer, Verb
+
+pytestmark = pytest.mark.django_db
+
+
+def consumer(**values):
+    made = Consumer(name="bot", **values)
+    token = made.issue()
+    made.save()
+    return made, token
+
+
+def opened(token):
+    found = Consumer.objects.of_token(token)
+    return found and found.name
+
+
+def test_token_is_found_and_nothing_of_it_is_stored():
+    made, token = consumer()
+    assert opened(token) == "bot"
+    secret = token.rpartition(f"{made.prefix}_")[2]
+    assert len(secret) >= 43
+    row = Consumer.objects.values().get()
+    assert not [name for name, value in row.items() if secret in str(value)]
+    assert row["digest"] == hashlib.sha256(token.encode()).hexdigest()
+
+
+def test_tokens_differ():
+    made, token = consumer()
+    assert token != made.issue()
+    assert opened(token) == "bot", "issue() alone stores nothing"
+    made.save()
+    assert opened(token) is None, "the former token ends"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda token: token[:-1] + ("A" if token[-1] != "A" else "B"),
+        lambda token: token[:4] + ("0" if token[4] != "0" else "1") + token[5:],
+        lambda token: token + "A",
+        lambda token: token[:-1],
+        lambda token: f" {token}",
+        lambda token: f"{token}\n",
+        lambda token: token.replace("tk_", "TK_"),
+        lambda token: token.partition("_")[2],
+        lambda token: "",
+        lambda token: "tk_\u0660\u0661\u0662\u0663\u0664\u0665\u0666\u0667\u0668\u0669\u0660\u0661_" + "A" * 43,
+        lambda token: "tk_" + "0" * 12 + "_" + "\udcff" * 43,
+        lambda token: "' OR 1=1 --",
+    ],
+)
+def test_anything_else_opens_nothing(spoil):
+    _, token = consumer()
+    assert opened(spoil(token)) is None
+
+
+def test_prefix_of_another_does_not_help():
+    made, token = consumer()
+    other = Consumer(name="other")
+    others = other.issue()
+    other.save()
+    assert opened(token.replace(made.prefix, other.prefix)) is None
+    assert opened(others) == "other"
+
+
+def test_disabled_and_expired_ones_open_nothing():
+    made, token = consumer(expires=timezone.now() + timedelta(hours=1))
+    assert opened(token) == "bot"
+    Consumer.objects.update(expires=timezone.now() - timedelta(seconds=1))
+    assert opened(token) is None
+    Consumer.objects.update(expires=None, enabled=False)
+    assert opened(token) is None
+    Consumer.objects.update(enabled=True)
+    assert opened(token) == "bot"
+
+
+def test_unknown_tokens_are_compared_as_known_ones_are(monkeypatch):
+    compared = []
+    monkeypatch.setattr(
+        consumers.secrets, "compare_digest", lambda one, other: compared.append(one) or hmac.compare_digest(one, other)
+    )
+    made, token = consumer()
+    for one in (token, token[:-1] + "-", token.replace(made.prefix, "0" * 12), "nonsense"):
+        opened(one)
+    assert len(compared) == 4
+
+
+def test_it_may_do_what_it_was_given():
+    made, _ = consumer(may_publish=True, may_query=True)
+    assert made.verbs == ["publish", "query"]
+    assert [verb for verb in Verb if made.may(verb)] == [Verb.PUBLISH, Verb.QUERY]
+
+
+def test_it_reaches_its_queues_alone():
+    one, two = (Queue.objects.create(name=name) for name in ("one", "two"))
+    made, _ = consumer()
+    assert list(made.reach()) == []
+    made.queues.set([one])
+    assert list(made.reach()) == [one]
+    made.all_queues = True
+    assert set(made.reach()) == {one, two}
+
+
+@pytest.mark.parametrize("name", ["", " bot", "bo\x1bt", "bot\n", "<b>", "-bot"])
+def test_names_are_fit_to_be_printed(name):
+    made = Consumer(name=name)
+    made.issue()
+    with pytest.raises(ValidationError) as refused:
+        made.full_clean()
+    assert list(refused.value.message_dict) == ["name"]
+
+
+def test_end_that_nobody_can_read_is_refused():
+    made, _ = consumer()
+    made.expires = datetime.max.replace(tzinfo=UTC)
+    with pytest.raises(ValidationError, match="must be a moment"):
+        made.full_clean()

@@ -1,0 +1,229 @@
+"""Exclusive queues: of one value at most one task runs, in order, and nothing that waits for its time is in the way."""
+
+import threading
+from collections import Counter
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from stator.testing import drain
+from tasks.actions.registry import Action, registry
+from tasks.conf import load_settings
+from tasks.models import Task
+from tasks.queue.eligibility import served_by_workers
+from tests.stator.making import expire, operations_of, raw
+from tests.tasks.making import claim_one, fresh, make_queue, pass_time, race, size
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WORKERS, MESSAGES = 12, size(300, 40)
+
+
+@pytest.fixture
+def queue():
+    return make_queue(exclusive_key="title")
+
+
+def publish(queue, *titles, **options):
+    return [
+        published.task
+        for published in queue.publish_many(
+            {"action": str(number), "priority": number, "metadata": {"title": title}, **options}
+            for number, title in enumerate(titles)
+        )
+    ]
+
+
+def test_batch_has_at_most_one_of_each_value_in_order(queue):
+    publish(queue, "a", "a", "b", "a", "c", "b")
+    claims = queue.claim(worker="x", limit=9)
+    assert [claim.task.action for claim in claims] == ["0", "2", "4"]
+    assert queue.claim(worker="y", limit=9) == []
+    claims[0].resolve()
+    assert [claim.task.action for claim in queue.claim(worker="y", limit=9)] == ["1"]
+
+
+@pytest.mark.parametrize("end", ["resolve", "release", "cancel", "lease"])
+def test_value_is_free_again_however_its_task_ended(queue, end):
+    publish(queue, "a", "a")
+    claim = claim_one(queue, "x")
+    assert queue.claim(worker="y") == []
+    expire(claim.task) if end == "lease" else getattr(claim, end)()
+    assert claim_one(queue, "y").task.action == ("0" if end in ("release", "lease") else "1")
+
+
+def test_order_within_a_value_is_kept_when_its_first_comes_back(queue):
+    publish(queue, "a", "a")
+    claim_one(queue, "x").release()
+    assert claim_one(queue, "y").task.action == "0"
+
+
+def test_future_task_does_not_block_its_value(queue):
+    publish(queue, "a", invisible_for=60)
+    queue.publish("now", priority=9, metadata={"title": "a"})
+    claim = claim_one(queue)
+    assert claim.task.action == "now"
+    claim.resolve()
+    pass_time(61)
+    assert claim_one(queue).task.action == "0"
+
+
+def test_paused_task_does_not_block_its_value(queue):
+    first, second = publish(queue, "a", "a")
+    Task.stator.pause(where={"action": "0"})
+    assert claim_one(queue).task == second
+
+
+def test_task_for_another_worker_or_without_attempts_does_not_block_its_value(queue):
+    publish(queue, "a", worker_ids=["other"])
+    (used_up,) = publish(queue, "a")
+    raw(Task).filter(pk=used_up.pk).update(state_attempts=99)
+    queue.publish("mine", priority=9, metadata={"title": "a"})
+    assert claim_one(queue).task.action == "mine"
+
+
+def ignore(**data):
+    """An action that does nothing."""
+
+
+class TestWorkerProcesses:
+    """What they may not run holds up nothing either."""
+
+    @pytest.fixture(autouse=True)
+    def actions(self, monkeypatch):
+        for name in ("known", "other"):
+            monkeypatch.setitem(registry, name, {"": Action(name=name, function=ignore)})
+
+    @pytest.fixture
+    def second(self, queue):
+        """Publishes a task, another of the same value behind it, and returns the latter."""
+
+        def publish(action="known", **options):
+            for number in range(3):
+                queue.publish(action, priority=number, metadata={"title": "a"}, **options)
+            return queue.publish("known", priority=9, metadata={"title": "a"}).task
+
+        return publish
+
+    @pytest.mark.parametrize("where", [{"action": "other"}, {"metadata__contains": {"title": "a"}, "priority__lt": 9}])
+    def test_paused_task_does_not_block_its_value(self, second, where):
+        if "metadata__contains" in where and connection.vendor != "postgresql":
+            pytest.skip("no lookup of SQLite")
+        task = second("other")
+        Task.stator.pause(where=where)
+        drain(Task)
+        assert fresh(task).status == "completed"
+        assert Task.objects.filter(state="pending").count() == 3
+        Task.stator.resume()
+        drain(Task)
+        assert Task.objects.filter(state="completed").count() == 4
+
+    def test_task_for_another_worker_does_not_block_its_value(self, second):
+        task = second(worker_ids=["other"])
+        drain(Task)
+        assert fresh(task).status == "completed"
+
+    def test_task_whose_action_is_elsewhere_does_not_block_its_value(self, second):
+        task = second("elsewhere")
+        drain(Task)
+        assert fresh(task).status == "completed"
+
+    @pytest.mark.parametrize("of_the_queue", [True, False])
+    def test_task_without_attempts_does_not_block_its_value(self, queue, second, of_the_queue):
+        if of_the_queue:
+            queue.max_attempts = 99
+            queue.save()
+        task = second(**({} if of_the_queue else {"max_attempts": 99}))
+        raw(Task).filter(priority__lt=9).update(state_attempts=99)
+        claimed = operations_of(Task).claim([Task.state_graph.pending], 9)
+        assert [claim.pk for claim in claimed] == [task.pk]
+
+    @pytest.mark.postgresql
+    def test_what_comes_first_is_looked_for_in_the_index_of_values(self, queue):
+        # Of a table that is as good as empty the planner finds all indexes alike.
+        queue.publish_many({"action": "known", "metadata": {"title": f"t{n % 50}"}} for n in range(500))
+        operations = operations_of(Task)
+        rows = operations.open_rows([Task.state_graph.pending])
+        with connection.cursor() as cursor, transaction.atomic():
+            cursor.execute("ANALYZE tasks_task")
+            cursor.execute("SET LOCAL enable_seqscan = off")
+            plan = rows.order_by("priority", "pk").explain()
+        *_, first = plan.rpartition("SubPlan 2\n")
+        assert "tasks_task_ready_of_value" in first, plan
+        assert "Join" not in first, plan
+        assert "on tasks_queue" not in first, plan
+
+
+def test_database_itself_refuses_a_second_running_task_of_a_value(queue):
+    _, second = publish(queue, "a", "a")
+    claim = claim_one(queue)
+    held = {"state_claim": claim.token, "state_locked_until": timezone.now(), "state_attempted": timezone.now()}
+    with pytest.raises(IntegrityError):
+        QuerySet(Task).filter(pk=second.pk).update(**held)
+
+
+def test_values_of_two_queues_have_nothing_to_do_with_each_other(queue):
+    other = make_queue("other", exclusive_key="title")
+    publish(queue, "a")
+    publish(other, "a")
+    assert len(queue.claim(worker="x")) == len(other.claim(worker="x")) == 1
+
+
+@pytest.mark.postgresql
+def test_workers_race_for_one_value_and_never_two_run_at_once(queue):
+    publish(queue, *["a"] * MESSAGES)
+    guard, finished, running, worst, done = threading.Lock(), threading.Event(), Counter(), [0], []
+
+    def work(name):
+        while len(done) < MESSAGES:
+            claims = queue.claim(worker=name, limit=3)
+            # So that the idle leave the processor to the others.
+            finished.wait(0 if claims else 0.3)
+            for claim in claims:
+                with guard:
+                    running["a"] += 1
+                    worst[0] = max(worst[0], running["a"])
+                claim.verify()
+                with guard:
+                    running["a"] -= 1
+                claim.resolve()
+                with guard:
+                    done.append(int(claim.task.action))
+
+    race(WORKERS, work)
+    assert worst == [1]
+    assert done == list(range(MESSAGES))
+    assert Task.objects.filter(state="completed").count() == MESSAGES
+
+
+@pytest.mark.postgresql
+def test_due_and_ready_tasks_of_one_value_race_without_an_error(queue):
+    """A task that comes due between another worker's look and its claim collides in the unique index."""
+    for _ in range(15):
+        publish(queue, *["a", "b", "c"] * 4, invisible_for=0.01)
+    found = race(WORKERS, lambda name: queue.claim(worker=name, limit=5))
+    values = [claim.task.exclusive_value for claims in found for claim in claims]
+    assert sorted(values) == sorted(set(values))
+    assert raw(Task).filter(state_claim__isnull=False).count() == len(values)
+
+
+def test_condition_for_worker_processes_leaves_out_what_no_program_could_claim(queue):
+    *_, other = publish(queue, "a", "a", "b")
+    claim_one(queue)
+    simple, paused = make_queue("simple"), make_queue("paused")
+    free, used_up = simple.publish("free").task, simple.publish("used up").task
+    simple.publish("for others", worker_ids=["bot-1"])
+    raw(Task).filter(pk=used_up.pk).update(state_attempts=5)
+    asleep = paused.publish("asleep").task
+    paused.pause(claim=True, seconds=60)
+
+    def found():
+        return set(
+            raw(Task).filter(served_by_workers("0" * 12, load_settings(), raw(Task), raw(Task)), state_claim=None)
+        )
+
+    assert found() == {other, free}
+    paused.resume()
+    assert found() == {other, free, asleep}

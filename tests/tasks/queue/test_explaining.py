@@ -1,0 +1,119 @@
+"""Why a task is not moving: what lies with its queue comes first, then what the framework says of every object."""
+
+import pytest
+from django.core.management import call_command
+
+from stator.models import Worker
+from tasks.models import Claimant, Queue, Task
+from tests.stator.making import ago, change
+from tests.tasks.making import claim_one, fresh, make_queue, make_task
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def queue():
+    return make_queue()
+
+
+def codes(task):
+    return [reason.code for reason in fresh(task).explain()]
+
+
+def said(task, code):
+    return next(reason for reason in fresh(task).explain() if reason.code == code)
+
+
+def test_ended_task_is_terminal(queue):
+    assert codes(make_task(queue, "completed")) == ["terminal"]
+    assert said(make_task(queue, "completed"), "terminal").remedy == ""
+
+
+def test_dead_letter_says_what_went_wrong_and_what_to_do(queue):
+    task = make_task(queue, "errored")
+    reason = said(task, "dead_letter")
+    assert reason.sentence == (
+        "It ended without success and is kept for people. The last error: tasks.Failed: no such image"
+    )
+    assert reason.remedy == "Find out why; once the cause is mended, requeue it."
+    assert codes(task) == ["dead_letter", "terminal"]
+
+
+def test_command_says_of_a_task_what_its_page_says(queue, capsys):
+    queue.pause(claim=True, author="ada")
+    task = make_task(queue)
+    call_command("stator", "explain", "tasks.Task", str(task.pk))
+    assert capsys.readouterr().out.startswith(
+        "claim_paused: Nothing of queue encode is claimed: paused by ada.\n      -> Ask whoever paused the queue"
+    )
+
+
+def test_running_task_names_its_worker(queue):
+    task = make_task(queue, "running")
+    assert codes(task) == ["held"]
+    assert said(task, "held").sentence == "Worker maker holds it; this is attempt 1."
+
+
+def test_claim_paused_queue_says_by_whom_and_why(queue):
+    task = make_task(queue)
+    queue.pause(claim=True, author="ada", reason="disk is full")
+    assert codes(task)[0] == "claim_paused"
+    assert said(task, "claim_paused").sentence == "Nothing of queue encode is claimed: paused by ada (disk is full)."
+    Queue.objects.update(pause_until=ago(1))
+    assert "claim_paused" not in codes(task)
+
+
+def test_exclusive_value_names_the_task_that_has_it_or_comes_first():
+    queue = make_queue(exclusive_key="title")
+    first, second = (queue.publish("a", metadata={"title": "x"}).task for _ in range(2))
+    assert said(second, "exclusive_behind").numbers == {"task": first.pk, "value": "x"}
+    claim_one(queue)
+    reason = said(second, "exclusive_held")
+    assert reason.sentence == f"Task {first.pk} runs, and of title=x one runs at a time."
+    assert "exclusive_held" not in codes(first)
+
+
+def test_task_without_attempts_says_so(queue):
+    task = make_task(queue)
+    change(task, state_attempts=5)
+    assert said(task, "attempts_used_up").numbers == {"attempts": 5}
+
+
+def test_task_that_every_live_worker_rejected_has_no_eligible_worker(queue):
+    task = make_task(queue)
+    claim_one(queue, "bot-1").release()
+    assert said(task, "no_eligible_worker").numbers == {"workers": 1}
+    assert queue.claim(worker="bot-2", metadata={"none": "such"}) == []
+    assert "no_eligible_worker" not in codes(task)
+    claim_one(queue, "bot-2").release()
+    assert said(task, "no_eligible_worker").numbers == {"workers": 2}
+    Claimant.objects.update(seen=ago(3600))
+    assert "no_eligible_worker" not in codes(task)
+
+
+def test_task_for_certain_workers_names_them(queue):
+    task = queue.publish("a", worker_ids=["bot-1"]).task
+    assert "no_eligible_worker" not in codes(task)
+    assert said(task, "only_workers").numbers == {"workers": ["bot-1"]}
+    queue.claim(worker="bot-2")
+    assert {"no_eligible_worker", "only_workers"} <= set(codes(task))
+
+
+def test_action_that_no_code_has_is_reported_where_this_code_runs_it(queue):
+    task = queue.publish("unheard of").task
+    assert "no_handler" not in codes(task)
+    Queue.objects.update(actions_elsewhere=False)
+    assert said(task, "no_handler").numbers == {"action": "unheard of"}
+
+
+def test_shared_task_tells_of_its_parts(queue):
+    task = queue.publish("a", worker_count=3).task
+    claim_one(queue).resolve()
+    assert said(task, "shared").sentence == "It is for 3 workers: 1 completed, 2 pending."
+
+
+@pytest.mark.parametrize("status", ["invisible", "pending", "running", "completed", "canceled", "errored"])
+def test_every_task_has_a_reason(queue, status):
+    Worker.objects.create(id="0" * 12, host="h", pid=1, version="1", models=["tasks.task"], database="default")
+    assert all(reason.sentence for reason in make_task(queue, status).explain())
+    assert Task.objects.get().explain()

@@ -1,0 +1,197 @@
+"""``manage.py tasks`` for those who look after queues: what is in each, dead letters, acts on both, and refusals."""
+
+import getpass
+import io
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import OperationalError
+
+from stator.models import History
+from tasks.models import Queue, Task
+from tasks.queue import operating
+from tests import commanding
+from tests.stator.making import ago, change
+from tests.tasks.making import claim_one, fresh, make_queue, make_task
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def queue():
+    return make_queue()
+
+
+run, asked, refused = (partial(call, "tasks") for call in (commanding.run, commanding.asked, commanding.refused))
+
+
+# Looking
+
+
+def test_queues_are_listed_with_what_is_in_them(queue):
+    make_task(queue, "errored")
+    make_task(queue, "running")
+    make_task(queue, "invisible")
+    change(make_task(queue), state_changed=ago(600))
+    make_queue("mail").pause(publish=True, claim=True, reason="disk is full", author="ada")
+    encode, mail = asked("queues")
+    assert [encode[name] for name in ("queue", "waiting", "later", "running", "dead")] == ["encode", "1", "1", "1", "1"]
+    assert 599 < encode["oldest"] < 660
+    assert (encode["workers"], encode["paused"]) == (["maker"], [])
+    assert (mail["paused"], mail["pause"]) == (["publish", "claim"], "paused by ada (disk is full)")
+    lines = run("queues").splitlines()
+    assert lines[0].split() == operating.HEADS
+    assert lines[1].split() == ["encode", "1", "10", "m", "1", "1", "1", "1", "-"]
+    assert lines[2].endswith("publish and claim: paused by ada (disk is full)")
+    assert [one["queue"] for one in asked("queues", "mail")] == ["mail"]
+
+
+def test_pause_that_is_over_is_none(queue):
+    queue.pause(claim=True, seconds=60)
+    Queue.objects.update(pause_until=ago(1))
+    assert asked("queues")[0]["paused"] == []
+
+
+def test_without_queues_it_says_so():
+    assert (run("queues"), asked("queues")) == ("There are no queues.\n", [])
+
+
+def test_dead_letters_are_listed_with_their_last_errors_the_latest_first(queue):
+    assert run("dead") == "There are no dead letters.\n"
+    first, second = make_task(queue, "errored"), make_task(queue, "errored")
+    other = make_task(make_queue("mail"), "errored")
+    for age, task in ((30, first), (20, second), (10, other)):
+        change(task, state_changed=ago(age))
+    make_task(queue)
+    assert [one["task"] for one in asked("dead")] == [other.pk, second.pk, first.pk]
+    (one,) = asked("dead", "--queue", "mail")
+    assert (one["queue"], one["action"], one["error"]) == ("mail", "resize", "tasks.Failed: no such image")
+    assert 9 < one["age"] < 60
+    lines = run("dead", "--limit", 1).splitlines()
+    assert lines[1].startswith(f"{other.pk} ")
+    assert lines[1].endswith("tasks.Failed: no such image")
+    assert lines[2] == "There may be more than --limit 1."
+
+
+def test_shared_dead_letter_tells_the_error_of_a_part(queue):
+    queue.publish("resize", worker_count=2, max_attempts=1)
+    claim_one(queue).fail("disk is full")
+    (one,) = asked("dead")
+    assert one["error"] == "tasks.Failed: disk is full"
+
+
+def test_control_characters_do_not_reach_the_terminal(queue):
+    Queue.objects.update(name="\x1b[31mred\u202e")
+    assert "\\x1b[31mred\\u202e" in run("queues")
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_queue_in_several_databases_is_one_line_and_its_tasks_are_found_by_number():
+    queue = make_queue(databases=["default", "other"])
+    call_command("tasks", "shards", "--repair", stdout=io.StringIO())
+    tasks = [queue.publish("resize", max_attempts=1).task for _ in range(8)]
+    task = next(task for task in tasks if task._state.db == "other")
+    next(claim for claim in queue.claim(worker="bot-1", limit=8) if claim.task.pk == task.pk).fail("no such image")
+    assert asked("queues")[0]["dead"] == "default 0, other 1"
+    assert [(one["task"], one["database"]) for one in asked("dead")] == [(task.pk, "other")]
+    assert asked("requeue", task.pk)["requeued"] == 1
+    assert Task.objects.using("other").get(pk=task.pk).status == "pending"
+
+
+# Acts
+
+
+def test_dead_letters_are_requeued_by_number(queue):
+    dead, waiting = make_task(queue, "errored"), make_task(queue)
+    assert run("requeue", dead.pk, waiting.pk, "--reason", "mended") == (
+        "1 of 2 requeued; only tasks that are errored, and no part of another, are.\n"
+    )
+    assert fresh(dead).status == "pending"
+    entry = History.objects.filter(object_pk=str(dead.pk)).latest("pk")
+    assert (entry.actor, entry.reason) == (getpass.getuser(), "mended")
+
+
+def test_dead_letters_of_a_queue_are_requeued_at_a_pace(queue, monkeypatch):
+    for _ in range(3):
+        make_task(queue, "errored")
+    make_task(make_queue("mail"), "errored")
+    monkeypatch.setattr("tasks.querysets.MOST", 2)
+    text = run("requeue", "--queue", "encode", "--per-minute", 1)
+    assert text.startswith("2 of queue encode requeued; the last is due at ")
+    assert text.endswith("; there are more: do it again once these are done.\n")
+    answer = asked("requeue", "--queue", "encode")
+    assert (answer["requeued"], answer["last_due"]) == (1, None)
+    assert Task.objects.dead_letters().count() == 1
+
+
+def test_tasks_are_canceled(queue):
+    running, waiting = make_task(queue, "running"), make_task(queue)
+    assert run("cancel", waiting.pk, running.pk) == (
+        "1 of 2 canceled; the others are gone, have ended, or are held (--running).\n"
+    )
+    assert asked("cancel", running.pk, "--running", "--reason", "a mistake") == {"canceled": 1, "named": 1}
+    assert fresh(running).status == "canceled"
+
+
+def test_queue_is_paused_and_resumed(queue):
+    text = run("pause", "encode", "--claim", "--reason", "disk is full")
+    assert text == f"Queue encode: nothing is handed out, paused by {getpass.getuser()} (disk is full).\n"
+    assert queue.current().claiming_paused
+    answer = asked("pause", "encode", "--publish", "--claim", "--for", 60)
+    assert (answer["publish"], answer["claim"], bool(answer["until"])) == (True, True, True)
+    assert run("resume", "encode") == "Queue encode is resumed.\n"
+    assert not queue.current().claiming_paused
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["queues", "encod"], "there is no queue 'encod'; did you mean encode?"),
+        (["queues", "\x1b[31m"], "there is no queue '\\x1b[31m'; see tasks queues"),
+        (["dead", "--queue", "nowhere"], "there is no queue 'nowhere'"),
+        (["dead", "--limit", "0"], "--limit 0 must be from 1"),
+        (["requeue"], "say which dead letters"),
+        (["requeue", "1", "--queue", "encode"], "say which dead letters"),
+        (["requeue", "9" * 30], "there can be no task 999"),
+        (["requeue", "-1"], "there can be no task -1"),
+        (["requeue", "--queue", "encode", "--per-minute", "nan"], "--per-minute"),
+        (["cancel", "0"], "there can be no task 0"),
+        (["pause", "encode"], "say what is paused: --publish, --claim or both"),
+        (["pause", "encode", "--claim", "--for", "-1"], "--for: seconds=-1.0 must be a number above 0"),
+        (["pause", "nowhere", "--claim"], "there is no queue 'nowhere'"),
+        (["resume", "nowhere"], "there is no queue 'nowhere'"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(queue, arguments, message):
+    assert message in refused(*arguments)
+    assert not queue.current().claiming_paused
+
+
+def test_too_many_numbers_are_refused(queue, monkeypatch):
+    monkeypatch.setattr(operating, "MOST_NAMED", 2)
+    assert refused("cancel", 1, 2, 3) == "at most 2 tasks at once"
+
+
+@pytest.mark.parametrize("arguments", [[], ["nothing"], ["cancel"], ["cancel", "x"], ["token"], ["pause"]])
+def test_wrong_arguments_are_one_line_and_exit_code_2(arguments, subprocess_environment):
+    command = [sys.executable, "-m", "django", "tasks", *arguments]
+    ended = subprocess.run(command, env=subprocess_environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert len(ended.stderr.strip().splitlines()) == 1
+    assert ended.stderr.startswith("tasks: ")
+
+
+def test_database_that_is_away_is_one_line_and_exit_code_75(monkeypatch):
+    def fail():
+        raise OperationalError("connection\nrefused")
+
+    monkeypatch.setattr(operating, "home", fail)
+    with pytest.raises(CommandError, match="the database cannot be used: connection refused; try") as refusal:
+        run("queues")
+    assert refusal.value.returncode == 75

@@ -1,0 +1,85 @@
+"""What PostgreSQL makes of a claim of programs when its statistics are of another time."""
+
+import pytest
+from django.db import connection
+
+from stator.db import postgresql, sessions
+from tasks.models import Task
+from tests.stator.making import raw
+from tests.tasks.making import make_queue
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+
+TABLES = ["tasks_task", "tasks_run"]
+
+
+@pytest.fixture
+def of_an_empty_table():
+    """Have the planner believe that the tables are as good as empty, as before thousands were published at once."""
+    with connection.cursor() as cursor:
+        yield lambda: (
+            cursor.execute("UPDATE pg_class SET reltuples = 1, relpages = 1 WHERE relname = ANY(%s)", [TABLES]),
+            cursor.execute("DELETE FROM pg_statistic WHERE starelid = ANY(%s::regclass[])", [TABLES]),
+        )
+        cursor.execute(f"ANALYZE {', '.join(TABLES)}")
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """The plans, with what came of them, of all statements that lock tasks to be claimed."""
+    send, plans = postgresql.send, []
+
+    def explain(connection, statement, params):
+        if "tasks_run" in statement and "SKIP LOCKED" in statement:
+            # Behind what is set for it.
+            at = statement.index("SELECT")
+            explained = send(connection, f"{statement[:at]}EXPLAIN (ANALYZE) {statement[at:]}", params)
+            plans.append("\n".join(line for (line,) in explained))
+        return send(connection, statement, params)
+
+    for module in (postgresql, sessions):
+        monkeypatch.setattr(module, "send", explain)
+    return plans
+
+
+@pytest.mark.parametrize("exclusive_key", ["", "title"])
+def test_each_candidate_is_asked_for_by_itself(plans, of_an_empty_table, exclusive_key):
+    """A join with the parts of shared tasks once read the whole table for each candidate: hours for ten thousand."""
+    queue = make_queue(exclusive_key=exclusive_key)
+    queue.publish_many({"action": "a", "metadata": {"title": str(number % 7)}} for number in range(300))
+    of_an_empty_table()
+    assert len(queue.claim(worker="bot-1", limit=5)) == 5
+    [plan] = plans
+    outer, _, asked = plan.partition("SubPlan")
+    assert "Join" not in outer, plan
+    assert "Nested Loop" not in outer, plan
+    # None of the tasks is part of a shared one, so for none it is asked who had the other parts.
+    assert "never executed" in asked, plan
+    assert Task.objects.filter(state_claim=None).count() == 295
+
+
+@pytest.mark.parametrize("title", ["of half", "of few"])
+def test_what_has_metadata_is_not_looked_for_in_all_that_waits(plans, monkeypatch, of_an_empty_table, title):
+    """What many have is found at the head of the line; what few have, by an index of what waits alone."""
+    monkeypatch.setattr(postgresql, "FIRST_ROWS", 50)
+    queue = make_queue()
+    titles = ["of half" if number % 2 else "of few" if number > 980 else "other" for number in range(1000)]
+    queue.publish_many({"action": "a", "priority": n, "metadata": {"title": t}} for n, t in enumerate(titles))
+    # Of those that have ended, which are kept for a time, many have it.
+    raw(Task).filter(metadata={"title": "other"}).update(
+        state="completed", state_ready=False, metadata={"title": "of few"}
+    )
+    if title == "of half":
+        of_an_empty_table()
+    else:
+        with connection.cursor() as cursor:
+            cursor.execute(f"ANALYZE {', '.join(TABLES)}")
+    found = queue.claim(worker="bot-1", limit=5, metadata={"title": title})
+    assert [held.task.priority for held in found] == [n for n, each in enumerate(titles) if each == title][:5]
+    assert "Index Scan using tasks_task_ready_in_queue" in plans[0]
+    assert "Tid Scan" in plans[0]
+    if title == "of half":
+        assert len(plans) == 1
+    else:
+        assert "Bitmap Index Scan on tasks_task_ready_metadata" in plans[1], plans[1]
+        assert "tasks_task_ready_in_queue" not in plans[1]

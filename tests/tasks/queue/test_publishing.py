@@ -1,0 +1,313 @@
+"""Publishing: each task once, whoever publishes it how often, and nothing that could not be claimed."""
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext, override_settings
+
+from tasks.actions import registry
+from tasks.exceptions import PublishRefused, QueuePaused, TaskError, UnknownAction
+from tasks.models import Queue, Run, Task
+from tests.stator.making import at_once
+from tests.tasks.making import claim_one, fresh, make_queue, make_task, pass_time
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def queue():
+    return make_queue()
+
+
+def test_published_task_has_what_its_publisher_says_of_it(queue):
+    published = queue.publish(
+        "resize", {"image": 7}, key="resize-7", priority=-5, metadata={"title": "abc"}, lease=20, timeout=30,
+        max_attempts=3, retention=60, worker_ids=["bot-1"],
+    )  # fmt: skip
+    task = Task.objects.get()
+    assert (published.task, published.outcome) == (task, "inserted")
+    assert (task.queue, task.action, task.data, task.key, task.priority) == (
+        queue,
+        "resize",
+        {"image": 7},
+        "resize-7",
+        -5,
+    )
+    assert (task.priority, task.metadata, task.lease, task.timeout, task.max_attempts) == (
+        -5,
+        {"title": "abc"},
+        20,
+        30,
+        3,
+    )
+    assert (task.retention, task.worker_ids, task.worker_count) == (60, ["bot-1"], 1)
+    assert (task.status, task.attempts, task.claimant, task.claimed_at) == ("pending", 0, None, None)
+
+
+def test_priority_is_the_time_in_milliseconds_unless_given(queue):
+    first, second = queue.publish("a").task, queue.publish("b").task
+    assert 1_700_000_000_000 < first.priority <= second.priority < 10_000_000_000_000
+
+
+def test_task_is_invisible_for_as_long_as_it_says_and_else_as_its_queue_does():
+    queue = make_queue(invisible_for=60)
+    hidden, shown = queue.publish("a").task, queue.publish("b", invisible_for=0).task
+    assert (hidden.status, shown.status) == ("invisible", "pending")
+    (claim,) = queue.claim(worker="bot-1", limit=9)
+    assert claim.task == shown
+    claim.resolve()
+    pass_time(61)
+    assert [claim.task for claim in queue.claim(worker="bot-2", limit=9)] == [hidden]
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        ("invisible", "matched"), ("pending", "matched"), ("running", "running"), ("completed", "duplicate"),
+        ("canceled", "duplicate"), ("errored", "duplicate"),
+    ],
+)  # fmt: skip
+def test_key_that_is_there_is_left_alone_and_says_what_it_is_at(queue, status, outcome):
+    task = make_task(queue, status, key="k")
+    published = queue.publish("other", {"image": 8}, key="k")
+    assert (published.task, published.outcome) == (task, outcome)
+    assert (fresh(task).action, fresh(task).status) == ("resize", status)
+    assert Task.objects.count() == 1
+
+
+@pytest.mark.parametrize("status", ["invisible", "pending"])
+def test_parameters_of_a_waiting_task_are_updated_when_asked(queue, status):
+    task = make_task(queue, status, key="k")
+    published = queue.publish("other", {"image": 8}, key="k", priority=1, metadata={"a": 1}, timeout=9, update=True)
+    assert published.outcome == "matched"
+    for found in (published.task, fresh(task)):
+        assert (found.action, found.data, found.priority, found.metadata, found.timeout) == (
+            "other", {"image": 8}, 1, {"a": 1}, 9,
+        )  # fmt: skip
+    assert fresh(task).status == status
+
+
+@pytest.mark.parametrize("status", ["running", "completed", "errored"])
+def test_parameters_of_others_are_not(queue, status):
+    task = make_task(queue, status, key="k")
+    queue.publish("other", key="k", update=True)
+    assert fresh(task).action == "resize"
+
+
+@pytest.mark.parametrize(
+    ("status", "clear", "outcome"),
+    [
+        ("errored", "clear_failed", "matched"), ("errored", "clear_succeeded", "duplicate"),
+        ("canceled", "clear_failed", "matched"), ("canceled", "clear_succeeded", "duplicate"),
+        ("completed", "clear_failed", "duplicate"), ("completed", "clear_succeeded", "matched"),
+        ("running", "clear_failed", "running"), ("running", "clear_succeeded", "running"),
+    ],
+)  # fmt: skip
+def test_ended_task_runs_again_when_its_records_are_cleared(queue, status, clear, outcome):
+    task = make_task(queue, status, key="k")
+    published = queue.publish("resize", key="k", **{clear: True})
+    assert published.outcome == outcome
+    if outcome == "matched":
+        assert published.task.status == fresh(task).status == "pending"
+        assert claim_one(queue, "maker").attempt == 1
+    else:
+        assert fresh(task).status == status
+
+
+def test_worker_that_failed_may_run_a_waiting_task_again_once_its_failure_is_cleared(queue):
+    queue.publish("resize", key="k", max_attempts=2)
+    claim_one(queue, "bot-1").fail("no")
+    assert not queue.claim(worker="bot-1")
+    assert queue.publish("resize", key="k", clear_succeeded=True).outcome == "matched"
+    assert not queue.claim(worker="bot-1")
+    assert queue.publish("resize", key="k", clear_failed=True).outcome == "matched"
+    assert claim_one(queue, "bot-1").attempt == 1
+    assert Run.objects.count() == 2
+
+
+def test_keys_are_those_of_one_queue(queue):
+    assert queue.publish("a", key="k").outcome == "inserted"
+    assert make_queue("other").publish("a", key="k").outcome == "inserted"
+    assert queue.publish("a").outcome == queue.publish("a").outcome == "inserted"
+
+
+def test_bulk_has_the_same_rules_and_answers_in_order(queue):
+    waiting, done = make_task(queue, key="waiting"), make_task(queue, "canceled", key="done")
+    given = [
+        {"action": "a", "key": "new"}, {"action": "b"}, {"action": "c", "key": "waiting"},
+        {"action": "d", "key": "done"}, {"action": "e", "key": "new"}, {"action": "f"},
+    ]  # fmt: skip
+    published = queue.publish_many(given)
+    assert [each.outcome for each in published] == [
+        "inserted",
+        "inserted",
+        "matched",
+        "duplicate",
+        "matched",
+        "inserted",
+    ]
+    assert [each.task.action for each in published] == ["a", "b", "resize", "resize", "a", "f"]
+    assert published[0].task == published[4].task
+    assert (published[2].task, published[3].task) == (waiting, done)
+    assert Task.objects.count() == 5
+
+
+def test_bulk_updates_in_bulk(queue):
+    queue.publish_many({"action": "a", "key": str(number)} for number in range(20))
+    with CaptureQueriesContext(connection) as queries:
+        published = queue.publish_many(({"action": "b", "key": str(n), "data": n} for n in range(25)), update=True)
+    assert [each.outcome for each in published] == ["matched"] * 20 + ["inserted"] * 5
+    assert sorted(Task.objects.values_list("action", "data")) == sorted(("b", n) for n in range(25))
+    assert len(queries) <= 12
+
+
+def test_bulk_takes_few_statements_however_many_tasks(queue):
+    counts = []
+    for size in (10, 400):
+        with CaptureQueriesContext(connection) as queries:
+            queue.publish_many({"action": "a", "key": f"{size}-{number}"} for number in range(size))
+        counts.append(len(queries))
+    assert counts[0] <= 9
+    # SQLite takes a thousand parameters in one statement.
+    assert counts[1] - counts[0] <= (0 if connection.vendor == "postgresql" else 400 * 30 / 999)
+    assert Task.objects.count() == 410
+
+
+def test_bulk_is_all_or_nothing(queue):
+    with pytest.raises(PublishRefused, match="priority"):
+        queue.publish_many([{"action": "a"}, {"action": "b", "priority": "high"}])
+    assert not Task.objects.exists()
+
+
+def test_bulk_of_nothing_is_nothing(queue):
+    assert queue.publish_many([]) == []
+
+
+def test_task_is_there_only_if_the_transaction_of_its_publisher_commits(queue):
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        queue.publish("a")
+        raise ZeroDivisionError
+    assert not Task.objects.exists()
+
+
+@pytest.mark.postgresql
+def test_fifty_publishers_of_one_key_make_one_task(queue):
+    published = at_once(*[lambda: queue.publish("resize", {"image": 7}, key="resize-7")] * 50)
+    assert sorted(each.outcome for each in published) == ["inserted"] + ["matched"] * 49
+    assert {each.task.pk for each in published} == {Task.objects.get().pk}
+
+
+@pytest.mark.postgresql
+def test_bulk_publishers_of_the_same_keys_in_opposite_order_make_each_once(queue):
+    def publish(keys):
+        return lambda: queue.publish_many({"action": "a", "key": str(key)} for key in keys)
+
+    up, down = range(300), range(299, -1, -1)
+    published = [each for part in at_once(*[publish(up), publish(down)] * 4) for each in part]
+    assert sum(each.outcome == "inserted" for each in published) == Task.objects.count() == 300
+    assert len(published) == 2400
+
+
+def test_paused_queue_refuses_publishers_and_says_who_and_why(queue):
+    queue.pause(publish=True, reason="disk is full", author="ada")
+    with pytest.raises(QueuePaused) as refused:
+        Queue.objects.get().publish("a")
+    assert str(refused.value) == "queue encode takes no tasks at present: paused by ada (disk is full)"
+    assert not Task.objects.exists()
+
+
+def test_stale_queue_object_publishes_by_the_rules_of_now(queue):
+    stale = Queue.objects.get()
+    queue.pause(publish=True)
+    with pytest.raises(QueuePaused):
+        stale.publish("a")
+    queue.delete()
+    with pytest.raises(TaskError, match="queue encode is gone"):
+        stale.publish("a")
+
+
+def test_exclusive_queue_refuses_a_message_without_its_key():
+    queue = make_queue(exclusive_key="title")
+    with pytest.raises(PublishRefused, match="exclusive by 'title'"):
+        queue.publish("a", metadata={"name": "abc"})
+    assert queue.publish("a", metadata={"title": "abc"}).task.exclusive_value == "abc"
+    assert queue.publish("a", metadata={"title": 7}).task.exclusive_value == "7"
+
+
+def test_unknown_action_is_refused_unless_programs_elsewhere_serve_the_queue(monkeypatch):
+    queue = Queue.objects.create(name="encode")
+    with pytest.raises(UnknownAction, match="no action 'nowhere' is registered for queue encode"):
+        queue.publish("nowhere")
+    known = registry.Action(name="nowhere", function=len)
+    monkeypatch.setitem(registry.registry, "nowhere", {"": known})
+    assert queue.publish("nowhere").outcome == "inserted"
+    Queue.objects.update(actions_elsewhere=True)
+    assert queue.publish("anything").outcome == "inserted"
+    with pytest.raises(UnknownAction, match="no action 'anything'"):
+        queue.publish("anything", known_only=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("rezise", "did you mean 'resize'?"),
+        ("only-here", "it is registered for other queues: special"),
+        ("x", "register it with @tasks.action"),
+    ],
+)
+def test_refusal_of_an_unknown_action_names_the_remedies(name, remedy):
+    queue = Queue.objects.create(name="encode")
+    with pytest.raises(UnknownAction) as refused:
+        queue.publish(name)
+    assert str(refused.value) == (
+        f"no action {name!r} is registered for queue encode; {remedy}; "
+        "if programs elsewhere run it, set actions_elsewhere=True on the queue"
+    )
+    assert not Task.objects.exists()
+
+
+@override_settings(STATOR_TASKS={"PUBLISH_LIMIT": 10})
+def test_parts_of_shared_tasks_count_among_those_that_are_published_at_once(queue):
+    with pytest.raises(PublishRefused, match="11 rows are more than are published at once; the most is 10"):
+        queue.publish("a", worker_count=10)
+    with pytest.raises(PublishRefused, match="11 rows"):
+        queue.publish_many([{"action": "a", "worker_count": 4}, {"action": "b", "worker_count": 5}])
+    assert not Task.objects.exists()
+    queue.publish_many([{"action": "a", "worker_count": 4}] * 2)
+    assert Task.objects.count() == 10
+
+
+def test_async_code_publishes_and_claims(queue):
+    async_to_sync(_publish_and_claim)(queue)
+    task = Task.objects.get()
+    assert (task.status, task.result) == ("completed", {"ok": True})
+
+
+async def _publish_and_claim(queue):
+    published = await queue.apublish("a", {"n": 1}, key="k")
+    assert published.outcome == "inserted"
+    assert [each.outcome for each in await queue.apublish_many([{"action": "a", "key": "k"}])] == ["matched"]
+    (claim,) = await queue.aclaim(worker="bot-1")
+    await claim.averify()
+    await claim.aheartbeat()
+    await claim.aresolve({"ok": True})
+
+
+@override_settings(STATOR_TASKS={"MAX_ATTEMPTS": 2})
+def test_attempts_are_those_of_the_message_the_queue_the_action_and_the_setting_in_this_order():
+    # The code declares 3 for this action, and none for the other.
+    queue = make_queue(same_worker_again=True)
+    assert queue.publish("break", max_attempts=7).task.max_attempts == 7
+    assert queue.publish("break").task.max_attempts == 3
+    assert queue.publish("echo").task.max_attempts is None
+    assert make_queue("strict", max_attempts=1).publish("break").task.max_attempts is None
+
+
+@override_settings(STATOR_TASKS={"MAX_ATTEMPTS": 2})
+def test_attempts_that_an_action_declares_are_given_to_named_workers_too():
+    queue = make_queue(same_worker_again=True)
+    task = queue.publish("break").task
+    for _ in range(3):
+        claim_one(queue).fail("no")
+    assert queue.claim(worker="bot-1") == []
+    assert fresh(task).status == "errored"

@@ -1,0 +1,170 @@
+"""Queues: what they are made as stays, their settings are checked, and their pauses end."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.exceptions import ValidationError
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError
+from django.db.models import QuerySet
+
+from tasks.exceptions import TaskError
+from tasks.models import Claimant, Queue
+from tests.stator.making import ago
+from tests.tasks.making import NAMES_THAT_NO_DATABASE_KEEPS, make_queue, pass_time
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_kind_and_key_stay_as_the_queue_was_made():
+    make_queue("films", exclusive_key="title")
+    queue = Queue.objects.get()
+    queue.exclusive_key = "name"
+    with pytest.raises(ValidationError, match="stay as it was made"):
+        queue.save()
+    queue = Queue.objects.get()
+    queue.lease = 7
+    queue.save()
+    assert (Queue.objects.get().lease, Queue.objects.get().exclusive_key) == (7, "title")
+
+
+@pytest.mark.parametrize(("kind", "key"), [("exclusive", ""), ("simple", "title")])
+def test_exclusive_queue_has_a_key_and_no_other_has(kind, key):
+    with pytest.raises(ValidationError, match="has a key"):
+        Queue.objects.create(name="q", kind=kind, exclusive_key=key)
+    with pytest.raises(IntegrityError):
+        QuerySet(Queue).bulk_create([Queue(name="q", kind=kind, exclusive_key=key)])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"lease": 0}, {"lease": -5}, {"lease": float("nan")}, {"timeout": -1}, {"retention": -1}, {"retention": 1e12},
+        {"failed_retention": -1}, {"failed_retention": float("nan")},
+        {"invisible_for": float("inf")}, {"max_attempts": 0}, {"kind": "exclusive", "exclusive_key": "7"},
+        {"kind": "exclusive", "exclusive_key": 'a"b'},
+    ],
+)  # fmt: skip
+def test_settings_that_no_task_could_have_are_refused(settings):
+    [*_, name] = settings
+    queue = Queue(name="q", **settings)
+    for check in (queue.full_clean, queue.save):
+        with pytest.raises(ValidationError) as refused:
+            check()
+        assert list(refused.value.message_dict) == [name]
+    assert not Queue.objects.exists()
+
+
+def test_saved_queue_is_not_given_what_no_task_could_have():
+    queue = make_queue(lease=7)
+    queue.lease = -5
+    with pytest.raises(ValidationError, match="must be a number of seconds"):
+        queue.save(update_fields=["lease"])
+    assert Queue.objects.get().lease == 7
+
+
+def test_two_pauses_are_apart():
+    queue = make_queue()
+    queue.pause(publish=True)
+    assert (queue.publishing_paused, queue.claiming_paused) == (True, False)
+    queue.pause(claim=True)
+    assert (queue.publishing_paused, queue.claiming_paused) == (False, True)
+    queue.pause(publish=True, claim=True, reason="r", author="ada")
+    found = Queue.objects.get()
+    assert (found.publish_paused, found.claim_paused, found.pause_reason, found.pause_author) == (
+        True,
+        True,
+        "r",
+        "ada",
+    )
+    queue.resume()
+    assert (queue.publishing_paused, queue.claiming_paused) == (False, False)
+
+
+def test_pause_whose_end_has_come_is_over():
+    queue = make_queue()
+    queue.pause(publish=True, claim=True, seconds=60)
+    assert queue.publishing_paused
+    assert "until 20" in queue.pause_told
+    Queue.objects.update(pause_until=ago(1))
+    queue = Queue.objects.get()
+    assert queue.publish("a").outcome == "inserted"
+    assert len(queue.claim(worker="bot-1")) == 1
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 1e20])
+def test_pause_of_no_length_is_refused(seconds):
+    with pytest.raises(TaskError, match="seconds"):
+        make_queue().pause(publish=True, seconds=seconds)
+
+
+def test_pause_until_a_moment_that_nobody_can_read_is_refused():
+    queue = make_queue()
+    with pytest.raises(TaskError, match=r"until=9999.* between the years 1970 and 9000"):
+        queue.pause(publish=True, until=datetime.max.replace(tzinfo=timezone(timedelta(hours=-5))))
+    assert Queue.objects.get().pause_until is None
+
+
+def test_workers_that_ask_for_work_are_known():
+    queue = make_queue()
+    queue.claim(worker="b")
+    queue.claim(worker="a")
+    queue.claim(worker="a")
+    assert queue.live_workers() == ["a", "b"]
+    Claimant.objects.filter(worker="b").update(seen=ago(3600))
+    assert queue.live_workers() == ["a"]
+
+
+def test_async_code_pauses_cancels_and_requeues():
+    queue = make_queue(max_attempts=1)
+    async_to_sync(_go_through)(queue)
+    assert sorted(task.status for task in queue.tasks.all()) == ["canceled", "canceled", "pending"]
+    pass_time(1)
+
+
+async def _go_through(queue):
+    await queue.apause(publish=True)
+    await queue.aresume()
+    first, second, third = [each.task for each in await queue.apublish_many([{"action": "a"}] * 3)]
+    (claim,) = await queue.aclaim(worker="bot-1")
+    await claim.afail("no")
+    await claim.task.arequeue()
+    (claim,) = await queue.aclaim(worker="bot-1")
+    await claim.acancel("no")
+    await second.acancel()
+    (claim,) = await queue.aclaim(worker="bot-1")
+    assert claim.task == third
+    await claim.arelease("no")
+    await claim.task.arequeue()
+
+
+@pytest.mark.parametrize(("name", "told"), NAMES_THAT_NO_DATABASE_KEEPS)
+class TestNamesThatNoDatabaseKeeps:
+    def test_saving_refuses_them(self, name, told):
+        with pytest.raises(ValidationError, match=told):
+            Queue.objects.create(name=name)
+        assert not Queue.objects.exists()
+
+    def test_cleaning_refuses_them_once(self, name, told):
+        with pytest.raises(ValidationError) as caught:
+            Queue(name=name).full_clean()
+        [message] = caught.value.message_dict["name"]
+        assert message
+
+    def test_commands_refuse_them(self, name, told):
+        with pytest.raises(CommandError) as caught:
+            call_command("tasks", "queue", "create", name)
+        assert "\n" not in str(caught.value)
+        for command in (("tasks", "pause", name), ("tasks", "queue", "set", name, "--lease", "5")):
+            with pytest.raises(CommandError, match=f"{told}|is not UTF-8"):
+                call_command(*command)
+        with pytest.raises(CommandError, match=f"{told}|is not UTF-8"):
+            call_command("tasks", "token", "create", "bot", "--verb", "claim", "--queue", name)
+
+
+def test_a_name_of_a_hundred_characters_is_kept():
+    queue = Queue(name="é" * 100)
+    queue.full_clean()
+    queue.save()
+    assert Queue.objects.get().name == "é" * 100

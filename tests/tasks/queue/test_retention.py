@@ -1,0 +1,107 @@
+"""Ended tasks are deleted when their retention is over, and nothing else is."""
+
+import pytest
+from django.db.models import QuerySet
+
+from stator import signals
+from stator.models import History, Report
+from tasks.models import Queue, Run, Task
+from tasks.queue import retention
+from tasks.queue.retention import prune
+from tests.stator.making import ago, change
+from tests.tasks.making import STATUSES, claim_one, make_queue, make_task
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def aged(task, seconds):
+    change(task, state_changed=ago(seconds))
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_only_ended_tasks_are_deleted(status):
+    queue = make_queue(retention=100)
+    aged(make_task(queue, status), 101)
+    assert prune("default") == (status in ("completed", "canceled", "errored"))
+    assert Task.objects.count() == (status not in ("completed", "canceled", "errored"))
+
+
+@pytest.mark.parametrize(
+    ("own", "queues", "kept_for"), [(50, 100, 50), (200, 100, 200), (None, 100, 100), (None, None, 300), (0, 100, 0)]
+)
+def test_retention_is_the_tasks_else_the_queues_else_the_settings(settings, own, queues, kept_for):
+    settings.STATOR_TASKS = {"RETENTION": 300}
+    task = make_task(make_queue(retention=queues), "canceled", retention=own)
+    if kept_for:
+        aged(task, kept_for - 5)
+        assert prune("default") == 0
+    aged(task, kept_for + 5)
+    assert prune("default") == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "queues", "kept_for"), [(None, None, 100), (200, None, 200), (200, 400, 400), (None, 50, 50)]
+)
+def test_failed_tasks_are_kept_as_long_as_the_queue_or_the_setting_says(settings, setting, queues, kept_for):
+    settings.STATOR_TASKS = {"RETENTION": 300, "FAILED_RETENTION": setting}
+    queue = make_queue(retention=100, failed_retention=queues)
+    failed, completed, canceled = (make_task(queue, status) for status in ("errored", "completed", "canceled"))
+    for task in (failed, completed, canceled):
+        aged(task, kept_for - 5)
+    prune("default")
+    ended = {task.pk for task in Task.objects.all()}
+    assert failed.pk in ended
+    assert {completed.pk, canceled.pk} & ended == ({completed.pk, canceled.pk} if kept_for < 105 else set())
+    aged(failed, kept_for + 5)
+    prune("default")
+    assert not Task.objects.filter(pk=failed.pk).exists()
+
+
+def test_own_retention_of_a_failed_task_stands_above_that_of_its_queue():
+    task = make_task(make_queue(failed_retention=400), "errored", retention=50)
+    aged(task, 55)
+    assert prune("default") == 1
+
+
+def test_what_is_kept_beside_a_task_goes_with_it():
+    queue = make_queue(retention=0)
+    queue.publish("other")
+    task = make_task(queue, "errored", priority=-1)
+    aged(task, 5)
+    assert (History.objects.exists(), Report.objects.exists(), Run.objects.exists()) == (True, True, True)
+    signals.on_schedule.send(None)
+    assert [task.action for task in Task.objects.all()] == ["other"]
+    assert (History.objects.exists(), Report.objects.exists(), Run.objects.exists()) == (False, False, False)
+
+
+def test_shared_task_is_deleted_with_its_parts_and_no_part_before():
+    queue = make_queue(retention=10)
+    whole = queue.publish("a", worker_count=2).task
+    claim = claim_one(queue, "bot-1")
+    claim.resolve()
+    aged(claim.task, 60)
+    assert prune("default") == 0
+    claim_one(queue, "bot-2").resolve()
+    aged(whole, 60)
+    assert prune("default") == 1
+    assert not Task.objects.exists()
+
+
+def test_many_are_deleted_in_batches(monkeypatch):
+    monkeypatch.setattr(retention, "BATCH", 3)
+    queue = make_queue(retention=10)
+    for published in queue.publish_many({"action": "a"} for _ in range(10)):
+        change(published.task, state="completed", state_ready=False, state_changed=ago(60))
+    assert prune("default") == 10
+    assert not Task.objects.exists()
+
+
+def test_retention_that_was_written_unchecked_keeps_no_other_queue_from_being_pruned():
+    forever, queue = make_queue("forever"), make_queue(retention=100)
+    kept = [make_task(forever, "canceled"), make_task(queue, "canceled")]
+    QuerySet(Queue).filter(pk=forever.pk).update(retention=1e12)
+    change(kept[1], retention=1e12)
+    for task in (*kept, make_task(queue, "canceled")):
+        aged(task, 1000)
+    assert prune("default") == 1
+    assert set(Task.objects.all()) == set(kept)

@@ -1,0 +1,212 @@
+"""Tasks for several workers: each runs a part, once; the whole ends with its parts."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from stator.exceptions import LeaseLost
+from stator.runner import StatorRunner
+from tasks.exceptions import MoveRefused, PublishRefused
+from tasks.models import Run, Task
+from tasks.queue.settling import end_parts, settle
+from tests.stator.making import change, raw
+from tests.tasks.making import claim_one, fresh, make_queue, race
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def queue():
+    return make_queue()
+
+
+@pytest.fixture
+def whole(queue):
+    return queue.publish("resize", {"image": 7}, key="k", worker_count=3, metadata={"a": 1}).task
+
+
+def test_shared_task_has_a_part_for_each_worker(queue, whole):
+    parts = list(whole.parts.all())
+    assert (whole.state, whole.status, len(parts)) == ("shared", "pending", 3)
+    assert {(part.action, part.data["image"], part.key, part.state) for part in parts} == {
+        ("resize", 7, None, "pending")
+    }
+    assert queue.publish("resize", key="k").outcome == "matched"
+
+
+def test_so_many_workers_run_it_each_once_and_then_it_is_completed(queue, whole):
+    claims = [claim_one(queue, f"bot-{number}", limit=9) for number in range(3)]
+    assert {claim.task.whole_id for claim in claims} == {whole.pk}
+    assert queue.claim(worker="bot-3") == queue.claim(worker="bot-0") == []
+    for number, claim in enumerate(claims):
+        assert fresh(whole).status == "running"
+        claim.resolve(number)
+    assert fresh(whole).status == "completed"
+    assert fresh(whole).results == [0, 1, 2]
+
+
+def test_worker_that_has_done_its_part_gets_no_other(queue, whole):
+    claim_one(queue).resolve()
+    assert queue.claim(worker="bot-1") == []
+    assert fresh(whole).status == "pending"
+
+
+def test_worker_gets_one_part_even_where_it_may_have_tasks_again():
+    queue = make_queue(same_worker_again=True)
+    queue.publish("a", worker_count=2)
+    claim = claim_one(queue)
+    assert queue.claim(worker="bot-1") == []
+    claim.fail("no")
+    claim_one(queue).resolve()
+    assert queue.claim(worker="bot-1") == []
+
+
+def test_part_that_is_given_up_is_for_another_worker(queue, whole):
+    claim_one(queue, "bot-0").release()
+    assert queue.claim(worker="bot-0") == []
+    claims = [claim_one(queue, f"bot-{number}") for number in (1, 2, 3)]
+    for claim in claims:
+        claim.resolve()
+    assert fresh(whole).status == "completed"
+
+
+def test_whole_is_errored_with_a_part_and_who_runs_another_loses_it(queue, whole):
+    losing, failing = claim_one(queue, "bot-0"), claim_one(queue, "bot-1")
+    change(failing.task, state_attempts=99)
+    failing.fail("no")
+    assert fresh(whole).status == "errored"
+    assert sorted(part.status for part in whole.parts.all()) == ["canceled", "canceled", "errored"]
+    with pytest.raises(Exception, match="the task is canceled"):
+        losing.heartbeat()
+
+
+def test_canceling_the_whole_cancels_its_parts(queue, whole):
+    whole.cancel()
+    assert fresh(whole).status == "canceled"
+    assert {part.status for part in whole.parts.all()} == {"canceled"}
+    assert queue.claim(worker="bot-1") == []
+
+
+def test_whole_that_runs_is_canceled_only_when_that_is_meant(queue, whole):
+    claim = claim_one(queue)
+    with pytest.raises(MoveRefused, match="is running"):
+        whole.cancel()
+    whole.cancel(running=True)
+    assert {part.status for part in whole.parts.all()} == {"canceled"}
+    assert Run.objects.get().outcome == "canceled"
+    with pytest.raises(Exception, match="the task is canceled"):
+        claim.resolve()
+
+
+def test_part_that_its_worker_cancels_cancels_the_whole(queue, whole):
+    claim_one(queue).cancel()
+    assert fresh(whole).status == "canceled"
+    assert {part.status for part in whole.parts.all()} == {"canceled"}
+
+
+def test_requeued_whole_runs_again_but_for_what_is_done(queue, whole):
+    claim_one(queue, "bot-0").resolve()
+    failing = claim_one(queue, "bot-1")
+    change(failing.task, state_attempts=99)
+    failing.fail("no")
+    with pytest.raises(MoveRefused, match="requeue that"):
+        failing.task.requeue()
+    fresh(whole).requeue()
+    assert fresh(whole).status == "pending"
+    assert queue.claim(worker="bot-0") == []
+    for number in (1, 2):
+        claim_one(queue, f"bot-{number}").resolve()
+    assert fresh(whole).status == "completed"
+
+
+def test_published_again_with_its_successes_cleared_it_runs_as_often_again(queue, whole):
+    for number in range(3):
+        claim_one(queue, f"bot-{number}").resolve()
+    assert queue.publish("resize", key="k").outcome == "duplicate"
+    assert queue.publish("resize", key="k", clear_succeeded=True).outcome == "matched"
+    for number in range(3):
+        claim_one(queue, f"bot-{number}").resolve()
+    assert fresh(whole).status == "completed"
+
+
+def test_parameters_of_the_parts_are_updated_with_the_whole(queue, whole):
+    queue.publish("other", {"image": 8}, key="k", update=True)
+    assert {(part.action, part.data["image"]) for part in whole.parts.all()} == {("other", 8)}
+
+
+def test_more_workers_than_it_names_cannot_run_it(queue):
+    with pytest.raises(PublishRefused, match="worker_ids names fewer"):
+        queue.publish("a", worker_ids=["bot-1"], worker_count=2)
+
+
+@pytest.mark.parametrize(
+    ("parts", "status"),
+    [(["completed"] * 3, "completed"), (["completed", "errored", "pending"], "errored"),
+     (["completed", "canceled", "pending"], "canceled"), (["completed", "completed", "pending"], "pending")],
+)  # fmt: skip
+def test_workers_end_a_whole_whose_parts_ended_while_a_process_died(queue, whole, parts, status):
+    for part, state in zip(whole.parts.order_by("pk"), parts, strict=True):
+        change(part, state=state, state_ready=state == "pending")
+    runner = StatorRunner([Task])
+    Task.stator.pause()
+    runner.run_single_cycle()
+    assert fresh(whole).status == status
+    assert {part.status for part in whole.parts.all()} <= {"completed", "errored", "canceled", status}
+
+
+@pytest.mark.parametrize("state", ["errored", "canceled"])
+def test_workers_end_the_parts_of_a_whole_that_ended_while_a_process_died(queue, whole, state):
+    running = claim_one(queue)
+    change(whole, state=state)
+    StatorRunner([Task]).run_single_cycle()
+    assert {part.status for part in whole.parts.all()} == {"canceled"}
+    with pytest.raises(LeaseLost):
+        running.resolve()
+
+
+@pytest.mark.postgresql
+def test_parts_that_wait_are_looked_for_in_their_index(queue, whole):
+    ended = queue.publish("resize", worker_count=1000).task
+    raw(Task).filter(whole=ended).update(state="completed", state_ready=False)
+    queue.publish_many({"action": "resize"} for _ in range(1000))
+    with connection.cursor() as cursor, CaptureQueriesContext(connection) as queries:
+        cursor.execute("ANALYZE tasks_task")
+        end_parts("default")
+        [asked] = {query["sql"] for query in queries if "'errored'" in query["sql"]}
+        cursor.execute(f"EXPLAIN {asked}")
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "tasks_task_open_part" in plan, plan
+
+
+@pytest.mark.postgresql
+def test_of_five_workers_three_run_it(queue):
+    for _ in range(10):
+        queue.publish("a", worker_count=3)
+
+    def work(name):
+        while claims := queue.claim(worker=name):
+            claims[0].resolve(name)
+
+    race(5, work)
+    assert Task.objects.filter(whole=None, state="completed").count() == 10
+    for whole in Task.objects.filter(whole=None):
+        assert len(set(whole.results)) == 3
+    assert Run.objects.count() == 30
+
+
+@pytest.mark.postgresql
+def test_worker_that_asks_several_times_at_once_gets_one_part(queue):
+    for _ in range(5):
+        queue.publish("a", worker_count=4)
+        claims = [claim for found in race(4, lambda name: queue.claim(worker="one", limit=4)) for claim in found]
+        assert len({claim.task.whole_id for claim in claims}) == len(claims) == 1
+        claims[0].task.whole.cancel(running=True)
+
+
+def test_whether_tasks_that_ended_are_parts_is_asked_once_for_many():
+    pks = list(range(1, 301))
+    with CaptureQueriesContext(connection) as queries:
+        settle("default", pks)
+    assert len(queries) == 1
+    if connection.vendor == "postgresql":
+        assert " = ANY('{1,2,3," in queries[0]["sql"]

@@ -1,0 +1,128 @@
+"""A site without time zones: its columns are meant in its own, and on SQLite in that of the database's clock."""
+
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.utils import timezone
+
+from stator.testing import drain
+from tasks.models import Queue, Rate, Schedule, Task
+from tasks.moments import aware, stored
+from tasks.queue.consumers import Consumer
+from tasks.testing import advance
+from tests.stator.making import row
+from tests.tasks.making import make_queue
+from tests.testapp.tasks import add
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ZONE = "America/New_York"
+
+
+@pytest.fixture(autouse=True)
+def naive(settings):
+    settings.TIME_ZONE = ZONE
+    settings.USE_TZ = False
+    assert timezone.is_naive(timezone.now())
+
+
+@pytest.fixture
+def queue():
+    return make_queue("ticks")
+
+
+def seconds_until(moment):
+    return (aware(moment, "default") - datetime.now(UTC)).total_seconds()
+
+
+def test_cron_ticks_in_its_zone(queue):
+    schedule = Schedule.objects.create(name="daily", queue=queue, action="act", cron="0 9 * * *", zone=ZONE)
+    drain(Schedule)
+    found = row(schedule)
+    assert (found.state_failures, 0 < seconds_until(found.planned) <= 90_000) == (0, True)
+    planned = aware(found.planned, "default").astimezone(timezone.get_default_timezone())
+    assert (planned.hour, planned.minute) == (9, 0)
+    advance(seconds_until(found.planned) + 1)
+    drain(Schedule)
+    [task] = Task.objects.all()
+    assert datetime.fromisoformat(task.metadata["planned"]) == aware(row(schedule).fired_for, "default")
+
+
+def test_periods_rates_and_ends_go_by_the_same_clock(queue):
+    end = timezone.make_naive(datetime.now(UTC) + timedelta(seconds=150), timezone.get_default_timezone())
+    given = {"queue": queue, "action": "act", "period": 60.0, "rate_key": "channel", "rate_limit": 1.0, "until": end}
+    first, second = (Schedule.objects.create(name=name, **given) for name in ("first", "second"))
+    drain(Schedule)
+    assert 55 < seconds_until(row(first).planned) <= 60
+    advance(60)
+    drain(Schedule)
+    assert Task.objects.count() == 1
+    assert 0 < seconds_until(Rate.objects.get().free_at) <= 1
+    for _ in range(4):
+        advance(60)
+        drain(Schedule)
+    assert {row(each).state for each in (first, second)} == {"ended"}
+    assert 2 <= Task.objects.count() <= 4
+
+
+@pytest.mark.parametrize("zone", [UTC, None], ids=["with a zone", "of the site"])
+def test_queue_is_paused_until_a_moment(queue, zone):
+    queue.publish("act")
+    queue.pause(claim=True, until=datetime.now(zone) + timedelta(seconds=60))
+    assert Queue.objects.get().claiming_paused
+    assert queue.claim(worker="bot-1") == []
+    assert 55 < seconds_until(queue.pause_until) <= 60
+    queue.pause(claim=True, until=datetime.now(zone) - timedelta(seconds=1))
+    assert not Queue.objects.get().claiming_paused
+    assert len(queue.claim(worker="bot-1")) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "expires"),
+    [("2130-01-31T12:00Z", "2130-01-31T12:00:00+00:00"), ("2130-01-31T12:00", "2130-01-31T17:00:00+00:00")],
+)
+def test_token_expires_at_a_moment(given, expires):
+    call_command("tasks", "token", "create", "bot", "--all-queues", "--verb", "query", "--expires", given)
+    assert aware(Consumer.objects.get().expires, "default") == datetime.fromisoformat(expires)
+    call_command("tasks", "token", "list", stdout=(told := StringIO()))
+    assert f"expires {expires}" in told.getvalue()
+
+
+@pytest.mark.parametrize("zone", [UTC, None], ids=["with a zone", "of the site"])
+def test_task_of_the_framework_runs_after_a_moment(zone):
+    add.using(run_after=datetime.now(zone) + timedelta(seconds=60)).enqueue(1)
+    task = Task.objects.get()
+    assert 55 < seconds_until(task.state_next_attempt) <= 60
+    assert drain(Task) == 0
+    advance(61)
+    assert drain(Task) == 1
+
+
+@pytest.mark.parametrize("zone", [UTC, None], ids=["with a zone", "of the site"])
+def test_task_of_the_framework_whose_moment_has_passed_is_ready_at_once(zone):
+    for enqueued in range(2):
+        # The first makes the queue.
+        add.using(run_after=datetime.now(zone) - timedelta(seconds=60)).enqueue(enqueued)
+    add.using(run_after=datetime.now(zone) + timedelta(seconds=60)).enqueue(2)
+    assert list(Task.objects.order_by("pk").values_list("state_ready", flat=True)) == [True, True, False]
+    assert drain(Task) == 2
+
+
+def test_result_of_the_framework_has_moments_of_the_site():
+    result = add.enqueue(1)
+    drain(Task)
+    result.refresh()
+    assert result.enqueued_at <= result.started_at == result.last_attempted_at <= result.finished_at
+    assert -60 < seconds_until(result.started_at) <= 0
+
+
+def test_hour_that_clocks_show_twice_is_two_hours():
+    early, late = (datetime(2025, 11, 2, hour, 30, tzinfo=UTC) for hour in (5, 6))
+    for moment in (early, late):
+        Rate.objects.create(key=str(moment.hour), free_at=stored(moment, "default"), line_until=timezone.now())
+    found = {rate.key: aware(rate.free_at, "default") for rate in Rate.objects.all()}
+    assert found == {"5": early, "6": late}
+    assert connection.vendor == "postgresql" or Rate.objects.get(key="5").free_at.hour == 5
