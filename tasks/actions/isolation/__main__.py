@@ -10,10 +10,11 @@ from typing import Any
 from uuid import UUID
 
 import django
-from django.db import connections
+from django.db import DatabaseError, InterfaceError, connections
 
 from stator.exceptions import NotBegun, TryAgainLater
 from stator.worker.supervisor import end_with
+from tasks.actions.isolation import START_AGAIN
 from tasks.actions.isolation.surroundings import take_over, take_over_settings
 from tasks.actions.registry import Context, find
 from tasks.actions.values import storable
@@ -33,12 +34,22 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     take_over(request)
-    django.setup()
-    take_over_settings(request)
-    answer = answer_to(request)
-    connections.close_all()
-    answers.write(json.dumps(answer).encode() + b"\n")
+    answers.write(json.dumps(attempt(request)).encode() + b"\n")
     answers.flush()
+
+
+def attempt(request: dict[str, Any]) -> dict[str, Any]:
+    """Set Django up, run the action and return the answer."""
+    try:
+        django.setup()
+    except (DatabaseError, InterfaceError) as error:
+        # Some app asks its database when it is loaded.
+        return {"not_begun": START_AGAIN, "reason": f"the attempt did not begin: Django could not be set up: {error}"}
+    take_over_settings(request)
+    with import_module("stator.db.files").watched_files():
+        answer = answer_to(request)
+    connections.close_all()
+    return answer
 
 
 def answer_to(request: dict[str, Any]) -> dict[str, Any]:
@@ -65,6 +76,8 @@ def carry_out(request: dict[str, Any]) -> Any:
     """Run the action and return its value as JSON."""
     # Imported by name: these modules need Django to be set up.
     claims, models = import_module("stator.claims"), import_module("tasks.models")
+    if path := import_module("stator.db.files").missing_file(connections[request["using"]]):
+        raise NotBegun(START_AGAIN, f"the attempt did not begin: database file {path} does not exist")
     with claims.preparing():
         claim = claims.find(models.Task, request["task"], UUID(request["token"]), using=request["using"])
     found = find(request["action"], request["queue"], claim.instance.data)

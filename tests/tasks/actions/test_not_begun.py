@@ -2,12 +2,14 @@
 
 import errno
 import subprocess
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import OperationalError
+from django.db.utils import ConnectionHandler
 
 from stator import claims
 from stator.graph.outcomes import Released
@@ -129,6 +131,27 @@ class TestIsolated:
         answer = answer_to({"task": 1, "token": "0" * 32, "using": "default", "action": "heard", "queue": "default"})
         assert answer["reason"] == "the attempt did not begin: the connection was cut"
         assert 0 < answer["not_begun"] <= 2
+
+    def test_process_whose_apps_find_no_database_says_so(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        (tmp_path / "asks_at_once.py").write_text(
+            "from django.db import OperationalError\nraise OperationalError('the server is starting')\n"
+        )
+        (tmp_path / "hasty_settings.py").write_text("INSTALLED_APPS = ['asks_at_once']\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setattr("tasks.actions.isolation.settings_module", lambda: "hasty_settings")
+        answer = Child({"task": 1, "token": "0" * 32, "action": "heard", "queue": "default"}, 10_000).run()
+        assert answer["reason"] == "the attempt did not begin: Django could not be set up: the server is starting"
+        assert answer["not_begun"] > 0
+
+    def test_process_makes_no_file_in_place_of_a_deleted_one(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        gone = tmp_path / "gone.sqlite3"
+        handler = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": gone}})
+        monkeypatch.setattr("tasks.actions.isolation.__main__.connections", handler)
+        answer = answer_to({"task": 1, "token": "0" * 32, "using": "default", "action": "heard", "queue": "default"})
+        assert answer["reason"] == f"the attempt did not begin: database file {gone} does not exist"
+        assert not gone.exists()
 
     def isolated(self, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
         action = Action(name="heard", function=len, isolated=True, **options)
