@@ -18,12 +18,12 @@ from django.db.models.functions import Now
 
 from stator.conf import load_settings
 from stator.db import Operations, operations_for
+from stator.db.batch import Ended, Written
 from stator.db.chores import mark_ready
 from stator.db.claim import Claim, new_token, new_worker_id
 from stator.db.look import overdue
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.retry import is_retryable, retrying
-from stator.db.written import Ended, Written
 from stator.exceptions import LeaseLost
 from stator.graph import State
 from stator.graph.failures import Failure, bounded, describe

@@ -10,8 +10,8 @@ from django.db import router, transaction
 
 from stator.conf import Settings, load_settings
 from stator.db import Operations, chores, operations_for
+from stator.db.batch import Ended
 from stator.db.claim import Claim, Crashes, claim_one, new_worker_id
-from stator.db.written import Ended
 from stator.graph.outcomes import Outcome
 from stator.models import StatorModel, Stats
 from stator.rows.moves import owner_of

@@ -17,9 +17,9 @@ from asgiref.sync import async_to_sync
 from django.db import DatabaseError, connections, transaction
 
 from stator.db import Operations
+from stator.db.batch import Ended
 from stator.db.claim import Claim, claim_one
 from stator.db.retry import is_outage
-from stator.db.written import Ended
 from stator.graph import State
 from stator.graph.failures import Failure, describe
 from stator.graph.outcomes import Moved, Outcome

@@ -16,15 +16,7 @@ from uuid import UUID
 from django.db import DatabaseError
 from django.db.models import Case, DateTimeField, Q, QuerySet, When
 
-from stator.db.claim import Claim, Crashes, new_token
-from stator.db.keeping import keep, keep_history, keep_moves
-from stator.db.loading import load_rows
-from stator.db.parking import pick
-from stator.db.refusals import CLAIM, in_pieces, is_refusal
-from stator.db.retry import retrying
-from stator.db.rows import Rows
-from stator.db.saving import names_saved
-from stator.db.written import (
+from stator.db.batch import (
     RELEASED,
     Ended,
     Moves,
@@ -33,9 +25,19 @@ from stator.db.written import (
     by_kind,
     changes_of,
     is_written,
+    keep,
+    keep_history,
+    keep_moves,
     kind_of,
+    names_saved,
     write_key,
 )
+from stator.db.claim import Claim, Crashes, new_token
+from stator.db.loading import load_rows
+from stator.db.parking import pick
+from stator.db.refusals import CLAIM, in_pieces, is_refusal
+from stator.db.retry import retrying
+from stator.db.rows import Rows
 from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.graph.failures import bounded

@@ -15,9 +15,9 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from stator.db.base import Operations
+from stator.db.batch import Moves
 from stator.db.refusals import DELETE, MARK_READY, unless_refused
 from stator.db.retry import retrying
-from stator.db.written import Moves
 from stator.graph import State
 from stator.rows import columns
 from stator.rows.indexes import place_in_line

@@ -14,17 +14,24 @@ from django.db.models.functions import Coalesce, Now
 
 from stator import signals
 from stator.db import sql
-from stator.db.arrays import array_of, places_of
+from stator.db.batch import (
+    RELEASED,
+    Ended,
+    Moves,
+    array_types,
+    each_once,
+    has_expressions,
+    has_reports,
+    kind_of,
+    names_saved,
+    saved_arrays,
+)
 from stator.db.claim import PLACE, Claim, Crashes
-from stator.db.keeping import has_reports
 from stator.db.lines import SPARE_VALUES, Turn
 from stator.db.loading import load_all
 from stator.db.retry import retrying
-from stator.db.saving import array_types, has_expressions, names_saved, saved_arrays
-from stator.db.sending import hurried, read_committed, send, set_limits
-from stator.db.sessions import session_of
-from stator.db.spelling import Spelled
-from stator.db.written import RELEASED, Ended, Moves, each_once, kind_of
+from stator.db.sessions import hurried, read_committed, send, session_of, set_limits
+from stator.db.spelling import Spelled, array_of, places_of
 from stator.graph import State
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.rows import columns

@@ -13,14 +13,13 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from stator.conf import Settings
+from stator.db.batch import keep_quarantine, lease_key
 from stator.db.claim import Claim
-from stator.db.keeping import keep_quarantine
 from stator.db.lines import Lines
 from stator.db.locks import WAIT, Locks
 from stator.db.parking import PARKED_AT_ONCE
 from stator.db.refusals import REAP, Refusals, unless_refused
 from stator.db.retry import retrying
-from stator.db.written import lease_key
 from stator.graph import State, StateGraph
 from stator.rows import columns
 from stator.rows.meta import options_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stator.conf import Settings
 from stator.db import Operations, chores
-from stator.db.written import Moves
+from stator.db.batch import Moves
 from stator.worker.calls import calls_of
 from stator.worker.recorder import send_moves
 

@@ -17,11 +17,11 @@ from django.db import DatabaseError, InterfaceError, transaction
 from django.db.models import Model
 
 from stator.db import Operations
+from stator.db.batch import Ended, Moves, Written
 from stator.db.claim import Claim
 from stator.db.preparing import not_begun
 from stator.db.retry import is_lock_timeout, is_of_database, is_of_schema
 from stator.db.schema import lack_of
-from stator.db.written import Ended, Moves, Written
 from stator.exceptions import AttemptTimedOut, InvalidTransition
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting, resolve

@@ -10,10 +10,10 @@ from typing import Any
 
 from stator import signals
 from stator.db.base import Operations
+from stator.db.batch import Ended, Written, by_kind
 from stator.db.claim import Claim
 from stator.db.retry import is_lock_timeout, is_of_schema, is_passing
 from stator.db.schema import lack_of
-from stator.db.written import Ended, Written, by_kind
 from stator.graph.failures import Failure, describe
 from stator.graph.outcomes import Outcome, Released, Waiting
 from stator.rows.columns import ready_at_once

@@ -2,8 +2,8 @@
 
 from tests.mutation.mutant import Mutant, operations, tests
 
-LOOK, CHORES, WRITTEN, LINES, PARKING, BASE = (
-    f"stator/db/{name}.py" for name in ("look", "chores", "written", "lines", "parking", "base")
+LOOK, CHORES, BATCH, LINES, PARKING, BASE = (
+    f"stator/db/{name}.py" for name in ("look", "chores", "batch", "lines", "parking", "base")
 )
 
 DEFERRED = operations("outcome_of_a_row_that_an_application_has_locked_is_deferred_not_lost")
@@ -74,49 +74,49 @@ MUTANTS = [
     ),
     Mutant(
         "two outcomes of one row in one statement",
-        WRITTEN,
+        BATCH,
         "yield list(latest.values())\n"
         "        group = [ended for ended in group if latest[ended[0].pk][0] is not ended[0]]",
         "yield group\n        group = []",
-        tests("stator/db/test_written.py", "outcomes_of_one_row_are_never_in_one_part_and_the_latest_comes_first"),
+        tests("stator/db/test_batch.py", "outcomes_of_one_row_are_never_in_one_part_and_the_latest_comes_first"),
     ),
     Mutant(
         "the earlier of two outcomes comes first",
-        WRITTEN,
+        BATCH,
         "for claim, outcome in group}\n        yield",
         "for claim, outcome in reversed(group)}\n        yield",
-        tests("stator/db/test_written.py", "outcomes_of_one_row_are_never_in_one_part_and_the_latest_comes_first"),
+        tests("stator/db/test_batch.py", "outcomes_of_one_row_are_never_in_one_part_and_the_latest_comes_first"),
     ),
     Mutant(
         "a move is written though no version was",
-        WRITTEN,
+        BATCH,
         "return (state, version) == (outcome.to.name, claim.version + 1)",
         "return state == outcome.to.name",
-        tests("stator/db/test_written.py", "outcome_is_found_written_in_the_row_it_left"),
+        tests("stator/db/test_batch.py", "outcome_is_found_written_in_the_row_it_left"),
     ),
     Mutant(
         "a wait is written though it is claimed",
-        WRITTEN,
+        BATCH,
         "(claim.state.name, claim.version, counted) and token is None",
         "(claim.state.name, claim.version, counted)",
-        tests("stator/db/test_written.py", "outcome_is_found_written_in_the_row_it_left"),
+        tests("stator/db/test_batch.py", "outcome_is_found_written_in_the_row_it_left"),
     ),
     Mutant(
         "releases are written as waits",
-        WRITTEN,
+        BATCH,
         'return claim.state.name, RELEASED if isinstance(outcome, Released) else ""',
         'return claim.state.name, ""',
         operations("released_row_is_ready_again_and_the_attempt_is_refunded"),
     ),
     Mutant(
         "lost claims are forgotten",
-        WRITTEN,
+        BATCH,
         "written.lost += part.lost",
         "pass",
         operations("lost_lease_does_not_spoil_its_batch"),
     ),
     Mutant(
-        "deferred outcomes are forgotten", WRITTEN, "written.deferred += part.deferred", "pass", DEFERRED, "postgresql"
+        "deferred outcomes are forgotten", BATCH, "written.deferred += part.deferred", "pass", DEFERRED, "postgresql"
     ),
     Mutant(
         "no claim goes by age",

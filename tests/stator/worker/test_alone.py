@@ -139,7 +139,7 @@ async def test_each_object_has_a_process_of_its_own_which_takes_the_next_when_it
     apart = Apart()
     claims = [await apart.begin() for _ in range(AT_ONCE)]
     assert [process.asked for process in processes.made] == [[claim] for claim in claims]
-    assert not apart.alone.has_room()
+    assert not apart.alone.has_room(make=True)
     assert not apart.alone.needs_room(True), "others go on"
     processes.made[0].answer.set_result(RECORDED)
     await until(lambda: apart.told == [(claims[0], RECORDED)])
@@ -147,6 +147,7 @@ async def test_each_object_has_a_process_of_its_own_which_takes_the_next_when_it
     third = await apart.begin()
     assert processes.made[0].asked == [claims[0], third]
     assert set(apart.alone.running) == {id(claims[1]), id(third)}
+    assert len(processes.made) == AT_ONCE
     await apart.alone.close()
     assert all(process.killed for process in processes.made)
 

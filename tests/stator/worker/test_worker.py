@@ -5,7 +5,7 @@ import threading
 from types import SimpleNamespace
 
 from stator.conf import Settings
-from stator.db.written import accepted_of
+from stator.db.batch import accepted_of
 from stator.graph.outcomes import Moved, Released
 from stator.worker.alone import Drained
 from stator.worker.dispatcher import Dispatcher, Lane

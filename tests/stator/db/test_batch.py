@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from stator.db.batch import by_kind, is_written
 from stator.db.claim import new_token, new_worker_id
-from stator.db.written import by_kind, is_written
 from stator.graph.outcomes import Moved, Released, Waiting
 from tests.testapp.basic import StepGraph
 
