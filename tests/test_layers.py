@@ -190,6 +190,12 @@ def test_tasks_has_a_floor_for_each_module_and_no_floor_names_what_is_gone():
     assert {name for name in TASK_FLOOR_OF if "." in name} <= names
 
 
+@pytest.mark.parametrize(("package", "most"), [("stator", 24), ("tasks", 14)])
+def test_few_modules_stand_beside_the_folders(package, most):
+    """What a project imports, and what Django looks for by name; anything else has a folder."""
+    assert len(list((ROOT / package).glob("*.py"))) <= most
+
+
 @pytest.mark.parametrize(
     ("source", "found"),
     [
