@@ -29,7 +29,7 @@ WORKER = """
 import sys, django; django.setup()
 from benchmarks.models import LoopItem
 from stator.runner import StatorRunner
-from stator.startup import collect_rarely
+from stator.worker.startup import collect_rarely
 collect_rarely()
 StatorRunner([LoopItem], concurrency=int(sys.argv[1])).run()
 """

@@ -23,7 +23,7 @@ WORKER = """
 import json, sys, django; django.setup()
 from benchmarks.models import AsyncItem, TimedGraph, TimedItem
 from stator.runner import StatorRunner
-from stator.startup import collect_rarely
+from stator.worker.startup import collect_rarely
 collect_rarely()
 StatorRunner([TimedItem, AsyncItem]).run()
 json.dump({str(pk): at for pk, at in TimedGraph.started.items()}, sys.stdout)

@@ -22,7 +22,7 @@ from benchmarks.harness import own_cpu
 from benchmarks.models import AsyncItem
 from benchmarks.throughput import move_plainly
 from stator.runner import StatorRunner
-from stator.startup import collect_rarely
+from stator.worker.startup import collect_rarely
 collect_rarely()
 kind, size = sys.argv[1], int(sys.argv[2])
 if kind == "loop":

@@ -169,7 +169,7 @@ class TestBackoff:
         assert max(asked) == certain.MOST_ERRORS
 
 
-# Each in place of stator.outcomes.resolve; wrong in one way.
+# Each in place of stator.graph.outcomes.resolve; wrong in one way.
 
 
 def takes_any_name(state: State, result: Any, **given: Any) -> Any:

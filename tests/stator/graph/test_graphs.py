@@ -12,6 +12,7 @@ import stator.models
 from stator.exceptions import GraphError
 from stator.graph.backoff import Backoff
 from stator.graph.graphs import State, StateGraph
+from stator.graph.options import OPTIONS
 from tests.testapp.basic import StepGraph
 
 
@@ -630,7 +631,7 @@ def test_wrong_option_names_graph_state_option_value_and_what_is_wanted(options,
 
 
 def test_every_option_has_a_test_of_a_wrong_value():
-    assert {name for options, _ in BAD_OPTIONS for name in options} == set(stator.options.OPTIONS)
+    assert {name for options, _ in BAD_OPTIONS for name in options} == set(OPTIONS)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, None, "5", float("nan"), float("inf"), 1e18])
