@@ -1,6 +1,6 @@
 """Isolated actions: each runs in a process of its own, which can be killed. Data is exchanged as JSON, never pickled.
 
-The process is ``python -m tasks.isolation``, the leader of a process group. It ends with its group when it has
+The process is ``python -m tasks.actions.isolation``, the leader of a process group. It ends with its group when it has
 answered, when it is killed, and when its worker is gone, which it notices by the end of its standard input.
 """
 
