@@ -22,6 +22,8 @@ class Stopping:
 
     def __init__(self, run=None, lanes=(), **settings):
         self.written = []
+        self.database_answers = asyncio.Event()
+        self.database_answers.set()
         self.worker = worker = Worker([], Settings(**settings))
         worker._stopping, worker._begun = asyncio.Event(), asyncio.Event()
         worker._begun.set()
@@ -35,6 +37,7 @@ class Stopping:
         self.loops = [asyncio.create_task(loop) for loop in (worker._fast_loop(), worker._record_loop())]
 
     async def write(self, function, operations, ended, *, again):
+        await self.database_answers.wait()
         self.written += ended
         return accepted_of(ended)
 
@@ -105,6 +108,18 @@ async def test_second_signal_releases_what_runs_at_once():
         await stopped
         assert stopping.written == [(claim, Released())]
         gate.set()
+
+
+@on_loop
+async def test_outcome_that_is_being_written_is_written_before_the_worker_ends():
+    async with Stopping(SHUTDOWN_TIMEOUT=3) as stopping:
+        claim = FakeClaim(FakeOperations())
+        stopping.database_answers.clear()
+        stopping.worker._ended(claim, DONE)
+        stopped = stopping.stop()
+        asyncio.get_running_loop().call_later(0.2, stopping.database_answers.set)
+        await stopped
+        assert stopping.written == [(claim, DONE)]
 
 
 @on_loop
