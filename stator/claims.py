@@ -21,8 +21,8 @@ from stator.db import Operations, operations_for
 from stator.db.batch import Ended, Written
 from stator.db.chores import mark_ready
 from stator.db.claim import Claim, new_token, new_worker_id
-from stator.db.look import overdue
 from stator.db.preparing import PREPARING, Preparing
+from stator.db.probe import overdue
 from stator.db.retry import is_retryable, retrying
 from stator.exceptions import LeaseLost
 from stator.graph import State
@@ -30,7 +30,7 @@ from stator.graph.failures import Failure, bounded, describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.indexes import place_in_line
-from stator.rows.moves import named_state, owner_of
+from stator.rows.meta import named_state, owner_of
 from stator.rows.pauses import Pauses
 from stator.worker.recorder import tell
 
@@ -158,9 +158,10 @@ def move_many(
     operations = ends[0][0].operations
     for claim, values in ends:
         if values is not None and set(values) != set(claim.state.saves):
-            raise ValueError(f"{claim.state.name} saves {', '.join(claim.state.saves) or 'nothing'}; not {set(values)}")
+            own = ", ".join(claim.state.saves) or "nothing"
+            raise ValueError(f"{claim.state.name} saves {own}; give values for exactly these, not for {sorted(values)}")
     if any((each.operations.model, each.operations.alias) != (operations.model, operations.alias) for each, _ in ends):
-        raise ValueError("the claims are of several models or databases; end those of each by a call of its own")
+        raise ValueError("the claims belong to several models or databases; make one call for each")
     moved: list[Ended] = [(claim, Moved(_target(claim, to), None, values)) for claim, values in ends]
     return _tell(operations, _write(operations, moved, then)).lost
 

@@ -30,30 +30,38 @@ class Settings:
     """The ``STATOR`` dictionary of the Django settings, checked. Values are seconds unless their help differs."""
 
     LEASE: float = _setting(60.0, "How long a claim holds without a heartbeat.", 0.5)
-    REAP_INTERVAL: float = _setting(5.0, "How often leases that ran out are looked for.", 0.05, of_lease=0.5)
+    REAP_INTERVAL: float = _setting(5.0, "How often expired leases are ended.", 0.05, of_lease=0.5)
     POLL_INTERVAL: float = _setting(
         1.0, "How often an idle worker looks for ready and due objects.", 0.01, of_lease=0.25
     )
-    SCHEDULE_INTERVAL: float = _setting(30.0, "How often timeouts, deletions and statistics are done.", 0.05)
-    SHUTDOWN_TIMEOUT: float = _setting(25.0, "How long a stopping worker waits for what runs.", 0.0, of_lease=1.0)
-    MAX_RUNTIME: float = _setting(3600.0, "How long one attempt may take where the state does not say.", 0.05)
+    SCHEDULE_INTERVAL: float = _setting(30.0, "Interval of the passes for timeouts, deletions and statistics.", 0.05)
+    SHUTDOWN_TIMEOUT: float = _setting(
+        25.0, "How long a stopping worker waits for running attempts.", 0.0, of_lease=1.0
+    )
+    MAX_RUNTIME: float = _setting(3600.0, "Time limit of an attempt, unless its state sets max_runtime.", 0.05)
     CONCURRENCY: int = _setting(100, "How many attempts one process runs at once.", 1, int)
-    CONCURRENCY_PER_MODEL: int = _setting(0, "The same for each model; 0 for no limit of its own.", 0, int)
+    CONCURRENCY_PER_MODEL: int = _setting(
+        0, "How many attempts of one model run at once in a process; 0: no limit.", 0, int
+    )
     THREADS: int = _setting(10, "How many synchronous handlers one process runs at once.", 1, int)
     BATCH_SIZE: int = _setting(500, "The most objects that one statement claims or records.", 1, int)
-    MAX_CRASHES: int = _setting(3, "After so many lost leases in a row an object is quarantined.", 1, int)
-    CRASHED_AT_ONCE: int = _setting(0, "Attempts at once after a lost lease; 0 for half of CONCURRENCY.", 0, int)
-    WATCHDOG: float = _setting(60.0, "A worker whose loop stands still for so long is ended.", 0.5)
-    ERROR_RETENTION: float = _setting(30 * 86400.0, "How long the latest error of an object is kept.", 0.0)
-    HISTORY_RETENTION: float = _setting(90 * 86400.0, "How long moves, errors and manual actions are kept.", 0.0)
-    STATS_RETENTION: float = _setting(400 * 86400.0, "How long statistics are kept.", 0.0)
-    NOTIFY: bool = _setting(True, "Whether workers are woken by NOTIFY where the database has it.", kind=bool)
-    LISTEN_DSN: str = _setting("", "Connection string for LISTEN when the database is behind a pooler.", kind=str)
-    TOKEN: str | list[str] = _setting("", "Token(s) of at least 32 bytes for the HTTP runner.", kind=str)  # noqa: RUF009
-    ALLOW_QUERY_TOKEN: bool = _setting(False, "Whether the HTTP runner accepts ?token= as well.", kind=bool)
+    MAX_CRASHES: int = _setting(3, "Number of lost leases in a row that quarantines an object.", 1, int)
+    CRASHED_AT_ONCE: int = _setting(
+        0, "How many objects that lost one lease run at once; 0: half of CONCURRENCY.", 0, int
+    )
+    WATCHDOG: float = _setting(60.0, "The watchdog ends a worker whose event loop is blocked this long.", 0.5)
+    ERROR_RETENTION: float = _setting(30 * 86400.0, "How long the latest error of an object is stored.", 0.0)
+    HISTORY_RETENTION: float = _setting(
+        90 * 86400.0, "How long the history is stored: moves, errors, manual actions.", 0.0
+    )
+    STATS_RETENTION: float = _setting(400 * 86400.0, "How long statistics are stored.", 0.0)
+    NOTIFY: bool = _setting(True, "Whether NOTIFY wakes idle workers, if the database supports it.", kind=bool)
+    LISTEN_DSN: str = _setting("", "Connection string for LISTEN, if the database is behind a pooler.", kind=str)
+    TOKEN: str | list[str] = _setting("", "Token(s) of at least 32 bytes, for HTTP runner and metrics.", kind=str)  # noqa: RUF009
+    ALLOW_QUERY_TOKEN: bool = _setting(False, "Whether the token may also be given as ?token=.", kind=bool)
     HTTP_RUN_FOR: float = _setting(2.0, "How long one request to the HTTP runner works.", 0.1)
-    ADMIN: bool = _setting(True, "Whether models that the project leaves out of the admin are shown in it.", kind=bool)
-    TRACING: bool = _setting(False, "Whether workers make an OpenTelemetry span of each attempt.", kind=bool)
+    ADMIN: bool = _setting(True, "Whether the admin shows models that the project does not register.", kind=bool)
+    TRACING: bool = _setting(False, "Whether workers create an OpenTelemetry span for each attempt.", kind=bool)
 
     @property
     def alone_from(self) -> int:
@@ -78,7 +86,7 @@ class Settings:
     def conflicts(self) -> Iterator[str]:
         """Yield one sentence for each pair of values that conflict."""
         if self.LEASE <= 3 * self.POLL_INTERVAL and self.LEASE < 3:
-            yield f"LEASE={self.LEASE} is too close to POLL_INTERVAL={self.POLL_INTERVAL}; raise it to at least 3 times"
+            yield f"LEASE={self.LEASE} is too close to POLL_INTERVAL={self.POLL_INTERVAL}; raise LEASE to 3 times that"
         if self.LEASE <= self.REAP_INTERVAL:
             wrong = f"LEASE={self.LEASE} must be longer than REAP_INTERVAL={self.REAP_INTERVAL}"
             yield f"{wrong}; raise LEASE or lower REAP_INTERVAL"

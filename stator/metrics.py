@@ -6,25 +6,26 @@ from typing import Any
 from django.db import connections, router
 from django.db.models import Count, Sum
 
+from stator.capabilities import capabilities_of
 from stator.commands.doctor.postgresql import oldest_transaction
 from stator.exposition import Labels, Metric
 from stator.models import StatorModel, Worker
 from stator.overview.depths import Depths, depths
 from stator.querysets import OperatorQuerySet
-from stator.runner import managed
+from stator.rows.meta import managed
 
 HELP = {
     "stator_ready": "Objects that workers may claim now, counted up to 10,001.",
-    "stator_oldest_ready_seconds": "For how long the first in line has waited; 0 when nobody does.",
+    "stator_oldest_ready_seconds": "How long the first object in line has waited, in seconds; 0 if none waits.",
     "stator_leased": "Objects that workers hold, counted up to 1,000.",
-    "stator_late_leases": "Leases that ran out and were not ended yet.",
-    "stator_quarantined": "Objects that lost so many leases that they are left alone, counted up to 10,001.",
-    "stator_stuck": "Objects that are longer in their state than expect_within, among those that are counted.",
+    "stator_late_leases": "Expired leases that were not ended yet.",
+    "stator_quarantined": "Objects that lost so many leases that workers no longer attempt them, counted up to 10,001.",
+    "stator_stuck": "Counted objects that have been in their state for longer than expect_within.",
     "stator_unknown": "Objects in states that this code does not know, counted up to 20,002.",
     "stator_objects": "Objects in each state, counted up to 10,001.",
-    "stator_workers": "Worker processes of the last day, by whether they live.",
+    "stator_workers": "Worker processes of the last day, by status.",
     "stator_lost_leases": "Leases that the workers of the last day lost.",
-    "stator_oldest_transaction_seconds": "For how long the oldest transaction in the database has been open.",
+    "stator_oldest_transaction_seconds": "How long the oldest transaction in the database has been open, in seconds.",
 }
 
 
@@ -61,5 +62,5 @@ def _add_database(values: dict[str, dict[Labels, float]], alias: str) -> None:
     for status, count in (dict.fromkeys(("alive", "gone", "stopped"), 0) | dict(counted)).items():
         values["stator_workers"][*of, ("status", status)] = count
     values["stator_lost_leases"][of] = rows.aggregate(lost=Sum("lost"))["lost"] or 0
-    if connections[alias].vendor == "postgresql":
+    if capabilities_of(connections[alias]).has_monitoring_views:
         values["stator_oldest_transaction_seconds"][of] = oldest_transaction(alias)

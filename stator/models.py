@@ -27,17 +27,17 @@ from stator.fields import (
 )
 from stator.graph import State, StateGraph
 from stator.querysets import OperatorAccess
+from stator.rows.column_guard import guard_managers
 from stator.rows.columns import FRAMEWORK_COLUMNS
-from stator.rows.guard import guard_managers
+from stator.rows.concurrency_limits import Limit
 from stator.rows.indexes import add_indexes
 from stator.rows.inserts import BEGUN, UNCOUNTED, fields_sent
-from stator.rows.limits import Limit
-from stator.rows.meta import options_of
-from stator.rows.moves import move_by_hand, move_rows, owner_of, state_by_hand
+from stator.rows.meta import options_of, owner_of
 from stator.rows.pauses import Pause
 from stator.rows.reconcile import look_again, signed, watched_fields, watched_values
 from stator.rows.reports import History, Report
 from stator.rows.statistics import Depth, Stats
+from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.waits import may_reopen, reopen_saved
 from stator.rows.workers import Overview, Worker
 from stator.signals import announce
@@ -135,6 +135,10 @@ class StatorModel(models.Model):
         instance = super().from_db(db, field_names, values, **kwargs)
         instance._note_loaded()
         return instance
+
+    # Claimed rows are loaded without this method, which does no more than Django's and note the values. An override
+    # does not have the mark, so it is called.
+    from_db.__func__.only_notes = True  # type: ignore[attr-defined]
 
     def refresh_from_db(  # type: ignore[override]
         self, using: str | None = None, fields: Any = None, **kwargs: Any

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.migrations.operations.base import Operation
 
+from stator.capabilities import capabilities_of
 from stator.rows.columns import FRAMEWORK_COLUMNS, first_attempt, ready_at_once
 from stator.rows.meta import options_of
 from stator.rows.reports import REASON_LENGTH, History
@@ -50,7 +51,7 @@ class ReconcileTrigger(Operation):
         self.delay = delay
         self.history = history
         if self.fields and not initial:
-            raise ValueError(f"ReconcileTrigger({model_name!r}): name the initial state, initial=...")
+            raise ValueError(f"ReconcileTrigger({model_name!r}): initial= is missing; name the initial state")
 
     @classmethod
     def of(cls, model: Any) -> "ReconcileTrigger":
@@ -184,7 +185,7 @@ END
 
     def _concerns(self, schema_editor: Any, model: Any) -> bool:
         connection = schema_editor.connection
-        return connection.vendor == "postgresql" and self.allow_migrate_model(connection.alias, model)
+        return capabilities_of(connection).has_plpgsql and self.allow_migrate_model(connection.alias, model)
 
     def _drop(self, schema_editor: Any, model: Any) -> None:
         name, table = (schema_editor.quote_name(part) for part in (function_name(model), model._meta.db_table))
@@ -216,7 +217,9 @@ class StorageParameters(Operation):
         self.parameters = dict(parameters)
         self.key = dict(key or {})
         if not (self.parameters or self.key):
-            raise ValueError(f"StorageParameters({model_name!r}): name some, {{'fillfactor': 50}}")
+            raise ValueError(
+                f"StorageParameters({model_name!r}): give at least one parameter, such as {{'fillfactor': 50}}"
+            )
         for name, value in (*self.parameters.items(), *self.key.items()):
             if not PARAMETER.fullmatch(name) or not (value is None or isinstance(value, int | float)):
                 raise ValueError(
@@ -252,7 +255,9 @@ class StorageParameters(Operation):
         self, schema_editor: Any, model: Any, parameters: Mapping[str, float | None], key: Mapping[str, float | None]
     ) -> None:
         connection = schema_editor.connection
-        if connection.vendor != "postgresql" or not self.allow_migrate_model(connection.alias, model):
+        if not capabilities_of(connection).has_storage_parameters:
+            return
+        if not self.allow_migrate_model(connection.alias, model):
             return
         table = schema_editor.quote_name(model._meta.db_table)
         for body in _set_and_reset(parameters):

@@ -10,11 +10,12 @@ from stator.conf import load_settings
 from stator.explain import explain_counts
 from stator.graph import State
 from stator.rows import columns
-from stator.rows.guard import GuardedQuerySet
+from stator.rows.column_guard import GuardedQuerySet
 from stator.rows.indexes import place_in_line
-from stator.rows.moves import move_by_hand, owner_of, write_by_hand
+from stator.rows.meta import owner_of
 from stator.rows.pauses import Pause, end_pauses, make_pause
 from stator.rows.reports import reports_of
+from stator.rows.transitions import move_by_hand, write_by_hand
 
 # Seconds after which a due row should have been attempted.
 OVERDUE = 60.0
@@ -118,7 +119,9 @@ class OperatorQuerySet(GuardedQuerySet):
     def _refuse_part(self, name: str) -> None:
         """Raise ``ValueError`` for a filtered queryset: a pause also holds future rows, which no queryset contains."""
         if self.query.where or self.query.is_sliced:
-            raise ValueError(f"{name}() takes no filtered rows; use {self.model.__name__}.stator.{name}(where={{...}})")
+            raise ValueError(
+                f"{name}() does not take filtered rows; use {self.model.__name__}.stator.{name}(where={{...}})"
+            )
 
     @property
     def _written_to(self) -> str:

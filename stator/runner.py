@@ -13,8 +13,9 @@ from stator.db import Operations, chores, operations_for
 from stator.db.batch import Ended
 from stator.db.claim import Claim, Crashes, claim_one, new_worker_id
 from stator.graph.outcomes import Outcome
-from stator.models import StatorModel, Stats
-from stator.rows.moves import owner_of
+from stator.models import StatorModel
+from stator.rows.meta import managed, owner_of
+from stator.rows.statistics import Stats
 from stator.signals import on_schedule
 from stator.worker.attempt import grouped
 from stator.worker.calls import calls_of
@@ -154,12 +155,6 @@ def attempt_row(row: Any) -> Outcome:
         label = f"{operations.label} {row.pk}"
         raise ValueError(f"{label} cannot be attempted: it is gone, or its state is terminal or externally progressed")
     return _attempt([claim])[0][1]
-
-
-def managed(models: list[Any]) -> list[Any]:
-    """Return the models whose own tables have the state, each once; a child counts as its parent."""
-    owners = [model._meta.get_field("state").model._meta.concrete_model for model in models]
-    return list(dict.fromkeys(owners))
 
 
 def _do_chores(operations: Operations) -> None:

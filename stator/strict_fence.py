@@ -5,6 +5,8 @@ from typing import Any
 
 from django.db.migrations.operations.base import Operation
 
+from stator.capabilities import capabilities_of
+
 TRIGGER = "stator_strict_fence"
 
 # A claim starts as in a worker's statement, and never on a held row. The number of moves never falls. An old copy of a
@@ -62,7 +64,7 @@ class StrictFence(Operation):
 
     def _set(self, schema_editor: Any, model: Any, enabled: bool) -> None:
         connection = schema_editor.connection
-        if connection.vendor != "postgresql" or not self.allow_migrate_model(connection.alias, model):
+        if not capabilities_of(connection).has_plpgsql or not self.allow_migrate_model(connection.alias, model):
             return
         own = {field.name: schema_editor.quote_name(field.column) for field in model._meta.local_concrete_fields}
         if "state_claim" not in own:

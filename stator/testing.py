@@ -24,9 +24,9 @@ from stator.graph import StateGraph
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
-from stator.rows.moves import owner_of
+from stator.rows.meta import managed, owner_of
 from stator.rows.reports import Report
-from stator.runner import StatorRunner, attempt_row, managed
+from stator.runner import StatorRunner, attempt_row
 
 __all__ = [
     "Moved", "NotDrained", "Outcome", "Released", "Waiting",
@@ -182,4 +182,4 @@ def _last_words(row: Any) -> str:
         model_label=owner_of(type(row))._meta.label_lower, object_pk=str(row.pk)
     )
     report = reports.first()
-    return f"; it last said in {report.state}: {report.error or 'waiting'}: {report.message}" if report else ""
+    return f"; latest report, in {report.state}: {report.error or 'waiting'}: {report.message}" if report else ""

@@ -19,7 +19,8 @@ from stator.conf import Settings, read_settings
 from stator.exposition import CONTENT_TYPE, exposed
 from stator.metrics import metrics
 from stator.models import StatorModel, Worker
-from stator.runner import StatorRunner, managed
+from stator.rows.meta import managed
+from stator.runner import StatorRunner
 from stator.worker.startup import Unusable
 
 logger = logging.getLogger("stator.views")

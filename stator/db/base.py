@@ -17,23 +17,20 @@ from django.db import DatabaseError
 from django.db.models import Case, DateTimeField, Q, QuerySet, When
 
 from stator.db.batch import (
-    RELEASED,
+    Batch,
     Ended,
     Moves,
     Written,
-    accepted_of,
-    by_kind,
+    batches_of,
     changes_of,
     is_written,
     keep,
     keep_history,
     keep_moves,
-    kind_of,
-    names_saved,
     write_key,
 )
 from stator.db.claim import Claim, Crashes, new_token
-from stator.db.loading import load_rows
+from stator.db.instances import load_rows
 from stator.db.parking import pick
 from stator.db.refusals import CLAIM, in_pieces, is_refusal
 from stator.db.retry import retrying
@@ -41,9 +38,8 @@ from stator.db.rows import Rows
 from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.graph.failures import bounded
-from stator.graph.outcomes import Moved
 from stator.rows import columns
-from stator.rows.limits import Limit
+from stator.rows.concurrency_limits import Limit
 from stator.rows.pauses import Pause, Pauses, read_pauses
 from stator.rows.statistics import Stats, Stay
 from stator.rows.waits import wake
@@ -121,7 +117,7 @@ class Operations(Rows):
             return self._take(token, picked)
 
     def _take(self, token: UUID, picked: list[Any]) -> list[Any]:
-        self.rows.filter(pk__in=picked).update(**columns.claiming_due(token, self._lease_end()))
+        self.rows.filter(pk__in=picked).update(**columns.claiming_due(token, self.lease_end()))
         found = {row.pk: row for row in load_rows(self.rows.filter(pk__in=picked, state_claim=token))}
         return [found[pk] for pk in picked if pk in found]
 
@@ -168,7 +164,8 @@ class Operations(Rows):
     def _automatic(self) -> list[str]:
         return sorted(state.name for state in self.graph.automatic_states)
 
-    def _lease_end(self) -> Any:
+    def lease_end(self) -> Any:
+        """Return an expression for the end of a lease that begins now; states may have leases of their own."""
         own = [When(state=state.name, then=columns.after(state.lease or 0)) for state in self._with_own_lease]
         end = columns.after(self.settings.LEASE)
         return Case(*own, default=end, output_field=DateTimeField()) if own else end
@@ -180,56 +177,54 @@ class Operations(Rows):
 
         ``again``: an earlier try got no answer, so outcomes that are found written count as accepted.
         """
-        return Written.total(self.record_kind(group, again=again) for group in by_kind(ended))
+        return Written.total(self.record_batch(batch, again=again) for batch in batches_of(ended))
 
     @retrying
-    def record_kind(self, group: list[Ended], *, again: bool = False) -> Written:
+    def record_batch(self, batch: Batch, *, again: bool = False) -> Written:
         """Call :meth:`record` for outcomes of one kind: in one transaction or not at all."""
-        name, to = kind_of(group[0])
-        state = self.graph.states[name]
-        with self._recording(group):
-            accepted = self._write(state, to, group)
-            wake(self.model, self.alias, to, accepted)
-            kept = [(claim, outcome) for claim, outcome in group if claim.pk in accepted]
-            self._save(group, kept)
+        with self._recording(batch):
+            accepted = self._write(batch)
+            wake(self.model, self.alias, batch.to, accepted)
+            kept = batch.only(accepted)
+            self._save(kept)
             keep(self.alias, self.label, kept)
-            if self.options.history and not (to and self._keeps_moves(group)):
-                keep_history(self.alias, self.label, kept, accepted)
-        return self._sort_out(group, {*accepted, *(self._found_written(group, accepted) if again else ())})
+            if self._keeps_apart(batch):
+                keep_history(self.alias, self.label, kept.ended, accepted)
+        return self._sort_out(batch, {*accepted, *self._found_written(batch, accepted)} if again else accepted)
 
-    def _found_written(self, group: list[Ended], accepted: Collection[Any]) -> set[Any]:
+    def _found_written(self, batch: Batch, accepted: Collection[Any]) -> set[Any]:
         """Return the refused rows that look as if their outcome had been written."""
-        refused = {claim.pk: (claim, outcome) for claim, outcome in group if claim.pk not in accepted}
+        refused = {claim.pk: (claim, outcome) for claim, outcome in batch.ended if claim.pk not in accepted}
         named = ("pk", "state", "state_version", "state_attempts", "state_claim")
         with self.reading():
             found = self.rows.filter(pk__in=list(refused)).values_list(*named)
             return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
 
-    def _recording(self, group: list[Ended]) -> AbstractContextManager[Any]:
-        """Return the transaction in which outcomes of one kind are written."""
+    def _recording(self, batch: Batch) -> AbstractContextManager[Any]:
+        """Return the transaction in which a batch is written."""
         return self.transaction()
 
-    def _write(self, state: State, to: str, group: list[Ended]) -> dict[Any, float | None]:
-        """Write outcomes of one kind and their statistics; return the primary keys of the accepted ones.
+    def _write(self, batch: Batch) -> dict[Any, float | None]:
+        """Write outcomes and their statistics; return the primary keys of the accepted ones.
 
         For models with history, the values are the seconds that the rows had been in the state that they left.
         """
         accepted, stays = dict[Any, float | None](), list[Stay]()
-        for (token, _), same in groupby(sorted(group, key=write_key), key=write_key):
+        for (token, _), same in groupby(sorted(batch.ended, key=write_key), key=write_key):
             ended = list(same)
             fenced = self.rows.filter(
-                pk__in=[claim.pk for claim, _ in ended], state_claim=UUID(int=token), state=state.name
+                pk__in=[claim.pk for claim, _ in ended], state_claim=UUID(int=token), state=batch.source.name
             )
             mine = self.lock(fenced.order_by("pk"), len(ended))
             if mine:
                 rows = self.rows.filter(pk__in=mine)
                 accepted |= dict.fromkeys(mine)
-                if isinstance(ended[0][1], Moved):
+                if batch.moved:
                     stays.append(self._about_to_leave(rows, accepted))
                 rows.update(**changes_of(ended[0][1]))
-        failed = sum(claim.pk in accepted and outcome.failure is not None for claim, outcome in group)
-        if to != RELEASED:
-            edge = (self.alias, self.label, state.name, to)
+        if not batch.released:
+            failed = sum(outcome.failure is not None for _, outcome in batch.only(accepted).ended)
+            edge = (self.alias, self.label, batch.source.name, batch.to)
             Stats.add(*edge, shard=self.shard, handled=len(accepted), failed=failed, stays=stays)
         return accepted
 
@@ -241,22 +236,23 @@ class Operations(Rows):
         accepted |= each
         return Stay(sum(each.values()), max(each.values(), default=0.0))
 
-    def _save(self, group: list[Ended], kept: list[Ended]) -> None:
+    def _save(self, kept: Batch) -> None:
         """Write the fields that the state ``saves``; the preceding write has locked the rows."""
-        for claim, outcome in kept if names_saved(group) else ():
+        for claim, outcome in kept.ended if kept.saves else ():
             if values := outcome.values:
                 self.rows.filter(pk=claim.pk).update(**values)
 
-    def _keeps_moves(self, group: list[Ended]) -> bool:
-        """Return whether the statement that records these moves also writes their history."""
-        return False
+    def _keeps_apart(self, batch: Batch) -> bool:
+        """Return whether the history of a batch takes a statement of its own."""
+        return self.options.history and (batch.moved or batch.failed)
 
-    def _sort_out(self, group: list[Ended], accepted: set[Any]) -> Written:
-        written = accepted_of([ended for ended in group if ended[0].pk in accepted])
-        refused = [ended for ended in group if ended[0].pk not in accepted]
-        still_mine = self._still_claimed([claim for claim, _ in refused]) if refused else set()
-        written.deferred = [ended for ended in refused if ended[0].pk in still_mine]
-        written.lost = [claim for claim, _ in refused if claim.pk not in still_mine]
+    def _sort_out(self, batch: Batch, accepted: Collection[Any]) -> Written:
+        written = batch.only(accepted).accepted()
+        if len(accepted) < len(batch.ended):
+            refused = [ended for ended in batch.ended if ended[0].pk not in accepted]
+            still_mine = self._still_claimed([claim for claim, _ in refused])
+            written.deferred = [ended for ended in refused if ended[0].pk in still_mine]
+            written.lost = [claim for claim, _ in refused if claim.pk not in still_mine]
         return written
 
     @retrying

@@ -3,10 +3,9 @@
 Reports and history are written in the same transaction as the outcomes.
 """
 
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -14,6 +13,7 @@ from uuid import UUID
 from django.db.models import F, QuerySet, Value
 
 from stator.db.claim import Claim
+from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.graph.failures import quarantined
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
@@ -56,37 +56,99 @@ class Moves:
     listed: list[Move]
 
 
-def by_kind(ended: list[Ended]) -> list[list[Ended]]:
-    """Return outcomes in groups that one statement can write: of one kind, with at most one for each row."""
-    groups: dict[tuple[str, str], list[Ended]] = defaultdict(list)
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Outcomes of one kind, at most one for each row. It is made once, and each step of the recording gets it.
+
+    ``source``: the state that they leave. ``to``: the name of the state that they enter, "" if the rows stay, or
+    ``RELEASED``. ``failed``: some have an error. ``reported``: some have an error or a reason. ``saves``: the fields
+    for which some have values. ``computed``: some of these values are expressions for the database.
+    """
+
+    ended: list[Ended]
+    claims: list[Claim]
+    source: State
+    to: str
+    failed: bool
+    reported: bool
+    saves: tuple[str, ...]
+    computed: bool
+
+    @classmethod
+    def of(cls, ended: list[Ended]) -> "Batch":
+        """Return outcomes of one kind as a batch."""
+        # Most claims share one outcome, and most states save nothing.
+        outcomes = {id(outcome): outcome for _, outcome in ended}.values()
+        failed = any(outcome.failure is not None for outcome in outcomes)
+        source = ended[0][0].state
+        values = [outcome.values for outcome in outcomes if outcome.values] if source.saves else []
+        return cls(
+            ended,
+            [claim for claim, _ in ended],
+            source,
+            kind_of(ended[0])[1],
+            failed,
+            failed or any(outcome.reason for outcome in outcomes),
+            source.saves if values else (),
+            any(hasattr(value, "resolve_expression") for each in values for value in each.values()),
+        )
+
+    @property
+    def operations(self) -> Any:
+        """The operations that made the claims."""
+        return self.claims[0].operations
+
+    @property
+    def outcome(self) -> Outcome:
+        """The first outcome; the others have its type, and its state if they are moves."""
+        return self.ended[0][1]
+
+    @property
+    def released(self) -> bool:
+        """Whether the attempts did not take place, and so are not counted."""
+        return self.to == RELEASED
+
+    @property
+    def moved(self) -> bool:
+        """Whether the rows enter another state."""
+        return bool(self.to) and not self.released
+
+    def only(self, pks: Collection[Any]) -> "Batch":
+        """Return the outcomes of some of its rows; what was true of some outcomes is not determined anew."""
+        if len(pks) == len(self.ended):
+            return self
+        ended = [each for each in self.ended if each[0].pk in pks]
+        return replace(self, ended=ended, claims=[claim for claim, _ in ended])
+
+    def accepted(self) -> Written:
+        """Return the result of writing it if all outcomes were accepted."""
+        written = Written()
+        if self.moved:
+            source, to = self.source.name, self.to
+            written.moves = [Move(claim.pk, source, to) for claim in self.claims]
+        if self.failed:
+            written.failures = [(claim.pk, outcome.failure) for claim, outcome in self.ended if outcome.failure]
+        return written
+
+
+def batches_of(ended: list[Ended], most: int | None = None) -> list[Batch]:
+    """Return outcomes of one model in batches of at most so many; the latest outcome of a row comes first."""
+    kinds: dict[tuple[str, str], list[Ended]] = defaultdict(list)
     for each in ended:
-        groups[kind_of(each)].append(each)
-    return [part for kind in sorted(groups) for part in _one_per_row(groups[kind])]
+        kinds[kind_of(each)].append(each)
+    parts = [part for kind in sorted(kinds) for part in _one_per_row(kinds[kind])]
+    most = most or len(ended)
+    return [Batch.of(part[start : start + most]) for part in parts for start in range(0, len(part), most)]
 
 
 def _one_per_row(group: list[Ended]) -> Iterator[list[Ended]]:
     # A row occurs twice if its lease was lost and the same worker has claimed it again meanwhile.
     while group:
-        latest = {claim.pk: (claim, outcome) for claim, outcome in group}
+        latest = {ended[0].pk: ended for ended in group}
         yield list(latest.values())
-        group = [ended for ended in group if latest[ended[0].pk][0] is not ended[0]]
-
-
-def each_once(ended: Iterable[Ended]) -> Iterable[Outcome]:
-    """Return the distinct outcomes: most claims share one object."""
-    return {id(outcome): outcome for _, outcome in ended}.values()
-
-
-def accepted_of(ended: list[Ended]) -> Written:
-    """Return the result for outcomes of one kind that were all accepted."""
-    written = Written()
-    if ended and isinstance(ended[0][1], Moved):
-        source, to = kind_of(ended[0])
-        written.moves = [Move(claim.pk, source, to) for claim, _ in ended]
-    if any(outcome.failure for outcome in each_once(ended)):
-        failures = [(claim.pk, outcome.failure) for claim, outcome in ended]
-        written.failures = [(pk, failure) for pk, failure in failures if failure]
-    return written
+        if len(latest) == len(group):
+            return
+        group = [ended for ended in group if latest[ended[0].pk] is not ended]
 
 
 def is_written(claim: Claim, outcome: Outcome, state: str, version: int, attempts: int, token: UUID | None) -> bool:
@@ -128,10 +190,10 @@ def changes_of(outcome: Outcome) -> columns.Changes:
     return columns.staying(columns.after(outcome.delay), failures)
 
 
-def keep(alias: str, label: str, kept: list[Ended]) -> None:
+def keep(alias: str, label: str, kept: Batch) -> None:
     """Write the latest error, or reason to wait, of each object."""
-    if has_reports(kept):
-        keep_reports(alias, label, [report for ended in kept if (report := report_of(label, *ended))])
+    if kept.reported:
+        keep_reports(alias, label, [report for ended in kept.ended if (report := report_of(label, *ended))])
 
 
 def keep_history(alias: str, label: str, kept: Iterable[Ended], stays: Mapping[Any, float | None]) -> None:
@@ -156,11 +218,6 @@ def keep_quarantine(alias: str, label: str, rows: QuerySet[Any], held: dict[Any,
     """Write a report for each row whose crash was its last; ``held`` maps rows to the workers that held them."""
     crashed = rows.filter(pk__in=list(held), state_crashes__gte=most).values_list("pk", "state")
     keep_reports(alias, label, [failure_report(label, pk, state, quarantined(most), held[pk]) for pk, state in crashed])
-
-
-def has_reports(ended: list[Ended]) -> bool:
-    """Return whether any of these outcomes has an error or a reason."""
-    return any(outcome.failure is not None or outcome.reason for outcome in each_once(ended))
 
 
 def report_of(label: str, claim: Claim, outcome: Outcome) -> Report | None:
@@ -193,44 +250,4 @@ def _act(label: str, claim: Claim, outcome: Outcome, stay: float | None) -> Hist
         attempts=claim.attempt,
         error=f"{failure.kind}: {failure.message}" if failure else "",
         fingerprint=failure.fingerprint if failure else "",
-    )
-
-
-# Types whose values an array carries without a change.
-PLAIN_TYPES = {
-    "bigint", "boolean", "date", "double precision", "integer", "interval", "jsonb", "smallint", "text",
-    "timestamp with time zone", "uuid",
-}  # fmt: skip
-_LIMITED_TEXT = re.compile(r"varchar(\(\d+\))?$")
-
-
-def names_saved(group: list[Ended]) -> tuple[str, ...]:
-    """Return the fields to write for outcomes of one kind; none if no outcome has values."""
-    names: tuple[str, ...] = group[0][0].state.saves
-    # Most states save nothing, so their outcomes need not be checked.
-    return names if names and any(outcome.values for _, outcome in group) else ()
-
-
-def array_types(model: Any, connection: Any, names: tuple[str, ...]) -> list[str] | None:
-    """Return the type of each field's column without its limit, to which a cast would cut; None if one is not plain."""
-    if model._meta.parents:
-        return None
-    types = [_LIMITED_TEXT.sub("text", model._meta.get_field(name).rel_db_type(connection) or "") for name in names]
-    return types if set(types) <= PLAIN_TYPES else None
-
-
-def saved_arrays(model: Any, connection: Any, group: list[Ended], names: tuple[str, ...]) -> list[list[Any]]:
-    """Return an array of flags for outcomes with values, then one array of values for each field."""
-    values = [outcome.values for _, outcome in group]
-    arrays: list[list[Any]] = [[given is not None for given in values]]
-    for name in names:
-        prepare = model._meta.get_field(name).get_db_prep_save
-        arrays.append([None if given is None else prepare(given[name], connection) for given in values])
-    return arrays
-
-
-def has_expressions(group: list[Ended]) -> bool:
-    """Return whether a handler set an expression that only the database can evaluate."""
-    return any(
-        hasattr(value, "resolve_expression") for _, outcome in group for value in (outcome.values or {}).values()
     )

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from stator.db.loading import UNREADABLE, load_rows
+from stator.db.instances import UNREADABLE, load_rows
 from stator.db.preparing import PREPARING, Preparing
 from stator.graph import State
 from stator.graph.options import is_seconds

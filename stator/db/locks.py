@@ -113,7 +113,7 @@ def limit_waits(group: Iterable[Any]) -> None:
     """Limit how long the statements of a worker's operations wait for locks."""
     shared: dict[tuple[str, str], Locks] = {}
     for operations in group:
-        label = operations.label if operations.locks_tables else f"database {operations.alias!r}"
+        label = operations.label if operations.capabilities.locks_tables else f"database {operations.alias!r}"
         locks = Locks(label, operations.longest_wait)
         operations.locks = shared.setdefault((operations.alias, label), locks)
 

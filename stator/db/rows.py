@@ -12,11 +12,12 @@ from django.db import connections, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
+from stator.capabilities import Capabilities, capabilities_of
 from stator.conf import Settings
 from stator.db.batch import keep_quarantine, lease_key
 from stator.db.claim import Claim
-from stator.db.lines import Lines
 from stator.db.locks import WAIT, Locks
+from stator.db.ordering import Lines
 from stator.db.parking import PARKED_AT_ONCE
 from stator.db.refusals import REAP, Refusals, unless_refused
 from stator.db.retry import retrying
@@ -36,12 +37,6 @@ CLOCK_SLACK = 5.0
 
 class Rows:
     """The rows of one managed model in one database. A vendor overrides what it can improve."""
-
-    # Whether separate threads for claims, records and duties help; SQLite allows one writer at a time.
-    concurrent_writers = True
-
-    # Whether others lock single tables rather than the whole database.
-    locks_tables = True
 
     def __init__(self, model: Any, alias: str, settings: Settings, worker_id: str) -> None:
         self.model = model
@@ -72,6 +67,11 @@ class Rows:
     def connection(self) -> Any:
         """The connection of the calling thread."""
         return connections[self.alias]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the database can do."""
+        return capabilities_of(self.connection)
 
     @property
     def rows(self) -> QuerySet[Any]:

@@ -1,4 +1,4 @@
-"""Tables and columns of models that are missing in a database. Waits for no lock on PostgreSQL."""
+"""Tables and columns of models that are missing in a database, and its indexes. Waits for no lock on PostgreSQL."""
 
 from typing import Any
 
@@ -11,6 +11,13 @@ from stator.rows.columns import FRAMEWORK_COLUMNS
 COLUMNS = """
 SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
 """
+
+# The valid indexes, by vendor.
+INDEXES = {
+    "postgresql": "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid WHERE indisvalid",
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'index'",
+    "mysql": "SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_schema = DATABASE()",
+}
 
 
 def lack_of(model: Any, alias: str) -> str:
@@ -54,3 +61,12 @@ def _columns_of(connection: Any, table: str) -> set[str]:
 def _folded(connection: Any, column: str) -> str:
     """Return a column's name for comparison: only on PostgreSQL does case matter."""
     return column if connection.vendor == "postgresql" else column.lower()
+
+
+def index_names(connection: Any) -> set[str] | None:
+    """Return the names of the valid indexes in a database; None if this is not known of its vendor."""
+    if connection.vendor not in INDEXES:
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute(INDEXES[connection.vendor])
+        return {name for (name,) in cursor.fetchall()}

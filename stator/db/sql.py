@@ -191,27 +191,34 @@ def record(
     arrays, names, assignments = _with_saved(table, assignments, saved)
     returning = "pk, greatest(date_part('epoch', stayed), 0)" if tell else "pk"
     if placed:
-        arrays, names = f", %s::tid[]{arrays}", f", place{names}"
-    found = _found_at_places(table, pk) if placed else _found_by_key(table, pk, "mine")
+        arrays, names = f", %s::tid[]{arrays}", ["place", *names]
+    columns = ", ".join(["pk", "claim", "delay", "failed", "duration", *names])
+    passed = ["pk", "claim", "delay", "failed", *(["duration"] if history else []), *names]
+    kept = ", ".join([f"v.{name}" for name in passed] + (_OF_ATTEMPT if history else []))
+    found = _found_at_places(table, pk, kept) if placed else _found_by_key(table, pk, "mine", kept)
+    told = f"{table}.state_version AS version, v.duration, v.attempts, v.attempted, " if history else ""
     return f"""
 WITH v AS (
   SELECT * FROM unnest(%s::{pk_type}[], %s::uuid[], %s::float8[], %s::bool[], %s::float8[]{arrays})
-    AS v(pk, claim, delay, failed, duration{names})),
+    AS v({columns})),
 {found},
 done AS (
   UPDATE {table} SET {assignments} FROM mine v
   WHERE {table}.ctid = v.found AND {table}.{pk} IS NOT DISTINCT FROM v.pk
     AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %s
-  RETURNING {table}.{pk} AS pk, {table}.state_version AS version, v.failed, v.duration, v.attempts, v.attempted,
-    {table}.state_changed - v.entered AS stayed){further}
+  RETURNING {table}.{pk} AS pk, v.failed, {told}{table}.state_changed - v.entered AS stayed){further}
 SELECT {returning} FROM done
 """  # noqa: S608 - quoted names
 
 
-def _found_at_places(table: str, pk: str) -> str:
+# What the history has of the attempt, as the row has it until the outcome is written.
+_OF_ATTEMPT = ["t.state_attempts AS attempts", "t.state_attempted AS attempted"]
+
+
+def _found_at_places(table: str, pk: str, kept: str) -> str:
     """Return the rows that are ``mine``, found at their places or else by their key. Parameters: the state, twice."""
     left = "AND (SELECT count(*) FROM placed) < (SELECT count(*) FROM v) AND v.pk NOT IN (SELECT pk FROM placed)"
-    held, others = _held(table), _found_by_key(table, pk, "others", left)
+    held, others = _held(table, kept), _found_by_key(table, pk, "others", kept, left)
     return f"""
 placed AS MATERIALIZED ({held} AND t.ctid = v.place AND t.{pk} IS NOT DISTINCT FROM v.pk
   FOR NO KEY UPDATE OF t SKIP LOCKED),
@@ -219,16 +226,16 @@ placed AS MATERIALIZED ({held} AND t.ctid = v.place AND t.{pk} IS NOT DISTINCT F
 mine AS (SELECT * FROM placed UNION ALL SELECT * FROM others)"""  # noqa: S608 - quoted names
 
 
-def _found_by_key(table: str, pk: str, name: str, further: str = "") -> str:
-    held = _held(table)
+def _found_by_key(table: str, pk: str, name: str, kept: str, further: str = "") -> str:
+    held = _held(table, kept)
     return f"""
 {name} AS MATERIALIZED ({held} AND t.{pk} = v.pk {further} FOR NO KEY UPDATE OF t SKIP LOCKED)"""
 
 
-def _with_saved(table: str, assignments: str, saved: list[tuple[str, str]]) -> tuple[str, str, str]:
+def _with_saved(table: str, assignments: str, saved: list[tuple[str, str]]) -> tuple[str, list[str], str]:
     """Return the types of the arrays for ``saved``, their names, and the SET list with their columns."""
     arrays = "".join(f", %s::{kind}[]" for kind in (["bool"] if saved else []) + [kind for _, kind in saved])
-    names = "".join(f", {name}" for name in ["saves"] * bool(saved) + [f"value{n}" for n in range(len(saved))])
+    names = ["saves"] * bool(saved) + [f"value{n}" for n in range(len(saved))]
     assignments += "".join(
         f", {column} = CASE WHEN v.saves THEN v.value{n} ELSE {table}.{column} END"
         for n, (column, _) in enumerate(saved)
@@ -236,11 +243,13 @@ def _with_saved(table: str, assignments: str, saved: list[tuple[str, str]]) -> t
     return arrays, names, assignments
 
 
-def _held(table: str) -> str:
-    """Return rows ``t`` of standing claims ``v``; the caller adds how to find them. Parameters: the state."""
+def _held(table: str, kept: str) -> str:
+    """Return rows ``t`` of standing claims ``v``; the caller adds how to find them. Parameters: the state.
+
+    ``kept``: the further columns, of which each costs a little for each row.
+    """
     return f"""
-  SELECT v.*, t.ctid AS found, t.state_attempts AS attempts, t.state_attempted AS attempted,
-    t.state_changed AS entered
+  SELECT {kept}, t.ctid AS found, t.state_changed AS entered
   FROM v CROSS JOIN {table} t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s"""  # noqa: S608 - quoted names
 
 

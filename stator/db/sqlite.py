@@ -10,9 +10,6 @@ from stator.db import base
 class Operations(base.Operations):
     """SQLite: BEGIN IMMEDIATE, and one thread for all statements."""
 
-    concurrent_writers = False
-    locks_tables = False
-
     @property
     def longest_wait(self) -> float:
         """A part of the lease. Longer than on other databases, because SQLite has no queue for its lock."""

@@ -53,7 +53,9 @@ def describe(error: BaseException) -> Failure:
 
 def quarantined(crashes: int) -> Failure:
     """Return the failure of an object in quarantine, whose leases ran out so many times in a row."""
-    message = f"{crashes} leases in a row ran out during an attempt; it is left alone until an operator retries it"
+    message = (
+        f"{crashes} leases in a row ran out during an attempt; the object is not attempted until an operator retries it"
+    )
     return Failure("stator.Quarantined", message, "", "quarantined")
 
 

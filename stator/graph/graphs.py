@@ -66,7 +66,7 @@ def _name(cls: type[StateGraph], state: State, name: str) -> None:
             f"{cls.__name__}.{name}: the same State object is also {state.name!r}; give each state a State() of its own"
         )
     if len(name) > STATE_NAME_LENGTH:
-        raise GraphError(f"{cls.__name__}.{name}: a state's name has at most {STATE_NAME_LENGTH} characters")
+        raise GraphError(f"{cls.__name__}.{name}: the name is too long; use at most {STATE_NAME_LENGTH} characters")
     state.name = name
     state.handler_name = state.handler_name or f"handle_{name}"
 
@@ -100,14 +100,14 @@ def _apply(cls: type[StateGraph], edge: Edge) -> None:
     elif edge.kind == "when":
         # Recognized by its attribute, because this module does not import Django.
         if not getattr(edge.condition, "conditional", False):
-            raise GraphError(f"{where}.when({edge.condition!r}): must get a condition, such as Q(paid=True)")
+            raise GraphError(f"{where}.when({edge.condition!r}): takes a condition, such as Q(paid=True)")
         state.conditions.append((edge.condition, other))
 
 
 def _refuse_second(where: str, edge: Edge, taken: State | None) -> None:
     if taken is not None:
         raise GraphError(
-            f"{where}: {edge.kind}({taken.name}) is set already; a state has one such edge, remove the other"
+            f"{where}: {edge.kind}({taken.name}) is set already; a state has one such edge, so remove one of them"
         )
 
 
@@ -129,11 +129,13 @@ def _complete(cls: type[StateGraph]) -> None:
 
 def _initial_message(cls: type[StateGraph], initial: list[State]) -> str:
     if not initial:
-        return f"{cls.__name__} has no initial state: every state is led to by another; set force_initial=True on one"
+        return (
+            f"{cls.__name__} has no initial state: every state has an edge from another; set force_initial=True on one"
+        )
     names = ", ".join(sorted(state.name for state in initial))
     return (
         f"{cls.__name__} has more than one initial state: {names}; "
-        "lead to all but one with transitions_to(), or set force_initial=True on one"
+        "declare transitions to all but one of them, or set force_initial=True on one"
     )
 
 
@@ -153,7 +155,7 @@ def _check_state(cls: type[StateGraph], state: State) -> None:
     if handler is not None:
         _check_handler(cls, where, state, handler)
     if state.atomic and state.is_async:
-        raise GraphError(f"{where}: atomic needs a synchronous handler; Django's transactions are those of one thread")
+        raise GraphError(f"{where}: atomic needs a synchronous handler; Django's transactions belong to one thread")
     if state.conditions and handler is None and state.try_interval is None:
         state.externally_progressed = True
     if state.externally_progressed:
@@ -171,9 +173,9 @@ def _check_state(cls: type[StateGraph], state: State) -> None:
 
 def _check_entry(where: str, state: State) -> None:
     if state.initial:
-        raise GraphError(f"{where}: new objects enter the initial state as they are made; remove enter_by_hand=False")
+        raise GraphError(f"{where}: new objects are created in the initial state; remove enter_by_hand=False")
     if not state.parents - {state}:
-        raise GraphError(f"{where}: nothing enters it; lead to it, or remove enter_by_hand=False")
+        raise GraphError(f"{where}: no edge leads here; declare one, or remove enter_by_hand=False")
 
 
 def _check_handler(cls: type[StateGraph], where: str, state: State, handler: Any) -> None:
@@ -193,7 +195,7 @@ def _renames(cls: type[StateGraph]) -> dict[str, State]:
         former = state.renamed_from
         if former and (former in cls.states or former in renames):
             raise GraphError(
-                f"{cls.__name__}.{state.name}: renamed_from={former!r} is taken; name a state that is gone"
+                f"{cls.__name__}.{state.name}: renamed_from={former!r} is taken; name a state that no longer exists"
             )
         if former:
             renames[former] = state

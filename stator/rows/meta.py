@@ -1,4 +1,4 @@
-"""Options of a model, declared in its ``class StatorMeta``."""
+"""A model's options in its ``class StatorMeta``, the owner of its columns, and its states by name."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
-from django.db.models import IntegerField, JSONField, Q
+from django.db.models import IntegerField, JSONField, Model, Q
 
 from stator.graph import State
 from stator.rows.columns import FRAMEWORK_COLUMNS
@@ -32,6 +32,27 @@ class ModelOptions:
     fair_by: str | None = None
     waits_for: tuple[tuple[str, tuple[str, ...]], ...] = ()
     claimable: Callable[[str, Q], Q] | None = None
+
+
+def owner_of(model: type[Model]) -> Any:
+    """Return the model whose own table has the framework's columns: a parent, under multi-table inheritance."""
+    return model._meta.get_field("state").model._meta.concrete_model
+
+
+def managed(models: list[Any]) -> list[Any]:
+    """Return the models whose own tables have the state, each once; a child counts as its parent."""
+    return list(dict.fromkeys(map(owner_of, models)))
+
+
+def named_state(model: Any, state: State | str) -> State:
+    """Return the graph's state with that name; raise ``ValueError`` with the known names if there is none."""
+    found: State | None = model.state_graph.states.get(str(state))
+    if found is None:
+        raise ValueError(
+            f"{str(state)!r} is not a state of {model.state_graph.__name__}; "
+            f"its states are {', '.join(model.state_graph.states)}"
+        )
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -69,9 +90,9 @@ def _wrong_flag(model: Any, value: Any) -> str:
 
 def _wrong_fields(model: Any, value: Any) -> str:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
-        return "must be a list of names of fields"
+        return "must be a list of field names"
     return next(
-        (f"names {name!r}, which is no field with a column" for name in value if not _has_column(model, name)), ""
+        (f"names {name!r}, which is not a field with a column" for name in value if not _has_column(model, name)), ""
     )
 
 
@@ -89,10 +110,10 @@ def _wrong_key(model: Any, value: Any) -> str:
     if not isinstance(value, str):
         return "must be the name of a field"
     if not _has_column(model, value):
-        return "is no field with a column"
+        return "is not a field with a column"
     field = model._meta.get_field(value)
     if field.model is not model._meta.get_field("state").model:
-        return f"is in the table of {field.model.__name__}; it must be in that of the state"
+        return f"is in the table of {field.model.__name__}; it must be in the table with the state"
     if field.null:
         return "may be null; give it a default instead"
     return "is a JSONField, whose values have no order" if isinstance(field, JSONField) else ""
@@ -108,13 +129,13 @@ def _troubles(model: Any, name: Any, states: Any) -> Iterator[str]:
     """Yield what is wrong with an awaited relation, as far as its own table shows."""
     field = model._meta.get_field(name) if isinstance(name, str) and _has_column(model, name) else None
     if field is None or not (field.many_to_one or field.one_to_one):
-        yield f"names {name!r}, which is no ForeignKey or OneToOneField"
+        yield f"names {name!r}, which is not a ForeignKey or OneToOneField"
     elif field.model is not model._meta.get_field("state").model:
-        yield f"names {name!r}, which is in the table of {field.model.__name__}; it must be in that of the state"
+        yield f"names {name!r}, which is in the table of {field.model.__name__}; it must be in the table with the state"
     if not isinstance(states, list | tuple) or not states:
         yield f"must have a list of states for {name!r}"
     elif not all(isinstance(state, State | str) for state in states):
-        yield f"has something for {name!r} that is no state"
+        yield f"has a value for {name!r} that is not a state"
 
 
 def _has_column(model: Any, name: str) -> bool:

@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from stator.graph import State
 from stator.graph.options import is_seconds
 from stator.rows import columns
-from stator.rows.moves import named_state, owner_of
+from stator.rows.meta import named_state, owner_of
 from stator.rows.reports import REASON_LENGTH
 
 logger = logging.getLogger("stator.pauses")
@@ -183,7 +183,7 @@ def end_chosen(pauses: Any, label: str, actor: str) -> int:
 def pause_objects(model: Any, using: str, pks: list[Any], *, reason: str, actor: str, seconds: float | None) -> Pause:
     """Pause some objects by key; raise ``ValueError`` with one line if they are too many for one pause."""
     if len(pks) > MOST_OBJECTS:
-        raise ValueError(f"a pause names {MOST_OBJECTS} objects at most; pause a state, or those that match a lookup")
+        raise ValueError(f"a pause names at most {MOST_OBJECTS} objects; pause a state instead, or use a lookup")
     where = {NAMED: [_kept(pk) for pk in pks]}
     return make_pause(model, using, state=None, where=where, reason=reason, actor=actor, seconds=seconds)
 
@@ -231,15 +231,15 @@ def check_where(model: Any, where: Any) -> dict[str, Any]:
         text = json.dumps({} if where is None else where, ensure_ascii=False, allow_nan=False)
         text.encode()
     except (TypeError, ValueError) as error:
-        raise ValueError(f"where={where!r} cannot be kept as JSON: {error}") from error
+        raise ValueError(f"where={where!r} cannot be stored as JSON: {error}") from error
     kept = json.loads(text)
     if not isinstance(kept, dict):
         raise ValueError(f"where={where!r} must be a dictionary of lookups, for instance {{'tenant': 3}}")
     if "\\u0000" in text or len(text) > WHERE_LENGTH:
-        raise ValueError(f"where has a NUL, or more than {WHERE_LENGTH} characters")
+        raise ValueError(f"where must not have a NUL or more than {WHERE_LENGTH} characters")
     for lookup in kept:
         if lookup.rpartition("__")[2] in REFUSED_LOOKUPS:
-            raise ValueError(f"where={{{lookup!r}: ...}}: patterns are not taken; use startswith, contains or in")
+            raise ValueError(f"where={{{lookup!r}: ...}}: patterns are not allowed; use startswith, contains or in")
     _compile(model, kept)
     return kept
 

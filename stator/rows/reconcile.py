@@ -8,8 +8,8 @@ from django.db import transaction
 from django.db.models import DEFERRED, F, QuerySet
 
 from stator.rows import columns
-from stator.rows.meta import options_of
-from stator.rows.moves import in_batches, move_by_hand, owner_of, write_by_hand, written_to
+from stator.rows.meta import options_of, owner_of
+from stator.rows.transitions import in_batches, move_by_hand, write_by_hand, written_to
 
 
 def watched_fields(model: Any, names: Iterable[str]) -> list[str]:

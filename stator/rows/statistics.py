@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from stator.graph.durations import seconds_of
 from stator.rows import columns
-from stator.rows.moves import owner_of
+from stator.rows.meta import owner_of
 from stator.rows.reports import conflict_target
 
 DAY = 86400.0

@@ -136,7 +136,7 @@ def _wait(model: Any, name: str, until: tuple[str, ...]) -> Wait:
     where = f"{model.__name__}.StatorMeta.waits_for: {name!r}"
     awaited = _owner_of(related)
     if awaited is None:
-        raise ImproperlyConfigured(f"{where} leads to {related.__name__}, which is no managed model")
+        raise ImproperlyConfigured(f"{where} leads to {related.__name__}, which is not a managed model")
     graph = awaited.state_graph
     for state in until:
         if state not in graph.states:

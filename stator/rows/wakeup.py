@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connections
 
+from stator.capabilities import capabilities_of
 from stator.conf import Settings
 from stator.signals import became_ready
 
@@ -40,7 +41,7 @@ def notify(sender: Any, using: str, **kwargs: Any) -> None:
         return
     connection = connections[using]
     # Inside a transaction NOTIFY takes a lock that all committing transactions share, and its queue can fill up.
-    if connection.vendor != "postgresql" or connection.in_atomic_block or not _is_wanted():
+    if not capabilities_of(connection).notifies or connection.in_atomic_block or not _is_wanted():
         return
     _sent[using, sender] = now, 0
     try:

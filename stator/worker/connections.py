@@ -5,6 +5,8 @@ from typing import Any
 
 from django.db import connections
 
+from stator.capabilities import capabilities_of
+
 # libpq's PQTRANS_IDLE, spelled out because psycopg is optional.
 IDLE = 0
 
@@ -55,7 +57,7 @@ def _discard(connection: Any) -> None:
 
 
 def _in_transaction(connection: Any) -> bool:
-    if connection.vendor == "postgresql":
+    if capabilities_of(connection).reports_transaction_status:
         return bool(connection.connection.info.transaction_status != IDLE)
     try:
         return bool(getattr(connection.connection, "in_transaction", False))

@@ -16,11 +16,12 @@ class DatabaseThreads:
     """
 
     def __init__(self, operations: list[Operations]) -> None:
-        names = ("claim", "record", "schedule", "prepare")
-        if all(each.concurrent_writers for each in operations):
-            self._threads = [DatabaseThread(f"stator-{name}") for name in names]
+        aliases = dict.fromkeys(each.alias for each in operations)
+        if all(each.capabilities.concurrent_writers for each in operations):
+            self._threads = [DatabaseThread(f"stator-{name}", aliases) for name in ("claim", "record", "schedule")]
+            self._threads.append(DatabaseThread("stator-prepare"))
         else:
-            self._threads = [DatabaseThread("stator-database")] * len(names)
+            self._threads = [DatabaseThread("stator-database")] * 4
         self.claims, self.records, self.duties, self._receivers = self._threads
 
     async def record(self, function: Callable[..., Any], operations: Operations, *args: Any, **kwargs: Any) -> Any:

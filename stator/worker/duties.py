@@ -1,8 +1,9 @@
-"""Duties: chores for all rows of a model, as functions that a scheduler calls until nothing is left to do."""
+"""Duties: chores for all rows of a model, as a table of statements that the scheduler repeats until nothing is left."""
 
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from stator.conf import Settings
 from stator.db import Operations, chores
@@ -21,82 +22,68 @@ MOVED_AT_ONCE = 20_000
 # The queue is counted up to this depth: counting millions of rows every half minute would cost more than it is worth.
 COUNTED = 100_000
 
+# Scheduling passes between deletions of old reports and statistics; the first pass deletes, too.
+PRUNED_EVERY = 20
+
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """A chore: ``call(*models)`` does a bounded part of it and returns whether there may be more.
+    """A chore: ``statement(*models, limit=...)`` does up to so many rows and returns how many.
 
-    It gets the operations of one model, or of all models that the process works on in one database.
+    It gets the operations of one model, or of all models of one database, and returns None if nothing can be left. If
+    it ``moves`` objects, it also gets the function that moves them, and returns the moves. ``needed``: whether a model
+    needs the duty. ``every``: it is done in one of so many scheduling passes, and in the first.
     """
 
     name: str
-    call: Callable[..., bool]
+    statement: Callable[..., Any]
+    limit: int = LIMIT
+    moves: bool = False
+    needed: Callable[[Operations], bool] = lambda operations: True
+    every: int = 1
+
+    def call(self, *models: Operations) -> bool:
+        """Do a bounded part of it; return whether there may be more."""
+        if not self.moves:
+            return (self.statement(*models, limit=self.limit) or 0) >= self.limit
+        [operations] = models
+        move = calls_of(operations.settings).mover(operations)
+        moves: Moves = self.statement(operations, limit=self.limit, move=move)
+        if moves.listed:
+            send_moves(operations, moves.listed)
+        return moves.count >= self.limit
 
 
-def mark_ready(operations: Operations) -> bool:
-    """Mark due rows ready; return whether there may be more."""
-    return chores.mark_ready(operations, 5 * LIMIT) == 5 * LIMIT
+def perform(duty: Duty, *models: Operations, stopped: Callable[[], bool]) -> None:
+    """Do a duty until nothing is left or the worker stops."""
+    while duty.call(*models) and not stopped():
+        pass
 
 
-def reap(operations: Operations) -> bool:
-    """End leases that ran out; return whether there may be more."""
-    reaped = operations.reap(LIMIT)
+def _reap(operations: Operations, limit: int) -> int:
+    """End leases that ran out."""
+    reaped = operations.reap(limit)
     if reaped:
         workers = sorted({worker for _, worker in reaped})
         logger.warning(
             "stator.leases_expired",
             extra={"model": operations.label, "count": len(reaped), "held_by": workers[:10]},
         )
-    return len(reaped) == LIMIT
+    return len(reaped)
 
 
-def settle(operations: Operations) -> bool:
-    """Clear the ready mark of rows that nothing attempts or that are not due; return whether there may be more."""
-    return chores.settle(operations, 5 * LIMIT) == 5 * LIMIT
+def _delete_due(operations: Operations, limit: int) -> int:
+    """Delete rows past their ``delete_after``; a part counts as the whole if there may be more."""
+    most = chores.deleted_at_once(operations.model, limit)
+    deleted = chores.delete_due(operations, most)
+    return limit if deleted >= most else deleted
 
 
-def reopen(operations: Operations) -> bool:
-    """Make parked rows ready that no longer wait for anything; return whether there may be more."""
-    return chores.reopen(operations, 5 * LIMIT) == 5 * LIMIT
-
-
-def reopen_where_any_wait(operations: Operations) -> bool:
-    """Call ``reopen`` for models whose objects wait for others."""
-    return bool(operations.waits) and reopen(operations)
-
-
-def time_out(operations: Operations) -> bool:
-    """Move resting rows past their timeout; return whether there may be more."""
-    return _tell(operations, chores.time_out(operations, LIMIT, _mover(operations))) >= LIMIT
-
-
-def rename(operations: Operations) -> bool:
-    """Move rows with former names of states; return whether there may be more."""
-    return _tell(operations, chores.rename(operations, LIMIT, _mover(operations))) >= LIMIT
-
-
-def move_matching(operations: Operations) -> bool:
-    """Do the SQL transitions; return whether there may be more."""
-    return _tell(operations, chores.move_matching(operations, MOVED_AT_ONCE, _mover(operations))) >= MOVED_AT_ONCE
-
-
-def delete_due(operations: Operations) -> bool:
-    """Delete rows past their ``delete_after``; return whether there may be more."""
-    limit = chores.deleted_at_once(operations.model, LIMIT)
-    return chores.delete_due(operations, limit) >= limit
-
-
-def sample_depths(*models: Operations) -> bool:
-    """Record the depth of the queue."""
-    chores.sample_depths(*models, limit=COUNTED)
-    return False
-
-
-def prune(*models: Operations) -> bool:
-    """Delete rows past their retention, thin samples of the queue, and merge statistics."""
-    with models[0].transaction():
-        deleted = chores.prune(models[0].alias, LIMIT, **retention_of(models[0].settings))
-    return max(deleted, chores.thin(models[0], LIMIT), chores.merge_stats(models[0], LIMIT)) >= LIMIT
+def _prune(operations: Operations, limit: int) -> int:
+    """Delete rows past their retention, thin samples of the queue, and merge statistics, of all models."""
+    with operations.transaction():
+        deleted = chores.prune(operations.alias, limit, **retention_of(operations.settings))
+    return max(deleted, chores.thin(operations, limit), chores.merge_stats(operations, limit))
 
 
 def retention_of(settings: Settings) -> dict[str, float]:
@@ -108,37 +95,24 @@ def retention_of(settings: Settings) -> dict[str, float]:
     }
 
 
-MARK_READY = Duty("mark_ready", mark_ready)
-REAP = Duty("reap", reap)
+# Done when a poll finds such rows.
+MARK_READY = Duty("mark_ready", chores.mark_ready, 5 * LIMIT)
+REAP = Duty("reap", _reap)
 
 # Done for each model when a worker starts: only a deployment makes these necessary.
-START = (Duty("settle", settle), Duty("reopen", reopen))
+START = (Duty("settle", chores.settle, 5 * LIMIT), Duty("reopen", chores.reopen, 5 * LIMIT))
+
+DELETE = Duty("delete_due", _delete_due)
 
 # Done for each model in every scheduling pass, in this order.
 PASS = (
-    Duty("rename", rename),
-    Duty("move_matching", move_matching),
-    Duty("time_out", time_out),
-    Duty("delete_due", delete_due),
-    Duty("reopen", reopen_where_any_wait),
+    Duty("rename", chores.rename, moves=True),
+    Duty("move_matching", chores.move_matching, MOVED_AT_ONCE, moves=True),
+    Duty("time_out", chores.time_out, moves=True),
+    DELETE,
+    Duty("reopen", chores.reopen, 5 * LIMIT, needed=lambda operations: bool(operations.waits)),
 )
 
-# Done for each database after that, for all its models in one transaction.
-SAMPLE = Duty("sample_depths", sample_depths)
-PRUNE = Duty("prune", prune)
-
-
-def perform(duty: Duty, *models: Operations, stopped: Callable[[], bool]) -> None:
-    """Do a duty until nothing is left or the worker stops."""
-    while duty.call(*models) and not stopped():
-        pass
-
-
-def _mover(operations: Operations) -> Callable[..., Moves]:
-    return calls_of(operations.settings).mover(operations)
-
-
-def _tell(operations: Operations, moves: Moves) -> int:
-    if moves.listed:
-        send_moves(operations, moves.listed)
-    return moves.count
+# Done for each database after that: for all its models in one transaction, and once for the framework's own tables.
+SAMPLE = Duty("sample_depths", chores.sample_depths, COUNTED)
+PRUNE = Duty("prune", _prune, every=PRUNED_EVERY)

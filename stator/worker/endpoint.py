@@ -78,7 +78,7 @@ class _Handler(BaseHTTPRequestHandler):
                 well = "ready" if worker.is_ready and worker.watchdog.sees_life else ""
                 self._tell(well, [f"left out: {operations.lacking}" for operations in worker.schema.left_out])
             case _:
-                self._answer(404, "there are /metrics, /health and /ready\n")
+                self._answer(404, "not found; use /metrics, /health or /ready\n")
 
     def _tell(self, well: str, further: Sequence[str] = ()) -> None:
         self._answer(200 if well else 503, "".join(f"{line}\n" for line in (well or "not", *further)))

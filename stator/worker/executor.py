@@ -23,6 +23,7 @@ from stator.db.preparing import not_begun
 from stator.db.retry import is_lock_timeout, is_of_database, is_of_schema
 from stator.db.schema import lack_of
 from stator.exceptions import AttemptTimedOut, InvalidTransition
+from stator.graph import State
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting, resolve
 from stator.worker.recorder import tell
@@ -274,12 +275,14 @@ def outcomes_of(claims: list[Claim], results: list[Any]) -> list[Ended]:
 
 
 def _outcome(claim: Claim, result: Any) -> Outcome:
-    if isinstance(result, asyncio.CancelledError) and claim.cancelled_for is not None:
-        return timed_out(claim) if claim.cancelled_for == "max_runtime" else Released()
-    if result is UNFIT:
-        return UNFIT
-    if isinstance(result, CoroutineType):
-        result.close()
+    # The common results need none of these questions.
+    if result is not None and type(result) is not State:
+        if isinstance(result, asyncio.CancelledError) and claim.cancelled_for is not None:
+            return timed_out(claim) if claim.cancelled_for == "max_runtime" else Released()
+        if result is UNFIT:
+            return UNFIT
+        if isinstance(result, CoroutineType):
+            result.close()
     age = claim.age + (claim.finished or time.monotonic()) - claim.claimed
     try:
         outcome = resolve(claim.state, result, failures=claim.failures, age=age)

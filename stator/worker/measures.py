@@ -49,17 +49,17 @@ def metrics_of(worker: Any) -> Iterator[Metric]:
     measures, recorder = worker.measures, worker.recorder
     labelled = {"worker": worker.id, "version": __version__}
     yield Metric.of("stator_worker_info", "gauge", "This worker.", {tuple(labelled.items()): 1})
-    yield Metric.of("stator_worker_running", "gauge", "Attempts that run now.", {(): len(worker.slots.running)})
+    yield Metric.of("stator_worker_running", "gauge", "Attempts that are running now.", {(): len(worker.slots.running)})
     attempts = _counted(measures.attempts, "outcome")
-    yield Metric.of("stator_worker_attempts_total", "counter", "Attempts that ended, by what came of them.", attempts)
+    yield Metric.of("stator_worker_attempts_total", "counter", "Ended attempts by outcome.", attempts)
     moves = _counted(recorder.moved, "state")
     yield Metric.of("stator_worker_moves_total", "counter", "Moves into each state.", moves)
     lost, claimed = recorder.lost, worker.dispatcher.claimed
-    yield Metric.of("stator_worker_lost_leases_total", "counter", "Outcomes refused: the lease was over.", {(): lost})
-    yield Metric.of("stator_worker_claimed_total", "counter", "Objects that were claimed.", {(): claimed})
+    yield Metric.of("stator_worker_lost_leases_total", "counter", "Outcomes refused after the lease ended.", {(): lost})
+    yield Metric.of("stator_worker_claimed_total", "counter", "Claimed objects.", {(): claimed})
     yield _histogram("stator_worker_run_seconds", "How long attempts ran.", _by_model(measures.run_times.copy()))
     yield _histogram("stator_worker_claim_seconds", "How long each claim took.", {(): measures.times["claim"]})
-    yield _histogram("stator_worker_record_seconds", "How long a batch took to write.", {(): measures.times["record"]})
+    yield _histogram("stator_worker_record_seconds", "How long writing a batch took.", {(): measures.times["record"]})
 
 
 def _by_model(times: dict[str, Histogram]) -> dict[Labels, Histogram]:

@@ -4,16 +4,17 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stator import signals
 from stator.db.base import Operations
-from stator.db.batch import Ended, Written, by_kind
+from stator.db.batch import Batch, Ended, Written, batches_of
 from stator.db.claim import Claim
 from stator.db.retry import is_lock_timeout, is_of_schema, is_passing
 from stator.db.schema import lack_of
+from stator.graph import State
 from stator.graph.failures import Failure, describe
 from stator.graph.outcomes import Outcome, Released, Waiting
 from stator.rows.columns import ready_at_once
@@ -38,17 +39,25 @@ MOST_BATCHES = 4
 FALLBACK = 60.0
 
 
-@dataclass(slots=True, eq=False)
-class _Batch:
-    """Outcomes of one kind, written together.
+@dataclass(eq=False, slots=True)
+class _Unwritten:
+    """A batch that is not written yet.
 
-    ``again``: they may have been written already. ``refused``: they replace an outcome that the database refused.
+    ``again``: it may have been written already. ``refused``: it replaces an outcome that the database refused.
     """
 
-    operations: Operations
-    ended: list[Ended]
+    batch: Batch
     again: bool = False
     refused: bool = False
+
+    @property
+    def operations(self) -> Operations:
+        """The operations of the batch's model."""
+        operations: Operations = self.batch.operations
+        return operations
+
+    def __len__(self) -> int:
+        return len(self.batch.ended)
 
 
 class Recorder:
@@ -72,7 +81,7 @@ class Recorder:
         self._size = size
         self._woken = woken
         self._waiting: list[Ended] = []
-        self._unwritten: list[_Batch] = []
+        self._unwritten: list[_Unwritten] = []
         self._wrote_until = self._took = 0.0
         # Databases in which nothing can be recorded at the moment.
         self._cut_off: set[str] = set()
@@ -93,11 +102,11 @@ class Recorder:
         if not operations.locks.allow(RECORD):
             return True
         most = MOST_BATCHES * self._size
-        if len(self._waiting) + sum(len(batch.ended) for batch in self._unwritten) < most:
+        if len(self._waiting) + sum(map(len, self._unwritten)) < most:
             return False
         alias = operations.alias
-        open_ones = (batch for batch in self._unwritten if batch.operations.locks.allow(RECORD))
-        unwritten = sum(len(batch.ended) for batch in open_ones if batch.operations.alias == alias)
+        open_ones = (each for each in self._unwritten if each.operations.locks.allow(RECORD))
+        unwritten = sum(len(each) for each in open_ones if each.operations.alias == alias)
         return unwritten + sum(claim.operations.alias == alias for claim, _ in self._waiting) >= most
 
     def unrecorded(self) -> dict[str, list[Claim]]:
@@ -105,8 +114,8 @@ class Recorder:
         held = list(self.held.values()) if self._cut_off else []
         return {alias: [claim for claim in held if claim.operations.alias == alias] for alias in list(self._cut_off)}
 
-    def forget(self, keys: set[int]) -> None:
-        """Drop claims, given by their ``id()``, that have ended; the database refuses later writes of theirs."""
+    def forget(self, keys: Iterable[int]) -> None:
+        """Drop claims, given by their ``id()``, that have ended or are recorded; nothing more is written for them."""
         for key in keys:
             self.held.pop(key, None)
 
@@ -131,9 +140,9 @@ class Recorder:
         settled = 0
         started = time.monotonic()
         outages = Outages()
-        while batch := next((batch for batch in self._unwritten if _may_be_written(batch, outages)), None):
-            with outages.noted(batch.operations.alias), batch.operations.locks.tried(RECORD):
-                settled += await self._write(batch)
+        while each := next((each for each in self._unwritten if _may_be_written(each, outages)), None):
+            with outages.noted(each.operations.alias), each.operations.locks.tried(RECORD):
+                settled += await self._write(each)
         self._wrote_until = time.monotonic()
         self._took = self._wrote_until - started
         self._come_again()
@@ -142,7 +151,7 @@ class Recorder:
 
     def _come_again(self) -> None:
         """Schedule the outcomes whose tables were locked for when that may be tried again."""
-        pauses = [batch.operations.locks.pause(RECORD) for batch in self._unwritten]
+        pauses = [each.operations.locks.pause(RECORD) for each in self._unwritten]
         if pauses and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(min(pauses), self._wake)
 
@@ -150,75 +159,69 @@ class Recorder:
         self._timer = None
         self.came.set()
 
-    def _batches(self) -> list[_Batch]:
+    def _batches(self) -> list[_Unwritten]:
         waiting, self._waiting = self._waiting, []
         groups: dict[Operations, list[Ended]] = defaultdict(list)
         for ended in waiting:
             groups[ended[0].operations].append(ended)
-        return [
-            _Batch(operations, kind[start : start + self._size])
-            for operations, group in groups.items()
-            for kind in by_kind(group)
-            for start in range(0, len(kind), self._size)
-        ]
+        return [_Unwritten(batch) for group in groups.values() for batch in batches_of(group, self._size)]
 
-    async def _write(self, batch: _Batch) -> int:
+    async def _write(self, unwritten: _Unwritten) -> int:
+        operations, batch = unwritten.operations, unwritten.batch
         try:
-            written: Written = await self._run(record, batch.operations, batch.ended, again=batch.again)
+            written: Written = await self._run(record, operations, batch, again=unwritten.again)
         except Exception as error:
             # It may be committed and only the answer lost.
-            batch.again = True
+            unwritten.again = True
             if is_lock_timeout(error):
                 raise
             if not is_passing(error):
                 # The database refuses the batch, or the driver cannot send it, and would do so again.
-                instead = await self._instead(batch, error)
-                place = self._unwritten.index(batch)
+                instead = await self._instead(unwritten, error)
+                place = self._unwritten.index(unwritten)
                 self._unwritten[place : place + 1] = instead
                 return 0
-            self._cut_off.add(batch.operations.alias)
+            self._cut_off.add(operations.alias)
             self.came.set()
             raise
-        self._cut_off.discard(batch.operations.alias)
-        self._unwritten.remove(batch)
-        for claim, _ in batch.ended:
-            self.held.pop(id(claim), None)
+        self._cut_off.discard(operations.alias)
+        self._unwritten.remove(unwritten)
+        self.forget(map(id, batch.claims))
         for claim, outcome in written.deferred:
             self.held[id(claim)] = claim
             asyncio.get_running_loop().call_later(DEFERRED_FOR, self.add, claim, outcome)
         done = len(batch.ended) - len(written.deferred)
-        if not isinstance(batch.ended[0][1], Released):
-            self.handled[batch.operations.label] += done
+        if not batch.released:
+            self.handled[operations.label] += done
         # Even if it made nothing ready: claims may have waited for this.
-        self._woken(batch.operations, self._note(batch.operations, batch.ended, written))
+        self._woken(operations, self._note(operations, batch.source, written))
         return done
 
-    async def _instead(self, batch: _Batch, error: Exception) -> list[_Batch]:
+    async def _instead(self, unwritten: _Unwritten, error: Exception) -> list[_Unwritten]:
         """Return the batches to write instead of one that was refused."""
-        operations = batch.operations
-        if not (is_of_schema(error) and await self._run(_lack, operations)):
-            return self._without_refused(batch, error)
-        if not isinstance(batch.ended[0][1], Released):
+        batch = unwritten.batch
+        if not (is_of_schema(error) and await self._run(_lack, unwritten.operations)):
+            return self._without_refused(unwritten, error)
+        if not batch.released:
             # The model lacks a column that its states save; releasing rows writes only the framework's columns.
-            return [_Batch(operations, [(claim, Released()) for claim, _ in batch.ended])]
+            return [_Unwritten(Batch.of([(claim, Released()) for claim in batch.claims]))]
         # The leases run out by themselves.
-        for claim, _ in batch.ended:
-            self.held.pop(id(claim), None)
+        self.forget(map(id, batch.claims))
         return []
 
-    def _without_refused(self, batch: _Batch, error: Exception) -> list[_Batch]:
+    def _without_refused(self, unwritten: _Unwritten, error: Exception) -> list[_Unwritten]:
         """Return what replaces refused outcomes: first each by itself, then the refusal as an error."""
-        if len(batch.ended) > 1:
-            return [_Batch(batch.operations, [ended], batch.again) for ended in batch.ended]
-        claim, _ = batch.ended[0]
+        if len(unwritten) > 1:
+            return [_Unwritten(Batch.of([ended]), unwritten.again) for ended in unwritten.batch.ended]
+        [claim] = unwritten.batch.claims
         failure = describe(error)
         logger.error(
             "stator.record_refused",
-            extra={"model": batch.operations.label, "pk": str(claim.pk), "error": failure.message},
+            extra={"model": unwritten.operations.label, "pk": str(claim.pk), "error": failure.message},
         )
-        if not batch.refused:
+        if not unwritten.refused:
             delay = claim.state.try_interval or FALLBACK
-            return [_Batch(batch.operations, [(claim, Waiting(delay, failure))], refused=True)]
+            return [_Unwritten(Batch.of([(claim, Waiting(delay, failure))]), refused=True)]
         # Nothing can be recorded for this object: its lease runs out, and repeated losses quarantine it.
         self.held.pop(id(claim), None)
         return []
@@ -226,7 +229,8 @@ class Recorder:
     def note_recorded(self, operations: Operations, recorded: Sequence[Ended], written: Written) -> None:
         """Count outcomes that were recorded in their handler's transaction."""
         self.handled[operations.label] += len(recorded)
-        if woken := self._note(operations, recorded, written):
+        source = recorded[0][0].state if recorded else None
+        if woken := self._note(operations, source, written):
             self._woken(operations, woken)
 
     def note_isolated(self, claim: Claim, said: dict[str, Any]) -> None:
@@ -237,7 +241,7 @@ class Recorder:
         self.lost += said.get("lost", 0)
         self.moved.update((label, name) for name in said.get("moved", ()))
 
-    def _note(self, operations: Operations, ended: Sequence[Ended], written: Written) -> set[str]:
+    def _note(self, operations: Operations, source: State | None, written: Written) -> set[str]:
         """Count what was written; return the states in which rows may now be ready, or which others await."""
         self.failed += len(written.failures)
         self.lost += len(written.lost)
@@ -247,7 +251,8 @@ class Recorder:
         graph, model = operations.graph, operations.model
         woken = {name for name in states if ready_at_once(graph.states[name]) or wakes(model, name)}
         # A state with a limit has room again.
-        woken.update(claim.state.name for claim, _ in ended[:1] if claim.state.concurrency)
+        if source is not None and source.concurrency:
+            woken.add(source.name)
         return woken
 
 
@@ -255,13 +260,14 @@ def _lack(operations: Operations) -> str:
     return lack_of(operations.model, operations.alias)
 
 
-def _may_be_written(batch: _Batch, outages: Outages) -> bool:
-    return batch.operations.alias not in outages and batch.operations.locks.allow(RECORD)
+def _may_be_written(unwritten: _Unwritten, outages: Outages) -> bool:
+    operations = unwritten.operations
+    return operations.alias not in outages and operations.locks.allow(RECORD)
 
 
-def record(operations: Operations, ended: list[Ended], *, again: bool = False) -> Written:
-    """Write outcomes of one kind, then send signals and log. Runs in the recording thread."""
-    written = operations.record_kind(ended, again=again)
+def record(operations: Operations, batch: Batch, *, again: bool = False) -> Written:
+    """Write a batch, then send signals and log. Runs in the recording thread."""
+    written = operations.record_batch(batch, again=again)
     tell(operations, written)
     return written
 

@@ -12,7 +12,7 @@ from stator import signals
 from stator.conf import Settings
 from stator.db import Operations
 from stator.db.locks import together
-from stator.db.look import Work, look
+from stator.db.probe import Work, look
 from stator.worker.dispatcher import Lane
 from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
 from stator.worker.outage import Outages
@@ -32,9 +32,6 @@ LOOK = "look"
 
 # Seconds for which a pass waits for receivers of ``on_schedule``, which then go on beside it.
 PREPARED_WITHIN = 1.0
-
-# Scheduling passes between deletions of old reports and statistics; the first pass deletes, too.
-PRUNED_EVERY = 20
 
 
 class Scheduler:
@@ -177,15 +174,15 @@ class Scheduler:
         if not models:
             return
         for operations in models:
-            for duty in (*START, *PASS) if first else PASS:
-                self._owed[duty, operations] = None
+            wanted = (duty for duty in ((*START, *PASS) if first else PASS) if duty.needed(operations))
+            self._owed |= dict.fromkeys((duty, operations) for duty in wanted)
         await self._do_owed(alias, outages)
         if alias not in outages:
             with outages.noted(alias):
                 await self._run(together, models, SAMPLE.name, partial(perform, SAMPLE, stopped=lambda: self.stopped))
-        if alias not in outages and (first or self.passes % PRUNED_EVERY == 0):
+        if alias not in outages and (first or self.passes % PRUNE.every == 0):
             with outages.noted(alias):
-                await self._perform(PRUNE, *models)
+                await self._perform(PRUNE, models[0])
 
     async def _do_owed(self, alias: str, outages: Outages) -> None:
         """Do the remaining duties of passes; a lock on one model does not block the others."""
@@ -215,12 +212,12 @@ class Scheduler:
                 lane.suspect = lane.suspect or found.suspect
                 lane.more_suspects = lane.more_suspects or reaped
 
-    async def _perform(self, duty: Duty, *models: Operations) -> None:
+    async def _perform(self, duty: Duty, operations: Operations) -> None:
         """Do a duty, unless it has just timed out waiting for a lock."""
-        if models[0].locks.allow(duty.name):
-            with models[0].locks.tried(duty.name):
-                await self._run(perform, duty, *models, stopped=lambda: self.stopped)
-            self._owed.pop((duty, models[0]), None)
+        if operations.locks.allow(duty.name):
+            with operations.locks.tried(duty.name):
+                await self._run(perform, duty, operations, stopped=lambda: self.stopped)
+            self._owed.pop((duty, operations), None)
 
     def _may_reap(self, operations: Operations) -> bool:
         now = time.monotonic()

@@ -9,11 +9,16 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, connections, router
 from django.db.migrations.recorder import MigrationRecorder
 
+from stator.capabilities import capabilities_of
 from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.files import missing_file
 from stator.db.retry import is_outage
 from stator.db.schema import lack_of
-from stator.models import Depth, History, Limit, Pause, Report, Stats, Worker
+from stator.rows.concurrency_limits import Limit
+from stator.rows.pauses import Pause
+from stator.rows.reports import History, Report
+from stator.rows.statistics import Depth, Stats
+from stator.rows.workers import Worker
 from stator.texts import one_line
 
 # Seconds, jittered, between checks of a database that cannot be used: it may be starting too, or has just cut our
@@ -33,8 +38,8 @@ YOUNGEST = 10_000
 
 # The app label and first migration that another package shares with ours.
 FIRST = ("stator", "0001_initial")
-OTHER_PACKAGE = "the migrations that are recorded for stator are those of another package of this name"
-OTHER_REMEDY = "put that package back and run manage.py migrate stator zero with it"
+OTHER_PACKAGE = "the recorded migrations of the app stator belong to another package with that name"
+OTHER_REMEDY = "reinstall that package and run manage.py migrate stator zero with it"
 
 
 class Unusable(Exception):
@@ -95,7 +100,7 @@ def _check_patiently(alias: str, models: list[Any]) -> dict[Any, str]:
 def _check(alias: str, models: list[Any]) -> dict[Any, str]:
     connection = connections[alias]
     if driver := unsupported_driver(connection):
-        raise Unusable(f"database {alias!r} is reached by {driver}, which Stator does not support; {REMEDY}")
+        raise Unusable(f"database {alias!r} uses {driver}, which Stator does not support; {REMEDY}")
     if path := missing_file(connection):
         raise Unusable(f"database {alias!r}: its file {path} does not exist; put it back, or run manage.py migrate")
     with connection.cursor() as cursor:
@@ -108,7 +113,7 @@ def _check(alias: str, models: list[Any]) -> dict[Any, str]:
         for model in (*models, *OWN):
             if lack := lack_of(model, alias):
                 lacking[model] = lack
-            elif connection.vendor == "postgresql":
+            elif capabilities_of(connection).reports_privileges:
                 _check_privileges(connection, cursor, model)
     if not lacking.keys().isdisjoint(OWN):
         # The first line is enough if nothing is migrated yet.
@@ -118,7 +123,7 @@ def _check(alias: str, models: list[Any]) -> dict[Any, str]:
 
 def is_replica(connection: Any) -> bool:
     """Return whether a database takes no writes because it follows another one."""
-    if connection.vendor != "postgresql":
+    if not capabilities_of(connection).may_be_replica:
         return False
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_is_in_recovery()")

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -26,9 +26,13 @@ CLOSING_TIME = 2.0
 
 
 class DatabaseThread:
-    """One thread with its own database connections, for statements that must not block the event loop."""
+    """One thread with its own database connections, for statements that must not block the event loop.
 
-    def __init__(self, name: str) -> None:
+    It connects to ``aliases`` at its start, if it can, so that the threads of a process do so at the same time.
+    """
+
+    def __init__(self, name: str, aliases: Iterable[str] = ()) -> None:
+        self._aliases = tuple(aliases)
         self._queue: SimpleQueue[Any] = SimpleQueue()
         self._connections: dict[str, Any] = {}
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -58,6 +62,9 @@ class DatabaseThread:
         for connection in connections.all():
             watch_session(connection)
             self._connections[connection.alias] = connection
+        for alias in self._aliases:
+            # The first statement meets the same error and reports it.
+            run_in_thread(open_connection, alias)
         while (call := self._queue.get()) is not STOP:
             loop, future, function, args, kwargs = call
             result, error = run_in_thread(function, *args, **kwargs)

@@ -65,7 +65,7 @@ class Watchdog:
 
     def _trouble(self) -> str:
         still = time.monotonic() - self._ticked
-        return f"the event loop stood still for {still:.0f} s" if still > self._limit else self._healthy()
+        return f"the event loop was blocked for {still:.0f} s" if still > self._limit else self._healthy()
 
     def _end(self, trouble: str) -> None:
         logger.critical("stator.frozen", extra={"trouble": trouble})

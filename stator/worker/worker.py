@@ -12,6 +12,7 @@ from typing import Any
 from django.db import connections
 
 from stator import signals
+from stator.capabilities import capabilities_of
 from stator.conf import Settings
 from stator.db import Operations, operations_for
 from stator.db.claim import Claim, new_worker_id
@@ -23,7 +24,6 @@ from stator.rows.waits import waiters_of
 from stator.worker.alone import Drained, Isolation
 from stator.worker.database import DatabaseThreads
 from stator.worker.dispatcher import Dispatcher, lanes_of
-from stator.worker.ending import Requests, close, stop_on_signals
 from stator.worker.endpoint import Endpoint
 from stator.worker.executor import Attempted
 from stator.worker.health import Health
@@ -34,6 +34,7 @@ from stator.worker.presence import Presence
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler
 from stator.worker.schema import Schema
+from stator.worker.shutdown import Requests, close, stop_on_signals
 from stator.worker.slots import GRACE, Slots
 from stator.worker.summary import Summary
 from stator.worker.threads import database_thread_for_handlers, tidy_connections_of_loop
@@ -181,7 +182,7 @@ class Worker:
         if not self.settings.NOTIFY:
             return []
         aliases = {operations.alias for operations in self.operations}
-        wanted = sorted(alias for alias in aliases if connections[alias].vendor == "postgresql")
+        wanted = sorted(alias for alias in aliases if capabilities_of(connections[alias]).notifies)
         if not wanted:
             return []
         # Imported here, because it needs psycopg, which a project on another database may not have.

@@ -10,8 +10,9 @@ from django.db.models import Manager, QuerySet
 from stator.exceptions import ProtectedColumn
 from stator.rows import columns
 from stator.rows.inserts import fields_sent
-from stator.rows.moves import move_by_hand, owner_of
+from stator.rows.meta import owner_of
 from stator.rows.reconcile import update_and_look_again, watched_fields
+from stator.rows.transitions import move_by_hand
 from stator.rows.waits import update_and_reopen
 from stator.signals import announce
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from django.db import models, router, transaction
+from django.db import router, transaction
 from django.db.models import QuerySet
 
 from stator import signals
@@ -11,22 +11,12 @@ from stator.exceptions import ProtectedState
 from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.rows import columns
+from stator.rows.meta import named_state, owner_of
 from stator.rows.reports import REASON_LENGTH, History
 from stator.rows.waits import wake
 
 # Rows per transaction: few enough to hold no lock for long, enough to move a million rows in seconds.
 BATCH = 1000
-
-
-def named_state(model: Any, state: State | str) -> State:
-    """Return the graph's state with that name; raise ``ValueError`` with the known names if there is none."""
-    found: State | None = model.state_graph.states.get(str(state))
-    if found is None:
-        raise ValueError(
-            f"{str(state)!r} is not a state of {model.state_graph.__name__}; "
-            f"its states are {', '.join(model.state_graph.states)}"
-        )
-    return found
 
 
 def state_by_hand(model: Any, state: State | str) -> State:
@@ -35,15 +25,10 @@ def state_by_hand(model: Any, state: State | str) -> State:
     if not found.enter_by_hand:
         free = [other.name for other in model.state_graph.states.values() if other.enter_by_hand]
         raise ProtectedState(
-            f"{model.state_graph.__name__}.{found.name} is entered by the framework only, not by hand; "
-            f"states to move to are {', '.join(free)}"
+            f"{model.state_graph.__name__}.{found.name} can be entered only by the framework, not by hand; "
+            f"you can move objects to {', '.join(free)}"
         )
     return found
-
-
-def owner_of(model: type[models.Model]) -> Any:
-    """Return the model whose own table has the framework's columns: a parent, under multi-table inheritance."""
-    return model._meta.get_field("state").model._meta.concrete_model
 
 
 def move_by_hand(

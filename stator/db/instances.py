@@ -14,7 +14,6 @@ from django.db.models.query_utils import DeferredAttribute
 from django.db.models.signals import post_init, pre_init
 
 from stator.fields import MomentAttribute
-from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.meta import options_of
 
@@ -114,7 +113,7 @@ def _is_plain(model: Any) -> bool:
         model.__init__ is Model.__init__
         and model.__new__ is object.__new__
         and model.__setattr__ is object.__setattr__
-        and model.from_db.__func__ is StatorModel.from_db.__func__  # type: ignore[attr-defined]
+        and getattr(model.from_db, "only_notes", False)
         # Django's own attributes and ours only clear values cached for an earlier value.
         and all(_is_plain_attribute(model, field) for field in model._meta.concrete_fields)
     )

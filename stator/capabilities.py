@@ -1,0 +1,73 @@
+"""What each kind of database can do. Other modules ask for a capability here, never for the name of a vendor."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """The capabilities of one kind of database. The defaults are those of a database that is not in :data:`KNOWN`."""
+
+    # The name of the vendor, for messages.
+    name: str
+
+    # Several connections can write at once, so a worker has separate threads for claims, records and duties.
+    concurrent_writers: bool = True
+    # Writers lock single tables or rows rather than the whole database.
+    locks_tables: bool = True
+    # Statements fail with "database is locked" where they could wait, unless OPTIONS are set as W301 says.
+    fails_when_locked: bool = False
+    # A database may be in the memory of one process; its connection has ``is_in_memory_db()``.
+    may_be_in_memory: bool = False
+
+    # LISTEN and NOTIFY, which wake sleeping workers.
+    notifies: bool = False
+    # Triggers in PL/pgSQL, such as those of ``ReconcileTrigger`` and ``StrictFence``.
+    has_plpgsql: bool = False
+    # Storage parameters of tables and indexes, such as the fill factor.
+    has_storage_parameters: bool = False
+    # GIN indexes, which find JSON by its content.
+    has_gin: bool = False
+    # Arrays, by which many keys are one parameter.
+    has_arrays: bool = False
+    # One statement can insert the rows of a JSON text and return them.
+    inserts_from_json: bool = False
+    # Sequences that number rows and can be set; on other databases, numbers continue from the largest one.
+    has_sequences: bool = False
+
+    # The driver reports the status of a transaction, as ``info.transaction_status`` of its connection.
+    reports_transaction_status: bool = False
+    # The server reports the privileges of a role on a table.
+    reports_privileges: bool = False
+    # The server may be a read replica, and reports whether it is.
+    may_be_replica: bool = False
+    # Views of open transactions, held snapshots, dead rows and replication.
+    has_monitoring_views: bool = False
+    # ``clock_timestamp()``, the server's clock, which can be compared with that of this host.
+    has_clock_timestamp: bool = False
+
+    # Columns accept moments with a time zone even if ``USE_TZ`` is off.
+    accepts_aware_moments: bool = False
+    # The database's clock is in UTC even if ``USE_TZ`` is off; on other databases it is in the site's time zone.
+    clock_in_utc: bool = False
+
+
+POSTGRESQL = Capabilities(
+    name="postgresql",
+    notifies=True, has_plpgsql=True, has_storage_parameters=True, has_gin=True, has_arrays=True,
+    inserts_from_json=True, has_sequences=True, reports_transaction_status=True, reports_privileges=True,
+    may_be_replica=True, has_monitoring_views=True, has_clock_timestamp=True, accepts_aware_moments=True,
+)  # fmt: skip
+SQLITE = Capabilities(
+    name="sqlite",
+    concurrent_writers=False, locks_tables=False, fails_when_locked=True, may_be_in_memory=True, clock_in_utc=True,
+)  # fmt: skip
+# MariaDB too.
+MYSQL = Capabilities(name="mysql")
+
+KNOWN = {each.name: each for each in (POSTGRESQL, SQLITE, MYSQL)}
+
+
+def capabilities_of(connection: Any) -> Capabilities:
+    """Return the capabilities of a Django connection's database; opens nothing."""
+    return KNOWN.get(connection.vendor) or Capabilities(name=connection.vendor)

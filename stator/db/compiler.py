@@ -1,0 +1,223 @@
+"""Columns and values of a model as SQL text in statements for PostgreSQL."""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from operator import itemgetter
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+from django.db.models import AutoField, BigAutoField, BigIntegerField, IntegerField, QuerySet, SmallAutoField, UUIDField
+from django.db.models.expressions import RawSQL
+from django.db.models.sql import UpdateQuery
+
+from stator.db.batch import Batch
+from stator.db.claim import Claim
+from stator.db.instances import Converter
+from stator.rows.columns import Changes
+from stator.rows.meta import options_of
+
+
+def places_of(claims: list[Claim]) -> str:
+    """Return the places (``ctid``) of the claims' rows as an array, with null where a place is not known."""
+    places = ",".join([f'"{claim.place}"' if claim.place else "NULL" for claim in claims])
+    return f"{{{places}}}"
+
+
+def array_of(values: list[Any]) -> Any:
+    """Return values of one type as an array; for numbers and UUIDs ten times as fast as psycopg."""
+    kind = type(values[0])
+    if kind is int:
+        return f"{{{','.join(map(str, values))}}}"
+    if kind is UUID:
+        return f"{{{','.join(_hexes(values))}}}"
+    return values
+
+
+def _hexes(values: list[UUID]) -> Iterator[str]:
+    # All rows of one claim share one token object, and formatting it is slow.
+    last, written = values[0], values[0].hex
+    for value in values:
+        if value is not last:
+            last, written = value, value.hex
+        yield written
+
+
+# A turn ends with the key and the row.
+_without_key = itemgetter(slice(-2))
+
+# Types whose values an array carries without a change.
+PLAIN_TYPES = {
+    "bigint", "boolean", "date", "double precision", "integer", "interval", "jsonb", "smallint", "text",
+    "timestamp with time zone", "uuid",
+}  # fmt: skip
+_LIMITED_TEXT = re.compile(r"varchar(\(\d+\))?$")
+
+PLAIN_KEYS = {AutoField, BigAutoField, SmallAutoField, IntegerField, BigIntegerField, UUIDField}
+
+
+class Compiler:
+    """One model in one database: its quoted names, types, and the values of its rows."""
+
+    def __init__(self, model: Any, alias: str) -> None:
+        self.model = model
+        self._alias = alias
+        self._options = options_of(model)
+        self._array_types: dict[tuple[str, ...], list[str] | None] = {}
+
+    @property
+    def connection(self) -> Any:
+        """The connection of the calling thread."""
+        return connections[self._alias]
+
+    @cached_property
+    def fields(self) -> list[Any]:
+        """The fields that have columns."""
+        return list(self.model._meta.concrete_fields)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of their attributes, in the same order."""
+        return [field.attname for field in self.fields]
+
+    @cached_property
+    def claim_at(self) -> int:
+        """The position of the claim's token among them."""
+        return self.names.index("state_claim")
+
+    @cached_property
+    def columns(self) -> str:
+        """Their columns as a list, each with the table's name."""
+        return ", ".join(f"{self.table}.{self.quote(field.column)}" for field in self.fields)
+
+    @property
+    def priority(self) -> str:
+        """The column of the priority as the beginning of an ORDER BY; "" if the model has none."""
+        name = self._options.priority
+        return f"{self.table}.{self.quote(self.field(name).column)}, " if name else ""
+
+    def field(self, name: str | None) -> Any:
+        """Return the field of this name."""
+        return self.model._meta.get_field(name)
+
+    @cached_property
+    def converters(self) -> list[Converter]:
+        """For each converted column: its position, the column, and the converter of the server's value."""
+        found: list[Converter] = []
+        for position, field in enumerate(self.fields):
+            column = field.get_col(self.model._meta.db_table)
+            backend = self.connection.ops.get_db_converters(column)
+            converters = [*backend, *column.get_db_converters(self.connection)]
+            found.extend((position, column, converter) for converter in converters)
+        return found
+
+    @cached_property
+    def _pk_field(self) -> Any:
+        return self.model._meta.pk
+
+    @cached_property
+    def _pk_is_plain(self) -> bool:
+        """Whether keys are equal in Python, in parameters and in the server's answers."""
+        return type(self._pk_field) in PLAIN_KEYS
+
+    def sent(self, pks: list[Any]) -> list[Any]:
+        """Return primary keys as they are sent to the server."""
+        if self._pk_is_plain:
+            return pks
+        prepare, connection = self._pk_field.get_db_prep_value, self.connection
+        return [prepare(pk, connection, prepared=False) for pk in pks]
+
+    def keys_of(self, found: list[Any]) -> list[Any]:
+        """Return the primary keys, as objects have them, of rows that begin with them."""
+        if self._pk_is_plain:
+            return [row[0] for row in found]
+        column, connection, to_python = self._pk_field.get_col(self.table), self.connection, self._pk_field.to_python
+        keys = [row[0] for row in found]
+        for convert in self._key_converters:
+            keys = [convert(key, column, connection) for key in keys]
+        return [to_python(key) for key in keys]
+
+    @cached_property
+    def _key_converters(self) -> list[Callable[[Any, Any, Any], Any]]:
+        """The converters of the server's keys; mostly none."""
+        at = self.names.index(self._pk_field.attname)
+        return [convert for position, _, convert in self.converters if position == at]
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether the server can write keys into the history as Python does."""
+        return not self._key_converters
+
+    def claimed(self, claims: list[Claim]) -> list[Any]:
+        """Return the keys of rows and the tokens of their claims, as arrays."""
+        return [array_of(self.sent([claim.pk for claim in claims])), array_of([claim.token for claim in claims])]
+
+    def array_types(self, names: tuple[str, ...]) -> list[str] | None:
+        """Return the types of the fields' columns without limits; None if an array cannot carry one of them as it is.
+
+        A cast to a type with a limit would cut the values.
+        """
+        if names not in self._array_types:
+            known = [_LIMITED_TEXT.sub("text", self.field(name).rel_db_type(self.connection) or "") for name in names]
+            plain = set(known) <= PLAIN_TYPES and not self.model._meta.parents
+            self._array_types[names] = known if plain else None
+        return self._array_types[names]
+
+    def saved_arrays(self, batch: Batch) -> list[list[Any]]:
+        """Return an array of flags for outcomes with values, then one array of values for each field."""
+        values = [outcome.values for _, outcome in batch.ended]
+        arrays: list[list[Any]] = [[given is not None for given in values]]
+        for name in batch.saves:
+            prepare, connection = self.field(name).get_db_prep_save, self.connection
+            arrays.append([None if given is None else prepare(given[name], connection) for given in values])
+        return arrays
+
+    @property
+    def place(self) -> RawSQL:
+        """The place of a row in its table."""
+        return RawSQL(f"{self.table}.ctid", [])
+
+    def in_turn(self, rows: list[Any], *, by_age: bool) -> list[Any]:
+        """Return rows in the order of their turn, by the server's values; converted values may have no order."""
+        names = self.names
+        wanted = (self._pk_field.attname, "state_next_attempt", "state_changed")
+        key, due, changed = (names.index(name) for name in wanted)
+        turns: list[Any] = [(row[due] or row[changed], row[key], row) for row in rows]
+        if self._options.priority and not by_age:
+            place = self.fields.index(self.field(self._options.priority))
+            turns = [(row[place], *turn) for turn, row in zip(turns, rows, strict=True)]
+        try:
+            turns.sort()
+        except TypeError:
+            # Keys of a type without an order; rows whose turn is equal may come in any order.
+            turns.sort(key=_without_key)
+        return [turn[-1] for turn in turns]
+
+    @property
+    def pk(self) -> str:
+        """The column of the key."""
+        return self.quote(self._pk_field.column)
+
+    @cached_property
+    def pk_type(self) -> str:
+        """The type of the key."""
+        return str(self._pk_field.rel_db_type(self.connection))
+
+    @cached_property
+    def table(self) -> str:
+        """The table."""
+        return self.quote(self.model._meta.db_table)
+
+    def quote(self, name: str) -> str:
+        """Return a name in quotes."""
+        # A percent sign would be read as a placeholder.
+        return str(self.connection.ops.quote_name(name)).replace("%", "%%")
+
+    def assignments(self, changes: Changes) -> tuple[str, Any]:
+        """Return the SET list of an ORM update and its parameters."""
+        update: Any = QuerySet(self.model, using=self._alias).query.chain(UpdateQuery)
+        update.add_update_values(changes)
+        statement, params = update.get_compiler(using=self._alias).as_sql()
+        table = self.connection.ops.quote_name(self.model._meta.db_table)
+        return statement.removeprefix(f"UPDATE {table} SET "), params  # noqa: S608 - as Django wrote it
