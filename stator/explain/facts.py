@@ -14,8 +14,7 @@ from stator.conf import Settings, load_settings
 from stator.graph import State
 from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
 from stator.rows.indexes import place_in_line
-from stator.rows.meta import options_of
-from stator.rows.moves import owner_of
+from stator.rows.meta import options_of, owner_of
 from stator.rows.pauses import Pause, Pauses, read_pauses
 from stator.rows.reports import Report
 from stator.rows.waits import waits_of
@@ -52,11 +51,6 @@ class Facts:
     ahead: int = 0
     awaited: list[Awaited] = field(default_factory=list)
     fair_by: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def label(self) -> str:
-        """The label of the model."""
-        return str(self.model._meta.label)
 
     @property
     def name(self) -> str:
@@ -97,9 +91,19 @@ class Facts:
         return self.automatic and not held_up
 
     @property
+    def in_line(self) -> bool:
+        """Whether it is claimed as soon as it is its turn."""
+        return self.in_turn and self.ready
+
+    @property
     def ready(self) -> bool:
         """Whether it is marked ready."""
         return bool(self.row["state_ready"])
+
+    @property
+    def rests(self) -> bool:
+        """Whether it would be attempted if it were due."""
+        return self.automatic and self.waiting and not (self.claimed or self.quarantined)
 
     @property
     def waiting(self) -> bool:
@@ -112,6 +116,28 @@ class Facts:
         """Whether it is parked: not ready until an awaited object moves."""
         due = self.row["state_next_attempt"]
         return not (self.ready or self.claimed) and due is not None and due >= parked_from()
+
+    @property
+    def failed(self) -> bool:
+        """Whether its last attempts failed."""
+        return bool(self.row["state_failures"])
+
+    @property
+    def said(self) -> bool:
+        """Whether its handler gave a reason to wait."""
+        return self.report is not None and not self.report.error and self.report.state == self.name
+
+    @property
+    def limit(self) -> int | None:
+        """How many objects in its state may be claimed at once; None for any number."""
+        return self.state.concurrency if self.state else None
+
+    @property
+    def needs_worker(self) -> bool:
+        """Whether a worker has to do something before it moves: attempt, reclaim, rename it, or have it time out."""
+        state = self.state
+        moved = state is None or state.automatic or state.timeout_state is not None or bool(state.conditions)
+        return moved and not self.quarantined and (not self.claimed or self.lease_over)
 
     def since(self, column: str) -> float:
         """Return the seconds since the time in a column; negative for a time in the future."""
@@ -131,7 +157,7 @@ def gather(model: Any, pk: Any, using: str | None = None) -> Facts | None:
         key = {"model_label": owner._meta.label_lower, "object_pk": str(pk)}
         facts.report = Report.objects.using(using).filter(**key).first()
     _read_workers(facts, using)
-    if facts.ready and facts.in_turn:
+    if facts.in_line:
         _read_line(facts, rows, Pauses.of(owner._meta.label_lower, active))
     return facts
 

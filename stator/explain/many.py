@@ -1,0 +1,73 @@
+"""What the conditions for many rows depend on, read in at most three statements."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
+
+from stator.conf import Settings, load_settings
+from stator.graph import State
+from stator.rows.columns import parked
+from stator.rows.pauses import Pauses, read_pauses
+from stator.rows.workers import live_workers
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """All rows of a model, with its pauses, the states at their limit, and whether a live worker serves it."""
+
+    model: Any
+    using: str
+    settings: Settings
+    pauses: Pauses
+    full: list[str]
+    served: bool
+
+    @classmethod
+    def of(cls, model: Any, using: str) -> "Many":
+        """Return the rows of a model that has the framework's columns itself."""
+        label = model._meta.label_lower
+        pauses = Pauses.of(label, read_pauses(using))
+        served = any(worker.serves(label) for worker in live_workers(using))
+        return cls(model, using, load_settings(), pauses, _full_states(model, using), served)
+
+    @property
+    def rows(self) -> QuerySet[Any]:
+        """The rows, whatever the default manager of the model leaves out."""
+        return QuerySet(self.model, using=self.using)
+
+    @property
+    def automatic(self) -> Q:
+        """Rows that workers attempt."""
+        return _in_states(self.model.state_graph.automatic_states)
+
+    @property
+    def paused(self) -> Q:
+        """Rows that a pause holds; a pause of a state that workers do not attempt holds none."""
+        states = self.model.state_graph.automatic_states
+        held = _in_states(states.difference(self.pauses.running(states)))
+        if partial := self.pauses.held(self.model, states):
+            # In a subquery, so that a join does not count a row twice.
+            held |= Q(Exists(self.rows.filter(partial, pk=OuterRef("pk"))))
+        return held
+
+    @property
+    def waiting(self) -> Q:
+        """Rows with a due time in the future that are not parked."""
+        return Q(state_next_attempt__gt=Now()) & ~parked()
+
+
+def _in_states(states: set[State]) -> Q:
+    return Q(state__in=sorted(state.name for state in states))
+
+
+def _full_states(model: Any, using: str) -> list[str]:
+    """Return the states whose ``concurrency`` limit is reached."""
+    limits = {state.name: state.concurrency for state in model.state_graph.automatic_states if state.concurrency}
+    if not limits:
+        return []
+    rows: QuerySet[Any] = QuerySet(model, using=using)
+    held = rows.filter(state_claim__isnull=False, state__in=list(limits))
+    claimed = held.order_by().values_list("state").annotate(Count("pk"))
+    return [name for name, count in claimed if count >= limits[name]]

@@ -1,0 +1,193 @@
+"""Texts of the reasons: each function yields sentences about one object, with the numbers in them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from stator.explain.facts import LINE, Facts
+from stator.graph.durations import span
+from stator.rows.workers import WORKER_ALIVE, worker_of
+
+# A sentence, and its numbers for programs; durations are in seconds.
+Said = tuple[str, dict[str, Any]]
+
+
+def terminal(facts: Facts) -> Iterator[Said]:
+    """Say whether the object stays or is deleted."""
+    if facts.state and facts.state.delete_after:
+        left = facts.state.delete_after - facts.since("state_changed")
+        yield f"{facts.name} is a terminal state: the object is deleted {coming(left)}.", {"deleted_in": left}
+    else:
+        yield f"{facts.name} is a terminal state: the object stays here.", {}
+
+
+def unknown_state(facts: Facts) -> Iterator[Said]:
+    """Say whether the state was renamed, or how to do that."""
+    graph = facts.model.state_graph
+    if heir := graph.renames.get(facts.name):
+        sentence = f"{facts.name!r} is the former name of {heir}; workers move the object at their next pass."
+        yield sentence, {"within": facts.settings.SCHEDULE_INTERVAL}
+        return
+    sentence = (
+        f"{graph.__name__} does not know the state {facts.name!r}, so workers do not attempt the object; "
+        f"declare renamed_from={facts.name!r} on the state that replaced it, or move the object by hand."
+    )
+    yield sentence, {}
+
+
+def lease_lost(facts: Facts) -> Iterator[Said]:
+    """Say whose lease ran out, and when the object is reclaimed."""
+    who, numbers = _holder(facts)
+    expired, within = facts.since("state_locked_until"), facts.settings.REAP_INTERVAL
+    then = f"is reclaimed within {span(within)}" if facts.workers else "is reclaimed once a worker is started"
+    sentence = f"The lease of {who} ran out {span(expired)} ago; the object {then}."
+    yield sentence, numbers | {"expired": expired, "within": within}
+
+
+def leased(facts: Facts) -> Iterator[Said]:
+    """Say who holds the object, since when and until when."""
+    who, numbers = _holder(facts)
+    left = -facts.since("state_locked_until") if facts.row["state_locked_until"] else None
+    until = "" if left is None else f", until {span(left)} from now unless renewed"
+    since = f" since {span(numbers['since'])} ago" if "since" in numbers else ""
+    yield f"Leased by {who}{since}{until}.", numbers | {"until": left}
+
+
+def _holder(facts: Facts) -> Said:
+    """Return a phrase for the worker that holds the object, and its numbers."""
+    from_token = worker_of(facts.row["state_claim"])
+    numbers: dict[str, Any] = {"worker": from_token}
+    if facts.row["state_attempted"]:
+        numbers["since"] = facts.since("state_attempted")
+    worker = facts.holder
+    if worker is None:
+        return f"worker {from_token} (no other record of it)", numbers
+    heard = (facts.now - worker.heartbeat).total_seconds()
+    numbers |= {"host": worker.host, "pid": worker.pid, "heartbeat": heard}
+    end = "stopped" if worker.stopped else f"heartbeat {span(heard)} ago"
+    return f"worker {worker.pk} (process {worker.pid} on {worker.host}, {end})", numbers
+
+
+def quarantined(facts: Facts) -> Iterator[Said]:
+    """Say how many leases were lost, and the last report."""
+    crashes = facts.row["state_crashes"]
+    words, numbers = _report(facts)
+    said = f" Latest report: {words}." if words else ""
+    sentence = f"Quarantined after {crashes} lost leases in a row; retry it after the cause is fixed.{said}"
+    yield sentence, {"crashes": crashes, **numbers}
+
+
+def paused(facts: Facts) -> Iterator[Said]:
+    """Say of each pause who made it, what it holds, until when, and why."""
+    for pause in facts.pauses:
+        left = (pause.until - facts.now).total_seconds() if pause.until else None
+        what = pause.state or "the model"
+        where = f" where {', '.join(f'{name}={value!r}' for name, value in pause.where.items())}" if pause.where else ""
+        by = f" by {pause.actor}" if pause.actor else ""
+        until = "until it is resumed" if left is None else f"for another {span(left)}"
+        why = f": {pause.reason}" if pause.reason else ""
+        numbers = {"pause": pause.pk, "actor": pause.actor, "reason": pause.reason, "until": left}
+        yield f"Paused{by}: {what}{where}, {until}{why}.", numbers
+
+
+def external(facts: Facts) -> Iterator[Said]:
+    """Say what else moves the object: a condition, a timeout."""
+    state = facts.state
+    moved_by = " or workers move it once a condition holds" if state and state.conditions else ""
+    sentence = f"Workers do not attempt {facts.name}: something else moves the object on{moved_by}"
+    if not (state and state.timeout_state and state.timeout_value):
+        yield f"{sentence}.", {}
+        return
+    left = state.timeout_value - facts.since("state_changed")
+    timeout = f"times out to {state.timeout_state} {coming(left)}" if left > 0 else f"timed out {span(-left)} ago"
+    yield f"{sentence}; it {timeout}.", {"times_out_in": left}
+
+
+def waits_for(facts: Facts) -> Iterator[Said]:
+    """Say of each awaited object where it is and has to get."""
+    for one in facts.awaited:
+        *others, last = one.until
+        until = f"{', '.join(others)} or {last}" if others else last
+        sentence = f"Waits for {one.label} {one.pk}, which is in state {one.state}, until it is in {until}."
+        yield sentence, {"model": one.label, "pk": str(one.pk), "state": one.state, "until": list(one.until)}
+
+
+def backoff(facts: Facts) -> Iterator[Said]:
+    """Say how often it failed, the last error, and when it is attempted next."""
+    failures, left = facts.row["state_failures"], -facts.since("state_next_attempt")
+    words, numbers = _report(facts)
+    said = f", the last one {words}" if facts.report and facts.report.error else ""
+    sentence = f"Backing off after {counted(failures, 'error')}{said}; next attempt {coming(left)}."
+    yield sentence, {"failures": failures, "next_attempt_in": left, **numbers}
+
+
+def last_said(facts: Facts) -> Iterator[Said]:
+    """Repeat the reason that the handler gave."""
+    _, numbers = _report(facts)
+    times = f" ({numbers['times']} times)" if numbers["times"] > 1 else ""
+    yield f'Its handler last said "{numbers["message"]}"{times}.', numbers
+
+
+def not_due(facts: Facts) -> Iterator[Said]:
+    """Say when the object is due."""
+    left = -facts.since("state_next_attempt")
+    yield f"Not due yet: the next attempt is {coming(left)}.", {"next_attempt_in": left}
+
+
+def no_worker(facts: Facts) -> Iterator[Said]:
+    """Say for how long no worker was heard of."""
+    silent = f"no heartbeat in the last {span(WORKER_ALIVE)}"
+    yield f"No live worker serves {facts.model._meta.label}: {silent}; start runstator.", {"workers": 0}
+
+
+def crashed(facts: Facts) -> Iterator[Said]:
+    """Say how many leases were lost."""
+    lost = facts.row["state_crashes"]
+    yield (
+        f"It lost {counted(lost, 'lease')} in a row, so it is attempted alone, in a process of its own.",
+        {"crashes": lost},
+    )
+
+
+def at_limit(facts: Facts) -> Iterator[Said]:
+    """Say the limit of the state."""
+    numbers = {"claimed": facts.running, "limit": facts.limit}
+    yield f"{facts.name} is at its limit: {facts.running} of {facts.limit} are claimed.", numbers
+
+
+def in_line(facts: Facts) -> Iterator[Said]:
+    """Say how many objects are attempted before it."""
+    of, turns, numbers = "", "", {}
+    for name, value in facts.fair_by.items():
+        of, turns = f" of {name} {value}", f"; the values of {name} take turns"
+        numbers = {"fair_by": name, "value": str(value)}
+    if facts.ahead > LINE:
+        yield f"Ready, with more than {LINE:,} objects{of} before it{turns}.", {"more_than": LINE, **numbers}
+        return
+    before = f"with {counted(facts.ahead, 'object')}{of} before it" if facts.ahead else f"and next in line{of}"
+    yield f"Ready, {before}{turns}.", {"ahead": facts.ahead, **numbers}
+
+
+def due(facts: Facts) -> Iterator[Said]:
+    """Say how soon the object is marked ready."""
+    within = facts.settings.SCHEDULE_INTERVAL if facts.parked else facts.settings.POLL_INTERVAL
+    yield f"Due; workers mark it ready within {span(within)} or so.", {"within": within}
+
+
+def _report(facts: Facts) -> Said:
+    """Return the latest report as a phrase and as numbers; both are empty if there is none."""
+    report = facts.report
+    if report is None:
+        return "", {}
+    ago = (facts.now - report.at).total_seconds()
+    numbers = {"error": report.error, "message": report.message, "times": report.times, "said": ago}
+    return f"{report.error}: {report.message}", numbers
+
+
+def coming(left: float) -> str:
+    """Return a phrase for when something happens in ``left`` seconds."""
+    return f"in {span(left)}" if left > 0 else "now"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
