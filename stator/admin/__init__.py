@@ -2,10 +2,10 @@
 
 from django.contrib import admin
 
-from stator.admin.kept import DepthAdmin, HistoryAdmin, ReportAdmin, StatsAdmin, WorkerAdmin
 from stator.admin.managed import StatorAdmin
 from stator.admin.overview import OverviewAdmin
 from stator.admin.pauses import PauseAdmin
+from stator.admin.read_only import DepthAdmin, HistoryAdmin, ReportAdmin, StatsAdmin, WorkerAdmin
 from stator.models import Depth, History, Overview, Pause, Report, StatorModel, Stats, Worker
 from stator.overview.sections import Cell, Section, add_section
 

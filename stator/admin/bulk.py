@@ -38,7 +38,7 @@ class Act:
     logged: str
     done: str
     write: Callable[[OperatorQuerySet], int]
-    otherwise: str = "gone meanwhile, or not for you to act on"
+    otherwise: str = "deleted meanwhile, or you lack the permission"
 
 
 class Progress(forms.Form):
@@ -121,7 +121,7 @@ def _back(request: HttpRequest) -> HttpResponse | None:
 def _progress(request: HttpRequest) -> dict[str, Any]:
     form = Progress(request.POST)
     if not form.is_valid():
-        raise BadRequest("how far the act has come is no number")
+        raise BadRequest("the progress of the action is not a number")
     return {name: value or (0 if name != "stator_after" else "") for name, value in form.cleaned_data.items()}
 
 
@@ -133,7 +133,7 @@ def _part(queryset: QuerySet[Any], after: str) -> tuple[QuerySet[Any], Any]:
         try:
             rows = rows.filter(pk__gt=getattr(pk, "target_field", pk).to_python(after))
         except ValidationError as error:
-            raise BadRequest("the act cannot go on after what is no key") from error
+            raise BadRequest("the action cannot go on: its last key is not a key") from error
     ends = list(rows.values_list("pk", flat=True).distinct()[AT_ONCE - 1 : AT_ONCE + 1])
     return (rows.filter(pk__lte=ends[0]), ends[0]) if len(ends) == 2 else (rows, None)
 
@@ -146,7 +146,7 @@ def _go_on(
     total = AtLeast(settled + rest) if isinstance(rest, AtLeast) else settled + rest
     context = {
         **_context(model_admin, request),
-        "title": "At it",
+        "title": "In progress",
         "act": act,
         "total": f"{total:,}",
         "progress": {f"stator_{name}": value for name, value in progress.items()},
@@ -174,7 +174,7 @@ def _context(model_admin: Any, request: HttpRequest) -> dict[str, Any]:
 def _tell(model_admin: Any, request: HttpRequest, act: Act, done: int, left: int) -> None:
     words = f"{done:,} {_noun(model_admin, done)} {act.done}."
     if left:
-        words += f" {left:,} {_noun(model_admin, left)} {'was' if left == 1 else 'were'} left alone ({act.otherwise})."
+        words += f" {left:,} {_noun(model_admin, left)} {'was' if left == 1 else 'were'} not changed ({act.otherwise})."
     model_admin.message_user(request, words, messages.SUCCESS if done else messages.WARNING)
 
 

@@ -19,7 +19,7 @@ def check_kept(value: Any) -> None:
     """Refuse values that databases cannot store as JSON or that a page cannot show again."""
     if not _is_kept(value, DEEPEST):
         raise ValidationError(
-            "This cannot be kept as JSON: it has NaN or Infinity, a NUL character, half of a surrogate pair, "
+            "This cannot be stored as JSON: it has NaN or Infinity, a NUL character, half of a surrogate pair, "
             f"or is nested deeper than {DEEPEST} levels."
         )
 

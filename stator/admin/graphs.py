@@ -4,9 +4,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from stator.admin.pages import Pages
-from stator.commands.graph import KINDS
+from stator.admin.access import Pages
 from stator.graph import State
+from stator.graph.drawing import KINDS
 from stator.graph.durations import span
 from stator.graph.layout import MOST_STATES, Box, Line, Size, lay_out
 from stator.graph.layout import Picture as Drawing
@@ -74,7 +74,7 @@ def _node(box: Box, state: State, one: InState, flow: Flow, url: str) -> Node:
     timed = state.automatic or state.expect_within or state.timeout_value
     oldest = span(one.oldest) if one.oldest is not None and timed else ""
     failures = flow.failures.get(box.name, 0.0)
-    parts = [f"{box.name}: {told(one.count, one.cut)}", f"{told(one.ready)} ready", f"{one.leased:,} with workers"]
+    parts = [f"{box.name}: {told(one.count, one.cut)}", f"{told(one.ready)} ready", f"{one.leased:,} leased"]
     parts += [f"oldest {oldest}"] if oldest else []
     parts += [f"expected within {span(state.expect_within)}"] if state.expect_within else []
     parts += [f"{told(one.stuck, one.cut)} stuck"] if one.stuck else []

@@ -12,10 +12,10 @@ from django.db.models import BigIntegerField
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
+from stator.admin.control_characters import SpellingAdmin
 from stator.admin.fields import prefilled
-from stator.admin.spelling import SpellingAdmin
 from stator.querysets import OperatorQuerySet
-from stator.rows.moves import owner_of
+from stator.rows.meta import owner_of
 from stator.rows.pauses import Pause
 from stator.rows.workers import live_workers
 

@@ -11,8 +11,8 @@ from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils.html import format_html
 
-from stator.admin import acts, page, sheet
-from stator.admin.conditions import ConditionFilter
+from stator.admin import actions, detail, row_summary
+from stator.admin.filters import ConditionFilter
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, is_large, keep_keys, notices
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.permissions import force_permission
@@ -44,7 +44,7 @@ class StatorAdmin(AnyAddressAdmin):
     def __init__(self, model: Any, admin_site: admin.AdminSite) -> None:
         super().__init__(model, admin_site)
         if self.actions is not None:
-            self.actions = [*self.actions, *acts.ACTS]
+            self.actions = [*self.actions, *actions.ACTS]
 
     # Permissions
 
@@ -94,22 +94,22 @@ class StatorAdmin(AnyAddressAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show the list, or run an action on its rows."""
         if request.method == "POST":
-            acts.refuse_forbidden(self, request)
+            actions.refuse_forbidden(self, request)
             keep_keys(self, request)
         return super().changelist_view(request, {**notices(self.model), **(extra_context or {})})
 
     @admin.display(description="state", ordering="state")
     def stator_state(self, row: Any) -> str:
         """Return the stored name of the state, known to the code or not."""
-        return format_html('<span class="stator-badge stator-{}">{}</span>', sheet.standing(row), row.state)
+        return format_html('<span class="stator-badge stator-{}">{}</span>', row_summary.standing(row), row.state)
 
     @admin.display(description="for", ordering="-state_changed")
     def stator_age(self, row: Any) -> str:
         """Return how long the object has been in its state, marked if that is longer than expected."""
-        if not (within := sheet.expected_within(row)):
-            return sheet.age(row)
+        if not (within := row_summary.expected_within(row)):
+            return row_summary.age(row)
         title = f"stuck: expected within {within}"
-        return format_html('<span class="stator-late" title="{}">{}</span>', title, sheet.age(row))
+        return format_html('<span class="stator-late" title="{}">{}</span>', title, row_summary.age(row))
 
     @admin.display(description="attempts", ordering="state_attempts")
     def stator_attempts(self, row: Any) -> int:
@@ -124,12 +124,12 @@ class StatorAdmin(AnyAddressAdmin):
     @admin.display(description="lease", ordering="state_locked_until")
     def stator_lease(self, row: Any) -> str:
         """Return who holds the object."""
-        return sheet.lease(row)
+        return row_summary.lease(row)
 
     @admin.display(description="next attempt", ordering="state_next_attempt")
     def stator_next(self, row: Any) -> str:
         """Return when the object will be attempted."""
-        return sheet.next_attempt(row)
+        return row_summary.next_attempt(row)
 
     # Pages of objects
 
@@ -153,7 +153,7 @@ class StatorAdmin(AnyAddressAdmin):
 
     def live_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
         """Return the context of a page's live part; override it, and ``live_template``, to show more."""
-        return page.context_of(self, request, obj)
+        return detail.context_of(self, request, obj)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the project's fields and the framework's columns."""

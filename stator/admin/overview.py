@@ -13,16 +13,16 @@ from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils import timezone
 
-from stator.admin.kept import KeptAdmin
-from stator.admin.pages import Pages
+from stator.admin.access import Pages
 from stator.admin.panels import show
-from stator.admin.spreading import AT_ONCE, retry_spread
+from stator.admin.read_only import KeptAdmin
+from stator.admin.retry_at_rate import AT_ONCE, retry_spread
 from stator.models import StatorModel
 from stator.overview.errors import GROUPED, fingerprinted
 from stator.overview.sections import sections
 from stator.overview.stays import LATEST
 from stator.querysets import OperatorQuerySet
-from stator.runner import managed
+from stator.rows.meta import managed
 from stator.texts import escape
 
 logger = logging.getLogger("stator.admin")
@@ -50,7 +50,7 @@ class RetryForm(forms.Form):
         for model in managed(StatorModel.subclasses):
             if model._meta.label_lower == label:
                 return model
-        raise forms.ValidationError("no managed model has this label")
+        raise forms.ValidationError("there is no managed model with this label")
 
 
 class OverviewAdmin(KeptAdmin):
@@ -121,11 +121,11 @@ class OverviewAdmin(KeptAdmin):
     def _tell(self, request: HttpRequest, model: Any, count: int, per_minute: float) -> None:
         noun = model._meta.verbose_name if count == 1 else model._meta.verbose_name_plural
         if not count:
-            self.message_user(request, f"No {noun} with this error can be retried any more.", messages.WARNING)
+            self.message_user(request, f"No {noun} with this error can be retried now.", messages.WARNING)
             return
         minutes = count / per_minute
         over = f"over the next {minutes:,.0f} minutes" if minutes >= 1.5 else "within a minute or so"
-        more = " That is the most of one request; ask again for the rest." if count >= MOST_RETRIED else ""
+        more = " One request retries no more; repeat it for the rest." if count >= MOST_RETRIED else ""
         said = f"{count:,} {noun} will be attempted {over}, {per_minute:g} a minute.{more}"
         self.message_user(request, said, messages.SUCCESS)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from django.db import router
 
+from stator.admin.access import Pages
 from stator.admin.graphs import Picture, picture
-from stator.admin.pages import Pages
-from stator.explain.reason import counted
+from stator.explain.sentences import counted
 from stator.graph.durations import span
 from stator.overview.charts import Chart, chart
 from stator.overview.crew import Crew, Hand, crew
@@ -166,18 +166,18 @@ def _troubles(panel: Panel, failing: str, pages: Pages) -> list[Trouble]:
     slow = not panel.needs_worker and found.waited is not None and found.waited > TOO_LONG
     dead = "#stator-workers"
     said: list[tuple[str, Any, str, str]] = [
-        ("error", panel.needs_worker, "has ready objects and no live worker serves it; start runstator", dead),
-        ("error", found.late, f"leases that ran out: {found.late:,}; their workers died or hang", dead),
+        ("error", panel.needs_worker, "has ready objects, but no live worker serves it; start runstator", dead),
+        ("error", found.late, f"expired leases: {found.late:,}; their workers died or hang", dead),
         (
             "error",
             found.quarantined,
-            f"{told(found.quarantined)} quarantined: workers died on them",
+            f"{told(found.quarantined)} quarantined: workers died while they attempted them",
             pages.list_of(model, condition="quarantined"),
         ),
         (
             "error",
             found.unknown,
-            f"{told(found.unknown)} in a state that this code does not know: it was renamed or removed, or is newer",
+            f"{told(found.unknown)} in a state that this code does not know: it was renamed, removed or is newer",
             pages.list_of(model, condition="unknown"),
         ),
         (
@@ -189,7 +189,7 @@ def _troubles(panel: Panel, failing: str, pages: Pages) -> list[Trouble]:
         (
             "error",
             slow,
-            f"the first in line has waited {span(found.waited or 0.0)}: workers are too few, busy or paused",
+            f"the first in line has waited {span(found.waited or 0.0)}: too few workers, or they are busy or paused",
             pages.list_of(model, condition="overdue"),
         ),
         ("warning", failing, f"{failing} failing", "#stator-errors"),

@@ -12,10 +12,10 @@ from django.db import router
 from django.db.models import BooleanField, Case, QuerySet, Value, When
 from django.http import HttpRequest, HttpResponse
 
-from stator.admin.acts import refuse_forbidden
+from stator.admin.actions import refuse_forbidden
 from stator.admin.fields import JSONField
-from stator.admin.kept import KeptAdmin
 from stator.admin.listing import keep_keys
+from stator.admin.read_only import KeptAdmin
 from stator.models import Pause, StatorModel
 from stator.rows.pauses import end_chosen, keep_pause, planned_pause
 from stator.texts import escape
@@ -30,7 +30,7 @@ class PauseForm(forms.ModelForm):
     where = JSONField(
         required=False, help_text='Lookups that an object must match, such as {"tenant": 3}; empty: all objects.'
     )
-    seconds = forms.FloatField(required=False, label="For seconds", help_text="Empty: until somebody ends it.")
+    seconds = forms.FloatField(required=False, label="For seconds", help_text="Empty: until it is ended.")
 
     # The models and name of the requesting user, set by a subclass.
     labels: tuple[tuple[str, str], ...] = ()

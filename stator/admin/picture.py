@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stator.commands.graph import described
+from stator.graph.drawing import described
 from stator.graph.layout import MOST_STATES, Box, Line, Picture, lay_out
 
 

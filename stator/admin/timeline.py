@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from stator.admin.sheet import holder, seconds_since
+from stator.admin.row_summary import holder, seconds_since
 from stator.graph.durations import span
-from stator.rows.moves import owner_of
+from stator.rows.meta import owner_of
 from stator.rows.reports import History, Report
 
 LATEST = 50

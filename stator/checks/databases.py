@@ -6,9 +6,10 @@ from typing import Any
 from django.core import checks
 from django.db import connections, router
 
+from stator.capabilities import capabilities_of
 from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.schema import lack_of
-from stator.explain.reason import counted
+from stator.explain.sentences import counted
 from stator.operations import ReconcileTrigger, function_name
 from stator.rows.indexes import line_of_all
 from stator.worker.startup import OTHER_PACKAGE, OTHER_REMEDY, is_replica, migrated_by_another
@@ -28,7 +29,7 @@ def check_drivers(models: list[Any]) -> Iterator[checks.CheckMessage]:
     for alias in sorted({router.db_for_write(model) for model in models}):
         if driver := unsupported_driver(connections[alias]):
             yield checks.Error(
-                f"The PostgreSQL database {alias!r} is reached by {driver}; Stator needs psycopg 3.",
+                f"The PostgreSQL database {alias!r} uses {driver}; Stator needs psycopg 3.",
                 hint=f"{REMEDY}.",
                 id="stator.E304",
             )
@@ -38,7 +39,8 @@ def check_sqlite(models: list[Any]) -> Iterator[checks.CheckMessage]:
     """W301: with SQLite's defaults, readers and writers fail with "database is locked"."""
     for alias in sorted({router.db_for_write(model) for model in models}):
         connection = connections[alias]
-        if connection.vendor == "sqlite" and (lacking := _lacking(connection.settings_dict)):
+        fails = capabilities_of(connection).fails_when_locked
+        if fails and (lacking := _lacking(connection.settings_dict)):
             yield checks.Warning(
                 f"The SQLite database {alias!r} holds managed models and is opened without {' and '.join(lacking)}.",
                 hint=SQLITE_HINT.format(alias=alias),
@@ -92,7 +94,7 @@ def check_rows(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
 def check_triggers(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
     """W303: a trigger for a graph, or for watched fields, that the model no longer has."""
     connection = connections[alias]
-    if connection.vendor != "postgresql":
+    if not capabilities_of(connection).has_plpgsql:
         return
     with connection.cursor() as cursor:
         for model in models:
@@ -102,7 +104,7 @@ def check_triggers(models: list[Any], alias: str) -> Iterator[checks.CheckMessag
             bodies = {body for (body,) in cursor.fetchall()}
             if bodies and wanted.body(connection.schema_editor(), model) not in bodies:
                 yield checks.Warning(
-                    f"The trigger of {model.__name__} is not the one that its graph and reconcile_on ask for.",
+                    f"The ReconcileTrigger of {model.__name__} does not match its graph and reconcile_on.",
                     hint=f"Add to a migration: {wanted!r}.",
                     obj=model,
                     id="stator.W303",
@@ -116,7 +118,7 @@ def _check_states(model: Any, alias: str) -> Iterator[checks.CheckMessage]:
         names = ", ".join(repr(name) for name in unknown[:10])
         yield checks.Warning(
             f"Rows of {model.__name__} are in states that {model.state_graph.__name__} does not have: {names}.",
-            hint="Declare renamed_from= on the state that took its place, or move the rows by hand.",
+            hint="Declare renamed_from= on the state that replaced it, or move the rows by hand.",
             obj=model,
             id="stator.W302",
         )

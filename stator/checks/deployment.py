@@ -12,7 +12,7 @@ def check_debug() -> Iterator[checks.CheckMessage]:
     """W401: with DEBUG, workers keep the text of every query of an attempt."""
     if settings.DEBUG:
         yield checks.Warning(
-            "DEBUG is True, so workers keep the text of each query until its attempt ends, and are slower for it.",
+            "DEBUG is True: workers store the text of each query until the attempt ends, which makes them slower.",
             hint="Set DEBUG = False.",
             id="stator.W401",
         )
@@ -23,8 +23,8 @@ def check_atomic_requests(models: list[Any]) -> Iterator[checks.CheckMessage]:
     for alias in sorted({router.db_for_write(model) for model in models}):
         if connections[alias].settings_dict.get("ATOMIC_REQUESTS"):
             yield checks.Warning(
-                f"ATOMIC_REQUESTS is on for the database {alias!r}: workers see an object that a request has made only "
-                "after the response, so a view that waits for them waits in vain.",
+                f"ATOMIC_REQUESTS is on for the database {alias!r}: workers see an object that a request creates only "
+                "after the response. A view that waits for workers never gets a result.",
                 hint="Put transaction.non_atomic_requests on views that wait for workers, then silence this check.",
                 id="stator.W402",
             )

@@ -29,7 +29,7 @@ def unreachable(graph: type[StateGraph]) -> Iterator[Finding]:
     known = _reachable(graph.initial_state)
     for state in graph.states.values():
         if state not in known:
-            hint = f"Lead to it, remove it, or silence this if only moves by hand lead to {state.name}."
+            hint = f"Declare an edge to it, or remove it. If only moves by hand lead to {state.name}, silence this."
             yield 201, f".{state.name} cannot be reached from {graph.initial_state.name}.", hint
 
 
@@ -41,7 +41,8 @@ def dead_end(graph: type[StateGraph]) -> Iterator[Finding]:
     for state in graph.states.values():
         if all(other.automatic for other in _reachable(state)):
             hint = "Declare the edge that leads on, or make a state of the loop externally_progressed."
-            yield 202, f".{state.name} leads to no terminal state: its objects are attempted for ever.", hint
+            wrong = "leads to no terminal or external state: its objects are attempted for ever"
+            yield 202, f".{state.name} {wrong}.", hint
 
 
 def busy_loop(graph: type[StateGraph]) -> Iterator[Finding]:
@@ -68,7 +69,8 @@ def short_lease(graph: type[StateGraph]) -> Iterator[Finding]:
     for state in graph.automatic_states:
         if state.lease is not None and state.lease <= interval:
             hint = "Make the lease several times as long as STATOR['REAP_INTERVAL']; workers extend it while they run."
-            yield 205, f".{state.name} has a lease of {state.lease:g} s with REAP_INTERVAL={interval:g}.", hint
+            wrong = f"has a lease of {state.lease:g} s, not longer than REAP_INTERVAL={interval:g}"
+            yield 205, f".{state.name} {wrong}.", hint
 
 
 def failures_to_nowhere(graph: type[StateGraph]) -> Iterator[Finding]:
@@ -86,7 +88,7 @@ def stray_handlers(graph: type[StateGraph]) -> Iterator[Finding]:
         if name.startswith("handle_") and name not in called and callable(getattr(graph, name, None)):
             close = get_close_matches(name.removeprefix("handle_"), graph.states, 1)
             meant = f" Did you mean handle_{close[0]}?" if close else ""
-            yield 207, f".{name} is the handler of no state.", f"Rename it, or name it in handler_name=.{meant}"
+            yield 207, f".{name} is not the handler of any state.", f"Rename it, or name it in handler_name=.{meant}"
 
 
 LOOKS = (

@@ -10,7 +10,7 @@ from django.db.models import CharField, TextField
 from stator.fields import StateField
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.indexes import own_indexes
-from stator.rows.moves import owner_of
+from stator.rows.meta import owner_of
 from stator.rows.reports import KEY_LENGTH
 from stator.rows.waits import waits_of
 
@@ -32,9 +32,9 @@ def check_state_field(model: Any) -> Iterator[checks.CheckMessage]:
     field = _state_field(model)
     if isinstance(field, StateField):
         return
-    wrong = "has no field named state" if field is None else f"has a state that is a {type(field).__name__}"
+    wrong = "it has no field named state" if field is None else f"its field state is a {type(field).__name__}"
     yield checks.Error(
-        f"{model.__name__} inherits StatorModel and {wrong}.",
+        f"{model.__name__} inherits StatorModel, but {wrong}.",
         hint="Add state = StateField(YourGraph), or inherit models.Model.",
         obj=model,
         id="stator.E101",
@@ -61,7 +61,7 @@ def check_plain_model(model: Any) -> Iterator[checks.CheckMessage]:
         if isinstance(field, StateField):
             name = model.__name__
             yield checks.Error(
-                f"{name}.{field.name} is a StateField, and {name} does not inherit StatorModel: nothing moves it.",
+                f"{name}.{field.name} is a StateField, but {name} does not inherit StatorModel: nothing moves it.",
                 hint=f"Let {name} inherit stator.models.StatorModel, or make {field.name} a CharField.",
                 obj=model,
                 id="stator.E107",
@@ -74,9 +74,9 @@ def check_parents(model: Any) -> Iterator[checks.CheckMessage]:
         return
     name, parent = model.__name__, owner.__name__
     yield checks.Warning(
-        f"{name} inherits its state from {parent}: workers attempt its objects as {parent}.",
-        hint=f"For a state of its own let {name} inherit StatorModel, with a OneToOneField to {parent}. "
-        "If this is meant, add stator.W104 to SILENCED_SYSTEM_CHECKS.",
+        f"{name} inherits its state from {parent}: workers attempt its objects as objects of {parent}.",
+        hint=f"To give {name} a state of its own, let it inherit StatorModel and add a OneToOneField to {parent}. "
+        "If this is intended, add stator.W104 to SILENCED_SYSTEM_CHECKS.",
         obj=model,
         id="stator.W104",
     )
@@ -93,7 +93,7 @@ def check_primary_key(model: Any) -> Iterator[checks.CheckMessage]:
     """E102: claims name rows by one column."""
     if model._meta.is_composite_pk:
         yield checks.Error(
-            f"{model.__name__} has a composite primary key; workers tell rows by a primary key of one column.",
+            f"{model.__name__} has a composite primary key; workers identify rows by a primary key of one column.",
             hint="Give it a primary key of one column, and a UniqueConstraint over the others.",
             obj=model,
             id="stator.E102",
@@ -109,7 +109,7 @@ def check_key_length(model: Any) -> Iterator[checks.CheckMessage]:
         return
     length = f"of up to {field.max_length} characters" if field.max_length else "of any length"
     yield checks.Error(
-        f"{model.__name__} has a primary key {length}; reports and history name objects by {KEY_LENGTH} at most.",
+        f"{model.__name__} has a primary key {length}; reports and history store at most {KEY_LENGTH} of them.",
         hint=f"Give it a key that is a number or a UUID, or a CharField(max_length={KEY_LENGTH}).",
         obj=model,
         id="stator.E103",
@@ -123,8 +123,8 @@ def check_indexes(model: Any) -> Iterator[checks.CheckMessage]:
     present = {index.name for index in model._meta.indexes}
     if missing := [index.name for index in own_indexes(model) if index.name not in present]:
         yield checks.Warning(
-            f"{model.__name__} has lost the indexes {', '.join(missing)}.",
-            hint="Do not assign to _meta.indexes; declare indexes of your own in Meta.indexes, ours are added to them.",
+            f"{model.__name__} lacks the indexes {', '.join(missing)}, which workers need.",
+            hint="Do not assign to _meta.indexes. Declare your own indexes in Meta.indexes; Stator adds to them.",
             obj=model,
             id="stator.W103",
         )
@@ -150,8 +150,8 @@ def check_saved_fields(model: Any) -> Iterator[checks.CheckMessage]:
         for name in state.saves:
             if name not in own:
                 yield checks.Error(
-                    f"{field.graph.__name__}.{state.name} saves {name!r}, which {model.__name__} has no column for.",
-                    hint="Name fields of the model with a column of their own, and none of the framework's.",
+                    f"{field.graph.__name__}.{state.name} saves {name!r}; {model.__name__} has no such column to save.",
+                    hint="Name fields of the model that have a column and do not belong to the framework.",
                     obj=model,
                     id="stator.E105",
                 )

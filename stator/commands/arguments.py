@@ -14,8 +14,8 @@ from django.db import connections, router
 from stator.commands.answer import BadInput
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
-from stator.rows.moves import named_state, owner_of, state_by_hand
-from stator.runner import managed
+from stator.rows.meta import managed, named_state, owner_of
+from stator.rows.transitions import state_by_hand
 
 # Models that are listed if a label is unknown.
 MOST_MODELS = 20
@@ -46,9 +46,9 @@ def named_model(label: str) -> Any:
     except (LookupError, ValueError) as error:
         raise BadInput(f"{label!r} is not a model; {_nearest(label)}") from error
     if not issubclass(model, StatorModel):
-        raise BadInput(f"{label!r} is not managed by Stator; have it inherit StatorModel")
+        raise BadInput(f"{label!r} is not managed by Stator; let it inherit StatorModel")
     if model._meta.abstract or not hasattr(model, "state_graph"):
-        raise BadInput(f"{label!r} has no rows of its own")
+        raise BadInput(f"{label!r} has no rows of its own; name a model with a StateField")
     return model
 
 
@@ -77,7 +77,7 @@ def database_of(options: dict[str, Any], model: Any) -> str:
 def check_database_name(name: str | None) -> None:
     """Refuse the name of a database that the project does not have."""
     if name is not None and name not in connections:
-        raise BadInput(f"--database {name!r} is not in DATABASES; there are {', '.join(connections)}")
+        raise BadInput(f"--database {name!r} is not in DATABASES; choose from {', '.join(connections)}")
 
 
 def rows_of(model: Any, options: dict[str, Any]) -> OperatorQuerySet:

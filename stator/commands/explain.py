@@ -12,11 +12,11 @@ from stator.commands.trouble import troubled
 from stator.explain import Reason, explain
 from stator.graph.durations import span
 from stator.querysets import OperatorQuerySet
-from stator.rows.moves import owner_of
+from stator.rows.meta import owner_of
 
 HELP = (
-    "Say why an object is not moving and what to do about it. Without a key: which objects of the model somebody "
-    "should look at, each with its first reason."
+    "Explain why an object is not moving and what to do about it. Without a key, list the objects of the model that "
+    "need attention, each with its first reason."
 )
 
 
@@ -25,7 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_label(parser)
     parser.add_argument("pk", metavar="PK", nargs="?", help="Primary key of the object.")
     parser.add_argument(
-        "--limit", type=int, default=20, metavar="N", help="Without a key, at most so many objects (default: 20)."
+        "--limit", type=int, default=20, metavar="N", help="Without a key: maximum number of objects (default: 20)."
     )
 
 
@@ -71,8 +71,8 @@ def _overview(model: Any, using: str, limit: int) -> Answer:
     label = model._meta.label
     lines = [line for one in found for line in _told(one)]
     if len(found) == limit:
-        lines.append(f"There may be more than --limit {limit}.")
-    return Answer({"model": label, "objects": found}, lines or [f"Nothing of {label} needs anybody."])
+        lines.append(f"There may be more; raise --limit {limit}.")
+    return Answer({"model": label, "objects": found}, lines or [f"No object of {label} needs attention."])
 
 
 def _told(one: dict[str, Any]) -> list[str]:

@@ -1,36 +1,21 @@
 """``stator graph``: the graph of a model as text for other programs, or as a drawing."""
 
 from argparse import ArgumentParser
-from html import escape
 from typing import Any
 
 from stator.commands.answer import Answer
 from stator.commands.arguments import add_label, model_of, rows_of
-from stator.graph import Edge
-from stator.graph.durations import span
-from stator.graph.layout import LETTER, NARROWEST, Box, Line, Size, lay_out
+from stator.graph.drawing import described, dot, mermaid, svg
 from stator.overview.depths import InState, depths, told
 
 HELP = "Print the graph of a model."
-KINDS = {"transitions_to": "handler", "times_out_to": "timeout", "fails_to": "failure", "when": "condition"}
-STYLES = {"timeout": "dashed", "failure": "dotted", "condition": "bold"}
-SVG_STYLES = {
-    "timeout": ' stroke-dasharray="6 4"', "failure": ' stroke-dasharray="2 4"', "condition": ' stroke-width="2"',
-}  # fmt: skip
-SVG_HEAD = """\
-<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" \
-font-family="sans-serif" font-size="14">
-<title>{title}</title>
-<defs><marker id="arrow" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">\
-<path d="M0,0 L10,5 L0,10 z" fill="#444"/></marker></defs>
-<rect width="{width}" height="{height}" fill="#fff"/>"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the model and the format."""
     add_label(parser)
     parser.add_argument("--format", choices=["mermaid", "dot", "svg"], default="mermaid", help="Default: mermaid.")
-    parser.add_argument("--counts", action="store_true", help="With the number of objects in each state.")
+    parser.add_argument("--counts", action="store_true", help="Show the number of objects in each state.")
 
 
 def run(options: dict[str, Any]) -> Answer:
@@ -44,70 +29,6 @@ def run(options: dict[str, Any]) -> Answer:
     return Answer(data, text.splitlines())
 
 
-def mermaid(title: str, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> str:
-    """Return a Mermaid state diagram."""
-    lines = ["stateDiagram-v2"]
-    lines += [f"    {node['name']}: {node['label']}" for node in nodes if node["label"] != node["name"]]
-    lines += [f"    [*] --> {node['name']}" for node in nodes if node["initial"]]
-    lines += [f"    {edge['from']} --> {edge['to']}{_colon(edge['label'])}" for edge in edges]
-    lines += [f"    {node['name']} --> [*]" for node in nodes if node["terminal"]]
-    return "\n".join(lines)
-
-
-def dot(title: str, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> str:
-    """Return a Graphviz digraph."""
-    lines = [f'digraph "{title}" {{', "    rankdir=LR;", "    node [shape=box, style=rounded];"]
-    lines += [f'    "{node["name"]}" [label="{node["label"]}"{_border(node)}];' for node in nodes]
-    lines += [f'    "{edge["from"]}" -> "{edge["to"]}" [label="{edge["label"]}"{_line(edge)}];' for edge in edges]
-    return "\n".join([*lines, "}"])
-
-
-def svg(title: str, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> str:
-    """Return a drawing that needs no other program: dark lines on white, in every viewer."""
-    ways: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for edge in edges:
-        ways.setdefault((edge["from"], edge["to"]), []).append(edge)
-    words = {ends: ", ".join(edge["label"] for edge in way if edge["label"]) for ends, way in ways.items()}
-    first = [node["name"] for node in nodes if node["initial"]]
-    names = tuple(dict.fromkeys([*first, *(node["name"] for node in nodes)]))
-    longest = max(len(node["label"]) for node in nodes)
-    size = Size(narrowest=max(NARROWEST, LETTER * longest + 28))
-    picture = lay_out(names, tuple((*ends, label) for ends, label in words.items()), size)
-    named = {node["name"]: node for node in nodes}
-    lines = [
-        SVG_HEAD.format(title=escape(title), width=f"{picture.width:.0f}", height=f"{picture.height:.0f}"),
-        *(_drawn_line(line, ways[line.source, line.target][0]["kind"]) for line in picture.lines),
-        *(_words(line, words[line.source, line.target]) for line in picture.lines),
-        *(_drawn_box(box, named[box.name]) for box in picture.boxes),
-    ]
-    return "\n".join([*filter(None, lines), "</svg>"])
-
-
-def _drawn_line(line: Line, kind: str) -> str:
-    return f'<path d="{line.path}" fill="none" stroke="#444" marker-end="url(#arrow)"{SVG_STYLES.get(kind, "")}/>'
-
-
-def _words(line: Line, words: str) -> str:
-    looks = 'text-anchor="middle" font-size="11" paint-order="stroke" stroke="#fff" stroke-width="4"'
-    return f'<text x="{line.x}" y="{line.y - 4:.1f}" {looks}>{escape(words)}</text>' if words else ""
-
-
-def _drawn_box(box: Box, node: dict[str, Any]) -> str:
-    border = ' stroke-width="3"' if node["terminal"] else ' stroke-dasharray="4 3"' if node["external"] else ""
-    place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
-    name = f'<text x="{box.middle:.1f}" y="{box.centre + 5:.1f}" text-anchor="middle">{escape(node["label"])}</text>'
-    return f'<rect {place} rx="6" fill="#fff" stroke="#444"{border}/>{name}'
-
-
-def described(edge: Edge) -> dict[str, Any]:
-    """Return an edge as a dictionary: its ends, its kind, and its label, which is empty for a handler's edge."""
-    kind = KINDS[edge.kind]
-    label = "" if kind == "handler" else kind
-    if edge.seconds:
-        label = f"{label} {span(edge.seconds)}"
-    return {"from": edge.state.name, "to": edge.other.name, "kind": kind, "label": label, "seconds": edge.seconds}
-
-
 def _node(state: Any, numbers: dict[str, InState]) -> dict[str, Any]:
     here = numbers.get(state.name)
     count = here and here.count
@@ -119,18 +40,3 @@ def _node(state: Any, numbers: dict[str, InState]) -> dict[str, Any]:
         "terminal": state.terminal,
         "external": not state.terminal and not state.automatic,
     }
-
-
-def _colon(label: str) -> str:
-    return f": {label}" if label else ""
-
-
-def _border(node: dict[str, Any]) -> str:
-    if node["terminal"]:
-        return ", peripheries=2"
-    return ', style="rounded,dashed"' if node["external"] else ""
-
-
-def _line(edge: dict[str, Any]) -> str:
-    style = STYLES.get(edge["kind"])
-    return f", style={style}" if style else ""

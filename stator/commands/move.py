@@ -13,15 +13,15 @@ HELP = "Move objects to a state by hand, ending any claim on them."
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the objects, the target and the reason."""
     add_label(parser)
-    parser.add_argument("state", metavar="STATE", help="Where they go.")
+    parser.add_argument("state", metavar="STATE", help="The target state.")
     add_pks(parser, "+")
-    parser.add_argument("--reason", required=True, metavar="R", help="Why; kept in the history of each.")
+    parser.add_argument("--reason", required=True, metavar="R", help="Why; stored in the history of each object.")
 
 
 def run(options: dict[str, Any]) -> Answer:
     """Move the objects; return how many were moved."""
     if not options["reason"].strip():
-        raise BadInput("--reason is empty; say why, for whoever reads the history")
+        raise BadInput("--reason is empty; give a reason, which the history shows")
     model = model_of(options["label"])
     state = target_of(model, options["state"])
     pks = pks_of(model, options["pks"])

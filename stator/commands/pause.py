@@ -7,14 +7,14 @@ from stator.commands.answer import Answer, BadInput
 from stator.commands.arguments import actor, add_label, model_of, positive, rows_of, state_of, where_of
 from stator.rows.pauses import Pause
 
-HELP = "Have workers leave a model, a state of it or some of its objects alone; what runs may finish."
+HELP = "Stop workers from attempting a model, one of its states or some objects. Running attempts may finish."
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add what to pause, why and for how long."""
     add_label(parser)
     add_what(parser)
-    parser.add_argument("--reason", default="", metavar="R", help="Why; shown to whoever asks.")
+    parser.add_argument("--reason", default="", metavar="R", help="Why; shown by tasks queues and in the admin.")
     parser.add_argument(
         "--for", type=float, dest="seconds", metavar="SECONDS", help="For how long (default: until it is resumed)."
     )

@@ -27,10 +27,10 @@ from stator.rows.waits import waiting
 
 HELP = (
     "Run the handlers of this code on objects that are due, roll everything back, and show what would happen. "
-    "The databases stay as they are; mail, HTTP calls and whatever else handlers do elsewhere is really done."
+    "Databases do not change, but mail, HTTP calls and all other effects of handlers are real."
 )
 WARNING = (
-    "stator: handlers run for real: what they write to databases is rolled back, mail, HTTP calls and all else is not"
+    "stator: handlers really run: their database writes are rolled back; mail, HTTP calls and other effects are not"
 )
 HEADS = ["objects", "what would happen", "for instance"]
 
@@ -58,7 +58,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_label(parser)
     add_what(parser)
     parser.add_argument(
-        "--limit", type=int, default=200, metavar="N", help="At most so many, of each state alike (default: 200)."
+        "--limit",
+        type=int,
+        default=200,
+        metavar="N",
+        help="Maximum number of objects, spread evenly over the states (default: 200).",
     )
     parser.add_argument("--all-waiting", action="store_true", help="Also objects that are not due yet.")
     parser.add_argument(
@@ -234,13 +238,13 @@ def _without_handler(model: Any, rows: OperatorQuerySet) -> list[dict[str, Any]]
 
 
 def _lines(data: dict[str, Any]) -> Iterator[str]:
-    yield f"{data['attempted']:,} of {data['model']} attempted; nothing was kept."
+    yield f"{data['attempted']:,} of {data['model']} attempted; all changes were rolled back."
     if data["outcomes"]:
         yield ""
         outcomes = [[f"{each['count']:,}", _told(each), ", ".join(each["examples"])] for each in data["outcomes"]]
         yield from table(HEADS, outcomes)
     if data["more"]:
-        yield "More are due than --limit lets be attempted."
+        yield "There are more; raise --limit to attempt them."
     if data["without_handler"]:
         yield ""
         yield "Without a handler:"
@@ -261,7 +265,7 @@ def _end(data: dict[str, Any]) -> Iterator[str]:
     objects = f"{len(pks):,} objects, the first of them {pks[0]}," if len(pks) > 1 else pks[0]
     yield f"The handler of {late['state']} ran longer than {late['seconds']:g} s on {objects} and was ended."
     not_tried = ", ".join(f"{count:,} in {name}" for name, count in data["not_tried"].items())
-    yield f"Not tried: {not_tried or 'nothing else'}. Give it more with --timeout, or leave it out: --state, --where."
+    yield f"Not tried: {not_tried or 'nothing else'}. Raise --timeout, or exclude the object with --state or --where."
 
 
 def _told(each: dict[str, Any]) -> str:

@@ -14,9 +14,9 @@ from stator.db.claim import new_worker_id
 from stator.worker.duties import retention_of
 
 HELP = (
-    "Delete reports, history, statistics, and rows of gone workers and ended pauses that are past their retention; "
-    "leave one sample of the queue for each hour older than two days; merge the statistics of hours that are over. "
-    "Workers do the same at their scheduling passes."
+    "Delete reports, history, statistics, and rows of gone workers and ended pauses that are past their retention. "
+    "Thin the samples of the queue to one per hour after two days. Merge the statistics of past hours. "
+    "Workers do all of this at their scheduling passes."
 )
 AT_ONCE = 1000
 

@@ -6,9 +6,9 @@ from typing import Any
 from stator.commands.answer import Answer, BadInput
 from stator.commands.arguments import actor, add_label, model_of, rows_of, state_of, where_of
 from stator.commands.pause import add_what
-from stator.explain.reason import counted
+from stator.explain.sentences import counted
 
-HELP = "End the pauses of a model, or only the one that was made with this state and these lookups."
+HELP = "End the pauses of a model, or only those made with this state and these lookups."
 
 
 def add_arguments(parser: ArgumentParser) -> None:

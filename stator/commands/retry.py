@@ -8,18 +8,18 @@ from stator.commands.arguments import MOST, actor, add_label, add_pks, model_of,
 from stator.commands.named import acted
 from stator.querysets import OperatorQuerySet
 
-HELP = "Have objects attempted now, with a clean record; claimed ones are left alone."
+HELP = "Attempt objects now, with their errors and lost leases forgotten. Claimed objects stay as they are."
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the objects."""
     add_label(parser)
     add_pks(parser, "*")
-    parser.add_argument("--state", metavar="S", help="Only those in this state.")
-    parser.add_argument("--failed", action="store_true", help="Only those whose latest attempt was an error.")
-    parser.add_argument("--quarantined", action="store_true", help="Only those in quarantine.")
-    parser.add_argument("--limit", type=int, metavar="N", help="At most so many.")
-    parser.add_argument("--yes", action="store_true", help="Needed where nothing is said about which.")
+    parser.add_argument("--state", metavar="S", help="Only objects in this state.")
+    parser.add_argument("--failed", action="store_true", help="Only objects whose latest attempt was an error.")
+    parser.add_argument("--quarantined", action="store_true", help="Only objects in quarantine.")
+    parser.add_argument("--limit", type=int, metavar="N", help="Maximum number of objects.")
+    parser.add_argument("--yes", action="store_true", help="Required to retry all objects of the model.")
 
 
 def run(options: dict[str, Any]) -> Answer:
@@ -46,7 +46,7 @@ def _meant(rows: OperatorQuerySet, pks: list[Any], options: dict[str, Any]) -> O
     state = state_of(rows.model, options["state"])
     chosen = pks or state or options["failed"] or options["quarantined"] or options["limit"] is not None
     if not (chosen or options["yes"]):
-        raise BadInput(f"this is every object of {rows.model._meta.label}; add --yes, or say which")
+        raise BadInput(f"this retries every object of {rows.model._meta.label}; add --yes, or choose objects")
     if pks:
         rows = rows.filter(pk__in=pks)
     if state:

@@ -10,7 +10,7 @@ from stator.commands.arguments import database_of, models_of, positive, rows_of
 from stator.commands.figures import databases_of, failing
 from stator.commands.pause import described
 from stator.commands.workers import workers_in
-from stator.explain.reason import counted
+from stator.explain.sentences import counted
 from stator.graph.durations import span
 from stator.overview.depths import depths, told
 from stator.overview.stays import HEADS as STAYS
@@ -19,22 +19,22 @@ from stator.rows.pauses import read_pauses
 from stator.rows.statistics import Stats
 
 HELP = (
-    "Show counts per state, what is ready, leased, failing, stuck, quarantined or paused, and the workers. "
-    "stator explain app.Model names the objects that somebody should look at."
+    "Count the objects in each state, and those that are ready, leased, failing, stuck, quarantined or paused; "
+    "show the workers. stator explain app.Model lists the objects that need attention."
 )
 HEADS = ["model", "ready", "oldest", "leased", "failing", "stuck", "quarantined", "unknown", "paused", "states"]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the models, and whether to repeat the output."""
-    parser.add_argument("labels", nargs="*", metavar="app.Model", help="Models (default: all that are managed).")
+    parser.add_argument("labels", nargs="*", metavar="app.Model", help="Models (default: all managed models).")
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="Show it again and again until Ctrl-C: in place on a terminal; with --json "
-        "one document a line. A database that goes away meanwhile is waited for.",
+        help="Refresh until Ctrl-C: in place on a terminal; with --json one document per line. "
+        "If the database goes away, wait for it.",
     )
-    parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="With --watch (default: 2).")
+    parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="Interval of --watch (default: 2).")
 
 
 def run(options: dict[str, Any]) -> Answer:

@@ -7,7 +7,7 @@ from stator.commands.answer import Answer
 from stator.commands.arguments import actor, add_label, add_pks, model_of, pks_of, rows_of
 from stator.commands.named import acted
 
-HELP = "End the claims on objects; whoever held them can write nothing more."
+HELP = "End the claims on objects; workers that held them can no longer write."
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -23,4 +23,4 @@ def run(options: dict[str, Any]) -> Answer:
     rows = rows_of(model, options)
     count = rows.filter(pk__in=pks).unlock(actor=actor())
     data = {"model": model._meta.label, "unlocked": count}
-    return acted(rows, pks, count, data, done="unlocked", otherwise="{others} held by nobody")
+    return acted(rows, pks, count, data, done="unlocked", otherwise="{others} not claimed")

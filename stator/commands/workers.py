@@ -10,7 +10,7 @@ from stator.graph.durations import span
 from stator.rows.workers import MOST_WORKERS, Worker
 
 HELP = "List the worker processes of the last day."
-HEADS = ["worker", "host", "pid", "status", "heard of", "running", "handled", "lost", "models"]
+HEADS = ["worker", "host", "pid", "status", "heartbeat", "running", "handled", "lost", "models"]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def run(options: dict[str, Any]) -> Answer:
         ]
         for row in found
     ]  # fmt: skip
-    return Answer(found, table(HEADS, rows) if rows else ["No worker was heard of in the last day; start runstator."])
+    return Answer(found, table(HEADS, rows) if rows else ["No worker was active in the last day; start runstator."])
 
 
 def workers_in(alias: str) -> list[dict[str, Any]]:

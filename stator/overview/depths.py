@@ -13,7 +13,7 @@ from django.db.models import DurationField, ExpressionWrapper, F, Q
 from django.db.models.functions import Now
 
 from stator.conf import load_settings
-from stator.db.tally import Question, Tally, by_state, in_all, question, tally
+from stator.db.bounded_counts import Question, Tally, by_state, in_all, question, tally
 from stator.graph import State
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns

@@ -60,7 +60,7 @@ def check_reached(plan: Plan, ways: dict[str, str]) -> None:
             starts = ", ".join(state.name for state in plan.entries)
             raise AssertionError(
                 f"{plan.graph.__name__}.{name}: no edge leads here from {starts}; "
-                "lead to it, or name it in entries= when objects are put into it by hand"
+                "declare an edge to it, or name it in entries= if objects are put into it by hand"
             )
 
 

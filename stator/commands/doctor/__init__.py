@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connections
 
+from stator.capabilities import Capabilities, capabilities_of
 from stator.commands.answer import Answer
 from stator.commands.arguments import database_of, models_of
 from stator.commands.doctor import clocks, crew, objects, postgresql, tables
@@ -14,8 +15,8 @@ from stator.commands.figures import databases_of
 from stator.graph.failures import bounded
 
 HELP = (
-    "Look for trouble with databases, tables, rows and workers, and say what to do about it; exit code 1 when there is "
-    "any. It changes nothing."
+    "Check databases, tables, rows and workers for problems, and say how to fix them. "
+    "Exits with 1 if there is a problem. Changes nothing."
 )
 FAILED = 1
 
@@ -29,17 +30,13 @@ LOOKS: tuple[Look, ...] = (
     crew.live_workers,
     clocks.skew,
 )
-OF_VENDOR: dict[str, tuple[Look, ...]] = {
-    "postgresql": (
-        tables.triggers,
-        postgresql.long_transactions,
-        postgresql.oldest_snapshot,
-        postgresql.dead_rows,
-        postgresql.replication,
-        postgresql.pooler,
-    ),
-    "sqlite": (tables.sqlite_options,),
-}
+# On databases with monitoring views.
+MONITORING: tuple[Look, ...] = (
+    postgresql.long_transactions,
+    postgresql.oldest_snapshot,
+    postgresql.dead_rows,
+    postgresql.replication,
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -66,8 +63,20 @@ def examine(alias: str, models: list[Any]) -> Iterator[Finding]:
     yield usable
     if not complete:
         return
-    for look in (*LOOKS, *OF_VENDOR.get(connections[alias].vendor, ())):
+    for look in (*LOOKS, *_further(capabilities_of(connections[alias]))):
         yield _looked(look, alias, complete)
+
+
+def _further(capabilities: Capabilities) -> Iterator[Look]:
+    """Yield the checks that not every database needs."""
+    if capabilities.has_plpgsql:
+        yield tables.triggers
+    if capabilities.has_monitoring_views:
+        yield from MONITORING
+    if capabilities.notifies:
+        yield postgresql.pooler
+    if capabilities.fails_when_locked:
+        yield tables.sqlite_options
 
 
 def _looked(look: Look, alias: str, models: list[Any]) -> Finding:
@@ -76,7 +85,7 @@ def _looked(look: Look, alias: str, models: list[Any]) -> Finding:
         return look(alias, models)
     except (DatabaseError, InterfaceError) as error:
         text = bounded(" ".join(str(error).split()), 300)
-        return Finding(look.__name__.replace("_", " "), alias, FAIL, f"could not be looked at: {text}")
+        return Finding(look.__name__.replace("_", " "), alias, FAIL, f"could not be checked: {text}")
 
 
 def _lines(found: list[Finding]) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.db import connections
 
+from stator.capabilities import capabilities_of
 from stator.commands.doctor.finding import OK, WARN, Finding
 
 # Workers use only the database's clock, so a difference only confuses people who read logs.
@@ -14,8 +15,9 @@ TOLERATED = 5.0
 def skew(alias: str, models: list[Any]) -> Finding:
     """Check how far the clocks are apart."""
     connection = connections[alias]
-    if connection.vendor != "postgresql":
-        return Finding("clock", alias, OK, f"not looked at on {connection.vendor}")
+    capabilities = capabilities_of(connection)
+    if not capabilities.has_clock_timestamp:
+        return Finding("clock", alias, OK, f"not checked on {capabilities.name}")
     with connection.cursor() as cursor:
         before = time.time()
         cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")

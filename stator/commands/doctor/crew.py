@@ -20,9 +20,9 @@ def expired_leases(alias: str, models: list[Any]) -> Finding:
     late = {"state_claim__isnull": False, "state_locked_until__lte": columns.after(-patience)}
     found = {model._meta.label: bounded(OperatorQuerySet(model, using=alias).filter(**late)) for model in models}
     if expired := [f"{label} {shown(count)}" for label, count in found.items() if count]:
-        message = f"ran out more than {span(patience)} ago: {', '.join(expired)}"
+        message = f"expired more than {span(patience)} ago: {', '.join(expired)}"
         return Finding("leases", alias, FAIL, message, f"{START}, or unlock the objects")
-    return Finding("leases", alias, OK, "none ran out that nobody reaped")
+    return Finding("leases", alias, OK, "no expired lease is left")
 
 
 def live_workers(alias: str, models: list[Any]) -> Finding:
@@ -30,9 +30,9 @@ def live_workers(alias: str, models: list[Any]) -> Finding:
     served = {label for worker in alive(alias) for label in worker.models}
     idle = [model for model in models if model._meta.label_lower not in served]
     waiting = [model._meta.label for model in idle if _has_work(OperatorQuerySet(model, using=alias))]
-    heard = f"none was heard of in the last {span(WORKER_ALIVE)}"
+    heard = f"no heartbeat in the last {span(WORKER_ALIVE)}"
     if waiting:
-        message = f"objects wait and no live worker serves {', '.join(waiting)}; {heard}"
+        message = f"objects wait, but no live worker serves {', '.join(waiting)}; {heard}"
         return Finding("workers", alias, FAIL, message, START)
     if idle:
         names = ", ".join(model._meta.label for model in idle)

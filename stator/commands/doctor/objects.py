@@ -20,7 +20,7 @@ def in_trouble(alias: str, models: list[Any]) -> Finding:
     """Check for objects that are quarantined, stuck or failing."""
     said = list(filter(None, (_said(OperatorQuerySet(model, using=alias)) for model in models)))
     if said:
-        remedy = "manage.py stator explain app.Model names them and says why"
+        remedy = "run manage.py stator explain app.Model to list them with their reasons"
         return Finding("objects", alias, WARN, "; ".join(said), remedy)
     return Finding("objects", alias, OK, "none is quarantined, stuck or failing")
 
@@ -40,6 +40,8 @@ def forgotten_pauses(alias: str, models: list[Any]) -> Finding:
     old = Q(until=None, created__lte=columns.after(-FORGOTTEN), model_label__in=labels)
     found = Pause.objects.using(alias).filter(old).order_by("created")[:MOST_PAUSES]
     if said := [f"{pause} by {pause.actor or 'nobody'} ({pause.reason or 'no reason'})" for pause in found]:
-        message = f"for more than {span(FORGOTTEN)} and without an end: {'; '.join(said)}"
-        return Finding("pauses", alias, WARN, message, "ask whoever paused it, then manage.py stator resume app.Model")
-    return Finding("pauses", alias, OK, "none has stood for long")
+        message = f"older than {span(FORGOTTEN)} and without an end: {'; '.join(said)}"
+        return Finding(
+            "pauses", alias, WARN, message, "ask the person who paused it, then run manage.py stator resume app.Model"
+        )
+    return Finding("pauses", alias, OK, "none is old and without an end")

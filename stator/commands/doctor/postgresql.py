@@ -71,30 +71,34 @@ def oldest_snapshot(alias: str, models: list[Any]) -> Finding:
     """Check what prevents the removal of old row versions."""
     for holder, held in _ask(alias, SNAPSHOTS):
         if held > OLD_SNAPSHOT:
-            message = f"{holder} keeps the row versions of {held:,} transactions from being cleaned away"
-            return Finding("snapshots", alias, WARN, message, "end the session, drop the slot, finish what is prepared")
+            message = f"{holder} prevents the cleanup of the row versions of {held:,} transactions"
+            return Finding(
+                "snapshots", alias, WARN, message, "end the session, drop the slot or finish the prepared transaction"
+            )
         return Finding("snapshots", alias, OK, f"the oldest is of {holder}, {held:,} transactions ago")
-    return Finding("snapshots", alias, OK, "nobody keeps an old one")
+    return Finding("snapshots", alias, OK, "none is held")
 
 
 def dead_rows(alias: str, models: list[Any]) -> Finding:
     """Check for tables with more dead rows than live ones."""
     names = [model._meta.db_table.rpartition(".")[2].strip('"') for model in models]
     if found := _ask(alias, DEAD, [names, DEAD_ROWS]):
-        message = ", ".join(f"{name} has {dead:,} and {live:,} live ones" for name, dead, live in found)
-        remedy = "VACUUM them, and have autovacuum visit them more often, by StorageParameters in a migration"
+        message = ", ".join(f"{name} has {dead:,} dead and {live:,} live rows" for name, dead, live in found)
+        remedy = "VACUUM them, and let autovacuum run more often on them, with StorageParameters in a migration"
         return Finding("dead rows", alias, WARN, message, remedy)
-    return Finding("dead rows", alias, OK, "no table has more than live ones")
+    return Finding("dead rows", alias, OK, "no table has more dead than live rows")
 
 
 def replication(alias: str, models: list[Any]) -> Finding:
     """Check for replicas that lag far behind, and for slots whose log may fill the disk."""
     replicas, slots = _ask(alias, REPLICAS), _ask(alias, SLOTS)
     late = [f"{name} is {_size(behind)} behind" for name, behind in replicas if behind > BEHIND_BYTES]
-    late += [f"slot {name} keeps {_size(kept)} of log" for name, active, kept in slots if kept > BEHIND_BYTES]
-    late += [f"nobody reads slot {name}" for name, active, kept in slots if not active and kept <= BEHIND_BYTES]
+    late += [
+        f"slot {name} retains {_size(kept)} of write-ahead log" for name, active, kept in slots if kept > BEHIND_BYTES
+    ]
+    late += [f"slot {name} has no reader" for name, active, kept in slots if not active and kept <= BEHIND_BYTES]
     if late:
-        remedy = "mend the replica; if it is gone for good, pg_drop_replication_slot()"
+        remedy = "repair the replica; if it is gone for good, drop its slot with pg_drop_replication_slot()"
         return Finding("replication", alias, WARN, "; ".join(late), remedy)
     none = "no replica is far behind" if replicas else "there are no replicas"
     return Finding("replication", alias, OK, none)
@@ -107,13 +111,13 @@ def _size(count: int) -> str:
 def pooler(alias: str, models: list[Any]) -> Finding:
     """Check for a pooler, behind which workers do not receive NOTIFY."""
     # Imported here, because it needs psycopg, which a project on another database may not have.
-    if import_module("stator.db.sessions").session_of(connections[alias]).direct:
-        return Finding("pooler", alias, OK, "none is between here and the database")
+    if import_module("stator.db.session").session_of(connections[alias]).direct:
+        return Finding("pooler", alias, OK, "no pooler between this host and the database")
     settings = load_settings()
     if settings.NOTIFY and not settings.LISTEN_DSN:
-        message = "there is one between here and the database, so workers may not hear NOTIFY and wake by polling"
-        return Finding("pooler", alias, WARN, message, "set LISTEN_DSN to a way around it, or NOTIFY to False")
-    return Finding("pooler", alias, OK, "there is one, and workers do not listen through it")
+        message = "a pooler is between this host and the database, so workers may miss NOTIFY and rely on polling"
+        return Finding("pooler", alias, WARN, message, "set LISTEN_DSN to a direct connection, or NOTIFY to False")
+    return Finding("pooler", alias, OK, "a pooler is in between, but workers do not listen through it")
 
 
 def _ask(alias: str, statement: str, params: list[Any] | None = None) -> list[Any]:

@@ -4,8 +4,10 @@ from typing import Any
 
 from django.db import connections
 
+from stator.capabilities import capabilities_of
 from stator.checks.databases import check_rows, check_sqlite, check_triggers
 from stator.commands.doctor.finding import FAIL, OK, WARN, Finding
+from stator.db.schema import index_names
 from stator.operations import TRIGGER, function_name
 from stator.rows.indexes import own_indexes
 from stator.worker.startup import Unusable, lacks_in
@@ -17,12 +19,6 @@ TRIGGERS = """
 SELECT proname, coalesce(bool_or(tgenabled <> 'D'), false)
 FROM pg_proc LEFT JOIN pg_trigger ON tgfoid = pg_proc.oid AND tgname = %s WHERE proname = ANY(%s) GROUP BY proname
 """
-
-PRESENT = {
-    "postgresql": "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid WHERE indisvalid",
-    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'index'",
-    "mysql": "SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_schema = DATABASE()",
-}
 
 
 def usable(alias: str, models: list[Any]) -> tuple[Finding, list[Any]]:
@@ -37,24 +33,22 @@ def usable(alias: str, models: list[Any]) -> tuple[Finding, list[Any]]:
         messages, remedies = zip(*(lack.split("; ") for lack in lacking.values()), strict=True)
         finding = Finding("database", alias, FAIL, "; ".join(messages), max(remedies, key=len))
     else:
-        finding = Finding("database", alias, OK, "can be reached and written, with all tables and columns")
+        finding = Finding("database", alias, OK, "reachable and writable, with all tables and columns")
     return finding, [model for model in models if model not in lacking]
 
 
 def indexes(alias: str, models: list[Any]) -> Finding:
     """Check that every model has the indexes that the workers' statements need."""
     connection = connections[alias]
-    if connection.vendor not in PRESENT:
-        return Finding("indexes", alias, OK, f"not looked at on {connection.vendor}")
-    with connection.cursor() as cursor:
-        cursor.execute(PRESENT[connection.vendor])
-        present = {name for (name,) in cursor.fetchall()}
+    present = index_names(connection)
+    if present is None:
+        return Finding("indexes", alias, OK, f"not checked on {capabilities_of(connection).name}")
     # An index that the database does not support, such as a partial one, is not missing.
     supported = connection.features.supports_partial_indexes
     wanted = [index.name for model in models for index in own_indexes(model) if supported]
     if missing := [name for name in wanted if name not in present]:
         return Finding("indexes", alias, WARN, f"missing or invalid: {', '.join(missing)}", MIGRATE)
-    return Finding("indexes", alias, OK, f"all {len(wanted)} are there")
+    return Finding("indexes", alias, OK, f"all {len(wanted)} exist")
 
 
 def unknown_states(alias: str, models: list[Any]) -> Finding:
@@ -72,12 +66,12 @@ def triggers(alias: str, models: list[Any]) -> Finding:
         cursor.execute(TRIGGERS, [TRIGGER, list(model_of)])
         found = dict(cursor.fetchall())
     if off := sorted(model_of[name] for name, is_on in found.items() if not is_on):
-        message = f"missing or switched off for {', '.join(off)}, so what raw SQL writes goes unnoticed"
+        message = f"missing or disabled for {', '.join(off)}, so changes by raw SQL go unnoticed"
         remedy = "ALTER TABLE ... ENABLE TRIGGER, or repeat its ReconcileTrigger in a migration"
         return Finding("triggers", alias, WARN, message, remedy)
     if old := list(check_triggers(models, alias)):
         return Finding("triggers", alias, WARN, " ".join(message.msg for message in old), str(old[0].hint))
-    return Finding("triggers", alias, OK, f"{len(found)} there, as the code asks for" if found else "none were made")
+    return Finding("triggers", alias, OK, f"{len(found)} exist and match the code" if found else "none were created")
 
 
 def sqlite_options(alias: str, models: list[Any]) -> Finding:

@@ -14,7 +14,8 @@ from django.db import connections
 
 from stator.logs import Progress, events_to, tell_end
 from stator.models import StatorModel
-from stator.runner import StatorRunner, managed
+from stator.rows.meta import managed
+from stator.runner import StatorRunner
 from stator.texts import escape
 from stator.worker.endpoint import Endpoint
 from stator.worker.startup import Unusable, check_database, collect_rarely
@@ -48,7 +49,7 @@ class HelpFormatter(RawDescriptionHelpFormatter, DjangoHelpFormatter):
 class Command(BaseCommand):
     """``manage.py runstator``."""
 
-    help = "Runs a worker: claims objects that are ready, attempts them, records what came of it."
+    help = "Runs a worker: claims ready objects, attempts them and records the outcomes."
     requires_system_checks: list[str] = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
@@ -62,7 +63,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the options; values that are not given come from the ``STATOR`` settings."""
         add = parser.add_argument
-        add("model_labels", nargs="*", metavar="app.Model", help="Models to work on (default: all that are managed).")
+        add("model_labels", nargs="*", metavar="app.Model", help="Models to work on (default: all managed models).")
         add(
             "-x",
             "--exclude",
@@ -74,11 +75,11 @@ class Command(BaseCommand):
         told = "Claim only tasks of this queue; repeatable. Unless models are named, other models are worked on too."
         add("--queue", action="append", default=[], metavar="NAME", help=told)
         add("-c", "--concurrency", type=int, metavar="N", help="Attempts at once in one process.")
-        add("--concurrency-per-model", type=int, metavar="N", help="The same for each model.")
+        add("--concurrency-per-model", type=int, metavar="N", help="Attempts at once of one model in one process.")
         add("--processes", type=int, default=1, metavar="N", help="Worker processes (default: 1).")
         add("--database", metavar="ALIAS", help="Work in this database instead of where the routers write each model.")
-        add("-s", "--schedule-interval", type=float, metavar="SECONDS", help="Between scheduling passes.")
-        add("-r", "--run-for", type=float, default=0.0, metavar="SECONDS", help="Stop after so long (default: never).")
+        add("-s", "--schedule-interval", type=float, metavar="SECONDS", help="Interval of scheduling passes.")
+        add("-r", "--run-for", type=float, default=0.0, metavar="SECONDS", help="Time to work (default: no limit).")
         add("--until-idle", action="store_true", help="Stop when nothing is ready or running.")
         add(
             "--liveness-file", metavar="PATH", help="A file that is rewritten every few seconds while the worker lives."
@@ -91,9 +92,9 @@ class Command(BaseCommand):
             "--metrics-address",
             default="127.0.0.1",
             metavar="IP",
-            help="Where to listen for that (default: this host alone).",
+            help="Address for --metrics-port (default: 127.0.0.1, which only this host reaches).",
         )
-        add("--shutdown-timeout", type=float, metavar="SECONDS", help="How long a stopping worker waits for what runs.")
+        add("--shutdown-timeout", type=float, metavar="SECONDS", help="How long to wait for attempts when stopping.")
         add("--json-logs", action="store_true", help="Log events as JSON, one object per line.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -139,7 +140,7 @@ class Command(BaseCommand):
         if not self._address.strip():
             raise _bad("--metrics-address is empty; name an address of this host, or leave the option out")
         if options["database"] and options["database"] not in connections:
-            raise _bad(f"--database {options['database']!r} is not in DATABASES; there are {', '.join(connections)}")
+            raise _bad(f"--database {options['database']!r} is not in DATABASES; choose from {', '.join(connections)}")
         runner = StatorRunner(
             models,
             concurrency=options["concurrency"],
@@ -220,7 +221,7 @@ def _model(label: str) -> Any:
         known = ", ".join(model._meta.label for model in StatorModel.subclasses) or "none"
         raise _bad(f"{label!r} is not a model; managed models are: {known}") from error
     if not issubclass(model, StatorModel):
-        raise _bad(f"{label!r} is not managed by Stator; have it inherit StatorModel")
+        raise _bad(f"{label!r} is not managed by Stator; let it inherit StatorModel")
     return model
 
 
@@ -240,10 +241,12 @@ def _check_numbers(options: dict[str, Any]) -> None:
 
 def _check_queues(names: list[str], models: list[Any]) -> None:
     if names and not any(model._meta.label == QUEUED for model in models):
-        raise _bad(f"--queue {names[0]!r} chooses among the queues of {QUEUED}, which this worker does not work on")
+        raise _bad(
+            f"--queue {names[0]!r} chooses among the queues of {QUEUED}, which this worker does not serve; name it too"
+        )
     for name in names:
         if not 0 < len(name) <= 100 or "\0" in name:
-            raise _bad(f"--queue {name[:40]!r} is not the name of a queue, which has 1 to 100 characters")
+            raise _bad(f"--queue {name[:40]!r} is not a valid queue name; use 1 to 100 characters")
 
 
 def _check_liveness_file(path: str | None) -> None:
@@ -251,7 +254,9 @@ def _check_liveness_file(path: str | None) -> None:
         return
     folder = Path(path).parent
     if not path or Path(path).is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise _bad(f"--liveness-file {path!r} cannot be written; name a file in a folder this process may write")
+        raise _bad(
+            f"--liveness-file {path!r} cannot be written; name a file in a folder that this process can write to"
+        )
 
 
 def _blamed(message: str, options: dict[str, Any]) -> str:

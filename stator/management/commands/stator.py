@@ -17,7 +17,7 @@ class Command(TerminalCommand):
     """``manage.py stator``."""
 
     name = "stator"
-    help = "Look at managed objects and the workers that move them, and act on them."
+    help = "Inspect and change managed objects, and inspect their workers."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the subcommands; all take ``--json`` and ``--database``."""
@@ -25,8 +25,10 @@ class Command(TerminalCommand):
         self.one_line_errors(parser)
         for name, module in SUBCOMMANDS.items():
             part = chosen.add_parser(name, help=module.HELP, description=module.HELP)
-            part.add_argument("--json", action="store_true", help="One JSON document on standard output.")
-            part.add_argument("--database", metavar="ALIAS", help="Instead of where the routers write each model.")
+            part.add_argument("--json", action="store_true", help="Print one JSON document.")
+            part.add_argument(
+                "--database", metavar="ALIAS", help="Use this database instead of where the routers write each model."
+            )
             module.add_arguments(part)
             self.one_line_errors(part)
 

@@ -4,7 +4,7 @@
 (() => {
     const SLOWER = 15000;
     const READ = 700;
-    const WORDS = {401: "You are not logged in any more.", 403: "You may not see it any more.", 404: "It is gone."};
+    const WORDS = {401: "You are logged out.", 403: "You may no longer see this object.", 404: "The object was deleted."};
 
     class LivePart {
         constructor(root) {

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from stator.admin.bulk import Act, ask, carry_out, permitted, refuse
 from stator.graph import StateGraph
 from stator.graph.options import is_seconds
-from stator.rows.moves import owner_of
+from stator.rows.meta import owner_of
 from stator.rows.pauses import MOST_OBJECTS, pause_objects, resume_objects
 from stator.rows.reports import REASON_LENGTH
 
@@ -37,14 +37,14 @@ class MoveForm(ReasonForm):
         names = [state.name for state in graph.states.values() if state.enter_by_hand]
         field.choices = [("", "---------"), *((name, name) for name in names)]
         field.error_messages["invalid_choice"] = (
-            f"%(value)s is no state that objects are moved to by hand. Choose {' or '.join(names)}."
+            f"%(value)s is not a state to which objects can be moved by hand. Choose {' or '.join(names)}."
         )
 
 
 class PauseForm(ReasonForm):
     """The duration of a pause, and the reason."""
 
-    seconds = forms.FloatField(label="For seconds", required=False, help_text="Empty: until somebody resumes them.")
+    seconds = forms.FloatField(label="For seconds", required=False, help_text="Empty: until they are resumed.")
     field_order = ("seconds", "reason")
 
     def clean_seconds(self) -> float | None:
@@ -70,7 +70,7 @@ def stator_unlock(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any
     """End the claims on the rows."""
     act = Act(
         "Unlocked.", "unlocked", lambda rows: rows.unlock(actor=request.user.get_username()),
-        "held by nobody",
+        "not claimed",
     )  # fmt: skip
     return carry_out(model_admin, request, queryset, "retry", act)
 
@@ -91,12 +91,12 @@ def stator_pause(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]
     """Ask for a duration and a reason, then pause the rows."""
     pks = list(queryset.order_by("pk").values_list("pk", flat=True)[: MOST_OBJECTS + 1])
     if len(pks) > MOST_OBJECTS:
-        words = f"{MOST_OBJECTS} at a time are paused at most; for more, pause a state or the model, under Pauses."
+        words = f"At most {MOST_OBJECTS} objects can be paused at once. For more, pause a state or the model."
         return refuse(model_admin, request, words)
     rows = permitted(model_admin, request, queryset.filter(pk__in=pks), "retry")
     form = PauseForm(request.POST if CONFIRMED in request.POST else None)
     if not (form.is_bound and form.is_valid()):
-        words = "will be left alone by workers. What runs may finish; timeouts and moves by hand go on."
+        words = "will not be attempted by workers. Running attempts may finish; timeouts and moves by hand go on."
         return ask(model_admin, request, rows, form, title="Pause", words=words, button="Pause")
     given, actor = form.cleaned_data, request.user.get_username()
     try:
@@ -125,7 +125,7 @@ def stator_resume(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any
     act = Act(
         "Resumed.", "resumed",
         lambda rows: resume_objects(rows.model, _written_to(rows), rows.values_list("pk", flat=True), actor=actor),
-        "named by no pause; pauses of the model and of states are ended under Pauses",
+        "not paused by themselves; end pauses of the model and of states under Pauses",
     )  # fmt: skip
     return carry_out(model_admin, request, queryset, "retry", act)
 
@@ -137,7 +137,7 @@ def stator_move(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any])
     confirmed = CONFIRMED in request.POST
     form = MoveForm(graph, request.POST) if confirmed else MoveForm(graph, initial={"state": request.POST.get("state")})
     if not (confirmed and form.is_valid()):
-        words = "will be moved by hand, whatever edges the graph has."
+        words = "will be moved by hand, even if the graph has no such edge."
         return ask(
             model_admin, request, permitted(model_admin, request, queryset, "move"), form,
             title="Move to state", words=words, button="Move",

@@ -9,7 +9,7 @@ from django.db.models.fields import DateTimeField
 from django.db.models.functions import Now
 
 from stator.rows import columns
-from stator.rows.moves import write_by_hand
+from stator.rows.transitions import write_by_hand
 
 # Objects per statement, which gives each its own time.
 AT_ONCE = 200

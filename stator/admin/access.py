@@ -10,7 +10,7 @@ from django.contrib.auth import get_permission_codename
 from django.http import HttpRequest
 from django.urls import reverse
 
-from stator.rows.moves import owner_of
+from stator.rows.meta import owner_of
 
 
 class Pages:

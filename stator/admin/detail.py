@@ -8,13 +8,12 @@ from django.db import router
 from django.http import HttpRequest
 from django.utils.timezone import is_aware, localtime
 
-from stator.admin import acts, sheet
+from stator.admin import actions, row_summary
 from stator.admin.picture import picture_of
 from stator.admin.timeline import LATEST, timeline_of
 from stator.conf import read_settings
 from stator.rows.columns import FRAMEWORK_COLUMNS
-from stator.rows.meta import options_of
-from stator.rows.moves import owner_of
+from stator.rows.meta import options_of, owner_of
 from stator.rows.pauses import is_paused_by_name
 
 # Seconds between refreshes by the script.
@@ -35,9 +34,9 @@ def context_of(model_admin: Any, request: HttpRequest, row: Any) -> dict[str, An
         "stator_trouble": any(reason.code in TROUBLE for reason in reasons),
         "stator_paused": any(reason.code == "paused" for reason in reasons),
         "stator_state": str(row.state),
-        "stator_standing": sheet.standing(row),
-        "stator_age": sheet.age(row),
-        "stator_late": sheet.expected_within(row),
+        "stator_standing": row_summary.standing(row),
+        "stator_age": row_summary.age(row),
+        "stator_late": row_summary.expected_within(row),
         "stator_facts": _facts(row),
         "stator_columns": [(name, _written(getattr(row, name))) for name in sorted(FRAMEWORK_COLUMNS)],
         "stator_acts": _acts_on(model_admin, request, row),
@@ -54,11 +53,11 @@ def _facts(row: Any) -> list[tuple[str, Any]]:
     failures = f"{row.state_failures} in a row" if row.state_failures else "none"
     crashes = f"{row.state_crashes} of {read_settings()[0].MAX_CRASHES}"
     return [
-        ("Next attempt", sheet.next_attempt(row)),
+        ("Next attempt", row_summary.next_attempt(row)),
         ("Attempts here", row.state_attempts),
         ("Errors", failures),
         *([("Leases lost", crashes)] if row.state_crashes else []),
-        ("Held by", sheet.lease(row)),
+        ("Held by", row_summary.lease(row)),
         ("Moves so far", row.state_version),
     ]
 
@@ -67,21 +66,21 @@ def _written(value: Any) -> str:
     """Return the value of a column as text, times to the second."""
     if isinstance(value, datetime):
         return (localtime(value) if is_aware(value) else value).isoformat(" ", "seconds")
-    return sheet.NONE if value is None else str(value)
+    return row_summary.NONE if value is None else str(value)
 
 
 def _acts_on(model_admin: Any, request: HttpRequest, row: Any) -> list[dict[str, str]]:
     """Return the actions that would change something now and that the user may do."""
     state = row.state_graph.states.get(row.state)
     automatic, free = state is not None and state.automatic, row.state_claim is None
-    quarantined = automatic and sheet.is_quarantined(row)
+    quarantined = automatic and row_summary.is_quarantined(row)
     paused = is_paused_by_name(type(row), router.db_for_write(owner_of(type(row)), instance=row), row.pk)
     useful: dict[Any, bool] = {
-        acts.stator_retry: automatic and free and not quarantined,
-        acts.stator_release: quarantined and free,
-        acts.stator_unlock: not free,
-        acts.stator_pause: automatic and not paused,
-        acts.stator_resume: paused,
+        actions.stator_retry: automatic and free and not quarantined,
+        actions.stator_release: quarantined and free,
+        actions.stator_unlock: not free,
+        actions.stator_pause: automatic and not paused,
+        actions.stator_resume: paused,
     }
     return offered(model_admin, request, row, (act for act, is_useful in useful.items() if is_useful))
 
@@ -98,7 +97,7 @@ def _moves_of(model_admin: Any, request: HttpRequest, row: Any) -> list[str]:
 
     It is empty if the user may not move the row.
     """
-    if not may(model_admin, request, row, acts.stator_move):
+    if not may(model_admin, request, row, actions.stator_move):
         return []
     state = row.state_graph.states.get(row.state)
     children = state.children if state is not None else ()

@@ -21,7 +21,7 @@ class KeptAdmin(AnyAddressAdmin):
     paginator = BoundedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
-    search_help_text = f"Whole values, in the newest {SEARCHED:,} rows."
+    search_help_text = f"Exact values, within the newest {SEARCHED:,} rows."
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> Any:
         """Return a list class that stays fast on large tables."""
@@ -61,7 +61,9 @@ def newest(queryset: Any, column: str) -> Any:
 class OfObjectAdmin(KeptAdmin):
     """A read-only admin for rows about single objects."""
 
-    search_help_text = f'{KeptAdmin.search_help_text} All of one object: its model and key, as in "app.model 12".'
+    search_help_text = (
+        f'{KeptAdmin.search_help_text} To find all rows of one object, enter its model and key, such as "app.model 12".'
+    )
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
         """Return the rows of one object, or the newest rows that match."""
