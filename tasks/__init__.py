@@ -3,7 +3,7 @@
 from stator.exceptions import Fail, TryAgainLater
 from tasks.actions.registry import Context, action
 
-# The submodule has the name of the function; loaded first, so that the name stays that of the function.
+# Imported here, because a later first import of this submodule would replace the function of the same name.
 from tasks.periodic import Tick, periodic
 
 __all__ = ["Context", "Fail", "Tick", "TryAgainLater", "action", "periodic"]

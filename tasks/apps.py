@@ -18,4 +18,10 @@ class TasksConfig(AppConfig):
 
 
 # Modules with a ``connect()`` of their own.
-CONNECTED: list[str] = ["actions.attempts", "conf", "sharding.copies", "schedules.declared", "queue.settling"]
+CONNECTED: list[str] = [
+    "actions.attempts",
+    "conf",
+    "sharding.replicas",
+    "schedules.periodic_sync",
+    "queue.shared_tasks",
+]

@@ -228,7 +228,9 @@ class Client:
             with error:
                 raise _error_of(error) from None
         except ValueError as error:
-            raise ApiError(200, "http", "the answer is no JSON; does base_url lead to the API?") from error
+            raise ApiError(
+                200, "http", "the answer is not JSON; check that base_url is the address of the API"
+            ) from error
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(f"{method} {path.partition('?')[0]}: {type(error).__name__}: {error}") from error
 

@@ -32,23 +32,27 @@ class Settings:
     """
 
     LEASE: float = _setting(60.0, "How long a claim holds without a heartbeat.", 0.5, most=3600.0)
-    TIMEOUT: float | None = _setting(None, "How long one attempt may take with all heartbeats; None: no limit.", 0.05)
-    MAX_ATTEMPTS: int = _setting(5, "After so many claims without success a task is errored.", 1, int, 100_000)
-    INVISIBLE_FOR: float = _setting(0.0, "How long a new task waits before it may be claimed.", 0.0)
-    RETENTION: float = _setting(7 * 86400.0, "How long a task is kept once it has ended.", 0.0)
-    FAILED_RETENTION: float | None = _setting(None, "How long an errored task is kept; None: as RETENTION.", 0.0)
-    PAYLOAD_LIMIT: int = _setting(262_144, "The most bytes of JSON in the data or result of a task.", 2, int, 2**27)
-    PAYLOAD_DEPTH: int = _setting(50, "How deep lists and objects in it may be nested.", 1, int, 200)
-    METADATA_LIMIT: int = _setting(16_384, "The most bytes of JSON in the metadata of a task.", 2, int, 2**20)
-    CLAIM_LIMIT: int = _setting(1000, "The most tasks that one call claims.", 1, int, 10_000)
-    PUBLISH_LIMIT: int = _setting(10_000, "The most tasks that one call publishes.", 1, int, 100_000)
+    TIMEOUT: float | None = _setting(None, "Time limit of an attempt, whatever its heartbeats; None: no limit.", 0.05)
+    MAX_ATTEMPTS: int = _setting(5, "Number of claims without success after which a task is errored.", 1, int, 100_000)
+    INVISIBLE_FOR: float = _setting(0.0, "How long a new task waits before it can be claimed.", 0.0)
+    RETENTION: float = _setting(7 * 86400.0, "How long a task is stored after it has ended.", 0.0)
+    FAILED_RETENTION: float | None = _setting(None, "How long an errored task is stored; None: RETENTION.", 0.0)
+    PAYLOAD_LIMIT: int = _setting(262_144, "Maximum size of a task's data or result, in bytes of JSON.", 2, int, 2**27)
+    PAYLOAD_DEPTH: int = _setting(50, "Maximum depth of nested lists and objects in data or result.", 1, int, 200)
+    METADATA_LIMIT: int = _setting(16_384, "Maximum size of a task's metadata, in bytes of JSON.", 2, int, 2**20)
+    CLAIM_LIMIT: int = _setting(1000, "Maximum number of tasks that one call claims.", 1, int, 10_000)
+    PUBLISH_LIMIT: int = _setting(10_000, "Maximum number of tasks that one call publishes.", 1, int, 100_000)
     THREADS: int = _setting(10, "How many synchronous actions one process runs at once.", 1, int, 1000)
-    NOTIFY: str = _setting("tasks.notices.mail_administrators", "Dotted path of what hears of dead letters.", kind=str)
-    API_REQUESTS_PER_MINUTE: int = _setting(6000, "What one token may ask of the HTTP API in a minute.", 1, int, 10**6)
-    API_ROWS_PER_MINUTE: int = _setting(60_000, "How many rows one token may publish in a minute.", 1, int, 10**8)
-    API_WAIT: float = _setting(30.0, "How long a claim over HTTP may wait for a task.", 0.0, most=600.0)
+    NOTIFY: str = _setting(
+        "tasks.dead_letters.mail_administrators",
+        "Dotted path of the function that is called with each dead letter.",
+        kind=str,
+    )
+    API_REQUESTS_PER_MINUTE: int = _setting(6000, "How many API requests one token may send per minute.", 1, int, 10**6)
+    API_ROWS_PER_MINUTE: int = _setting(60_000, "How many rows one token may publish per minute.", 1, int, 10**8)
+    API_WAIT: float = _setting(30.0, "Longest time that a claim over HTTP may wait for a task.", 0.0, most=600.0)
     API_WAITING: int | None = _setting(
-        None, "The most claims over HTTP that wait in one process; None: half of its threads.", 0, int, 10_000
+        None, "How many claims over HTTP may wait in one process; None: half of its threads.", 0, int, 10_000
     )
 
     def problems(self) -> Iterator[str]:
@@ -96,8 +100,14 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
     except ImportError:
         callable_there = False
     if not callable_there:
-        message = f"STATOR_TASKS setting: NOTIFY={settings.NOTIFY!r} names nothing that can be called."
-        found.append(checks.Error(message, hint="Give the dotted path of a function.", id="tasks.E002"))
+        message = f"STATOR_TASKS setting: NOTIFY={settings.NOTIFY!r} is not the dotted path of a callable."
+        found.append(
+            checks.Error(
+                message,
+                hint="Set NOTIFY to the dotted path of a function that takes a dead letter.",
+                id="tasks.E002",
+            )
+        )
     return found
 
 

@@ -4,6 +4,8 @@ from typing import Any
 
 from django.db.models import Index
 
+from stator.capabilities import capabilities_of
+
 
 class MetadataIndex(Index):
     """A GIN index on PostgreSQL. On other databases it does nothing, so that one migration serves all of them."""
@@ -12,14 +14,14 @@ class MetadataIndex(Index):
 
     def create_sql(self, model: Any, schema_editor: Any, using: str = "", **kwargs: Any) -> Any:
         """Return the statement that creates the index; elsewhere one that does nothing."""
-        if schema_editor.connection.vendor != "postgresql":
+        if not capabilities_of(schema_editor.connection).has_gin:
             return NOTHING
         # Django's GinIndex requires django.contrib.postgres in INSTALLED_APPS.
         return super().create_sql(model, schema_editor, using=" USING gin", **kwargs)
 
     def remove_sql(self, model: Any, schema_editor: Any, **kwargs: Any) -> Any:
         """Return the statement that drops the index; elsewhere one that does nothing."""
-        if schema_editor.connection.vendor != "postgresql":
+        if not capabilities_of(schema_editor.connection).has_gin:
             return NOTHING
         return super().remove_sql(model, schema_editor, **kwargs)
 

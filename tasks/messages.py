@@ -62,7 +62,7 @@ def message_of(given: dict[str, Any], settings: Settings, longest_lease: float) 
     if unknown := given.keys() - MESSAGE_FIELDS:
         raise PublishRefused(_unknown(min(map(str, unknown))))
     if "action" not in given:
-        raise PublishRefused("a task needs an action, the name of what is to be done")
+        raise PublishRefused("the task has no action; give the name of one")
     message = Message(**{name: value for name, value in given.items() if name in REQUIRED or value is not None})
     _check_names(message)
     _check_numbers(message, longest_lease)
@@ -98,12 +98,12 @@ def json_text(what: str, value: Any, limit: int, depth: int) -> str:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise PublishRefused(f"{what} has half of a surrogate pair, which is no character") from None
+        raise PublishRefused(f"{what} has half of a surrogate pair, which is not a character") from None
     except (TypeError, ValueError) as error:
-        raise PublishRefused(f"{what} cannot be kept as JSON: {error}") from None
+        raise PublishRefused(f"{what} cannot be stored as JSON: {error}") from None
     if "\\u0000" in text:
         # This also refuses an escaped backslash before u0000, which is rare and can be written in another way.
-        raise PublishRefused(f"{what} has a NUL character, which databases do not keep")
+        raise PublishRefused(f"{what} has a NUL character, which databases cannot store")
     if size > limit:
         raise PublishRefused(f"{what} has {size:,} bytes as JSON; the most is {limit:,}")
     return text
@@ -213,8 +213,8 @@ def _is_flat(value: Any, depth: int) -> bool:
 
 def _unknown(name: str) -> str:
     close = get_close_matches(name, MESSAGE_FIELDS, 1)
-    remedy = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(sorted(MESSAGE_FIELDS))}"
-    return f"a task has no {name!r}; {remedy}"
+    remedy = f"did you mean {close[0]!r}?" if close else f"options are {', '.join(sorted(MESSAGE_FIELDS))}"
+    return f"a task has no option {name!r}; {remedy}"
 
 
 def _short(value: Any) -> str:

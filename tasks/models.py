@@ -16,14 +16,14 @@ from tasks.actions.throttles import ActionRate, ActionSlot
 from tasks.indexes import MetadataIndex
 from tasks.messages import milliseconds
 from tasks.querysets import TERMINAL, TaskQuerySet
-from tasks.queue import claiming, eligibility, explaining, moving
+from tasks.queue import claiming, eligibility, explaining, operator_actions
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.consumers import Consumer
 from tasks.queue.graph import TaskGraph
 from tasks.queue.queues import Claimant, Queue
 from tasks.schedules.rates import Rate
 from tasks.schedules.schedules import Schedule
-from tasks.sharding.numbering import database_of
+from tasks.sharding.task_ids import database_of
 
 __all__ = ["ActionRate", "ActionSlot", "Claimant", "Consumer", "Queue", "Rate", "Run", "Schedule", "Shard", "Task"]
 
@@ -192,11 +192,11 @@ class Task(StatorModel):
 
         ``running``: cancel it also while a worker holds it; the worker learns of that at its next heartbeat.
         """
-        moving.cancel(self, actor=actor, reason=reason, running=running)
+        operator_actions.cancel(self, actor=actor, reason=reason, running=running)
 
     def requeue(self, reason: str = "", *, actor: str = "") -> None:
         """Make an errored task wait again as if new; raise :class:`~tasks.exceptions.MoveRefused` for any other."""
-        moving.requeue(self, actor=actor, reason=reason)
+        operator_actions.requeue(self, actor=actor, reason=reason)
 
     async def acancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> None:
         """Run :meth:`cancel` from async code."""

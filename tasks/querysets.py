@@ -13,7 +13,7 @@ from tasks.conf import load_settings
 from tasks.exceptions import TaskError
 from tasks.queue.eligibility import attempts_left, with_metadata
 from tasks.queue.expressions import Later
-from tasks.queue.moving import Requeued, cancel_many, requeue_many
+from tasks.queue.operator_actions import Requeued, cancel_many, requeue_many
 
 STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
 TERMINAL = ("completed", "canceled", "errored")
@@ -33,7 +33,7 @@ class TaskQuerySet(QuerySet[Any]):
         wanted = Q(pk__in=[])
         for status in statuses:
             if status not in STATUSES:
-                raise TaskError(f"{status!r} is no status; there are {', '.join(STATUSES)}")
+                raise TaskError(f"{status!r} is not a status; choose from {', '.join(STATUSES)}")
             for way in self._ways(status):
                 wanted |= way
         return self.filter(wanted)

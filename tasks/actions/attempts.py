@@ -124,20 +124,20 @@ async def attempt(task: Any) -> str:
     backoff: Any = UNKNOWN
     try:
         if task.elsewhere_only:
-            raise NoHandler("no handler: it was published over HTTP, and is for programs elsewhere alone")
+            raise NoHandler("no handler: it was published over HTTP, for external programs only")
         found = find(task.action, queue.name, task.data)
         backoff = found.backoff
         most = task.max_attempts or min(most, found.max_attempts or most)
         errors_are_final = found.errors_are_final
         if task.stator.attempt > most:
-            raise OutOfAttempts(f"it has had its {most} attempts")
+            raise OutOfAttempts(f"it has used its {most} attempts")
         seconds = task.timeout or found.timeout or queue.timeout or settings.TIMEOUT
         await _within(seconds, task.stator, _carry_out(found, task, settings))
     except TryAgainLater as later:
         if task.stator.attempt < most:
             raise
         error: BaseException = OutOfAttempts(
-            f"it has had its {most} attempts; the last said: {later.reason or 'later'}"
+            f"it has used its {most} attempts; the last reason: {later.reason or 'later'}"
         )
     except (asyncio.CancelledError, LeaseLost, NotBegun):
         raise
@@ -289,11 +289,11 @@ def _admit(found: Action, context: Context) -> None:
     if found.concurrency:
         wait = _model("ActionSlot").take(using, key, found.concurrency, task.pk, context.claim.token)
         if wait:
-            raise Throttled(wait, f"{found.concurrency} of {key} run at present, as many as may")
+            raise Throttled(wait, f"{found.concurrency} of {key} are running, its limit")
     if found.frequency:
         wait = _model("ActionRate").take(using, key, found.frequency)
         if wait:
-            raise Throttled(wait, f"{key} has started {found.rate}, as often as it may")
+            raise Throttled(wait, f"{key} has started {found.rate}, its limit")
 
 
 def _leave(found: Action, context: Context) -> None:

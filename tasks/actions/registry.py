@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from stator.graph.backoff import LONGEST, Backoff
-from tasks.actions.throttling import Frequency, frequency, key_text
+from tasks.actions.frequency import Frequency, frequency, key_text
 from tasks.failures import NoHandler
 
 NAME = re.compile(r"[\w.-]{1,200}")
@@ -192,7 +192,7 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
     all workers, for each ``key``: the name of a value in the data, or a function of the task.
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name for an action; use letters, digits, '_', '-' and '.'")
+        raise ValueError(f"{name!r} is not a name for an action; use letters, digits, '_', '-' and '.'")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         made = Action(name=name, function=function, **options)
@@ -211,7 +211,7 @@ def find(name: str, queue: str, data: Any = None) -> Action:
     if name.startswith(DJANGO):
         return finders[DJANGO](name.removeprefix(DJANGO), queue, data)
     if (found := declared(name, queue)) is None:
-        raise NoHandler(f"no handler: this worker knows no action {name!r} for queue {queue!r}")
+        raise NoHandler(f"no handler: this worker has no action {name!r} for queue {queue!r}")
     return found
 
 

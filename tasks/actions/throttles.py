@@ -13,7 +13,7 @@ from django.db import models
 from django.db.models import Exists, F, OuterRef
 from django.db.models.functions import Now
 
-from tasks.actions.throttling import KEY_LENGTH, Frequency
+from tasks.actions.frequency import KEY_LENGTH, Frequency
 
 # Tries when another worker changed the row at the same time; after these the attempt waits.
 AGAIN = 5

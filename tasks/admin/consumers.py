@@ -47,7 +47,7 @@ class ConsumerAdmin(AnyAddressAdmin):
     @admin.display(description="token")
     def shown_prefix(self, consumer: Consumer) -> str:
         """Return the public prefix of the token."""
-        return f"tk_{consumer.prefix}_..." if consumer.prefix else "shown once it is saved"
+        return f"tk_{consumer.prefix}_..." if consumer.prefix else "shown after you save"
 
     @admin.display(description="may")
     def shown_verbs(self, consumer: Consumer) -> str:

@@ -35,7 +35,7 @@ COUNTED, CLAIMED = 10_000, 5000
 # A longer wait, in seconds, is highlighted.
 TOO_LONG = 300.0
 
-HEADS = ("Queue", "Waiting", "The first since", "Claimed", "Workers that ask", "Pauses")
+HEADS = ("Queue", "Waiting", "First in line waits", "Claimed", "Named workers", "Pauses")
 
 
 class Counted(Subquery):

@@ -16,9 +16,9 @@ OPTIONS = (
 )  # fmt: skip
 TOLD = {
     "inserted": "is published: it is new",
-    "matched": "is there already under this key, and waits",
-    "running": "is there already under this key, and a worker has it",
-    "duplicate": "was there already under this key, and has ended",
+    "matched": "exists already with this key, and waits",
+    "running": "exists already with this key, and a worker holds it",
+    "duplicate": "existed already with this key, and has ended",
 }
 
 
@@ -27,42 +27,44 @@ class PublishForm(forms.Form):
 
     queue = forms.ModelChoiceField(Queue.objects.order_by("name"))
     action = forms.CharField(
-        max_length=NAME_LENGTH, help_text="The name of what is to be done.", widget=forms.TextInput(attrs={"size": 60})
+        max_length=NAME_LENGTH, help_text="The name of the action.", widget=forms.TextInput(attrs={"size": 60})
     )
     data = JSONField(  # type: ignore[assignment]
-        required=False, widget=AREA, help_text="JSON, what the action gets. Empty: null."
+        required=False, widget=AREA, help_text="Input of the action, as JSON. Empty: null."
     )
     key = forms.CharField(
         required=False,
         max_length=NAME_LENGTH,
         widget=forms.TextInput(attrs={"size": 60}),
-        help_text="A name of your own: a second task of the same key is not published.",
+        help_text="Your own name for the task: a second task with the same key is not published.",
     )
     update = forms.BooleanField(
         required=False,
         label="Update",
-        help_text="If a task of this key waits already, give it what is written here.",
+        help_text="If a task with this key already waits, overwrite it with these values.",
     )
     metadata = JSONField(
         required=False,
         widget=AREA,
-        help_text='JSON, an object of names and values to claim and to search by: {"title": "abc"}.',
+        help_text='A JSON object of names and values, to claim and search by: {"title": "abc"}.',
     )
     priority = forms.IntegerField(
-        required=False, help_text="Smaller is sooner. Empty: now as Unix time in milliseconds."
+        required=False, help_text="Smaller is sooner. Empty: the current Unix time in milliseconds."
     )
-    invisible_for = forms.FloatField(required=False, help_text="Seconds until it may be claimed.")
-    max_attempts = forms.IntegerField(required=False, help_text="After so many claims without success it is errored.")
-    timeout = forms.FloatField(required=False, help_text="Seconds that one attempt may take.")
+    invisible_for = forms.FloatField(required=False, help_text="Seconds until it can be claimed.")
+    max_attempts = forms.IntegerField(
+        required=False, help_text="Number of claims without success after which it is errored."
+    )
+    timeout = forms.FloatField(required=False, help_text="Time limit of an attempt, in seconds.")
     lease = forms.FloatField(required=False, help_text="Seconds that a claim holds without a heartbeat.")
-    retention = forms.FloatField(required=False, help_text="Seconds for which it is kept once it has ended.")
+    retention = forms.FloatField(required=False, help_text="Seconds for which it is stored after it has ended.")
     worker_ids = forms.CharField(
         required=False,
         label="Workers",
         widget=forms.Textarea(attrs={"rows": 2, "cols": 40}),
-        help_text="Names, one in a line: only these may claim it. Empty: anyone.",
+        help_text="Names of the only workers that may claim it, one per line. Empty: any worker.",
     )
-    worker_count = forms.IntegerField(required=False, help_text="So many workers run it, each once. Empty: one.")
+    worker_count = forms.IntegerField(required=False, help_text="Number of workers that run it, each once. Empty: one.")
 
     # The publication's result, once the form is valid.
     published: Any = None
@@ -89,5 +91,5 @@ class PublishForm(forms.Form):
     def told(self) -> str:
         """Return a sentence on the publication's result."""
         task, outcome = self.published.task, str(self.published.outcome)
-        wrote = "; what is written here was put into it" if outcome == "matched" and self.cleaned_data["update"] else ""
+        wrote = "; it was overwritten with these values" if outcome == "matched" and self.cleaned_data["update"] else ""
         return f"Task {task.pk} ({task.action}) {TOLD[outcome]}{wrote} ({outcome})."

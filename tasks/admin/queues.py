@@ -13,11 +13,11 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 
-from stator.admin.acts import refuse_forbidden
+from stator.admin.actions import refuse_forbidden
 from stator.admin.fields import JSONField
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, keep_keys
 from stator.graph.durations import span
-from tasks.admin.asking import ask, back, buttons, given, tell
+from tasks.admin.confirmation import ask, back, buttons, given, tell
 from tasks.conf import LONGEST
 from tasks.exceptions import ShardUnavailable
 from tasks.models import Queue
@@ -35,21 +35,21 @@ RULES = (
 )  # fmt: skip
 FIGURES = ("pauses", "waiting", "oldest", "running", "dead", "later")
 HELP = {
-    "name": "Programs know the queue by it: it stays as the queue is made.",
-    "kind": "Exclusive: of one value of the key below at most one task runs at a time. Stays as the queue is made.",
-    "exclusive_key": "The name in the metadata of every task. Only of an exclusive queue; stays as the queue is made.",
-    "lease": "Seconds that a claim holds without a heartbeat. Empty: the setting's.",
-    "timeout": "Seconds that one attempt may take, whatever its heartbeats. Empty: the setting's.",
-    "invisible_for": "Seconds until a new task may be claimed. Empty: the setting's.",
-    "max_attempts": "After so many claims without success a task is errored. Empty: the setting's.",
-    "retention": "Seconds for which a task is kept once it has ended. Empty: the setting's.",
-    "failed_retention": "The same for a task that is errored. Empty: the setting's, else as the others.",
-    "same_worker_again": "Whether a worker may claim a task again that it gave up, failed or lost.",
-    "worker_retries": "If not: after so many further claims of its own.",
-    "one_per_worker": "Whether one worker may hold at most one task of this queue.",
-    "databases": "JSON, a list of names from DATABASES over which its tasks are spread. Empty: they are where it is.",
-    "actions_elsewhere": "Whether programs elsewhere serve the queue. If not, unknown actions are refused.",
-    "http_actions": "JSON, a list of the actions in Python that programs may publish over HTTP. Empty: none.",
+    "name": "Programs use the queue by this name. It cannot be changed later.",
+    "kind": "Exclusive: at most one task runs at a time for each value of the key below. It cannot be changed later.",
+    "exclusive_key": "A name in the metadata of each task. For exclusive queues only; it cannot be changed later.",
+    "lease": "Seconds that a claim holds without a heartbeat. Empty: as in the settings.",
+    "timeout": "Time limit of an attempt in seconds, whatever its heartbeats. Empty: as in the settings.",
+    "invisible_for": "Seconds until a new task can be claimed. Empty: as in the settings.",
+    "max_attempts": "Number of claims without success after which a task is errored. Empty: as in the settings.",
+    "retention": "Seconds for which a task is stored after it has ended. Empty: as in the settings.",
+    "failed_retention": "The same for an errored task. Empty: as in the settings, or else as for the others.",
+    "same_worker_again": "Whether a worker may claim again a task that it gave up, failed or lost.",
+    "worker_retries": "If it may not: how many further claims it has all the same.",
+    "one_per_worker": "Whether a worker may hold only one task of this queue at a time.",
+    "databases": "A JSON list of names from DATABASES over which its tasks are spread. Empty: the queue's database.",
+    "actions_elsewhere": "Whether external programs serve the queue. If not, unknown actions are refused.",
+    "http_actions": "A JSON list of the actions in Python that programs may publish over HTTP. Empty: none.",
 }
 
 
@@ -92,7 +92,7 @@ class PauseForm(forms.Form):
 
     publish = forms.BooleanField(required=False, label="Publishing", help_text="New tasks are refused.")
     claim = forms.BooleanField(
-        required=False, label="Claiming", help_text="Nothing is handed out to workers. What runs may finish."
+        required=False, label="Claiming", help_text="No tasks are handed out to workers. Running tasks may finish."
     )
     reason = forms.CharField(max_length=200, required=False, widget=forms.TextInput(attrs={"size": 60}))
     minutes = forms.FloatField(
@@ -100,7 +100,7 @@ class PauseForm(forms.Form):
         min_value=0.1,
         max_value=LONGEST / 60,
         label="For minutes",
-        help_text="Then it ends by itself. Empty: until somebody resumes it.",
+        help_text="The pause then ends by itself. Empty: until it is resumed.",
     )
 
     def clean(self) -> Any:
@@ -117,7 +117,7 @@ def queue_pause(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpRe
     form = PauseForm(given(request))
     queues = list(queryset.order_by("name"))
     if not form.is_valid():
-        rows = [f"{queue}{f': {pause_line(queue)}; the new pause takes its place' if _paused(queue) else ''}"
+        rows = [f"{queue}{f': {pause_line(queue)}; the new pause replaces it' if _paused(queue) else ''}"
                 for queue in queues]  # fmt: skip
         return ask(model_admin, request, form, title="Pause queues", does="Pause", act=queue_pause.__name__, rows=rows)
     values, author = form.cleaned_data, request.user.get_username()
@@ -133,7 +133,7 @@ def queue_pause(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpRe
         request,
         len(queues),
         "paused",
-        f"{what.capitalize()} {'stand' if ' ' in what else 'stands'} still.",
+        f"{what.capitalize()} {'are' if ' ' in what else 'is'} paused.",
     )
     return back(model_admin, request)
 

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.db.models import F, QuerySet
 from django.http import HttpRequest
 
-from stator.admin.kept import SEARCHED, KeptAdmin
+from stator.admin.read_only import SEARCHED, KeptAdmin
 from tasks.failures import last_line
 
 OPEN = {"held": "held now", "lost": "lost: its lease ran out"}
@@ -45,7 +45,7 @@ class RunAdmin(KeptAdmin):
     list_filter = (OutcomeFilter,)
     list_select_related = ("task",)
     search_fields = ("worker",)
-    search_help_text = f"The name of a worker, or a part of it, in the newest {SEARCHED:,} claims."
+    search_help_text = f"A worker's name or part of it, within the newest {SEARCHED:,} claims."
     ordering = ("-pk",)
     fields = (
         "task", "worker", "claimed", "lease_until", "ended", "shown_outcome", "shown_reason", "version", "token",

@@ -9,11 +9,11 @@ from django.db.models import Q
 from django.http import HttpRequest
 
 from stator.admin import StatorAdmin
-from stator.admin.conditions import found_once
 from stator.admin.fields import JSONField
-from stator.admin.kept import SEARCHED, newest
+from stator.admin.filters import found_once
 from stator.admin.listing import is_large
-from tasks.admin.asking import log, tell
+from stator.admin.read_only import SEARCHED, newest
+from tasks.admin.confirmation import log, tell
 from tasks.schedules.schedules import Schedule
 
 
@@ -33,9 +33,7 @@ class ScheduleAdmin(StatorAdmin):
     list_filter = ("enabled", "removed", "missed")
     list_select_related = ("queue",)
     search_fields = ("name", "entity", "action")
-    search_help_text = (
-        f"A whole name, or in the newest {SEARCHED:,} schedules a part of a name, an entity or an action."
-    )
+    search_help_text = f"An exact name; or part of a name, entity or action, within the newest {SEARCHED:,} schedules."
     form = ScheduleForm
     raw_id_fields = ("queue",)
     formfield_overrides: ClassVar[Any] = {models.JSONField: {"form_class": JSONField}}

@@ -7,7 +7,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from stator.admin.sheet import NONE, lease
+from stator.admin.row_summary import NONE, lease
 from stator.graph.durations import span
 from tasks.models import Run, Task
 from tasks.querysets import TERMINAL

@@ -12,14 +12,14 @@ from django.utils import timezone
 from django.utils.html import format_html
 
 from stator.admin import StatorAdmin
-from stator.admin.acts import refuse_forbidden
-from stator.admin.conditions import ConditionFilter, few_keys, found_once
-from stator.admin.kept import SEARCHED, newest
+from stator.admin.actions import refuse_forbidden
+from stator.admin.detail import offered
+from stator.admin.filters import ConditionFilter, few_keys, found_once
 from stator.admin.listing import BoundedChangeList, is_large
-from stator.admin.page import offered
+from stator.admin.read_only import SEARCHED, newest
 from stator.graph.durations import span
-from tasks.admin import acts
-from tasks.admin.asking import admin_url, ask, given
+from tasks.admin import actions
+from tasks.admin.confirmation import admin_url, ask, given
 from tasks.admin.publishing import PublishForm
 from tasks.admin.summaries import summarize
 from tasks.admin.timeline import MOST, as_text, timeline
@@ -83,10 +83,10 @@ class TaskAdmin(StatorAdmin):
     list_select_related = ("queue",)
     search_fields = ("action",)
     search_help_text = (
-        f"The number of a task, a whole key, or in the newest {SEARCHED:,} tasks a part of the name of an action."
+        f"A task number or an exact key; or part of an action's name, within the newest {SEARCHED:,} tasks."
     )
     ordering = ("-pk",)
-    actions = acts.ACTS
+    actions = actions.ACTS
     live_template = "admin/tasks/task/live.html"
     fieldsets = (
         (None, {"fields": FIELDS, "classes": ("task-grid",)}),
@@ -152,7 +152,7 @@ class TaskAdmin(StatorAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show the list, or run an action on the selected tasks."""
         if request.method == "POST":
-            refuse_forbidden(self, request, acts.ACTS)
+            refuse_forbidden(self, request, actions.ACTS)
         return super().changelist_view(request, extra_context)
 
     @admin.display(description="status")
@@ -219,7 +219,7 @@ class TaskAdmin(StatorAdmin):
             "stator_trouble": context["stator_trouble"] or any(r.code in TROUBLE for r in context["stator_reasons"]),
             "stator_facts": [("Attempts", obj.told_attempts), ("Held by", obj.told_holder), *facts],
             "stator_timeline": events,
-            "stator_acts": [*offered(self, request, obj, acts.useful_acts(obj)), *context["stator_acts"]],
+            "stator_acts": [*offered(self, request, obj, actions.useful_acts(obj)), *context["stator_acts"]],
             "task_results": [as_text(result) for result in results[:MOST]],
             "task_parts": parts[:MOST],
             "task_more": len(parts) > MOST,
@@ -233,7 +233,7 @@ class TaskAdmin(StatorAdmin):
             raise PermissionDenied
         form = PublishForm(given(request), initial={"queue": request.GET.get("queue")})
         if not form.is_valid():
-            words = ["What is left empty is as the queue has it, or else the setting of the project."]
+            words = ["Empty values come from the queue, or else from the settings."]
             return ask(self, request, form, title="Publish a task", does="Publish", words=words)
         task, outcome = form.published.task, str(form.published.outcome)
         flag = ADDITION if outcome == "inserted" else CHANGE

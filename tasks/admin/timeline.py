@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from stator.admin.sheet import holder
+from stator.admin.row_summary import holder
 from stator.admin.timeline import Event
 from tasks.failures import last_line
 
@@ -47,5 +47,5 @@ def _of_run(run: Any, task: Any) -> list[Event]:
         traceback = run.reason[:LENGTH] if many else ""
         events.append(Event(KINDS.get(run.outcome, "move"), run.ended, run.outcome, who, said, traceback=traceback))
     elif task.state_claim != run.token:
-        events.append(Event("error", run.lease_until, "lost", who, "The claim ended without a word."))
+        events.append(Event("error", run.lease_until, "lost", who, "The claim ended without an answer."))
     return events

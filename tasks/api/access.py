@@ -12,13 +12,13 @@ from ninja.security import HttpBearer
 
 from tasks.api.bodies import check
 from tasks.api.errors import Forbidden, NotFound, Unauthorized
-from tasks.api.rates import rates
+from tasks.api.rate_limits import rates
 from tasks.conf import load_settings
 from tasks.models import Queue, Task
 from tasks.querysets import TERMINAL
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.consumers import Consumer, Verb
-from tasks.sharding.numbering import database_of, home
+from tasks.sharding.task_ids import database_of, home
 
 
 class Token(HttpBearer):

@@ -25,7 +25,7 @@ class JsonParser(Parser):
         except RecursionError as error:
             raise Invalid(f"the body is nested more than {MOST_DEPTH} levels deep") from error
         except ValueError as error:
-            raise Refused("the body is no valid JSON") from error
+            raise Refused("the body is not valid JSON") from error
         check(value)
         return value
 
@@ -58,9 +58,9 @@ def check(value: Any) -> None:
 
 def _check_text(text: str) -> None:
     if "\x00" in text:
-        raise Invalid("a text has a NUL character, which databases do not keep")
+        raise Invalid("a text has a NUL character, which databases cannot store")
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise Invalid("a text has half a surrogate pair, which is no character")
+        raise Invalid("a text has half a surrogate pair, which is not a character")
 
 
 def _no_number(text: str) -> Any:

@@ -45,10 +45,11 @@ ENDED = {200: EndedOut, **refusals(404, 409, 413, 415, 422)}
     summary="Claim tasks",
 )
 def claim(request: Any, queue: str, payload: ClaimIn) -> Any:
-    """The most urgent ones, up to `limit`. With `wait` it is answered as soon as there is one.
+    """Claim the most urgent tasks, up to `limit`. With `wait`, the answer comes as soon as there is a task.
 
-    503 `busy`, at once, when there is none and as many requests wait already as the server has threads to spare.
-    Whoever goes away while it waits may be given tasks all the same; they are free again when their leases run out.
+    If there is no task and the server has no thread to spare for another waiting request, it answers 503 `busy` at
+    once. A client that disconnects while it waits may still be given tasks; they are free again when their leases
+    expire.
     """
     wanted = payload.dict(exclude={"wait"})
     found = queue_of(request.auth, queue)
@@ -69,17 +70,17 @@ def claim(request: Any, queue: str, payload: ClaimIn) -> Any:
     "queues/{queue}/claims/resolve",
     auth=CLAIM,
     response={200: ResolvedManyOut, **refusals(404, 413, 415, 422)},
-    summary="End many claims: done",
+    summary="End many claims: success",
 )
 def resolve_many(request: Any, queue: str, payload: ResolveManyIn) -> Any:
-    """The tasks of the queue that are held still are completed, each with its result, and the others are told.
+    """Complete the tasks of the queue that these claims still hold, each with its result. Report the lost claims.
 
-    Asked again, because the answer was lost, it answers as it did.
+    A client that lost the answer may repeat the request and gets the same answer.
     """
     found = queue_of(request.auth, queue)
     ends = {end.task: (end.token, end.result) for end in payload.claims}
     if len(ends) < len(payload.claims):
-        raise Invalid("claims: a task is there twice")
+        raise Invalid("claims: a task is listed twice; list each task once")
     held = {claim: ends[claim.task.pk][1] for claim in find_many(found, {pk: token for pk, (token, _) in ends.items()})}
     lost = found.resolve_many(held)
     done = {claim.task.pk for claim in held if claim not in lost}
@@ -91,10 +92,10 @@ def resolve_many(request: Any, queue: str, payload: ResolveManyIn) -> Any:
     "tasks/{int:pk}/claim/verify",
     auth=CLAIM,
     response={200: HeldOut, **refusals(404, 409, 415, 422)},
-    summary="Ask whether a claim is held",
+    summary="Check that a claim is held",
 )
 def verify(request: Any, pk: int, payload: HeldIn) -> Any:
-    """To be done right before what cannot be undone. 409 `lease_lost` when it is held no more."""
+    """Call this right before an action that cannot be undone. Answers 409 `lease_lost` if the claim has ended."""
     held = _held(request, pk, payload)
     held.verify()
     mine = Task.objects.using(held.task._state.db).filter(pk=pk, state_claim=held.token)
@@ -107,36 +108,36 @@ def verify(request: Any, pk: int, payload: HeldIn) -> Any:
     "tasks/{int:pk}/claim/heartbeat",
     auth=CLAIM,
     response={200: HeldOut, **refusals(404, 409, 415, 422)},
-    summary="Hold a claim for longer",
+    summary="Extend a claim",
 )
 def heartbeat(request: Any, pk: int, payload: HeartbeatIn) -> Any:
-    """From now on, never past the timeout of the task."""
+    """Extend the lease, counted from now, but never past the timeout of the task."""
     held = _held(request, pk, payload)
     held.heartbeat(payload.lease)
     return {"lease": held.lease}
 
 
-@router.post("tasks/{int:pk}/claim/resolve", auth=CLAIM, response=ENDED, summary="End a claim: done")
+@router.post("tasks/{int:pk}/claim/resolve", auth=CLAIM, response=ENDED, summary="End a claim: success")
 def resolve(request: Any, pk: int, payload: ResolveIn) -> Any:
-    """The task is completed, with a result."""
+    """Complete the task and store its result."""
     return _end(request, pk, payload, "succeeded", lambda held: held.resolve(payload.result), result=payload.result)
 
 
-@router.post("tasks/{int:pk}/claim/release", auth=CLAIM, response=ENDED, summary="End a claim: not me")
+@router.post("tasks/{int:pk}/claim/release", auth=CLAIM, response=ENDED, summary="End a claim: release the task")
 def release(request: Any, pk: int, payload: ReasonIn) -> Any:
-    """The task goes to another worker; it is errored if that was its last attempt."""
+    """Leave the task to another worker. If this was its last attempt, the task is errored."""
     return _end(request, pk, payload, "released", lambda held: held.release(payload.reason))
 
 
-@router.post("tasks/{int:pk}/claim/fail", auth=CLAIM, response=ENDED, summary="End a claim: it failed")
+@router.post("tasks/{int:pk}/claim/fail", auth=CLAIM, response=ENDED, summary="End a claim: failure")
 def fail(request: Any, pk: int, payload: FailIn) -> Any:
-    """As release, and the error is kept."""
+    """Release the task and store the error."""
     return _end(request, pk, payload, "failed", lambda held: held.fail(payload.error))
 
 
-@router.post("tasks/{int:pk}/claim/cancel", auth=CLAIM, response=ENDED, summary="End a claim: it need not be done")
+@router.post("tasks/{int:pk}/claim/cancel", auth=CLAIM, response=ENDED, summary="End a claim: cancel the task")
 def cancel_claim(request: Any, pk: int, payload: ReasonIn) -> Any:
-    """The task is canceled."""
+    """Cancel the task."""
     return _end(request, pk, payload, "canceled", lambda held: held.cancel(payload.reason))
 
 

@@ -48,7 +48,7 @@ class Unauthorized(Refused):
     headers = {"WWW-Authenticate": "Bearer"}
 
     def __init__(self) -> None:
-        super().__init__("a valid token is needed in the header Authorization: Bearer TOKEN")
+        super().__init__("send a valid token in the header Authorization: Bearer TOKEN")
 
 
 class Forbidden(Refused):
@@ -69,7 +69,7 @@ class NotAllowed(Refused):
     status, code = 405, "method_not_allowed"
 
     def __init__(self, allowed: str) -> None:
-        super().__init__(f"this path takes {allowed}")
+        super().__init__(f"this path allows {allowed}")
         self.headers = {"Allow": allowed}
 
 
@@ -147,7 +147,7 @@ def unexpected(request: HttpRequest, error: Any) -> HttpResponse:
     """Answer an unexpected exception. Only the log has its details."""
     logger.error("tasks.api_failed", exc_info=error, extra={"method": request.method, "path": request.path})
     if isinstance(error, OperationalError | InterfaceError):
-        return answer(Unavailable("the database cannot be used now", 1))
+        return answer(Unavailable("the database cannot be used now; try again", 1))
     return answer(Internal("something went wrong on the server; its log has the details"))
 
 
@@ -189,7 +189,7 @@ def _of_http(error: HttpError) -> Refused:
     """Return the refusal for an error of ninja, which wraps exceptions raised while a body is read."""
     if isinstance(error.__cause__, Refused):
         return error.__cause__
-    refused = Refused("the body is no valid JSON") if error.status_code == 400 else Refused(str(error))
+    refused = Refused("the body is not valid JSON") if error.status_code == 400 else Refused(str(error))
     refused.status = error.status_code
     return refused
 
@@ -204,5 +204,5 @@ ANSWERS: dict[type[Exception], Callable[[Any], Refused]] = {
     HttpError: _of_http,
     Http404: lambda error: no_such_path(),
     RequestDataTooBig: lambda error: TooLarge("the body is too large"),
-    UnreadablePostError: lambda error: Refused("the body broke off"),
+    UnreadablePostError: lambda error: Refused("the body is incomplete; send it again"),
 }

@@ -10,7 +10,7 @@ from ninja.responses import Status
 
 from tasks.api.access import PUBLISH, count_attempts, parts, queue_of, task_of
 from tasks.api.documents import refusals
-from tasks.api.rates import row_rates
+from tasks.api.rate_limits import row_rates
 from tasks.api.schemas import Manner, PublishedManyOut, PublishedOut, PublishIn, PublishManyIn, TaskOut
 from tasks.conf import load_settings
 from tasks.exceptions import MoveRefused
@@ -30,7 +30,7 @@ MANNER = set(Manner.model_fields)
     summary="Publish a task",
 )
 def publish(request: Any, queue: str, payload: PublishIn) -> Any:
-    """201 when it was inserted, 200 when the queue has a task of this key already."""
+    """Answers 201 if the task was inserted, and 200 if the queue already has a task with this key."""
     [published] = _publish(request.auth, queue, [payload], payload)
     return Status(201 if published.outcome == "inserted" else 200, published)
 
@@ -42,7 +42,7 @@ def publish(request: Any, queue: str, payload: PublishIn) -> Any:
     summary="Publish many tasks",
 )
 def publish_many(request: Any, queue: str, payload: PublishManyIn) -> Any:
-    """All of them or none; one result for each, in their order."""
+    """Publish all tasks or none. The results are in the order of the tasks."""
     return {"results": _publish(request.auth, queue, payload.tasks, payload)}
 
 
@@ -53,7 +53,7 @@ def publish_many(request: Any, queue: str, payload: PublishManyIn) -> Any:
     summary="Cancel a task",
 )
 def cancel(request: Any, pk: int) -> Any:
-    """One that nobody runs: what runs is canceled by the worker that holds it. Again, it changes nothing."""
+    """Cancel a task that no worker holds; only its holder can cancel a running task. A repetition changes nothing."""
     try:
         task_of(request.auth, pk).cancel(actor=request.auth.name)
     except MoveRefused:
@@ -69,7 +69,7 @@ def cancel(request: Any, pk: int) -> Any:
     summary="Run a dead letter again",
 )
 def requeue(request: Any, pk: int) -> Any:
-    """A task that is errored waits again, with all its attempts."""
+    """Requeue an errored task, with all its attempts."""
     dead = task_of(request.auth, pk)
     refuse_to_change_over_http(queue_of(request.auth, dead.queue.name), [dead])
     dead.requeue(actor=request.auth.name)

@@ -14,37 +14,39 @@ Action = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class QueueSettings(Body):
-    """Rules for tasks that say nothing of their own; null: the project's setting."""
+    """Rules for tasks that set no value of their own; null: the project's setting."""
 
     lease: Seconds | None = Field(None, examples=[60])
     timeout: Seconds | None = Field(None, examples=[None])
     invisible_for: SecondsOrNone | None = Field(None, examples=[0])
     max_attempts: Count | None = Field(None, examples=[5])
     retention: SecondsOrNone | None = Field(None, examples=[604800])
-    failed_retention: SecondsOrNone | None = Field(None, description="Of errored tasks.", examples=[2592000])
+    failed_retention: SecondsOrNone | None = Field(None, description="The same for errored tasks.", examples=[2592000])
     same_worker_again: bool = Field(
-        False, description="Whether a worker may claim a task again that it gave up.", examples=[False]
+        False, description="Whether a worker may claim again a task that it gave up.", examples=[False]
     )
-    worker_retries: int = Field(0, ge=0, le=32767, description="If not: so many further claims.", examples=[0])
+    worker_retries: int = Field(0, ge=0, le=32767, description="If not: how often it may all the same.", examples=[0])
     actions_elsewhere: bool = Field(
-        False, description="Whether programs elsewhere serve it, so that any name will do.", examples=[True]
+        False, description="Whether external programs serve it, so any action is accepted.", examples=[True]
     )
     http_actions: list[Action] = Field(
         [],
         max_length=MOST_LISTED,
-        description="Actions in Python that may be published over HTTP. Here the list can only be made shorter.",
+        description="Actions in Python that may be published over HTTP. Over HTTP the list can only be made shorter.",
         examples=[[]],
     )
-    one_per_worker: bool = Field(False, description="Whether a worker may hold one task at most.", examples=[False])
+    one_per_worker: bool = Field(
+        False, description="Whether a worker may hold only one task at a time.", examples=[False]
+    )
 
 
 class QueueIn(QueueSettings):
-    """A queue to make. Its kind and its exclusive key stay as they are made."""
+    """A queue to create. Its kind and its exclusive key cannot be changed later."""
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^\w[\w.:-]*$", examples=["encode"])
     kind: Queue.Kind = Field(Queue.Kind.SIMPLE, examples=["exclusive"])
     exclusive_key: str = Field(
-        "", max_length=100, description="Of one value of this metadata at most one task runs.", examples=["title"]
+        "", max_length=100, description="At most one task runs for each value of this metadata.", examples=["title"]
     )
 
 
@@ -81,11 +83,11 @@ class QueuesOut(Schema):
 
 
 class PauseIn(Body):
-    """What is paused from now on, instead of what was; nothing, to resume."""
+    """The new pauses of a queue, which replace the old ones; an empty object resumes it."""
 
-    publish: bool = Field(False, description="Publishers are refused; workers go on.", examples=[False])
-    claim: bool = Field(False, description="Nothing is claimed; what runs may finish.", examples=[True])
+    publish: bool = Field(False, description="Refuse publishers; workers go on.", examples=[False])
+    claim: bool = Field(False, description="Hand out no tasks; running tasks may finish.", examples=[True])
     reason: str = Field("", max_length=200, examples=["the disk is full"])
     until: AwareDatetime | None = Field(
-        None, description="It ends by itself then, if given.", examples=["2030-01-31T12:00:00Z"]
+        None, description="When the pauses end by themselves.", examples=["2030-01-31T12:00:00Z"]
     )

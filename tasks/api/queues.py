@@ -19,9 +19,9 @@ router = Router(tags=["queues"])
 
 # Some load balancers send HEAD.
 @router.api_operation(["HEAD"], "health", response={200: HealthOut, **refusals(503)}, include_in_schema=False)
-@router.get("health", response={200: HealthOut, **refusals(503)}, summary="Whether the server and its database answer")
+@router.get("health", response={200: HealthOut, **refusals(503)}, summary="Check the server and its database")
 def health(request: HttpRequest) -> Any:
-    """Needs no token, and says nothing about what is there. ``HEAD`` does as well."""
+    """Needs no token and shows no data. `HEAD` works as well."""
     connection.ensure_connection()
     Queue.objects.order_by().exists()
     return {"status": "ok"}
@@ -33,16 +33,16 @@ def list_queues(
     after: str = Query("", example="encode"),
     limit: int = Query(100, ge=1, le=MOST_ON_PAGE, example=100),
 ) -> Any:
-    """Those that this token is for, by name."""
+    """List the queues that this token may use, by name."""
     rows = list(request.auth.reach().filter(name__gt=after).order_by("name")[: limit + 1])
     return {"queues": rows[:limit], "next": rows[limit - 1].name if len(rows) > limit else None}
 
 
-@router.post("queues", auth=CONFIGURE, response={201: QueueOut, **refusals(409, 415, 422)}, summary="Make a queue")
+@router.post("queues", auth=CONFIGURE, response={201: QueueOut, **refusals(409, 415, 422)}, summary="Create a queue")
 def create_queue(request: Any, payload: QueueIn) -> Any:
-    """For tokens that are for all queues. Kind and exclusive key stay as they are made."""
+    """Needs a token for all queues. Kind and exclusive key cannot be changed later."""
     if not request.auth.all_queues:
-        raise Forbidden("this token is not for all queues, so it cannot make any")
+        raise Forbidden("this token is not for all queues, so it cannot create one")
     _refuse_more(payload.http_actions, [])
     try:
         with transaction.atomic():
@@ -53,9 +53,9 @@ def create_queue(request: Any, payload: QueueIn) -> Any:
     return Status(201, queue)
 
 
-@router.get("queues/{queue}", auth=QUERY, response={200: QueueOut, **refusals(404)}, summary="Look at a queue")
+@router.get("queues/{queue}", auth=QUERY, response={200: QueueOut, **refusals(404)}, summary="Show a queue")
 def show_queue(request: Any, queue: str) -> Any:
-    """How it is configured, and what of it is paused."""
+    """Return the rules and the pauses of a queue."""
     return queue_of(request.auth, queue)
 
 
@@ -63,9 +63,9 @@ def show_queue(request: Any, queue: str) -> Any:
     "queues/{queue}", auth=CONFIGURE, response={200: QueueOut, **refusals(404, 415, 422)}, summary="Configure a queue"
 )
 def configure_queue(request: Any, queue: str, payload: QueueSettings) -> Any:
-    """What is not given stays. It counts from the next publication and the next claim on.
+    """Change the given rules; the others stay. Changes apply from the next publication and the next claim.
 
-    `http_actions` can be made shorter, and never longer: else a token that may configure could have any code here run.
+    `http_actions` can only be made shorter. Otherwise a token that may configure could run any code of the site.
     """
     found = queue_of(request.auth, queue)
     changes = payload.dict(exclude_unset=True)
@@ -84,7 +84,7 @@ def configure_queue(request: Any, queue: str, payload: QueueSettings) -> Any:
     "queues/{queue}/pause", auth=CONFIGURE, response={200: QueueOut, **refusals(404, 415, 422)}, summary="Pause a queue"
 )
 def pause_queue(request: Any, queue: str, payload: PauseIn) -> Any:
-    """What is given is paused from now on and the rest is not, so that an empty object resumes it."""
+    """Set both pauses: a pause that is not given ends, so an empty object resumes the queue."""
     found = queue_of(request.auth, queue)
     if payload.publish or payload.claim:
         found.pause(**payload.dict(), author=request.auth.name)

@@ -1,4 +1,4 @@
-"""The JSON that goes in and out. Lengths of time are seconds, moments are ISO 8601 with a time zone."""
+"""Schemas of request and response bodies. Durations are in seconds; times are ISO 8601 with a time zone."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -20,44 +20,56 @@ Metadata = dict[Annotated[str, Field(min_length=1, max_length=200)], JsonValue]
 
 
 class Body(Schema):
-    """What goes in: unknown keys are mistakes."""
+    """A request body; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class TaskIn(Body):
-    """A task to publish; what is not given is the queue's, or the setting's."""
+    """A task to publish. Missing values come from the queue, or else from the settings."""
 
-    action: str = Field(min_length=1, max_length=200, description="Names what is to be done.", examples=["resize"])
-    data: JsonValue = Field(None, description="What the action needs.", examples=[{"image": 7}])
+    action: str = Field(min_length=1, max_length=200, description="The name of the action.", examples=["resize"])
+    data: JsonValue = Field(None, description="The input of the action, as JSON.", examples=[{"image": 7}])
     key: str | None = Field(
-        None, min_length=1, max_length=200, description="Of one key a queue has at most one task.", examples=["image-7"]
+        None,
+        min_length=1,
+        max_length=200,
+        description="A queue has at most one task for each key.",
+        examples=["image-7"],
     )
     priority: int | None = Field(
-        None, ge=-BIGINT - 1, le=BIGINT, description="Smaller is sooner; by default now in milliseconds.", examples=[1]
+        None,
+        ge=-BIGINT - 1,
+        le=BIGINT,
+        description="Smaller is sooner; by default the current Unix time in ms.",
+        examples=[1],
     )
-    metadata: Metadata = Field({}, description="To claim and search by.", examples=[{"title": "abc"}])
+    metadata: Metadata = Field({}, description="Names and values to claim and search by.", examples=[{"title": "abc"}])
     lease: Seconds | None = Field(None, description="How long a claim holds without a heartbeat.", examples=[30])
     timeout: Seconds | None = Field(
-        None, description="How long an attempt may take, heartbeats or not.", examples=[600]
+        None, description="Time limit of an attempt, whatever its heartbeats.", examples=[600]
     )
-    invisible_for: SecondsOrNone | None = Field(None, description="Not to be claimed before.", examples=[0])
-    max_attempts: Count | None = Field(None, description="After so many it is errored.", examples=[3])
+    invisible_for: SecondsOrNone | None = Field(None, description="Seconds until it can be claimed.", examples=[0])
+    max_attempts: Count | None = Field(None, description="Claims without success until it is errored.", examples=[3])
     retention: SecondsOrNone | None = Field(
-        None, description="How long it is kept once it has ended.", examples=[86400]
+        None, description="How long it is stored after it has ended.", examples=[86400]
     )
-    worker_ids: list[Worker] = Field([], max_length=1000, description="Only these may claim it.", examples=[["bot-1"]])
-    worker_count: int = Field(1, ge=1, le=1000, description="So many workers run it, each once.", examples=[1])
+    worker_ids: list[Worker] = Field(
+        [], max_length=1000, description="Only these workers may claim it; empty: any.", examples=[["bot-1"]]
+    )
+    worker_count: int = Field(1, ge=1, le=1000, description="Number of workers that run it, each once.", examples=[1])
 
 
 class Manner(Body):
-    """What to do where there is a task of the key already."""
+    """What to do if the queue already has a task with this key."""
 
-    update: bool = Field(False, description="Write the parameters of one that waits.", examples=[False])
+    update: bool = Field(False, description="Overwrite the parameters of a waiting task.", examples=[False])
     clear_failed: bool = Field(
         False, description="Forget the workers that did not succeed, so that it runs again.", examples=[False]
     )
-    clear_succeeded: bool = Field(False, description="The same of those that succeeded.", examples=[False])
+    clear_succeeded: bool = Field(
+        False, description="Forget the workers that succeeded, so that it runs again.", examples=[False]
+    )
 
 
 class PublishIn(TaskIn, Manner):
@@ -89,10 +101,10 @@ class TaskOut(Schema):
     max_attempts: int | None = Field(examples=[3])
     worker_ids: list[str] = Field(examples=[[]])
     worker_count: int = Field(examples=[1])
-    whole: int | None = Field(description="The task that this is a part of.", examples=[None])
+    whole: int | None = Field(description="The shared task that it is a part of.", examples=[None])
     result: JsonValue = Field(examples=[None])
     created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
-    due: datetime | None = Field(description="Not to be claimed before.", examples=[None])
+    due: datetime | None = Field(description="When it can be claimed; null: now or unknown.", examples=[None])
 
     @staticmethod
     def resolve_queue(task: Any) -> str:
@@ -145,17 +157,17 @@ class TaskWithRunsOut(TaskOut):
 
 
 class PublishedOut(Schema):
-    """What became of a publication."""
+    """The outcome of a publication."""
 
     outcome: str = Field(
-        description="inserted; of a key that is there: matched (it waits), running or duplicate (it has ended).",
+        description="inserted; if the key exists: matched (it waits), running or duplicate (it has ended).",
         examples=["inserted"],
     )
     task: TaskOut
 
 
 class PublishedManyOut(Schema):
-    """One result for each task, in their order."""
+    """One result for each task, in the order of the tasks."""
 
     results: list[PublishedOut]
 
@@ -168,26 +180,26 @@ class TasksOut(Schema):
 
 
 class ClaimIn(Body):
-    """What to claim, and for whom."""
+    """Which tasks to claim, and for which worker."""
 
-    worker: Worker = Field(description="Who runs it.", examples=["bot-1"])
-    limit: int = Field(1, ge=1, le=MOST_CLAIMED, description="At most so many tasks.", examples=[10])
+    worker: Worker = Field(description="Name of the worker that runs the tasks.", examples=["bot-1"])
+    limit: int = Field(1, ge=1, le=MOST_CLAIMED, description="Maximum number of tasks.", examples=[10])
     lease: Seconds | None = Field(None, description="How long the claims hold without a heartbeat.", examples=[30])
-    metadata: Metadata = Field({}, description="Only tasks that have all of these.", examples=[{"title": "abc"}])
-    wait: float = Field(0, ge=0, le=3600, description="So long for the first; there is an upper bound.", examples=[20])
+    metadata: Metadata = Field({}, description="Only tasks with all of these pairs.", examples=[{"title": "abc"}])
+    wait: float = Field(0, ge=0, le=3600, description="Seconds to wait for a task, at most API_WAIT.", examples=[20])
 
 
 class ClaimOut(Schema):
-    """A task that is held; the token goes with everything that is done with the claim."""
+    """A claimed task. Every further request for the claim needs the token."""
 
     token: UUID = Field(examples=["0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9"])
-    attempt: int = Field(description="1 for the first.", examples=[1])
-    lease: float = Field(description="Seconds from now until it runs out.", examples=[30])
+    attempt: int = Field(description="Number of the attempt, from 1.", examples=[1])
+    lease: float = Field(description="Seconds until the lease expires.", examples=[30])
     task: TaskOut
 
 
 class ClaimsOut(Schema):
-    """Empty when there is nothing to claim."""
+    """The claims; empty if there is nothing to claim."""
 
     claims: list[ClaimOut]
     waited: float = Field(description="Seconds that the request waited before it claimed.", examples=[0])
@@ -196,23 +208,25 @@ class ClaimsOut(Schema):
 class HeldIn(Body):
     """Proof of a claim."""
 
-    token: UUID = Field(description="Of the claim.", examples=["0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9"])
+    token: UUID = Field(description="The token of the claim.", examples=["0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9"])
 
 
 class HeartbeatIn(HeldIn):
-    """To hold it for longer."""
+    """The token, and the new lease."""
 
-    lease: Seconds | None = Field(None, description="From now; by default as asked before, or as usual.", examples=[30])
+    lease: Seconds | None = Field(
+        None, description="Seconds from now; default: as at the last request, or the task's.", examples=[30]
+    )
 
 
 class ReasonIn(HeldIn):
-    """Why it is given up."""
+    """The reason for giving up the claim."""
 
     reason: Text = Field("", examples=["no graphics card"])
 
 
 class FailIn(HeldIn):
-    """What went wrong."""
+    """The error of the attempt."""
 
     error: Text = Field(min_length=1, examples=["image 7 is truncated"])
 
@@ -224,7 +238,7 @@ class ResolveIn(HeldIn):
 
 
 class EndIn(ResolveIn):
-    """One of many claims, and what came of it."""
+    """One of many claims, with its task and result."""
 
     task: int = Field(ge=1, le=BIGINT, description="The number of the task.", examples=[17])
 
@@ -240,29 +254,29 @@ class ResolveManyIn(Body):
 
 
 class EndOut(Schema):
-    """What became of the end of one claim."""
+    """The outcome for one claim."""
 
     task: int = Field(examples=[17])
     outcome: str = Field(
-        description="completed; lease_lost, if it is held no more by this claim: nothing was changed.",
+        description="completed; lease_lost if the claim has ended: nothing was changed.",
         examples=["completed"],
     )
 
 
 class ResolvedManyOut(Schema):
-    """One result for each claim, in their order."""
+    """One result for each claim, in the order of the claims."""
 
     results: list[EndOut]
 
 
 class HeldOut(Schema):
-    """The claim stands."""
+    """The claim is held."""
 
-    lease: float = Field(description="Seconds from now until it runs out.", examples=[30])
+    lease: float = Field(description="Seconds until the lease expires.", examples=[30])
 
 
 class EndedOut(Schema):
-    """The claim has ended; the task as it is now."""
+    """The task after its claim has ended."""
 
     task: TaskOut
 

@@ -15,7 +15,7 @@ from tasks.api.errors import Invalid
 from tasks.api.schemas import BIGINT, LONGEST, MOST_ON_PAGE, TasksOut, TaskWithRunsOut
 from tasks.conf import load_settings
 from tasks.messages import check_metadata
-from tasks.sharding.numbering import home, in_order
+from tasks.sharding.task_ids import home, in_order
 
 router = Router(tags=["searching"])
 
@@ -25,47 +25,49 @@ StatusName = Literal["invisible", "pending", "running", "completed", "canceled",
 
 
 class Filters(Schema):
-    """What tasks are looked for; all that is given must be so."""
+    """Filters for tasks; a task must match all of them."""
 
     queue: str | None = Field(
         None,
-        description="In this queue; by default in all that the token is for.",
+        description="Tasks of this queue; by default of all queues that the token may use.",
         json_schema_extra={"example": "encode"},
     )
     status: list[StatusName] = Field(
-        [], description="Of this status; more than once for any of several.", json_schema_extra={"example": ["pending"]}
+        [], description="Tasks with this status; repeat it for several.", json_schema_extra={"example": ["pending"]}
     )
-    action: str | None = Field(None, description="With this action.", json_schema_extra={"example": "resize"})
-    key: str | None = Field(None, description="With this key.", json_schema_extra={"example": "image-7"})
+    action: str | None = Field(None, description="Tasks with this action.", json_schema_extra={"example": "resize"})
+    key: str | None = Field(None, description="Tasks with this key.", json_schema_extra={"example": "image-7"})
     metadata: str | None = Field(
         None,
-        description="With all of these pairs, as a JSON object.",
+        description="Tasks with all of these pairs, as a JSON object.",
         json_schema_extra={"example": '{"title": "abc"}'},
     )
     worker: str | None = Field(
-        None, description="Claimed by this worker at any time.", json_schema_extra={"example": "bot-1"}
+        None, description="Tasks that this worker has ever claimed.", json_schema_extra={"example": "bot-1"}
     )
-    held_by: str | None = Field(None, description="Held by this worker now.", json_schema_extra={"example": "bot-1"})
+    held_by: str | None = Field(
+        None, description="Tasks that this worker holds now.", json_schema_extra={"example": "bot-1"}
+    )
     older_than: float | None = Field(
         None,
         ge=0,
         le=LONGEST,
-        description="Published more than so many seconds ago.",
+        description="Tasks published more than this many seconds ago.",
         json_schema_extra={"example": 3600},
     )
     after: int = Field(
-        0, ge=0, le=BIGINT, description="The `next` of the page before.", json_schema_extra={"example": 0}
+        0, ge=0, le=BIGINT, description="The `next` of the previous page.", json_schema_extra={"example": 0}
     )
     limit: int = Field(
-        100, ge=1, le=MOST_ON_PAGE, description="At most so many on a page.", json_schema_extra={"example": 100}
+        100, ge=1, le=MOST_ON_PAGE, description="Maximum number of tasks on a page.", json_schema_extra={"example": 100}
     )
 
 
 @router.get("tasks", auth=QUERY, response={200: TasksOut, **refusals(404, 422)}, summary="Search tasks")
 def search(request: Any, filters: Query[Filters]) -> Any:
-    """In the order in which they were published, page by page."""
+    """Return tasks in the order of their publication, page by page."""
     if unknown := sorted(request.GET.keys() - Filters.model_fields.keys()):
-        raise Invalid(f"query: there is no filter {unknown[0]!r}; there are {', '.join(Filters.model_fields)}")
+        raise Invalid(f"query: there is no filter {unknown[0]!r}; filters are {', '.join(Filters.model_fields)}")
     queue = None if filters.queue is None else queue_of(request.auth, filters.queue)
     found: list[Any] = []
     for using in in_order(_databases(request.auth, queue), filters.after):
@@ -79,9 +81,9 @@ def search(request: Any, filters: Query[Filters]) -> Any:
     return {"tasks": page, "next": str(page[-1].pk) if len(found) > len(page) else None}
 
 
-@router.get("tasks/{int:pk}", auth=QUERY, response={200: TaskWithRunsOut, **refusals(404)}, summary="Look at a task")
+@router.get("tasks/{int:pk}", auth=QUERY, response={200: TaskWithRunsOut, **refusals(404)}, summary="Show a task")
 def show(request: Any, pk: int) -> Any:
-    """With its latest runs, the last first."""
+    """Return a task with its latest runs, the newest first."""
     task: Any = task_of(request.auth, pk)
     task.latest_runs = list(task.runs.order_by("-pk")[:MOST_RUNS])
     return task

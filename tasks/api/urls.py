@@ -12,10 +12,10 @@ import stator
 from tasks.api import claims, errors, publishing, queues, searching
 from tasks.api.bodies import JsonParser
 
-DESCRIPTION = """Publish tasks, claim them, say what became of them.
+DESCRIPTION = """Publish tasks, claim them and report their outcomes.
 
-Every request but `health` needs a token, in the header `Authorization: Bearer TOKEN`. Lengths of time are seconds.
-Whatever is refused is answered with `{"error": code, "detail": sentence}`.
+Every request except `health` needs a token, in the header `Authorization: Bearer TOKEN`. Durations are in seconds.
+A refused request is answered with `{"error": code, "detail": sentence}`.
 """
 
 api = NinjaAPI(

@@ -19,8 +19,8 @@ from stator.claims import bring_up
 from stator.signals import became_ready
 from tasks.api.errors import Busy
 from tasks.models import Queue, Task
-from tasks.sharding.copies import awake, rest
-from tasks.sharding.numbering import home
+from tasks.sharding.replicas import awake, rest
+from tasks.sharding.task_ids import home
 
 logger = logging.getLogger("tasks.api")
 
@@ -51,7 +51,7 @@ class Waiters:
         woken = threading.Event()
         with self._lock:
             if len(self._waiting) >= most:
-                raise Busy(f"as many claims wait as may in one process of the server ({most}); ask again", 1)
+                raise Busy(f"this server process already has {most} waiting claims, its maximum; try again", 1)
             self._waiting[woken] = queue
             start, self._watched = not self._watched, True
         if start:

@@ -14,10 +14,11 @@ from typing import Any
 from django.apps import apps
 from django.db import connections, router, transaction
 
+from stator.capabilities import capabilities_of
 from stator.signals import announce
 from tasks.conf import load_settings
+from tasks.datetimes import stored
 from tasks.exceptions import PublishRefused, QueuePaused
-from tasks.moments import stored
 from tasks.queue.expressions import Later
 from tasks.sharding.shards import any_copy
 
@@ -63,7 +64,7 @@ def insert(queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int,
     Without ``run_after``, the queue's ``invisible_for`` applies.
     """
     using = router.db_for_write(_model())
-    at_once = connections[using].vendor == "postgresql"
+    at_once = capabilities_of(connections[using]).inserts_from_json
     # The ORM reads the queue first, so it can say what is wrong with it.
     return (_at_once(using, queue, common, data) if at_once else []) or _by_rows(_queue(using, queue), common, data)
 
@@ -98,7 +99,7 @@ class _Refused(Exception):
 def _insert(using: str, queue: str, common: Enqueued, data: Sequence[str]) -> list[tuple[int, datetime, bool]]:
     """Insert one batch; return each task's number, creation time and whether it is ready."""
     # Imported by name: the module needs psycopg, which a project on another database may not have.
-    send = import_module("stator.db.sessions").send_in_passing
+    send = import_module("stator.db.session").send_in_passing
     one, invisible_for = len(data) == 1, load_settings().INVISIBLE_FOR
     values = [
         common.action, common.priority, common.max_attempts, common.timeout, common.retention,
@@ -145,7 +146,7 @@ def _queue(using: str, name: str) -> Any:
     """Return the queue of that name, in one of its databases; create it if it is missing."""
     queue, _ = apps.get_model("tasks", "Queue").objects.using(using).get_or_create(name=name)
     if queue.publishing_paused:
-        raise QueuePaused(f"queue {queue.name} takes no tasks at present: {queue.pause_told}")
+        raise QueuePaused(f"queue {queue.name} accepts no tasks now: {queue.pause_told}")
     if queue.exclusive:
         raise PublishRefused(
             f"queue {queue.name} is exclusive by {queue.exclusive_key!r}, and tasks of Django's framework have no"

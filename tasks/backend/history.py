@@ -8,7 +8,7 @@ from django.apps import apps
 from django.db.models import Aggregate, CharField, JSONField, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Cast, JSONObject
 
-from tasks.moments import moment_of_text
+from tasks.datetimes import moment_of_text
 
 EVENTS, REPORT = "kept_events", "kept_report"
 

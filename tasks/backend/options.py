@@ -66,7 +66,7 @@ def _problem_of_options(given: Any) -> str:
     if options.retention is not None and not is_delay(options.retention):
         return f"OPTIONS: retention={options.retention!r} must be a number of seconds from 0 to {LONGEST:.0f}, or None"
     if not isinstance(options.modules, list | tuple) or not all(isinstance(name, str) for name in options.modules):
-        return f"OPTIONS: modules={options.modules!r} must be a list of names of modules"
+        return f"OPTIONS: modules={options.modules!r} must be a list of module names"
     return ""
 
 

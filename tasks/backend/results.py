@@ -110,7 +110,7 @@ def _task(row: Any, resolve: Callable[[str], Any]) -> Any:
             backend=data["backend"],
         )
     except (TaskException, ImproperlyConfigured, LookupError, TypeError, ValueError) as error:
-        raise NoHandler(f"no handler: {row.action} cannot be had as it was enqueued: {error}") from error
+        raise NoHandler(f"no handler: {row.action} cannot be loaded as it was enqueued: {error}") from error
 
 
 def _errors(events: list[Event], latest: dict[str, str] | None) -> list[Any]:

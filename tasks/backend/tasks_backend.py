@@ -40,12 +40,12 @@ from tasks.backend.options import Options, problem, shared_options
 from tasks.backend.priorities import priority_of
 from tasks.backend.results import NONCE, STATUSES, has_past, new_result, number_of, results_of
 from tasks.conf import load_settings
+from tasks.datetimes import moment_problem
 from tasks.exceptions import PublishRefused
 from tasks.failures import NoHandler
 from tasks.messages import json_text
-from tasks.moments import moment_problem
 from tasks.queue.rules import queue_name_problem
-from tasks.sharding.numbering import database_of
+from tasks.sharding.task_ids import database_of
 
 ACTION_LENGTH = 200
 RESULT_ID = re.compile(r"([1-9]\d{0,17})(?:-([0-9a-f]{16}))?")
@@ -96,7 +96,7 @@ class StatorBackend(BaseTaskBackend):
         most = load_settings().PUBLISH_LIMIT
         given = [_call(each) for each in calls]
         if len(given) > most:
-            raise PublishRefused(f"{len(given):,} tasks are more than are enqueued at once; the most is {most:,}")
+            raise PublishRefused(f"{len(given):,} tasks are too many for one call; the maximum is {most:,}")
         return self._enqueue(task, given)
 
     async def aenqueue_many(self, task: Any, calls: Iterable[tuple[Any, Any]]) -> list[Any]:
@@ -260,14 +260,14 @@ def action_of(path: str, queue: str, data: Any) -> DjangoAction:
     task = resolve(path)
     alias = data.get("backend") if isinstance(data, dict) else None
     if alias not in task_backends.settings:
-        raise NoHandler(f"no handler: {alias!r} is no backend of this kind in TASKS")
+        raise NoHandler(f"no handler: {alias!r} is not a StatorBackend in TASKS")
     # Built again if the task or the settings have changed, as in tests.
     config = task_backends.settings[alias]
     known = _actions.get((alias, path))
     if known is None or known[0] is not task or known[1] is not config:
         backend = task_backends[alias]
         if not isinstance(backend, StatorBackend):
-            raise NoHandler(f"no handler: {alias!r} is no backend of this kind in TASKS")
+            raise NoHandler(f"no handler: {alias!r} is not a StatorBackend in TASKS")
         known = task, config, _action(DJANGO + path, task.func, backend.own_options, task, backend.queues)
         _actions[alias, path] = known
     found = known[2]
@@ -290,7 +290,7 @@ def resolve(path: str) -> Any:
             raise NoHandler(f"no handler: {name} cannot be imported: {error}") from error
     found = vars(module).get(attribute) if module is not None else None
     if not isinstance(found, Task):
-        raise NoHandler(f"no handler: {path} is no task of an installed app; is it decorated with @task?")
+        raise NoHandler(f"no handler: {path} is not a task of an installed app; check that it is decorated with @task")
     return found
 
 
@@ -298,7 +298,7 @@ def resolve(path: str) -> Any:
 def _parts_of(path: str) -> tuple[str, str]:
     match = PATH.fullmatch(path)
     if match is None:
-        raise NoHandler(f"no handler: {path[:200]!r} is no path of a function")
+        raise NoHandler(f"no handler: {path[:200]!r} is not the path of a function")
     return match[1], match[2]
 
 
@@ -343,7 +343,7 @@ def _result_of(row: Any) -> Any:
         add_history(row)
     found = results_of([row], resolve)
     if not found:
-        raise NoHandler(f"no handler: {row.action} cannot be had as it was enqueued")
+        raise NoHandler(f"no handler: {row.action} cannot be loaded as it was enqueued")
     return found[0]
 
 
@@ -362,7 +362,7 @@ def _call(given: Any) -> tuple[Any, Any]:
     match given:
         case (list() | tuple() as args, dict() as kwargs):
             return args, kwargs
-    raise TypeError(f"each call must be a pair of a list and a dictionary of arguments, not {given!r:.80}")
+    raise TypeError(f"each call must be a pair (list, dictionary) of arguments, not {given!r:.80}")
 
 
 def _model() -> Any:

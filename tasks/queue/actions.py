@@ -24,7 +24,7 @@ def problem(names: Any) -> str:
         if isinstance(name, str) and name.startswith(DJANGO):
             return f"{name!r:.80} is a task of Django's framework, which HTTP cannot publish; list a @tasks.action"
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            return f"{name!r:.80} is no name of an action; use letters, digits, '_', '-' and '.'"
+            return f"{name!r:.80} is not the name of an action; use letters, digits, '_', '-' and '.'"
         if names.count(name) > 1:
             return f"{name!r} is listed twice"
     return ""
@@ -54,9 +54,9 @@ def refuse_over_http(queue: Any, names: Iterable[str]) -> None:
         close = get_close_matches(name, queue.http_actions, 1)
         remedy = f"did you mean {close[0]!r}?" if close else "list it in http_actions of the queue"
         if declared(name, queue.name) is not None:
-            raise ActionNotAllowed(f"queue {queue.name} does not take action {name!r} over HTTP; {remedy}")
+            raise ActionNotAllowed(f"queue {queue.name} does not accept action {name!r} over HTTP; {remedy}")
         raise UnknownAction(
-            f"queue {queue.name} knows no action {name!r}; {remedy}; "
+            f"queue {queue.name} has no action {name!r}; {remedy}; "
             "if programs elsewhere run it, set actions_elsewhere=True on the queue"
         )
 
@@ -71,7 +71,7 @@ def refuse_to_change_over_http(queue: Any, tasks: Iterable[Any]) -> None:
     for task in tasks:
         if not (task.elsewhere_only or may_be_published_over_http(queue, task.action)):
             raise ActionNotAllowed(
-                f"task {task.pk} is of action {task.action!r}, which queue {queue.name} does not take over HTTP; "
+                f"task {task.pk} has action {task.action!r}, which queue {queue.name} does not accept over HTTP; "
                 "list it in http_actions of the queue"
             )
 

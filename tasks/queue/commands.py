@@ -10,32 +10,32 @@ from django.db import IntegrityError, transaction
 from tasks.models import Queue
 from tasks.queue.operating import Told, named, wrong
 from tasks.queue.rules import NAME
-from tasks.sharding.numbering import home
+from tasks.sharding.task_ids import home
 
 SECONDS = {
-    "lease": "A claim holds so long without a heartbeat.",
-    "timeout": "One attempt may take so long, whatever its heartbeats.",
-    "invisible_for": "A new task may be claimed after so long.",
-    "retention": "A task is kept so long once it has ended.",
-    "failed_retention": "An errored task is kept so long instead.",
+    "lease": "How long a claim holds without a heartbeat.",
+    "timeout": "Time limit of an attempt, whatever its heartbeats.",
+    "invisible_for": "How long a new task waits before it can be claimed.",
+    "retention": "How long a task is stored after it has ended.",
+    "failed_retention": "How long an errored task is stored.",
 }
 COUNTS = {
-    "max_attempts": "After so many claims without success a task is errored.",
-    "worker_retries": "A worker that gave a task up may claim it so many times again.",
+    "max_attempts": "Number of claims without success after which a task is errored.",
+    "worker_retries": "How often a worker may claim again a task that it gave up.",
 }
 SWITCHES = {
-    "same_worker_again": "A worker may claim a task again that it gave up.",
-    "one_per_worker": "A worker may hold one task at a time.",
-    "actions_elsewhere": "Programs elsewhere serve it, so that it takes any action.",
+    "same_worker_again": "A worker may claim again a task that it gave up.",
+    "one_per_worker": "A worker may hold only one task at a time.",
+    "actions_elsewhere": "External programs serve the queue, so it accepts any action.",
 }
 RULES = (*SECONDS, *COUNTS, *SWITCHES, "http_actions")
 
 
 def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
     """Add ``create`` and ``set`` with their options."""
-    create = add("create", "Make a queue.")
-    create.add_argument("--exclusive-key", metavar="KEY", help="Of one value of this metadata at most one task runs.")
-    for parser in (create, add("set", "Change rules of a queue; those that are not given stay.")):
+    create = add("create", "Create a queue.")
+    create.add_argument("--exclusive-key", metavar="KEY", help="At most one task runs for each value of this metadata.")
+    for parser in (create, add("set", "Change rules of a queue; rules that are not given stay.")):
         parser.add_argument("name", metavar="QUEUE", help="The queue.")
         for rules, kind, shown in ((SECONDS, float, "SECONDS"), (COUNTS, int, "N")):
             for name, told in rules.items():
@@ -43,9 +43,9 @@ def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
         for name, told in SWITCHES.items():
             parser.add_argument(_option(name), action=BooleanOptionalAction, help=told)
         listed = parser.add_mutually_exclusive_group()
-        told = "An action that programs may publish over HTTP, once or more; in place of those listed before."
+        told = "An action that programs may publish over HTTP; repeatable. Replaces the listed ones."
         listed.add_argument("--http-action", action="append", dest="http_actions", metavar="ACTION", help=told)
-        told = "Programs may publish no action of the site's own code."
+        told = "Programs may not publish any action of the site's own code."
         listed.add_argument("--no-http-actions", action="store_const", const=[], dest="http_actions", help=told)
 
 
@@ -62,14 +62,14 @@ def create(options: dict[str, Any]) -> Told:
         raise wrong(f"there is a queue {name!r} already; change it with: tasks queue set") from error
     except ValidationError as error:
         raise _refused(error) from error
-    return _told(queue), [f"Queue {name} is made: {_line(queue)}."]
+    return _told(queue), [f"Queue {name} is created: {_line(queue)}."]
 
 
 def configure(options: dict[str, Any]) -> Told:
     """Change the rules that are given and return the queue."""
     queue, given = named(options["name"]), _given(options)
     if not given:
-        raise wrong("say what to change; see tasks queue set --help")
+        raise wrong("choose at least one rule to change; see tasks queue set --help")
     for name, value in given.items():
         setattr(queue, name, value)
     try:
@@ -102,5 +102,5 @@ def _told(queue: Any) -> dict[str, Any]:
 
 
 def _line(queue: Any) -> str:
-    elsewhere = "takes any action, for programs elsewhere" if queue.actions_elsewhere else "takes known actions only"
+    elsewhere = "accepts any action, for external programs" if queue.actions_elsewhere else "accepts known actions only"
     return f"{elsewhere}; over HTTP {', '.join(queue.http_actions) or 'none'} of the site's own code"

@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from tasks.moments import moment_problem
+from tasks.datetimes import moment_problem
 
 PREFIX_BYTES, SECRET_BYTES = 6, 32
 TOKEN = re.compile(r"tk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)

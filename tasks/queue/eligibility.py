@@ -25,6 +25,7 @@ from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Cast, Coalesce, Least, Now, StrIndex
 from django.db.models.lookups import Exact, GreaterThan
 
+from stator.capabilities import capabilities_of
 from tasks.actions.registry import DJANGO, registry
 from tasks.conf import LONGEST, Settings, load_settings
 from tasks.queue.expressions import Later, is_any
@@ -102,7 +103,7 @@ def _of_shared(runs: QuerySet[Any]) -> Q:
 
 def with_metadata(rows: Any, metadata: dict[str, Any]) -> Any:
     """Return the tasks of a queryset that have all of these pairs; PostgreSQL uses the GIN index."""
-    if connections[rows.db].vendor == "postgresql":
+    if capabilities_of(connections[rows.db]).has_gin:
         return rows.filter(metadata__contains=metadata)
     for number, (name, value) in enumerate(metadata.items()):
         # Not lookups such as metadata__name: the name may be any text, even that of a lookup.

@@ -18,20 +18,20 @@ NAMED = 5
 
 # The remedy for each reason. Reasons that are not listed keep the framework's remedy.
 REMEDIES = {
-    "part": "Its siblings are listed on the page of the whole.",
-    "dead_letter": "Find out why; once the cause is mended, requeue it.",
+    "part": "The page of the whole task lists the other parts.",
+    "dead_letter": "Find the cause. After you have fixed it, requeue the task.",
     "terminal": "",
     "external": "",
-    "shared": "It ends with its parts; look at those.",
-    "held": "Wait. If that worker is gone, its lease ends by itself; unlock to end it now.",
-    "claim_paused": "Ask whoever paused the queue, then resume it there.",
-    "attempts_used_up": "Wait for that pass; then it can be requeued.",
+    "shared": "It ends with its parts; check those.",
+    "held": "Wait. If that worker is gone, its lease expires by itself; unlock to end it now.",
+    "claim_paused": "Ask the person who paused the queue, then resume the queue.",
+    "attempts_used_up": "Wait for that pass; then requeue the task.",
     "exclusive_held": "Wait for that task.",
     "exclusive_behind": "Wait for that task, or cancel it.",
-    "no_handler": "Deploy code that has the action, or tell the queue that programs elsewhere run its actions.",
-    "elsewhere_only": "Claim it by a program; or list the action in http_actions of the queue and publish it again.",
+    "no_handler": "Deploy code that has the action. If external programs run it, set actions_elsewhere on the queue.",
+    "elsewhere_only": "Claim it from an external program; or add the action to http_actions and publish it again.",
     "no_eligible_worker": "Start another worker.",
-    "only_workers": "Look whether those workers are up.",
+    "only_workers": "Check whether those workers are running.",
 }
 
 
@@ -51,7 +51,7 @@ def _beside(row: Any) -> Iterator[Any]:
     if row.state == "errored":
         said = last_error(row)
         last = f" The last error: {said}" if said else ""
-        yield Reason("dead_letter", f"It ended without success and is kept for people.{last}")
+        yield Reason("dead_letter", f"It ended without success and needs an operator.{last}")
     if row.whole_id is not None:
         yield Reason("part", f"It is a part of task {row.whole_id}.", {"whole": row.whole_id})
 
@@ -105,7 +105,7 @@ def _paused(row: Any, rows: QuerySet[Any]) -> Any:
 def _used_up(row: Any, rows: QuerySet[Any]) -> Any:
     if rows.filter(attempts_left(load_settings()), pk=row.pk).exists():
         return None
-    sentence = f"It has had all of its {row.state_attempts} attempts; workers have it errored at their next pass."
+    sentence = f"It has had all of its {row.state_attempts} attempts; workers move it to errored at their next pass."
     return Reason("attempts_used_up", sentence, {"attempts": row.state_attempts})
 
 
@@ -116,12 +116,12 @@ def _exclusive(row: Any, rows: QuerySet[Any]) -> Any:
     value = f"{row.queue.exclusive_key}={row.exclusive_value}"
     if held := same.filter(state_claim__isnull=False).first():
         numbers = {"task": held.pk, "value": row.exclusive_value}
-        return Reason("exclusive_held", f"Task {held.pk} runs, and of {value} one runs at a time.", numbers)
+        return Reason("exclusive_held", f"Task {held.pk} runs, and only one task with {value} runs at a time.", numbers)
     earlier = Q(priority__lt=row.priority) | Q(priority=row.priority, pk__lt=row.pk)
     first = same.filter(earlier, state="pending", state_ready=True).order_by("priority", "pk").first()
     if first is None:
         return None
-    sentence = f"Task {first.pk} comes first, and of {value} one runs at a time."
+    sentence = f"Task {first.pk} comes first, and only one task with {value} runs at a time."
     return Reason("exclusive_behind", sentence, {"task": first.pk, "value": row.exclusive_value})
 
 
@@ -140,7 +140,7 @@ def _elsewhere(row: Any, rows: QuerySet[Any]) -> Any:
     """Return a reason if the action is here, but the task is for external programs only."""
     if not row.elsewhere_only or declared(row.action, row.queue.name) is None:
         return None
-    sentence = f"Only programs elsewhere run it: queue {row.queue.name} did not list {row.action!r} in http_actions."
+    sentence = f"Only external programs run it: queue {row.queue.name} did not list {row.action!r} in http_actions."
     return Reason("elsewhere_only", sentence, {"action": row.action})
 
 
@@ -151,7 +151,9 @@ def _nobody(row: Any, rows: QuerySet[Any]) -> Any:
     if able or not live:
         return None
     shown = ", ".join(sorted(live)[:NAMED]) + (", ..." if len(live) > NAMED else "")
-    sentence = f"No eligible worker: all {len(live)} that ask for work ({shown}) have had it, or are not named by it."
+    sentence = (
+        f"No eligible worker: all {len(live)} that ask for work ({shown}) have had it or are not in its worker_ids."
+    )
     return Reason("no_eligible_worker", sentence, {"workers": len(live)})
 
 

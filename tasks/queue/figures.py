@@ -10,7 +10,7 @@ from django.db.models import DateTimeField, IntegerField, OuterRef, QuerySet, Su
 from django.db.models.functions import Coalesce, Now
 
 from tasks.models import Queue, Task
-from tasks.sharding.copies import rest
+from tasks.sharding.replicas import rest
 
 # Waiting tasks are counted up to this number in each queue, the others up to it in all queues together.
 MOST = 10_000

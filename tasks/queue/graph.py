@@ -31,7 +31,7 @@ class TaskGraph(StateGraph):
     pending.fails_to(errored)
     # No handler moves a task to ``shared``: such tasks are published in it. The edge only keeps the graph connected.
     pending.transitions_to(shared)
-    # :mod:`tasks.queue.settling` makes these moves as soon as a part ends; these rules repeat them if its process
+    # :mod:`tasks.queue.shared_tasks` makes these moves as soon as a part ends; these rules repeat them if its process
     # dies first.
     shared.when(Q(parts__state="errored")).to(errored)
     shared.when(Q(parts__state="canceled")).to(canceled)

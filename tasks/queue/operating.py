@@ -22,7 +22,7 @@ from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.explaining import last_error
 from tasks.queue.figures import figures_by_database, figures_of, together
 from tasks.queue.rules import queue_name_problem
-from tasks.sharding.numbering import database_of, home, in_order
+from tasks.sharding.task_ids import database_of, home, in_order
 
 WRONG = 2
 MOST_QUEUES, MOST_LETTERS, MOST_NAMED = 1000, 10_000, 1000
@@ -55,26 +55,32 @@ def named(name: str) -> Any:
 
 def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
     """Add the subcommands; ``add`` takes a name and a help text."""
-    queues = add("queues", "List queues: what waits in each and since when, runs, is dead, asks for work, is paused.")
-    queues.add_argument("names", nargs="*", metavar="QUEUE", help="Only these.")
+    queues = add("queues", "List queues: waiting, running and dead tasks, the oldest, workers and pauses of each.")
+    queues.add_argument("names", nargs="*", metavar="QUEUE", help="Only these queues.")
     dead = add("dead", "List dead letters, the latest first, each with its last error.")
-    dead.add_argument("--queue", metavar="NAME", help="Only of this one.")
-    dead.add_argument("--limit", type=int, default=20, metavar="N", help="At most so many (default: 20).")
-    requeue = add("requeue", "Have dead letters wait again with all their attempts.")
+    dead.add_argument("--queue", metavar="NAME", help="Only of this queue.")
+    dead.add_argument(
+        "--limit", type=int, default=20, metavar="N", help="Maximum number of dead letters (default: 20)."
+    )
+    requeue = add("requeue", "Requeue dead letters, with all their attempts.")
     requeue.add_argument("ids", nargs="*", type=int, metavar="TASK", help="Numbers of tasks.")
-    requeue.add_argument("--queue", metavar="NAME", help="All of this one, at most 10,000 at once.")
-    requeue.add_argument("--per-minute", type=float, metavar="N", help="So many a minute, not all at once.")
-    requeue.add_argument("--reason", default="", metavar="R", help="Why; kept in the history of each.")
+    requeue.add_argument("--queue", metavar="NAME", help="All dead letters of this queue, at most 10,000 at once.")
+    requeue.add_argument(
+        "--per-minute", type=float, metavar="N", help="How many become due per minute (default: all at once)."
+    )
+    requeue.add_argument("--reason", default="", metavar="R", help="Why; stored in the history of each object.")
     cancel = add("cancel", "Cancel tasks that wait.")
     cancel.add_argument("ids", nargs="+", type=int, metavar="TASK", help="Numbers of tasks.")
-    cancel.add_argument("--running", action="store_true", help="Also those that workers hold.")
-    cancel.add_argument("--reason", default="", metavar="R", help="Why; kept in the history of each.")
-    pause = add("pause", "Have publishers of a queue refused, or nothing of it handed out; what runs may finish.")
+    cancel.add_argument("--running", action="store_true", help="Also tasks that workers hold.")
+    cancel.add_argument("--reason", default="", metavar="R", help="Why; stored in the history of each object.")
+    pause = add("pause", "Stop publishing to a queue, claiming from it, or both. Running tasks may finish.")
     pause.add_argument("name", metavar="QUEUE", help="The queue.")
-    pause.add_argument("--publish", action="store_true", help="Refuse publishers.")
-    pause.add_argument("--claim", action="store_true", help="Hand out nothing.")
-    pause.add_argument("--reason", default="", metavar="R", help="Why; shown to whoever asks.")
-    pause.add_argument("--for", type=float, dest="seconds", metavar="SECONDS", help="Default: until it is resumed.")
+    pause.add_argument("--publish", action="store_true", help="Refuse new tasks.")
+    pause.add_argument("--claim", action="store_true", help="Hand out no tasks.")
+    pause.add_argument("--reason", default="", metavar="R", help="Why; shown by tasks queues and in the admin.")
+    pause.add_argument(
+        "--for", type=float, dest="seconds", metavar="SECONDS", help="For how long (default: until it is resumed)."
+    )
     add("resume", "End both pauses of a queue.").add_argument("name", metavar="QUEUE", help="The queue.")
 
 
@@ -124,7 +130,7 @@ def list_dead(options: dict[str, Any]) -> Told:
         data += [_letter(task, attempts.get(task.pk, 0)) for task in letters]
     if not data:
         return data, ["There are no dead letters."]
-    more = [f"There may be more than --limit {limit}."] * (len(data) == limit)
+    more = [f"There may be more; raise --limit {limit}."] * (len(data) == limit)
     rows = [[str(one["task"]), *(one[name] for name in ("queue", "action")), str(one["attempts"]),
              f"{span(one['age'])} ago", one["error"] or "-"] for one in data]  # fmt: skip
     return data, [*_table(LETTER_HEADS, rows), *more]
@@ -145,7 +151,7 @@ def requeue(options: dict[str, Any]) -> Told:
     """Requeue dead letters and report how many."""
     ids, name = options["ids"], options["queue"]
     if bool(ids) == bool(name):
-        raise wrong("say which dead letters: their numbers, or --queue NAME; see tasks dead")
+        raise wrong("choose dead letters: either their numbers, or --queue NAME; see tasks dead")
     rows = [each.tasks.all() for each in named(name).copies()] if name else _rows_of(ids)
     count, due = 0, []
     for part in rows:
@@ -156,9 +162,11 @@ def requeue(options: dict[str, Any]) -> Told:
         count += done.count
         due += [done.last_due] if done.last_due else []
     told = f"{count:,} of {len(ids):,} requeued" if ids else f"{count:,} of queue {name} requeued"
-    others = "; only tasks that are errored, and no part of another, are" if ids and count < len(ids) else ""
+    others = (
+        "; only errored tasks that are not part of another task can be requeued" if ids and count < len(ids) else ""
+    )
     if name and any(part.dead_letters().exists() for part in rows):
-        others = "; there are more: do it again once these are done"
+        others = "; there are more: repeat the command after these are done"
     until = f"; the last is due at {max(due).isoformat(' ', 'seconds')}" if due else ""
     last_due = max(due).isoformat() if due else None
     return {"requeued": count, "named": len(ids), "last_due": last_due}, [f"{told}{until}{others}."]
@@ -176,7 +184,7 @@ def pause(options: dict[str, Any]) -> Told:
     """Pause a queue and return its pauses."""
     queue = named(options["name"])
     if not (options["publish"] or options["claim"]):
-        raise wrong("say what is paused: --publish, --claim or both")
+        raise wrong("choose what to pause: --publish, --claim or both")
     told = {name: options[name] for name in ("publish", "claim", "reason", "seconds")}
     try:
         queue.pause(**told, author=_actor())
@@ -199,7 +207,7 @@ def _pauses_of(queue: Any) -> dict[str, Any]:
 
 def _paused_words(queue: Any) -> str:
     what = [words for words, holds in (
-        ("publishers are refused", queue.publish_paused), ("nothing is handed out", queue.claim_paused),
+        ("new tasks are refused", queue.publish_paused), ("no tasks are handed out", queue.claim_paused),
     ) if holds]  # fmt: skip
     return f"{' and '.join(what)}, {queue.pause_told}"
 
@@ -224,7 +232,7 @@ def _rows_of(ids: list[int]) -> list[Any]:
     for pk in ids:
         alias = database_of(pk) if 0 < pk < 1 << 63 else None
         if alias is None:
-            raise wrong(f"there can be no task {pk}")
+            raise wrong(f"{pk} cannot be the number of a task")
         by_alias[alias].append(pk)
     return [Task.objects.using(alias).filter(pk__in=pks) for alias, pks in by_alias.items()]
 

@@ -16,7 +16,7 @@ from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.messages import Message, exclusive_value, message_of
 from tasks.queue import actions as queue_actions
 from tasks.queue.expressions import Later
-from tasks.queue.moving import clear
+from tasks.queue.operator_actions import clear
 from tasks.sharding import shards
 
 # A try fails when another publisher has just published one of the same keys.
@@ -103,7 +103,7 @@ def bound_rows(rows: int, most: int) -> None:
     """Refuse more rows than one call may write."""
     if rows > most:
         raise PublishRefused(
-            f"{rows:,} rows are more than are published at once; the most is {most:,} (worker_count=n is n + 1 rows)"
+            f"{rows:,} rows are too many for one call; the maximum is {most:,} (worker_count=n is n + 1 rows)"
         )
 
 
@@ -129,19 +129,21 @@ def _into(
 def _bounded(given: Iterable[Any], most: int) -> list[Any]:
     found = list(given)
     if len(found) > most:
-        raise PublishRefused(f"{len(found):,} tasks are more than are published at once; the most is {most:,}")
+        raise PublishRefused(f"{len(found):,} tasks are too many for one call; the maximum is {most:,}")
     return found
 
 
 def _dictionary(given: Any) -> dict[str, Any]:
     if not isinstance(given, dict):
-        raise PublishRefused(f"each task must be a dictionary of what publish() takes, not {type(given).__name__}")
+        raise PublishRefused(
+            f"each task must be a dictionary of the arguments of publish(), not {type(given).__name__}"
+        )
     return given
 
 
 def _refuse(queue: Any, messages: list[Message], known_only: bool, over_http: bool) -> None:
     if queue.publishing_paused:
-        raise QueuePaused(f"queue {queue.name} takes no tasks at present: {queue.pause_told}")
+        raise QueuePaused(f"queue {queue.name} accepts no tasks now: {queue.pause_told}")
     names = [message.action for message in messages]
     if over_http:
         queue_actions.refuse_over_http(queue, names)

@@ -14,13 +14,13 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from tasks.conf import LONGEST
+from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
-from tasks.moments import moment_problem, stored
 from tasks.queue import claiming, publishing, rules
 from tasks.queue.expressions import Later
 from tasks.queue.publishing import Manner, Published
-from tasks.sharding import copies, shards
-from tasks.sharding.numbering import home
+from tasks.sharding import replicas, shards
+from tasks.sharding.task_ids import home
 
 logger = logging.getLogger("tasks.queues")
 
@@ -59,7 +59,7 @@ class Queue(models.Model):
     same_worker_again = models.BooleanField(default=False)
     # If it may not: the number of further claims it gets all the same.
     worker_retries = models.PositiveSmallIntegerField(default=0)
-    # Whether one worker may hold at most one task of this queue.
+    # Whether a worker may hold only one task of this queue at a time.
     one_per_worker = models.BooleanField(default=False)
     # Whether external programs serve the queue, which may know any action; if not, unknown actions are refused.
     actions_elsewhere = models.BooleanField(default=False)
@@ -92,16 +92,18 @@ class Queue(models.Model):
         """Save the queue and update its copies; refuse changes of what existing tasks rely on."""
         *made_as, databases = self._was
         if any(was not in (None, now) for was, now in zip(made_as, (self.kind, self.exclusive_key), strict=True)):
-            raise ValidationError("kind and exclusive_key of a queue stay as it was made; make another queue")
+            raise ValidationError("kind and exclusive_key of a queue cannot be changed; create another queue")
         if self.exclusive != bool(self.exclusive_key):
-            raise ValidationError({"exclusive_key": "an exclusive queue has a key, and no other queue has"})
+            raise ValidationError({"exclusive_key": "an exclusive queue needs a key, and no other queue can have one"})
         if "name" in self.__dict__ and (wrong := rules.queue_name_problem(self.name)):
             raise ValidationError({"name": wrong})
         self._check_rules()
         using = kwargs.get("using") or self._state.db or home()
         if (self.databases or databases) and using != home():
-            raise ValidationError(f"this is the copy of queue {self.name} in {using!r}; change the one in {home()!r}")
-        copies.check_change(self, databases)
+            raise ValidationError(
+                f"this is the copy of queue {self.name} in {using!r}; change the original in {home()!r}"
+            )
+        replicas.check_change(self, databases)
         super().save(*args, **kwargs)
         self._mirror(databases or [])
         self._note_made_as()
@@ -132,7 +134,7 @@ class Queue(models.Model):
     def _mirror(self, before: list[str]) -> None:
         """Update the copies once the row is committed."""
         if self.databases or before:
-            transaction.on_commit(partial(copies.mirror, self.name, before), using=home())
+            transaction.on_commit(partial(replicas.mirror, self.name, before), using=home())
 
     def clean_fields(self, exclude: Any = None) -> None:
         """Run Django's checks, and refuse a name that no database stores."""
@@ -143,7 +145,7 @@ class Queue(models.Model):
     def clean(self) -> None:
         """Refuse rules that no task could follow."""
         self._check_rules()
-        copies.check_change(self, self._was[-1])
+        replicas.check_change(self, self._was[-1])
 
     def _check_rules(self) -> None:
         if problems := rules.problems(self):

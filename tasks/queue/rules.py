@@ -32,9 +32,9 @@ def queue_name_problem(name: Any) -> str:
     if len(name) > NAME_LENGTH:
         return f"the name of queue {name[:20]!r}... has {len(name):,} characters; the most is {NAME_LENGTH}"
     if "\0" in name:
-        return f"the name of queue {name!r} has a NUL character, which databases do not keep"
+        return f"the name of queue {name!r} has a NUL character, which databases cannot store"
     if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
-        return f"the name of queue {name!r} has half of a surrogate pair, which is no character"
+        return f"the name of queue {name!r} has half of a surrogate pair, which is not a character"
     return ""
 
 

@@ -85,7 +85,7 @@ def periodic(
     def register(function: Function) -> Function:
         known_as = name or f"{function.__module__}.{function.__qualname__}"
         if known_as in registry and registry[known_as].function is not function:
-            raise ValueError(f"@periodic: there is another function {known_as!r}; give one of them a name=")
+            raise ValueError(f"@periodic: another function is named {known_as!r}; give one of them a name=")
         registry[known_as] = Periodic(
             function, known_as, every, cron, zone or settings.TIME_ZONE, jitter, missed, deadline
         )

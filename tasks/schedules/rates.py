@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from django.db import models
 from django.db.models.functions import Now
 
-from tasks.moments import aware, stored
+from tasks.datetimes import aware, stored
 
 # A row that was not used for this long has no effect any more.
 IDLE = timedelta(days=1)

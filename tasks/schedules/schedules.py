@@ -12,9 +12,9 @@ from stator.graph.backoff import Backoff
 from stator.models import StateField, StatorModel
 from tasks.actions.registry import DJANGO
 from tasks.conf import LONGEST, load_settings
+from tasks.datetimes import moment_problem
 from tasks.exceptions import PublishRefused, UnknownAction
 from tasks.messages import BIGINT, exclusive_value, message_of
-from tasks.moments import moment_problem
 from tasks.queue.actions import refuse_unknown
 from tasks.schedules.ticking import KEPT, call, tick
 from tasks.schedules.timetable import ALL, ONE, SKIP, Timetable
@@ -238,7 +238,7 @@ class Schedule(StatorModel):
         """Refuse fields that cannot work, a period that a lease could outlast, and an action that the queue refuses."""
         problems = self.problems()
         if not problems and self.timetable.shortest() <= LEASE:
-            problems["period"] = f"ticks must be further apart than a lease lasts, {LEASE:g} s"
+            problems["period"] = f"ticks must be more than a lease of {LEASE:g} s apart"
         if not problems and (told := self._unknown_action()):
             problems["action"] = told
         if problems:

@@ -12,8 +12,8 @@ from django.db.models.functions import Now
 from django.utils.timezone import is_naive, make_aware
 
 from stator.exceptions import TryAgainLater
+from tasks.datetimes import aware, stored
 from tasks.exceptions import QueuePaused
-from tasks.moments import aware, stored
 from tasks.schedules.periodic import Tick, registry
 from tasks.schedules.rates import Rate, keep_rates, lock_rates
 from tasks.schedules.timetable import Due, Planned, judge, judge_last

@@ -187,12 +187,12 @@ def _drop_until(timetable: Timetable, tick: Planned, now: datetime, limit: float
 
 def _cron_problems(cron: str, zone: str) -> dict[str, str]:
     if zone not in _known_zones():
-        return {"zone": f"zone={zone!r} is no time zone; use a name such as 'Europe/Berlin'"}
+        return {"zone": f"zone={zone!r} is not a time zone; use a name such as 'Europe/Berlin'"}
     try:
         first = next(_matches(cron, zone, SAMPLE, 1), None)
     except CronSimError as error:
-        return {"cron": f"cron={cron!r} is no cron expression: {error}"}
-    return {} if first else {"cron": f"cron={cron!r} never comes"}
+        return {"cron": f"cron={cron!r} is not a cron expression: {error}"}
+    return {} if first else {"cron": f"cron={cron!r} never fires; correct it"}
 
 
 @lru_cache(maxsize=1)

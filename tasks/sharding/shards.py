@@ -11,8 +11,8 @@ from django.db import InterfaceError, OperationalError, transaction
 
 from tasks.exceptions import PublishRefused, ShardUnavailable
 from tasks.messages import Message, exclusive_value
-from tasks.sharding.copies import awake, copy_in, one_line, rest, tasks_in
-from tasks.sharding.numbering import home
+from tasks.sharding.replicas import awake, copy_in, one_line, rest, tasks_in
+from tasks.sharding.task_ids import home
 
 # Publishing
 

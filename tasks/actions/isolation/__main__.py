@@ -13,6 +13,7 @@ import django
 from django.db import DatabaseError, InterfaceError, connections
 
 from stator.exceptions import NotBegun, TryAgainLater
+from stator.graph.failures import describe
 from stator.worker.supervisor import end_with
 from tasks.actions.isolation import START_AGAIN
 from tasks.actions.isolation.surroundings import take_over, take_over_settings
@@ -44,7 +45,8 @@ def attempt(request: dict[str, Any]) -> dict[str, Any]:
         django.setup()
     except (DatabaseError, InterfaceError) as error:
         # Some app asks its database when it is loaded.
-        return {"not_begun": START_AGAIN, "reason": f"the attempt did not begin: Django could not be set up: {error}"}
+        why = describe(error).message.partition("\n")[0]
+        return {"not_begun": START_AGAIN, "reason": f"the attempt did not begin: Django could not be set up: {why}"}
     take_over_settings(request)
     with import_module("stator.db.files").watched_files():
         answer = answer_to(request)
@@ -61,7 +63,7 @@ def answer_to(request: dict[str, Any]) -> dict[str, Any]:
     except TryAgainLater as later:
         return {"after": later.after, "reason": str(later.reason)}
     except BaseException as error:  # noqa: BLE001 - whatever it raises is the answer
-        kind, failure = type(error), import_module("stator.claims").describe(error)
+        kind, failure = type(error), describe(error)
         return {
             "module": kind.__module__,
             "name": kind.__qualname__,

@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import global_settings, settings
 from django.db import connections
 
+from stator.capabilities import capabilities_of
 from tasks.failures import IsolationError
 
 # Databases are taken over by name: Django warns if the whole setting is overridden.
@@ -35,7 +36,7 @@ def surroundings(using: str | None) -> dict[str, Any]:
     """Return the settings and databases for a request. ``using``: the database that has the task."""
     if using is not None:
         connection: Any = connections[using]
-        if connection.vendor == "sqlite" and connection.is_in_memory_db():
+        if capabilities_of(connection).may_be_in_memory and connection.is_in_memory_db():
             raise IsolationError(
                 f"database {using!r} is in memory, where no other process finds it; name a file, in tests by "
                 f"DATABASES[{using!r}]['TEST']['NAME']"

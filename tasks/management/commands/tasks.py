@@ -13,15 +13,15 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from stator.terminal import TerminalCommand
+from tasks.datetimes import aware, moment_problem, stored
 from tasks.models import Queue
-from tasks.moments import aware, moment_problem, stored
 from tasks.queue import commands as queue_commands
 from tasks.queue import operating
 from tasks.queue.consumers import Consumer, Verb
 from tasks.queue.figures import figures_by_database
 from tasks.queue.operating import wrong
 from tasks.queue.rules import queue_name_problem
-from tasks.sharding.copies import difference, mirror_all, problem, spread
+from tasks.sharding.replicas import difference, mirror_all, problem, spread
 
 MOST_LISTED = 10_000
 COUNTS = {"waiting": "waiting", "later": "due later", "running": "running", "dead": "dead letters"}
@@ -32,8 +32,8 @@ class Command(TerminalCommand):
 
     name = "tasks"
     help = (
-        "Queues, what is in them and dead letters; tokens of programs that use the HTTP API; queues that are spread "
-        "over several databases."
+        "Inspect and change queues and dead letters, tokens of programs that use the HTTP API, and queues that are "
+        "spread over several databases."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -41,29 +41,37 @@ class Command(TerminalCommand):
         self.one_line_errors(parser)
         groups = parser.add_subparsers(dest="act", metavar="SUBCOMMAND", required=True)
         operating.add_subcommands(lambda name, told: self._add(groups, name, told))
-        queue = groups.add_parser("queue", help="Make queues and change their rules.")
+        queue = groups.add_parser("queue", help="Create queues and change their rules.")
         self.one_line_errors(queue)
         acts = queue.add_subparsers(dest="queue_act", metavar="create|set", required=True)
         queue_commands.add_subcommands(partial(self._add, acts))
-        token = groups.add_parser("token", help="Tokens of the HTTP API.")
+        token = groups.add_parser("token", help="Manage tokens of the HTTP API.")
         self.one_line_errors(token)
         acts = token.add_subparsers(dest="token", metavar="create|list|revoke", required=True)
-        create = self._add(acts, "create", "Make a consumer and show its token, this once.")
-        create.add_argument("name", help="Of the program.")
-        create.add_argument("--queue", action="append", default=[], metavar="NAME", help="One that it may use.")
-        create.add_argument("--all-queues", action="store_true", help="It may use all, also those made later.")
-        create.add_argument("--verb", action="append", choices=Verb.values, required=True, help="What it may do.")
+        create = self._add(acts, "create", "Create a consumer and show its token. It is shown only once.")
+        create.add_argument("name", help="Name of the program.")
         create.add_argument(
-            "--expires", metavar="MOMENT", help="ISO 8601, for instance 2030-01-31 or 2030-01-31T12:00Z."
+            "--queue", action="append", default=[], metavar="NAME", help="A queue that it may use; repeatable."
         )
-        create.add_argument("--requests-per-minute", type=int, metavar="N", help="Instead of the setting.")
-        told = "Tasks that it may publish, one with worker_count=n being n + 1; instead of the setting."
+        create.add_argument(
+            "--all-queues", action="store_true", help="It may use all queues, also those created later."
+        )
+        create.add_argument(
+            "--verb", action="append", choices=Verb.values, required=True, help="What it may do; repeatable."
+        )
+        create.add_argument(
+            "--expires",
+            metavar="MOMENT",
+            help="When the token expires: ISO 8601, such as 2030-01-31 or 2030-01-31T12:00Z.",
+        )
+        create.add_argument("--requests-per-minute", type=int, metavar="N", help="Overrides API_REQUESTS_PER_MINUTE.")
+        told = "Overrides API_ROWS_PER_MINUTE. A task with worker_count=n is n + 1 rows."
         create.add_argument("--rows-per-minute", type=int, metavar="N", help=told)
-        self._add(acts, "list", "List consumers; their tokens are kept nowhere.")
-        self._add(acts, "revoke", "Disable a consumer for good.").add_argument("name", help="Of the program.")
-        told = "Queues in several databases: what is in each, and whether its copy of the queue is as it should be."
+        self._add(acts, "list", "List consumers, without their tokens, which are not stored.")
+        self._add(acts, "revoke", "Disable a consumer for good.").add_argument("name", help="Name of the program.")
+        told = "List queues in several databases: their tasks in each, and whether each copy of the queue is correct."
         shards = self._add(groups, "shards", told)
-        shards.add_argument("--repair", action="store_true", help="Make copies that are missing, mend the others.")
+        shards.add_argument("--repair", action="store_true", help="Create missing copies and repair the others.")
 
     def act(self, options: dict[str, Any]) -> None:
         """Act, and answer in lines or in one JSON document."""
@@ -73,7 +81,7 @@ class Command(TerminalCommand):
 
     def _add(self, acts: Any, name: str, help_text: str) -> CommandParser:
         part: CommandParser = acts.add_parser(name, help=help_text, description=help_text)
-        part.add_argument("--json", action="store_true", help="One JSON document on standard output.")
+        part.add_argument("--json", action="store_true", help="Print one JSON document.")
         self.one_line_errors(part)
         return part
 
@@ -87,7 +95,7 @@ def _act(options: dict[str, Any]) -> Any:
 def _create(options: dict[str, Any]) -> tuple[Any, list[str]]:
     names = set(options["queue"])
     if bool(names) == options["all_queues"]:
-        raise wrong("say which queues the token is for: --queue NAME, once or more, or --all-queues")
+        raise wrong("choose the queues of the token: either --queue NAME, once or more, or --all-queues")
     for name in sorted(names):
         if told := queue_name_problem(name):
             raise wrong(told)
@@ -119,7 +127,7 @@ def _create(options: dict[str, Any]) -> tuple[Any, list[str]]:
 def _list(options: dict[str, Any]) -> tuple[Any, list[str]]:
     consumers = Consumer.objects.prefetch_related("queues").order_by("name")[:MOST_LISTED]
     data = [_told(consumer) for consumer in consumers]
-    return data, [_line(one) for one in data] or ["There are no consumers; make one with: tasks token create"]
+    return data, [_line(one) for one in data] or ["There are no consumers; create one with: tasks token create"]
 
 
 def _revoke(options: dict[str, Any]) -> tuple[Any, list[str]]:
@@ -128,7 +136,7 @@ def _revoke(options: dict[str, Any]) -> tuple[Any, list[str]]:
         raise wrong(f"there is no consumer {options['name']!r}; see tasks token list")
     consumer.enabled = False
     consumer.save(update_fields=["enabled"])
-    return _told(consumer), [f"{consumer.name} is disabled; its token opens nothing any more"]
+    return _told(consumer), [f"{consumer.name} is disabled; its token is no longer valid"]
 
 
 def _shards(options: dict[str, Any]) -> tuple[Any, list[str]]:
@@ -154,10 +162,10 @@ def _state_of(queue: Queue, alias: str) -> str:
     try:
         different = difference(queue, alias)
     except (DatabaseError, InterfaceError) as error:
-        return f"cannot be looked at: {type(error).__name__}"
+        return f"cannot be checked: {type(error).__name__}"
     if different is None:
-        return "missing; make it with --repair"
-    return f"differs in {', '.join(sorted(different))}; mend it with --repair" if different else "as it should be"
+        return "missing; create it with --repair"
+    return f"differs in {', '.join(sorted(different))}; repair it with --repair" if different else "correct"
 
 
 def _shard_line(told: dict[str, Any]) -> str:
@@ -202,7 +210,7 @@ def _expires(text: str | None, using: str) -> datetime | None:
     except ValueError:
         moment = None
     if moment is None:
-        raise wrong(f"--expires {text!r} is no moment; write 2030-01-31 or 2030-01-31T12:00Z")
+        raise wrong(f"--expires {text!r} is not a date or time; write 2030-01-31 or 2030-01-31T12:00Z")
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001 - made aware below
     if timezone.is_naive(moment):

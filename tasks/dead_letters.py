@@ -17,7 +17,7 @@ from tasks.models import Task
 from tasks.queue.claiming import worker_digits
 from tasks.queue.expressions import Later
 
-logger = logging.getLogger("tasks.notices")
+logger = logging.getLogger("tasks.dead_letters")
 
 # Seconds until a notice is sent again if sending failed or the sending process died.
 AGAIN = 600.0
@@ -73,8 +73,8 @@ def mail_administrators(letter: DeadLetter) -> None:
         f"Workers: {', '.join(letter.workers) or 'none'}",
         f"Data: {_text(letter.data)}",
         "Errors:",
-        *(letter.errors or ["none is known"]),
-        "It is kept until its retention is over; requeue it once the cause is mended.",
+        *(letter.errors or ["no error is recorded"]),
+        "It is stored until its retention is over. Requeue it after the cause is fixed.",
     ]
     mail_admins(" ".join(f"Dead letter: {letter}".split()), "\n\n".join(lines))
 
@@ -124,7 +124,7 @@ def _errors(task: Any) -> list[tuple[Any, str, str]]:
 
 
 def _unsaid(run: Any) -> str:
-    return "its lease ran out" if run.ended is None else f"{run.outcome} without a word"
+    return "its lease ran out" if run.ended is None else f"{run.outcome} without a reason"
 
 
 def _send(using: str, pk: Any) -> bool:

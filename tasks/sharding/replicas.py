@@ -16,7 +16,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from tasks.exceptions import ShardUnavailable, TaskError
-from tasks.sharding.numbering import home, number_from
+from tasks.sharding.task_ids import home, number_from
 
 logger = logging.getLogger("tasks.shards")
 
@@ -55,7 +55,7 @@ def problem(databases: Any) -> str:
     if not isinstance(databases, list) or not all(isinstance(alias, str) for alias in databases):
         return 'must be a list of names from DATABASES, such as ["default", "second"]'
     if unknown := [alias for alias in databases if alias not in connections]:
-        return f"{unknown[0]!r} is not in DATABASES; there are {', '.join(connections)}"
+        return f"{unknown[0]!r} is not in DATABASES; choose from {', '.join(connections)}"
     if twice := [alias for alias in databases if databases.count(alias) > 1]:
         return f"{twice[0]!r} is named twice"
     return ""

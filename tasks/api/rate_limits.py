@@ -21,8 +21,8 @@ MINUTE = 60.0
 
 # The counters, each with the message of its refusal.
 TOLD = {
-    "used_count": "this token has made all the requests it may make in a minute",
-    "used_rows": "this token has not so many left of the rows it may publish in a minute",
+    "used_count": "this token has used all its requests of this minute; wait as long as Retry-After says",
+    "used_rows": "this token has too few rows left to publish in this minute; wait as long as Retry-After says",
 }
 
 

@@ -10,6 +10,8 @@ from django.conf import settings
 from django.db import connections
 from django.utils import timezone
 
+from stator.capabilities import capabilities_of
+
 # Some databases store moments that Python cannot read, and some zones have no times near the ends of its calendar.
 FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
@@ -34,7 +36,7 @@ def aware(moment: datetime, using: str) -> datetime:
 def stored(moment: datetime, using: str) -> datetime:
     """Return the column value for a moment; a moment without a zone is in the site's zone."""
     # PostgreSQL accepts moments with a zone even then, and so tells apart the two passes of an hour that repeats.
-    if settings.USE_TZ or connections[using].vendor == "postgresql":
+    if settings.USE_TZ or capabilities_of(connections[using]).accepts_aware_moments:
         return moment
     meant = timezone.make_aware(moment) if timezone.is_naive(moment) else moment
     return timezone.make_naive(meant, _zone_of_clock(using))
@@ -51,4 +53,4 @@ def moment_of_text(text: str, using: str) -> datetime:
 
 def _zone_of_clock(using: str) -> tzinfo:
     # PostgreSQL uses the zone that Django sets for the session; SQLite always uses UTC.
-    return UTC if connections[using].vendor == "sqlite" else timezone.get_default_timezone()
+    return UTC if capabilities_of(connections[using]).clock_in_utc else timezone.get_default_timezone()

@@ -7,6 +7,7 @@ from django.apps import apps
 from django.db import connections, router, transaction
 from django.db.models import Max, QuerySet
 
+from stator.capabilities import capabilities_of
 from tasks.exceptions import TaskError
 
 # Task numbers stay below 2**53, the largest integer that every JSON reader keeps exact.
@@ -68,7 +69,7 @@ def number_from(queue: Any) -> None:
 
 def _count_from(first: int, model: Any, queue: Any) -> None:
     connection = connections[queue._state.db]
-    if connection.vendor == "postgresql":
+    if capabilities_of(connection).has_sequences:
         table = connection.ops.quote_name(model._meta.db_table)
         with connection.cursor() as cursor:
             cursor.execute(SET_COUNTER, [first, table, model._meta.pk.column, first])

@@ -14,7 +14,7 @@ from tasks.schedules.periodic import Periodic, registry
 from tasks.schedules.rates import prune_rates
 from tasks.schedules.schedules import LEASE, Schedule
 from tasks.schedules.timetable import Timetable
-from tasks.sharding.numbering import worked_in
+from tasks.sharding.task_ids import worked_in
 
 logger = logging.getLogger("tasks.schedules")
 
@@ -95,7 +95,7 @@ def _check_row(row: Any) -> Iterator[checks.CheckMessage]:
         yield checks.Warning(f"Schedule {row.pk} ({row}): {_haste(row.timetable)}", hint=HINT, id="tasks.W102")
     if row.removed:
         yield checks.Warning(
-            f"Schedule {row.pk} ({row}) is paused: the code has no such periodic function any more.",
+            f"Schedule {row.pk} ({row}) is paused: the code no longer has this periodic function.",
             hint="Delete the schedule, or register the function under this name again.",
             id="tasks.W103",
         )

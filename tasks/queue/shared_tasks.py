@@ -12,12 +12,12 @@ from stator import signals
 from stator.models import move_rows
 from stator.signals import Move
 from tasks.actions import throttles
+from tasks.dead_letters import send_notices
 from tasks.models import Task
-from tasks.notices import send_notices
 from tasks.queue.expressions import is_one_of
 from tasks.queue.retention import prune
-from tasks.sharding.copies import mirror_all
-from tasks.sharding.numbering import home, worked_in
+from tasks.sharding.replicas import mirror_all
+from tasks.sharding.task_ids import home, worked_in
 
 # Keys per statement.
 BATCH = 500

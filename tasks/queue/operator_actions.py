@@ -31,7 +31,7 @@ def cancel(task: Any, *, actor: str, reason: str, running: bool) -> None:
     """Cancel a waiting task and its parts; with ``running`` also a held one, whose holder then loses its claim."""
     if not cancel_many(_rows(task), [task.pk], actor=actor, reason=reason, running=running):
         statuses = " or ".join(_cancelable(running))
-        raise MoveRefused(f"task {task.pk} is {_status(task)}; only one that is {statuses} is canceled")
+        raise MoveRefused(f"task {task.pk} is {_status(task)}; only a task that is {statuses} can be canceled")
     task.refresh_from_db()
 
 
@@ -52,10 +52,10 @@ def cancel_many(rows: Any, pks: Sequence[Any], *, actor: str, reason: str, runni
 def requeue(task: Any, *, actor: str, reason: str) -> None:
     """Requeue a dead letter with all its attempts, for every worker that may claim it."""
     if task.whole_id is not None:
-        raise MoveRefused(f"task {task.pk} is a part of task {task.whole_id}; requeue that")
+        raise MoveRefused(f"task {task.pk} is a part of task {task.whole_id}; requeue that task")
     with transaction.atomic(using=task._state.db):
         if not _reopen(task, ("errored",), FAILED, actor, reason or "requeued"):
-            raise MoveRefused(f"task {task.pk} is {_status(task)}; only one that is errored is requeued")
+            raise MoveRefused(f"task {task.pk} is {_status(task)}; only an errored task can be requeued")
     task.refresh_from_db()
 
 

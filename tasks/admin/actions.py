@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.timezone import template_localtime  # type: ignore[attr-defined]
 
 from stator.admin.listing import bounded_count
-from tasks.admin.asking import SHOWN, ask, back, given, log, tell
+from tasks.admin.confirmation import SHOWN, ask, back, given, log, tell
 from tasks.querysets import FASTEST, SLOWEST
 
 REASON_LENGTH = 500
@@ -21,8 +21,8 @@ class CancelForm(forms.Form):
     reason = forms.CharField(max_length=REASON_LENGTH, required=False, widget=forms.TextInput(attrs={"size": 60}))
     running = forms.BooleanField(
         required=False,
-        label="Also those that run",
-        help_text="Workers that hold them hear of it at their next heartbeat. What they have done stays done.",
+        label="Also running tasks",
+        help_text="Their workers learn of it at the next heartbeat. Effects of the attempts so far remain.",
     )
 
 
@@ -35,7 +35,7 @@ class RequeueForm(forms.Form):
         min_value=SLOWEST,
         max_value=FASTEST,
         label="Per minute",
-        help_text="So many become due in a minute, the most urgent first. Empty: all at once.",
+        help_text="Number of tasks that become due per minute, the most urgent first. Empty: all at once.",
     )
 
 
@@ -66,8 +66,8 @@ def task_requeue(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpR
     log(request, dead.in_order(), f"Requeued{pace}. {reason}".strip())
     done = dead.requeue(reason, actor=request.user.get_username(), per_minute=per_minute)
     until = f"The last is due at {template_localtime(done.last_due):%Y-%m-%d %H:%M:%S %Z}." if done.last_due else ""
-    more = "There are more: do it again once these are done." if dead.exists() else ""
-    otherwise = f"{until} {more}".strip() if done.count else "Only tasks that are errored are requeued."
+    more = "There are more: repeat the action after these are done." if dead.exists() else ""
+    otherwise = f"{until} {more}".strip() if done.count else "Only errored tasks can be requeued."
     tell(model_admin, request, done.count, f"requeued{pace}", otherwise)
     return back(model_admin, request)
 
@@ -92,12 +92,12 @@ def _ask_cancel(model_admin: Any, request: HttpRequest, tasks: Any, form: Cancel
     held = bounded_count(running)
     if not held:
         del form.fields["running"]
-    left = f" {_many(held)} held by workers and left alone, unless you say so below." if held else ""
+    left = f" {_many(held)} held by workers and will not be canceled, unless you choose so below." if held else ""
     return ask(
         model_admin, request, form, title="Cancel tasks", does="Cancel tasks", act=task_cancel.__name__,
         words=[
             f"{_many(bounded_count(waiting))} waiting and will be canceled.",
-            "Tasks that have ended stay as they are.",
+            "Tasks that have ended do not change.",
         ],
         warning=left.strip(),
         rows=_named(tasks.with_status(*WAITING, "running")),
@@ -110,8 +110,8 @@ def _ask_requeue(model_admin: Any, request: HttpRequest, dead: Any, form: Requeu
     return ask(
         model_admin, request, form, title="Requeue dead letters", does="Requeue", act=task_requeue.__name__,
         words=[
-            f"{count} {noun} will wait again, with all attempts, for every worker that may claim them.",
-            "Tasks that are not errored stay as they are.",
+            f"{count} {noun} will be requeued with all their attempts, for all workers that may claim them.",
+            "Tasks that are not errored do not change.",
         ],
         rows=_named(dead),
     )  # fmt: skip
@@ -133,4 +133,4 @@ def _many(count: int) -> str:
 def _left(tasks: Any, running: bool) -> str:
     if running or not tasks.with_status("running").exists():
         return ""
-    return "Those that run were left alone."
+    return "Running tasks were not canceled."
