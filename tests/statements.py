@@ -28,7 +28,7 @@ def failing(
     with monkeypatch.context() as patched, connection.execute_wrapper(through_django):
         if connection.vendor == "postgresql":
             # The framework's own statements pass Django's cursor by.
-            for module in ("stator.db.sessions", "stator.db.postgresql"):
+            for module in ("stator.db.session", "stator.db.postgresql"):
                 _watch(patched, f"{module}.send", note)
         yield seen
 

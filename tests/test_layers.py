@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 
 # A module imports its own floor and lower ones. A package stands for all modules in it.
 FLOORS = {
-    0: "exceptions exposition graph logs texts",
+    0: "capabilities exceptions exposition graph logs texts",
     1: "conf explain fields models operations querysets rows signals strict_fence",
     2: "db",
     3: "claims runner worker",
@@ -22,11 +22,11 @@ FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.spl
 # The same for tasks: rules and names, rows and what is done with them, what looks after rows, and what people use. A
 # name with a dot is a module that is not on the floor of its package.
 TASK_FLOORS = {
-    0: "client conf exceptions failures indexes messages moments periodic actions.registry actions.threads "
-    "actions.throttling actions.values backend.framework backend.priorities queue.actions queue.expressions "
-    "queue.rules queue.runs schedules.periodic schedules.timetable sharding.numbering",
+    0: "client conf exceptions failures indexes messages datetimes periodic actions.registry actions.threads "
+    "actions.frequency actions.values backend.framework backend.priorities queue.actions queue.expressions "
+    "queue.rules queue.runs schedules.periodic schedules.timetable sharding.task_ids",
     1: "actions backend models querysets queue schedules sharding",
-    2: "notices queue.figures queue.retention queue.settling testing",
+    2: "dead_letters queue.figures queue.retention queue.shared_tasks testing",
     3: "actions.isolation.__main__ admin api apps management queue.commands queue.operating",
 }
 TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in names.split()}
@@ -44,7 +44,7 @@ LOADED_BY_NAME = {
     ("apps", "f'stator.{module}'"),
 }
 
-MOST_LINES, MOST_IN_FUNCTION = 500, 40
+MOST_LINES, MOST_IN_FUNCTION, MOST_IN_CHAIN = 500, 40, 28
 LONG_FUNCTIONS = {
     # One parameter and one attribute for each option of a state; nothing happens in it.
     ("graph.states", "__init__"),
@@ -57,7 +57,7 @@ WITH_SQL = {
     "commands.doctor.postgresql": "the same",
     "commands.doctor.tables": "the same",
     "db": "the statements on rows",
-    "rows.guard": "asks the server what time it is",
+    "rows.column_guard": "asks the server what time it is",
     "operations": "makes a trigger",
     "strict_fence": "makes a trigger",
     "worker.startup": "looks at tables before anything is claimed",
@@ -66,7 +66,8 @@ WITH_SQL = {
 }
 # What may be put into the text of a statement: quoted names, and parts made of such.
 IN_SQL = re.compile(
-    r"(table|name|trigger|columns|body|values|pk|pk_type|key|key_type|claimable|arrays|names|column|kind|n|of|order|assignments|returning|further|which|pick|picked|held|found|others|index|COUNTED|KEPT|CHANNEL|sql)"
+    r"(table|name|trigger|columns|body|values|pk|pk_type|key|key_type|claimable|arrays|names|kept|told|column|kind|n|of"
+    r"|order|assignments|returning|further|which|pick|picked|held|found|others|index|COUNTED|KEPT|CHANNEL|sql)"
     r"|', '\.join\(parts\)|\w+\.ops\.quote_name\(table\)|'pk' if tell else 'count\(\*\)'"
 )
 SQL = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE|LISTEN|NOTIFY|CREATE|DROP|ALTER|SET LOCAL)\b")
@@ -225,12 +226,26 @@ def test_floor_0_knows_nothing_of_django(name):
 
 
 def test_no_module_imports_itself_by_way_of_others():
-    edges = {
+    circle = circle_in(all_edges())
+    assert circle is None, f"a circle: {' -> '.join(circle or [])}"
+
+
+def test_chains_of_imports_are_short():
+    edges = all_edges()
+
+    @cache
+    def longest(name):
+        return (name, *max(map(longest, edges[name]), key=len, default=()))
+
+    chain = max(map(longest, edges), key=len)
+    assert len(chain) <= MOST_IN_CHAIN, f"a long chain: {' -> '.join(chain)}"
+
+
+def all_edges():
+    return {
         name: {edge for edge in edges_of(tree_of(path)) if edge in WHOLE_NAMES} - {name}
         for name, path in WHOLE_NAMES.items()
     }
-    circle = circle_in(edges)
-    assert circle is None, f"a circle: {' -> '.join(circle or [])}"
 
 
 def circle_in(edges):
@@ -275,6 +290,11 @@ def test_module_is_short_and_says_what_it_is_for(name):
         assert ast.get_docstring(tree_of(path)), f"stator.{name} has no docstring"
 
 
+def test_files_of_tests_are_short():
+    files = [*(ROOT / "tests").rglob("*.py")]
+    assert [str(path.relative_to(ROOT)) for path in files if len(path.read_text().splitlines()) > MOST_LINES] == []
+
+
 @each_module
 def test_functions_are_short(name):
     for function in functions_of(name):
@@ -295,6 +315,37 @@ def test_what_others_use_says_what_they_get(name):
                 assert told, f"stator.{name}.{part.name} has no docstring"
 
 
+# Only these ask which vendor a database is of; the others ask for a capability.
+ASKS_THE_VENDOR = ("stator.capabilities", "stator.db")
+
+
+@pytest.mark.parametrize("name", WHOLE_NAMES)
+def test_module_asks_for_capabilities_and_not_for_the_vendor(name):
+    lines = lines_with_vendor(name, tree_of(WHOLE_NAMES[name]))
+    assert not lines, f"{name} asks for the vendor in lines {lines}; give stator.capabilities an attribute instead"
+
+
+def lines_with_vendor(name, tree):
+    """The lines of a module that ask for the vendor, as an attribute or by its name; none if it may."""
+    if name in ASKS_THE_VENDOR or name.startswith("stator.db."):
+        return []
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and node.attr == "vendor")
+        or (isinstance(node, ast.Constant) and node.value == "vendor")
+    ]
+
+
+@pytest.mark.parametrize("name", ["stator.rows.wakeup", "stator.dbs", "tasks.indexes"])
+def test_question_for_the_vendor_is_seen_outside_of_db(name):
+    asking = ast.parse("first = 1\nif connections[alias].vendor == 'sqlite':\n    getattr(connection, 'vendor')")
+    assert lines_with_vendor(name, asking) == [2, 3]
+    assert lines_with_vendor(name, ast.parse("vendor = capabilities_of(connection).name")) == []
+    for allowed in ("stator.capabilities", "stator.db", "stator.db.schema"):
+        assert lines_with_vendor(allowed, asking) == []
+
+
 # What Django calls and documents.
 INHERITED = {
     "Meta",
@@ -313,8 +364,8 @@ INHERITED = {
 
 def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     public = {"graph", "fields", "models", "signals", "exceptions", "admin", "testing", "runner", "claims"}
-    # How commands end, and safe text.
-    public |= {"terminal", "texts"}
+    # How commands end, safe text, and what a database can do.
+    public |= {"terminal", "texts", "capabilities"}
     # How any pool of threads leaves its connections, and how processes end with the one that started them.
     modules_of_worker = {"stator.worker.connections", "stator.worker.supervisor"}
     for path in modules("tasks"):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from stator.admin import bulk, page
+from stator.admin import bulk, detail
 from stator.models import History
 from stator.rows import columns
 from stator.testing import attempt
@@ -23,7 +23,7 @@ BADGE, HERE = ".stator-why .stator-badge", ".stator-here text"
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: Any) -> None:
     """Pages refresh themselves sooner than people need."""
-    monkeypatch.setattr(page, "EVERY", 0.3)
+    monkeypatch.setattr(detail, "EVERY", 0.3)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_page_says_so_when_it_is_not_fresh_any_more(browser: Browser, stuck: Par
     browser.reads(BADGE, "packed")
     user.set_password("another")
     user.save()
-    browser.reads(".stator-status.stator-bad", "You are not logged in any more. This is what it was at")
+    browser.reads(".stator-status.stator-bad", "You are logged out. This is what it was at")
     assert browser.text(BADGE) == "packed"
 
 
@@ -168,6 +168,6 @@ def test_five_thousand_are_retried_at_once_and_the_rest_by_a_press_of_a_button(b
     browser.click("button[name=index]")
     browser.reads("#content-main", "Of 5,003 parcels so far: 5,000 will be attempted now")
     assert Parcel.stator.ready().count() == 5000
-    browser.click("[type=submit][value='Go on']")
+    browser.click("[type=submit][value='Continue']")
     browser.reads(".messagelist", "5,003 parcels will be attempted now.")
     assert Parcel.stator.ready().count() == 5003

@@ -12,8 +12,8 @@ from stator import checks, exceptions, pytest_plugin, signals, testing
 from stator.conf import Settings
 from stator.graph.options import OPTIONS
 from stator.querysets import OperatorQuerySet
+from stator.rows.column_guard import GuardedQuerySet
 from stator.rows.columns import FRAMEWORK_COLUMNS
-from stator.rows.guard import GuardedQuerySet
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "reference.rst").read_text()

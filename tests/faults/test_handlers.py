@@ -60,7 +60,7 @@ def test_handlers_that_hold_the_loop_end_their_process_which_is_replaced(watch, 
     # An interpreter that is held stops the watchdog too, and is ended by the timer behind it.
     died = [*logged(worker, "stator.worker_died"), *logged(worker, "stator.isolated_process_died")]
     assert {line["exit_code"] for line in died} == {FROZEN, HELD}
-    frozen = f"stator: the event loop stood still for {WATCHDOG:.0f} s; stacks follow, then the worker exits with 70"
+    frozen = f"stator: the event loop was blocked for {WATCHDOG:.0f} s; stacks follow, then the worker exits with 70"
     assert frozen in worker.output()
     for kind in ("in spin\n", "in handle_on_loop\n"):
         assert kind in worker.output()

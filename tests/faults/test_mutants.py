@@ -65,9 +65,9 @@ def write_where(**guard):
 
     def mutate(vendor):
         class Mutant(vendor):
-            def _write(self, state, to, group):
+            def _write(self, batch):
                 accepted = set()
-                for claim, outcome in group:
+                for claim, outcome in batch.ended:
                     given = {name: getattr(claim, source) for name, source in guard.items()}
                     if self.rows.filter(**given).update(**changes_of(outcome)):
                         accepted.add(claim.pk)
@@ -108,7 +108,7 @@ def claim_carelessly(guarded, **wrong):
             def _claim_rows(self, states, limit, token, crashes):
                 rows = self.claimable(states) if guarded else self.rows
                 picked = list(rows.values_list("pk", flat=True)[:limit])
-                self.rows.filter(pk__in=picked).update(**{**columns.claiming(token, self._lease_end()), **wrong})
+                self.rows.filter(pk__in=picked).update(**{**columns.claiming(token, self.lease_end()), **wrong})
                 return list(self.rows.filter(pk__in=picked))
 
         return Mutant

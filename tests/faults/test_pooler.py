@@ -13,7 +13,7 @@ import pytest
 from django.db import connection, connections
 
 from project.postgres.programs import as_server, give_to_server, open_place
-from stator.db.sessions import session_of
+from stator.db.session import session_of
 from tests.faults.fleet import CROWDED, logged
 from tests.faults.test_wakeup import delay_of
 from tests.processes import wait_until

@@ -25,6 +25,21 @@ def tests(path: str, *names: str) -> tuple[str, ...]:
     return tuple(f"tests/{path}::{group}{mark}test_{name}" for group, mark, name in parts) or (f"tests/{path}",)
 
 
-def operations(*names: str) -> tuple[str, ...]:
-    """Return tests of the statements on rows."""
-    return tests("stator/db/test_operations.py", *names)
+def of_claims(*names: str) -> tuple[str, ...]:
+    """Return tests of how rows are claimed."""
+    return tests("stator/db/test_claims.py", *names)
+
+
+def of_records(*names: str) -> tuple[str, ...]:
+    """Return tests of how outcomes are recorded or refused."""
+    return tests("stator/db/test_records.py", *names)
+
+
+def of_leases(*names: str) -> tuple[str, ...]:
+    """Return tests of leases."""
+    return tests("stator/db/test_leases.py", *names)
+
+
+def of_chores(*names: str) -> tuple[str, ...]:
+    """Return tests of what is done without a handler."""
+    return tests("stator/db/test_chores.py", *names)

@@ -1,11 +1,11 @@
 """Mutants of the worker process: what it runs, records, renews, claims and schedules, and how it stops."""
 
-from tests.mutation.mutant import Mutant, operations, tests
+from tests.mutation.mutant import Mutant, of_claims, tests
 
 SLOTS, EXECUTOR, RECORDER, HEARTBEAT, DISPATCHER, SCHEDULER, ENDING, WORKER, ALONE, ROOM = (
     f"stator/worker/{name}.py"
     for name in (
-        "slots", "executor", "recorder", "heartbeat", "dispatcher", "scheduler", "ending", "worker", "alone", "room",
+        "slots", "executor", "recorder", "heartbeat", "dispatcher", "scheduler", "shutdown", "worker", "alone", "room",
     )
 )  # fmt: skip
 
@@ -26,8 +26,8 @@ def in_dispatcher(*names: str) -> tuple[str, ...]:
     return tests("stator/worker/test_dispatcher.py", *names)
 
 
-def in_power(*names: str) -> tuple[str, ...]:
-    return tests("stator/test_power.py", *names)
+def in_atomic(*names: str) -> tuple[str, ...]:
+    return tests("stator/test_atomic_states.py", *names)
 
 
 STOPS = tests("stator/worker/test_worker.py")
@@ -139,35 +139,35 @@ MUTANTS = [
         EXECUTOR,
         "raise _Undone(ended)",
         "pass",
-        in_power("effects_of_an_atomic_state_are_undone_by_an_error"),
+        in_atomic("effects_of_an_atomic_state_are_undone_by_an_error"),
     ),
     Mutant(
         "an atomic handler has no transaction",
         EXECUTOR,
         "with operations.handler_transaction():\n            if self.outermost:",
         "if True:\n            if self.outermost:",
-        in_power("effects_of_an_atomic_state_are_undone_by_an_error"),
+        in_atomic("effects_of_an_atomic_state_are_undone_by_an_error"),
     ),
     Mutant(
         "an atomic outcome is written after the commit",
         EXECUTOR,
         "self.recording = True\n            self._recorded, self._written =",
         "self.recording = True\n        if True:\n            self._recorded, self._written =",
-        in_power("effects_of_an_atomic_state_are_undone_where_its_move_cannot_be_written"),
+        in_atomic("effects_of_an_atomic_state_are_undone_where_its_move_cannot_be_written"),
     ),
     Mutant(
         "an atomic handler runs without its claim",
         EXECUTOR,
         "mine = operations.lock_claimed(self._claims)",
         "mine = self._claims",
-        in_power("atomic_state_does_not_run_once_its_claim_has_ended"),
+        in_atomic("atomic_state_does_not_run_once_its_claim_has_ended"),
     ),
     Mutant(
         "an atomic handler begins before its claim is locked",
         EXECUTOR,
         "mine = operations.lock_claimed(self._claims)\n            self.begun = True",
         "self.begun = True\n            mine = operations.lock_claimed(self._claims)",
-        in_power("atomic_attempt_that_cannot_begin_did_not_take_place"),
+        in_atomic("atomic_attempt_that_cannot_begin_did_not_take_place"),
     ),
     Mutant(
         "a shutdown is an error of the handler",
@@ -181,26 +181,26 @@ MUTANTS = [
         EXECUTOR,
         "if outcome.failure is not None:\n        return outcome",
         "if False:\n        return outcome",
-        in_power("saved_fields_are_written_when_the_object_stays_but_not_after_an_error"),
+        tests("stator/test_saved_fields.py", "saved_fields_are_written_when_the_object_stays_but_not_after_an_error"),
     ),
     Mutant(
         "a batch answers for others",
         EXECUTOR,
         "if strangers := sum(pk not in pks for pk, _ in results):",
         "if strangers := 0:",
-        in_power("result_for_an_object_outside_the_batch_is_an_error"),
+        tests("stator/test_batch_handlers.py", "result_for_an_object_outside_the_batch_is_an_error"),
     ),
     Mutant(
         "a record in doubt is not repeated as such",
         RECORDER,
-        "batch.again = True\n",
-        "batch.again = False\n",
+        "unwritten.again = True\n",
+        "unwritten.again = False\n",
         in_recorder("outage_keeps_outcomes_and_the_next_time_repeats_in_doubt"),
     ),
     Mutant(
         "recorded claims are held",
         RECORDER,
-        "for claim, _ in batch.ended:\n            self.held.pop(id(claim), None)\n        for claim, outcome",
+        "self.forget(map(id, batch.claims))\n        for claim, outcome",
         "for claim, outcome",
         in_recorder("what_came_in_is_written_in_batches_of_a_kind"),
     ),
@@ -223,12 +223,12 @@ MUTANTS = [
         RECORDER,
         "    if written.lost:\n        _robust",
         "    if False:\n        _robust",
-        tests("stator/test_runner.py", "TestSignals::lost_leases_are_told_of"),
+        tests("stator/test_signals.py", "TestSignals::lost_leases_are_told_of"),
     ),
     Mutant(
         "nobody hears what cannot be recorded",
         RECORDER,
-        "self._cut_off.add(batch.operations.alias)",
+        "self._cut_off.add(operations.alias)",
         "pass",
         in_recorder("claims_that_cannot_be_recorded_are_told_by_database_until_they_can"),
     ),
@@ -410,7 +410,7 @@ MUTANTS = [
     Mutant(
         "what is old stays",
         SCHEDULER,
-        "(first or self.passes % PRUNED_EVERY == 0)",
+        "(first or self.passes % PRUNE.every == 0)",
         "first",
         tests("stator/worker/test_scheduler.py", "what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many"),
     ),
@@ -419,7 +419,7 @@ MUTANTS = [
         ENDING,
         "wanted = self._heeded + 1 if counted is None else max(1, counted)",
         "wanted = self._heeded + 1",
-        tests("stator/worker/test_ending.py"),
+        tests("stator/worker/test_shutdown.py"),
     ),
     Mutant("shutdown hands nothing back", WORKER, "        self.slots.hand_back()\n", "", STOPS),
     Mutant("shutdown does not wait for a claim", WORKER, "        await self._finish(loops[0], deadline)\n", "", STOPS),
@@ -478,6 +478,6 @@ MUTANTS = [
         "stator/db/base.py",
         "Crashes.NONE: Q(state_crashes=0)",
         "Crashes.NONE: Q()",
-        operations("rows_are_claimed_apart_by_the_leases_that_they_lost"),
+        of_claims("rows_are_claimed_apart_by_the_leases_that_they_lost"),
     ),
 ]

@@ -9,8 +9,12 @@ def in_claiming(*names: str) -> tuple[str, ...]:
     return tests("tasks/queue/test_claiming.py", *names)
 
 
-ONE = in_claiming("worker_holds_one_task_where_the_queue_says_so")
-OFTEN = in_claiming("task_runs_at_most_as_often_as_it_may")
+def in_holding(*names: str) -> tuple[str, ...]:
+    return tests("tasks/queue/test_holding.py", *names)
+
+
+ONE = in_holding("worker_holds_one_task_where_the_queue_says_so")
+OFTEN = in_holding("task_runs_at_most_as_often_as_it_may")
 
 MUTANTS = [
     Mutant(
@@ -40,7 +44,7 @@ MUTANTS = [
         CLAIMING,
         "claims.hold(self._claim, until, where=allowed(self.worker))",
         "claims.hold(self._claim, until)",
-        in_claiming("worker_that_is_no_longer_allowed_loses_its_task_at_the_next_heartbeat"),
+        in_holding("worker_that_is_no_longer_allowed_loses_its_task_at_the_next_heartbeat"),
     ),
     Mutant(
         "a paused queue hands out tasks",
@@ -61,7 +65,7 @@ MUTANTS = [
         CLAIMING,
         "model.objects.using(using).bury(queue)",
         "pass",
-        in_claiming("task_that_lost_every_lease_is_errored_and_not_quarantined"),
+        in_holding("task_that_lost_every_lease_is_errored_and_not_quarantined"),
     ),
     Mutant(
         "any claim was resolved",
@@ -98,9 +102,9 @@ MUTANTS = [
         ELIGIBILITY,
         "return Later(Least(wanted, timeout, Value(longest)))",
         "return Later(Least(wanted, Value(longest)))",
-        in_claiming(
-            "heartbeat_extends_the_lease_but_not_past_the_timeout",
-            "lease_is_what_was_asked_else_the_tasks_the_queues_or_the_settings",
+        (
+            *in_holding("heartbeat_extends_the_lease_but_not_past_the_timeout"),
+            *in_claiming("lease_is_what_was_asked_else_the_tasks_the_queues_or_the_settings"),
         ),
     ),
     Mutant(
@@ -108,7 +112,7 @@ MUTANTS = [
         ELIGIBILITY,
         'Least(Later(Least(wanted, Value(longest))), Later(timeout, since=F("state_attempted")))',
         "Later(Least(wanted, Value(longest)))",
-        in_claiming("heartbeat_extends_the_lease_but_not_past_the_timeout"),
+        in_holding("heartbeat_extends_the_lease_but_not_past_the_timeout"),
     ),
     Mutant(
         "actions are known by their name alone",
@@ -122,7 +126,7 @@ MUTANTS = [
         ELIGIBILITY,
         "of_task[again : again + 1]",
         "of_task[again + 1 : again + 2]",
-        in_claiming("worker_may_have_a_task_again_as_often_as_its_retries"),
+        in_holding("worker_may_have_a_task_again_as_often_as_its_retries"),
     ),
     Mutant(
         "values are out of order",
@@ -136,6 +140,6 @@ MUTANTS = [
         ELIGIBILITY,
         "for had in had_by(worker, rows, queue):",
         "for had in ():",
-        in_claiming("failed_task_is_for_another_worker_and_its_error_is_kept_as_it_was"),
+        in_holding("failed_task_is_for_another_worker_and_its_error_is_kept_as_it_was"),
     ),
 ]

@@ -1,16 +1,16 @@
 """Mutants of what a row is: its columns, what an attempt means, moves by hand, the guard, claims of programs."""
 
-from tests.mutation.mutant import Mutant, operations, tests
+from tests.mutation.mutant import Mutant, of_chores, of_claims, of_leases, of_records, tests
 
-COLUMNS, OUTCOMES, MOVES = "stator/rows/columns.py", "stator/graph/outcomes.py", "stator/rows/moves.py"
-GUARD, CLAIMS = "stator/rows/guard.py", "stator/claims.py"
+COLUMNS, OUTCOMES, MOVES = "stator/rows/columns.py", "stator/graph/outcomes.py", "stator/rows/transitions.py"
+GUARD, CLAIMS = "stator/rows/column_guard.py", "stator/claims.py"
 
-ENTERED = operations("recorded_move_enters_the_next_state_with_a_clean_slate")
-CLAIMED = operations("claim_marks_the_row_and_gives_it_with_its_claim")
-WAITED = operations("recorded_wait_makes_the_row_due_after_its_delay")
-RELEASED = operations("released_row_is_ready_again_and_the_attempt_is_refunded")
-REAPED = operations("reaped_row_is_ready_and_its_crash_counted")
-QUARANTINED = operations("row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_retries")
+ENTERED = of_records("recorded_move_enters_the_next_state_with_a_clean_slate")
+CLAIMED = of_claims("claim_marks_the_row_and_gives_it_with_its_claim")
+WAITED = of_records("recorded_wait_makes_the_row_due_after_its_delay")
+RELEASED = of_records("released_row_is_ready_again_and_the_attempt_is_refunded")
+REAPED = of_leases("reaped_row_is_ready_and_its_crash_counted")
+QUARANTINED = of_leases("row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_retries")
 TABLE = tests("stator/graph/test_outcomes.py")
 LATE = tests("stator/test_claims.py", "holder_past_its_lease_is_refused_before_anybody_reaps_it")
 
@@ -20,7 +20,7 @@ MUTANTS = [
         COLUMNS,
         '"state_version": F("state_version") + 1,\n        **_UNCLAIMED,',
         '"state_version": F("state_version") + 1,',
-        tests("stator/rows/test_moves.py", "move_ends_every_claim"),
+        tests("stator/rows/test_transitions.py", "move_ends_every_claim"),
     ),
     Mutant(
         "a move counts no version",
@@ -47,14 +47,14 @@ MUTANTS = [
         COLUMNS,
         '"state_ready": ready_at_once(state),',
         '"state_ready": False,',
-        operations("state_that_is_entered_is_ready_where_it_is_attempted_at_once"),
+        of_records("state_that_is_entered_is_ready_where_it_is_attempted_at_once"),
     ),
     Mutant(
         "a state begins without its delay",
         COLUMNS,
         "return after(state.try_interval or 0)",
         "return None",
-        operations("state_with_a_first_delay_is_due_after_its_interval"),
+        of_records("state_with_a_first_delay_is_due_after_its_interval"),
     ),
     Mutant(
         "a claim counts no attempt",
@@ -75,14 +75,14 @@ MUTANTS = [
         COLUMNS,
         "early = Q(state_next_attempt__gt=Now())",
         "early = Q(state_attempts__lt=0)",
-        operations("row_that_is_ready_before_its_time_is_not_claimed_and_loses_the_mark"),
+        of_claims("row_that_is_ready_before_its_time_is_not_claimed_and_loses_the_mark"),
     ),
     Mutant(
         "an end keeps the crashes",
         COLUMNS,
         '"state_failures": failures,\n        "state_crashes": 0,',
         '"state_failures": failures,',
-        operations("attempt_that_ends_at_all_clears_the_count_of_crashes"),
+        of_records("attempt_that_ends_at_all_clears_the_count_of_crashes"),
     ),
     Mutant(
         "a wait keeps the claim", COLUMNS, '"state_crashes": 0,\n        **_UNCLAIMED,', '"state_crashes": 0,', WAITED
@@ -128,7 +128,9 @@ MUTANTS = [
         COLUMNS,
         "goes_on |= Q(state__in=spared)",
         "goes_on |= Q(state__in=[])",
-        tests("stator/test_power.py", "row_of_a_state_without_quarantine_is_claimed_however_many_leases_it_lost"),
+        tests(
+            "stator/test_claim_limits.py", "row_of_a_state_without_quarantine_is_claimed_however_many_leases_it_lost"
+        ),
     ),
     Mutant(
         "a parked row is due",
@@ -160,14 +162,14 @@ MUTANTS = [
         COLUMNS,
         "return [Q(state_next_attempt__lte=Now())",
         "return [Q(state_next_attempt__gte=Now())",
-        operations("due_rows_are_marked_ready"),
+        of_chores("due_rows_are_marked_ready"),
     ),
     Mutant(
         "a save may write the claim",
         COLUMNS,
         '"state_version",\n        "state_claim",\n',
         '"state_version",\n',
-        tests("stator/test_models.py", "saving_never_writes_the_columns_of_the_framework"),
+        tests("stator/test_saving.py", "saving_never_writes_the_columns_of_the_framework"),
     ),
     Mutant("what did not begin is an error", OUTCOMES, "if isinstance(result, NotBegun):", "if False:", TABLE),
     Mutant(
@@ -204,7 +206,7 @@ MUTANTS = [
         '.order_by("pk").select_for_update(**_lock_options(owner, using))',
         '.order_by("pk")',
         tests(
-            "stator/rows/test_moves.py",
+            "stator/rows/test_transitions.py",
             "rows_are_locked_in_the_order_of_their_keys",
             "TestRaces::move_waits_for_another_and_leaves_what_it_no_longer_means",
         ),
@@ -215,7 +217,7 @@ MUTANTS = [
         MOVES,
         'rows.filter(pk__in=pks).order_by("pk").select',
         "rows.filter(pk__in=pks).select",
-        tests("stator/rows/test_moves.py", "rows_are_locked_in_the_order_of_their_keys"),
+        tests("stator/rows/test_transitions.py", "rows_are_locked_in_the_order_of_their_keys"),
         "postgresql",
     ),
     Mutant(
@@ -223,7 +225,9 @@ MUTANTS = [
         MOVES,
         "return [row for row in found if row[0] in meant]",
         "return found",
-        tests("stator/rows/test_moves.py", "TestRaces::move_waits_for_another_and_leaves_what_it_no_longer_means"),
+        tests(
+            "stator/rows/test_transitions.py", "TestRaces::move_waits_for_another_and_leaves_what_it_no_longer_means"
+        ),
         "postgresql",
     ),
     Mutant(
@@ -231,7 +235,7 @@ MUTANTS = [
         MOVES,
         "_keep_history(owner, using, before, target, actor, reason)\n        wake",
         "wake",
-        tests("stator/rows/test_moves.py", "each_act_is_recorded_with_its_author_and_bounded"),
+        tests("stator/rows/test_transitions.py", "each_act_is_recorded_with_its_author_and_bounded"),
     ),
     Mutant(
         "moves by hand are told before the commit",
@@ -239,7 +243,7 @@ MUTANTS = [
         "transaction.on_commit(lambda: signals.transitioned.send(owner, **told), using=using)",
         "signals.transitioned.send(owner, **told)",
         tests(
-            "stator/rows/test_moves.py",
+            "stator/rows/test_transitions.py",
             "moves_are_told_of_after_the_commit",
             "moves_that_are_rolled_back_are_not_told_of",
         ),
@@ -249,14 +253,16 @@ MUTANTS = [
         MOVES,
         "if not found.enter_by_hand:",
         "if False:",
-        tests("stator/rows/test_moves.py", "state_that_only_the_framework_enters_is_refused_to_every_move_by_hand"),
+        tests(
+            "stator/rows/test_transitions.py", "state_that_only_the_framework_enters_is_refused_to_every_move_by_hand"
+        ),
     ),
     Mutant(
         "moves by hand wake no worker",
         MOVES,
         "if columns.ready_at_once(target):",
         "if False:",
-        tests("stator/rows/test_moves.py", "workers_are_woken_where_the_new_state_is_attempted"),
+        tests("stator/rows/test_transitions.py", "workers_are_woken_where_the_new_state_is_attempted"),
     ),
     Mutant(
         "moves by hand wake nothing that waits",
@@ -316,7 +322,7 @@ MUTANTS = [
         CLAIMS,
         "mine = operations.rows.filter(pk=claim.pk, state_claim=claim.token, state",
         "mine = operations.rows.filter(pk=claim.pk, state",
-        tests("tasks/queue/test_claiming.py", "late_holder_is_told_why_and_changes_nothing"),
+        tests("tasks/queue/test_holding.py", "late_holder_is_told_why_and_changes_nothing"),
     ),
     Mutant(
         "a program is not told of its loss",

@@ -1,21 +1,23 @@
 """Mutants of the statements: how rows are picked, claimed, renewed, reaped and recorded."""
 
-from tests.mutation.mutant import Mutant, operations, tests
+from tests.mutation.mutant import Mutant, of_claims, of_leases, of_records, tests
 
-CLAIM, BASE, ROWS, SQL, POSTGRESQL = (f"stator/db/{name}.py" for name in ("claim", "base", "rows", "sql", "postgresql"))
-LIMITS = "stator/rows/limits.py"
+CLAIM, BASE, ROWS, SQL, POSTGRESQL, STRATEGIES = (
+    f"stator/db/{name}.py" for name in ("claim", "base", "rows", "sql", "postgresql", "strategies")
+)
+LIMITS = "stator/rows/concurrency_limits.py"
 
-LATE = operations("late_finisher_does_not_overwrite")
-TAKEN = operations("row_that_is_claimed_not_ready_or_quarantined_is_not_claimed")
-LIMITED = tests("stator/rows/test_limits.py")
-ATOMIC = tests("stator/test_power.py", "atomic_state_does_not_run_once_its_claim_has_ended")
-AGAIN = operations("outcome_whose_answer_was_lost_is_found_written_when_it_is_repeated")
-HELD = operations(
+LATE = of_records("late_finisher_does_not_overwrite")
+TAKEN = of_claims("row_that_is_claimed_not_ready_or_quarantined_is_not_claimed")
+LIMITED = tests("stator/rows/test_concurrency_limits.py")
+ATOMIC = tests("stator/test_atomic_states.py", "atomic_state_does_not_run_once_its_claim_has_ended")
+AGAIN = of_records("outcome_whose_answer_was_lost_is_found_written_when_it_is_repeated")
+HELD = of_leases(
     "claim_is_held_until_its_lease_runs_out_or_it_ends",
     "claim_that_others_have_taken_over_is_neither_held_nor_extended",
 )
-ANOTHER = operations("outcome_that_is_repeated_for_a_row_that_others_have_claimed_since_is_lost")
-DEFERRED = operations("outcome_of_a_row_that_an_application_has_locked_is_deferred_not_lost")
+ANOTHER = of_records("outcome_that_is_repeated_for_a_row_that_others_have_claimed_since_is_lost")
+DEFERRED = of_records("outcome_of_a_row_that_an_application_has_locked_is_deferred_not_lost")
 
 MUTANTS = [
     Mutant(
@@ -23,28 +25,28 @@ MUTANTS = [
         CLAIM,
         "self.deadline = claimed + 0.8 * self.lease",
         "self.deadline = claimed + 1.2 * self.lease",
-        operations("deadline_of_the_worker_is_before_the_end_of_the_lease"),
+        of_claims("deadline_of_the_worker_is_before_the_end_of_the_lease"),
     ),
     Mutant(
         "the idempotency key outlives a state",
         CLAIM,
         "{self.pk}:{self.version}:",
         "{self.pk}:",
-        operations("idempotency_key_is_stable_over_retries_and_new_on_re_entry"),
+        of_claims("idempotency_key_is_stable_over_retries_and_new_on_re_entry"),
     ),
     Mutant(
         "a token does not name its worker",
         CLAIM,
         "UUID(int=(int(worker_id, 16) << 80) | ",
         "UUID(int=",
-        operations("claim_marks_the_row_and_gives_it_with_its_claim"),
+        of_claims("claim_marks_the_row_and_gives_it_with_its_claim"),
     ),
     Mutant(
         "a lease is extended for ever",
         CLAIM,
         "self.operations.extend(self, min(seconds, self.operations.longest_lease))",
         "self.operations.extend(self, seconds)",
-        operations("lease_extended_for_a_day_is_not_taken_for_a_clock_that_was_set_back"),
+        of_leases("lease_extended_for_a_day_is_not_taken_for_a_clock_that_was_set_back"),
     ),
     Mutant(
         "the limit has no lock",
@@ -67,7 +69,7 @@ MUTANTS = [
         BASE,
         "(state.concurrency or 0) - running)",
         "(state.concurrency or 0))",
-        tests("stator/test_power.py", "limited_state_is_claimed_up_to_its_limit_over_all_workers"),
+        tests("stator/test_claim_limits.py", "limited_state_is_claimed_up_to_its_limit_over_all_workers"),
     ),
     Mutant(
         "claimed rows are claimed", BASE, "state_claim=None,\n            state__in=sorted(", "state__in=sorted(", TAKEN
@@ -84,7 +86,7 @@ MUTANTS = [
         BASE,
         "state_crashes__lt=self.settings.MAX_CRASHES,\n        )\n        return pauses",
         ")\n        return pauses",
-        operations("quarantined_row_is_not_claimed_in_any_manner"),
+        of_claims("quarantined_row_is_not_claimed_in_any_manner"),
     ),
     Mutant(
         "paused rows are claimed",
@@ -108,21 +110,21 @@ MUTANTS = [
     Mutant(
         "a record asks for no claim",
         BASE,
-        "state_claim=UUID(int=token), state=state.name\n",
-        "state=state.name\n",
+        "state_claim=UUID(int=token), state=batch.source.name\n",
+        "state=batch.source.name\n",
         LATE,
     ),
     Mutant(
         "a record asks for no state",
         BASE,
-        "state_claim=UUID(int=token), state=state.name\n",
+        "state_claim=UUID(int=token), state=batch.source.name\n",
         "state_claim=UUID(int=token)\n",
-        operations("outcome_of_a_row_whose_state_was_changed_past_us_is_refused"),
+        of_records("outcome_of_a_row_whose_state_was_changed_past_us_is_refused"),
     ),
     Mutant(
         "outcomes of locked rows are lost",
         BASE,
-        "still_mine = self._still_claimed([claim for claim, _ in refused]) if refused else set()",
+        "still_mine = self._still_claimed([claim for claim, _ in refused])",
         "still_mine = set()",
         DEFERRED,
         "postgresql",
@@ -130,15 +132,15 @@ MUTANTS = [
     Mutant(
         "a repeated record is not known as written",
         BASE,
-        "*(self._found_written(group, accepted) if again else ())",
-        "",
+        "{*accepted, *self._found_written(batch, accepted)} if again else accepted)",
+        "accepted)",
         AGAIN,
     ),
     Mutant(
         "a first record is taken for a repeated one",
         BASE,
-        "(self._found_written(group, accepted) if again else ())",
-        "self._found_written(group, accepted)",
+        "*self._found_written(batch, accepted)} if again else accepted)",
+        "*self._found_written(batch, accepted)})",
         AGAIN,
     ),
     Mutant(
@@ -151,44 +153,44 @@ MUTANTS = [
     Mutant(
         "releases are counted as attempts",
         BASE,
-        "if to != RELEASED:\n            edge",
-        "if True:\n            edge",
-        operations("released_row_is_ready_again_and_the_attempt_is_refunded"),
+        "if not batch.released:\n            failed",
+        "if True:\n            failed",
+        of_records("released_row_is_ready_again_and_the_attempt_is_refunded"),
     ),
     Mutant(
         "attempts have no history",
         BASE,
-        "if self.options.history and not (to",
-        "if False and not (to",
-        tests("stator/test_power.py", "history_has_a_row_for_each_move_error_and_act_of_a_person"),
+        "if self._keeps_apart(batch):",
+        "if False:",
+        tests("stator/test_history.py", "history_has_a_row_for_each_move_error_and_act_of_a_person"),
     ),
     Mutant(
         "errors are not reported",
         BASE,
         "keep(self.alias, self.label, kept)\n",
         "pass\n",
-        operations("recorded_failure_counts_and_is_reported"),
+        of_records("recorded_failure_counts_and_is_reported"),
     ),
     Mutant(
         "refused outcomes are reported",
         BASE,
-        "for claim, outcome in group if claim.pk in accepted]\n            self._save",
-        "for claim, outcome in group]\n            self._save",
+        "kept = batch.only(accepted)\n",
+        "kept = batch\n",
         LATE,
     ),
     Mutant(
         "what is kept beside is another transaction",
         BASE,
-        "with self._recording(group):",
+        "with self._recording(batch):",
         "if True:",
-        operations("outcome_and_what_is_kept_beside_it_are_written_together_or_not_at_all"),
+        of_records("outcome_and_what_is_kept_beside_it_are_written_together_or_not_at_all"),
     ),
     Mutant(
         "what is kept beside is another transaction (PostgreSQL)",
         POSTGRESQL,
         "return self.transaction() if more else nullcontext()",
         "return nullcontext()",
-        operations("outcome_and_what_is_kept_beside_it_are_written_together_or_not_at_all"),
+        of_records("outcome_and_what_is_kept_beside_it_are_written_together_or_not_at_all"),
         "postgresql",
     ),
     Mutant(
@@ -196,56 +198,56 @@ MUTANTS = [
         BASE,
         "return Case(*own, default=end, output_field=DateTimeField()) if own else end",
         "return end",
-        operations("state_may_have_a_lease_of_its_own"),
+        of_claims("state_may_have_a_lease_of_its_own"),
     ),
     Mutant(
         "a claim returns what it did not take",
         BASE,
         "self.rows.filter(pk__in=picked, state_claim=token))}",
         "self.rows.filter(pk__in=picked))}",
-        operations("row_that_is_ready_before_its_time_is_not_claimed_and_loses_the_mark"),
+        of_claims("row_that_is_ready_before_its_time_is_not_claimed_and_loses_the_mark"),
     ),
     Mutant(
         "a renewal asks for no claim",
         ROWS,
         "pk__in=[claim.pk for claim in group], state_claim=UUID(int=token))",
         "pk__in=[claim.pk for claim in group])",
-        operations("stale_holder_cannot_renew"),
+        of_leases("stale_holder_cannot_renew"),
     ),
     Mutant(
         "a renewal tells of no loss",
         ROWS,
         "ended.update(id(claim) for claim in others if claim.pk not in locked_by_others)",
         "pass",
-        operations("renewing_tells_which_claims_have_ended"),
+        of_leases("renewing_tells_which_claims_have_ended"),
     ),
     Mutant(
         "a renewal sets no lease",
         ROWS,
         "self.rows.filter(pk__in=mine).update(state_locked_until=columns.after(lease))",
         "pass",
-        operations("renewed_lease_ends_later"),
+        of_leases("renewed_lease_ends_later"),
     ),
     Mutant(
         "leases are reaped before their end",
         ROWS,
         "[held & Q(state_locked_until__lte=Now()), ",
         "[held, ",
-        operations("lease_that_stands_is_not_reaped"),
+        of_leases("lease_that_stands_is_not_reaped"),
     ),
     Mutant(
         "a clock set back keeps leases",
         ROWS,
         ", held & Q(state_locked_until__gt=beyond)]",
         "]",
-        operations("lease_further_away_than_any_lease_can_be_is_reaped_for_the_clock_was_set_back"),
+        of_leases("lease_further_away_than_any_lease_can_be_is_reaped_for_the_clock_was_set_back"),
     ),
     Mutant(
         "a lost claim statement hands back all",
         ROWS,
         "self.rows.filter(state_claim__isnull=False, state_claim=token), MOST",
         "self.rows.filter(state_claim__isnull=False), MOST",
-        operations("rows_of_a_claim_whose_answer_was_lost_are_handed_back_by_its_token"),
+        of_leases("rows_of_a_claim_whose_answer_was_lost_are_handed_back_by_its_token"),
     ),
     Mutant(
         "an ended claim is held",
@@ -273,14 +275,14 @@ MUTANTS = [
         ROWS,
         "keep_quarantine(self.alias, self.label, self.rows, dict(held), self.settings.MAX_CRASHES)",
         "pass",
-        operations("row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_retries"),
+        of_leases("row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_retries"),
     ),
     Mutant(
         "the longest lease is too short",
         ROWS,
         "max([self.settings.LEASE, self.settings.MAX_RUNTIME, *(",
         "max([*(",
-        operations("lease_may_last_as_long_as_an_attempt"),
+        of_leases("lease_may_last_as_long_as_an_attempt"),
     ),
     Mutant(
         "what others hold passes for mine",
@@ -311,10 +313,7 @@ MUTANTS = [
         SQL,
         '"state_crashes > 0 AND state_crashes >= %s AND state_crashes < %s"',
         '"state_crashes > 0 AND state_crashes >= %s AND 0 < %s"',
-        operations(
-            "row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_retries",
-            "row_that_is_claimed_not_ready_or_quarantined_is_not_claimed",
-        ),
+        (*of_leases("row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_retries"), *TAKEN),
         "postgresql",
     ),
     Mutant(
@@ -322,7 +321,7 @@ MUTANTS = [
         SQL,
         "{table}.{pk} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)\nUPDATE",
         "{table}.{pk} LIMIT %s FOR NO KEY UPDATE)\nUPDATE",
-        operations("claim_does_not_wait_for_a_row_that_somebody_has_locked"),
+        of_claims("claim_does_not_wait_for_a_row_that_somebody_has_locked"),
         "postgresql",
     ),
     Mutant(
@@ -330,7 +329,7 @@ MUTANTS = [
         SQL,
         "\n    AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %s\n",
         "\n    AND {table}.state = %s\n",
-        (*LATE, *operations("outcome_after_a_move_by_hand_is_refused")),
+        (*LATE, *of_records("outcome_after_a_move_by_hand_is_refused")),
         "postgresql",
         "the SELECT of the same statement has locked the rows of the same claim; the UPDATE asks once more",
     ),
@@ -348,7 +347,7 @@ MUTANTS = [
         SQL,
         "SET handled = stator_stats.handled + excluded.handled",
         "SET handled = excluded.handled",
-        operations("statistics_count_attempts_by_edge", "no_count_is_lost_with_several_workers_at_once"),
+        of_records("statistics_count_attempts_by_edge", "no_count_is_lost_with_several_workers_at_once"),
         "postgresql",
     ),
     Mutant(
@@ -361,26 +360,26 @@ MUTANTS = [
     ),
     Mutant(
         "a claim returns what it did not take (PostgreSQL)",
-        POSTGRESQL,
-        "rows = [row for row in rows if row[self._claim_at] is not None]",
+        STRATEGIES,
+        "rows = [row for row in rows if row[claim_at] is not None]",
         "rows = list(rows)",
-        operations("row_that_is_ready_before_its_time_is_not_claimed_and_loses_the_mark"),
+        of_claims("row_that_is_ready_before_its_time_is_not_claimed_and_loses_the_mark"),
         "postgresql",
     ),
     Mutant(
         "a claim does not go back to the head",
-        POSTGRESQL,
+        STRATEGIES,
         "if place and not found:",
         "if False:",
-        tests("stator/db/test_lines.py", "claim_that_finds_nothing_behind_its_place_looks_before_it"),
+        tests("stator/db/test_ordering.py", "claim_that_finds_nothing_behind_its_place_looks_before_it"),
         "postgresql",
     ),
     Mutant(
         "a claim that found too few goes further",
-        POSTGRESQL,
-        "last = found[-1] if len(found) == limit else None",
+        STRATEGIES,
+        "last = found[-1] if len(found) == wanted.limit else None",
         "last = found[-1] if found else None",
-        tests("stator/db/test_lines.py", "rows_before_the_place_are_claimed_from_the_head"),
+        tests("stator/db/test_ordering.py", "rows_before_the_place_are_claimed_from_the_head"),
         "postgresql",
     ),
     Mutant(
@@ -388,7 +387,7 @@ MUTANTS = [
         POSTGRESQL,
         '"CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END"',
         '"state_failures + 1"',
-        operations("batch_of_different_outcomes_is_written_together"),
+        of_records("batch_of_different_outcomes_is_written_together"),
         "postgresql",
     ),
 ]

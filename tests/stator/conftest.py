@@ -7,6 +7,12 @@ import pytest
 from django.apps import apps
 from django.db import connection, transaction
 
+from stator.conf import Settings
+from stator.db import operations_for
+from stator.db.base import Operations
+from stator.db.claim import new_worker_id
+from tests.testapp.basic import DeedGraph
+
 # Filled by migrate; everything else begins empty.
 KEPT = {"django_content_type", "auth_permission"}
 
@@ -27,3 +33,23 @@ def transactional_db(django_db_setup: None, django_db_blocker: Any) -> Iterator[
 def _tables() -> set[str]:
     models = apps.get_models(include_auto_created=True)
     return {model._meta.db_table for model in models if model._meta.managed and not model._meta.proxy}
+
+
+@pytest.fixture
+def deeds(monkeypatch):
+    """What the handlers of :class:`Deed` do, by name."""
+    made = {}
+    monkeypatch.setattr(DeedGraph, "deeds", made)
+    return made
+
+
+@pytest.fixture(params=["vendor", "portable"])
+def operations(request):
+    """Operations on a model, as the vendor of the database has them and as they are everywhere."""
+
+    def make(model):
+        if request.param == "vendor":
+            return operations_for(model, Settings(), new_worker_id())
+        return Operations(model, "default", Settings(), new_worker_id())
+
+    return make

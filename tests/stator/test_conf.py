@@ -50,7 +50,7 @@ BAD_VALUES = [
 ]
 
 CONFLICTS = [
-    ({"LEASE": 1, "POLL_INTERVAL": 1}, "LEASE=1 is too close to POLL_INTERVAL=1; raise it"),
+    ({"LEASE": 1, "POLL_INTERVAL": 1}, "LEASE=1 is too close to POLL_INTERVAL=1; raise LEASE"),
     ({"LEASE": 5, "REAP_INTERVAL": 5}, "LEASE=5 must be longer than REAP_INTERVAL=5; raise LEASE or lower"),
     ({"REAP_INTERVAL": 60}, "LEASE=60.0 must be longer than REAP_INTERVAL=60; raise LEASE or lower REAP_INTERVAL"),
     ({"LEASE": 20, "SHUTDOWN_TIMEOUT": 25}, "SHUTDOWN_TIMEOUT=25 must not be longer than LEASE=20; lower it or raise"),

@@ -6,7 +6,7 @@ import time
 import pytest
 from django.db import connection, connections
 
-from stator.db.lines import AGEING
+from stator.db.ordering import AGEING
 from stator.runner import StatorRunner
 from tests.stator.making import ago, put, raw
 from tests.testapp.fairness import Consignment, Crowd, CrowdGraph, Enquiry, Guest, Sender, Ticket, TicketGraph

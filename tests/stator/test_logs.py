@@ -78,7 +78,7 @@ def test_events_of_workers_alone_go_to_the_stream_and_only_meanwhile():
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     with events_to(stream, as_json=True):
         logging.getLogger("stator.worker").info("stator.progress", extra={"handled": 3})
-        logging.getLogger("tasks.notices").info("tasks.dead_letter", extra={"task": 7})
+        logging.getLogger("tasks.dead_letters").info("tasks.dead_letter", extra={"task": 7})
         logging.getLogger("other").warning("not ours")
     events = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [(event["level"], event["event"]) for event in events] == [
@@ -115,7 +115,7 @@ class Kept(logging.Handler):
 
 def say():
     logging.getLogger("stator.worker").info("stator.progress")
-    logging.getLogger("tasks.notices").warning("tasks.dead_letter")
+    logging.getLogger("tasks.dead_letters").warning("tasks.dead_letter")
 
 
 def test_events_go_to_the_stream_where_the_project_configured_nothing(configure):

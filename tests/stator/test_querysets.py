@@ -10,8 +10,8 @@ from stator.db.claim import new_token
 from stator.exceptions import ProtectedColumn
 from stator.graph.failures import describe
 from stator.models import History, Report
+from stator.rows.column_guard import GuardedQuerySet
 from stator.rows.columns import FRAMEWORK_COLUMNS
-from stator.rows.guard import GuardedQuerySet
 from stator.rows.reports import failure_report, keep_reports
 from tests.stator.making import ago, put, raw, row
 from tests.testapp.basic import Author, Page, PageGraph, PageQuerySet, Step, StepGraph

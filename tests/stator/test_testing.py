@@ -223,7 +223,7 @@ class TestAssertMoves:
             assert_moves(parcel, "stamped", "sent")
         assert str(raised.value) == (
             f"testapp.Parcel {parcel.pk} went packed -> returned, expected packed -> stamped -> sent; "
-            "it last said in packed: stator.exceptions.Fail: no such street"
+            "latest report, in packed: stator.exceptions.Fail: no such street"
         )
 
     def test_a_row_may_be_expected_to_stay(self) -> None:

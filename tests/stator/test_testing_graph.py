@@ -104,7 +104,7 @@ class TestWays:
 
         assert problem(Lost) == (
             "Lost.lost: no edge leads here from new; "
-            "lead to it, or name it in entries= when objects are put into it by hand"
+            "declare an edge to it, or name it in entries= if objects are put into it by hand"
         )
         check_graph(Lost, entries=[Lost.lost], max_examples=5)
         check_graph(Lost, entries=["lost"], max_examples=5)

@@ -242,7 +242,7 @@ def test_tables_of_the_old_package_that_were_forgotten_stop_the_migration(before
     assert before.columns("activities_post") == columns
     [line] = before.manage("runstator", code=75).splitlines()
     assert "another package" in line
-    assert line.endswith("put that package back and run manage.py migrate stator zero with it")
+    assert line.endswith("reinstall that package and run manage.py migrate stator zero with it")
 
     put_package_of_before(before)
     before.manage("migrate", "stator", "zero")

@@ -69,6 +69,11 @@ def claim_one(queue: Queue, worker: str = "bot-1", **options: Any) -> Any:
     return claim
 
 
+def claimed(queue: Queue, worker: str = "bot-1", **options: Any) -> list[str]:
+    """The actions of all tasks that the worker is given."""
+    return [claim.task.action for claim in queue.claim(worker=worker, limit=100, **options)]
+
+
 def size(wanted: int, bounded: int) -> int:
     """How much a race is about: what the requirement says with ``RACES=full`` in the environment, else less."""
     return wanted if os.environ.get("RACES") == "full" else bounded

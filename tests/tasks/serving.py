@@ -1,4 +1,4 @@
-"""A real server process on the database of a test, and programs that know nothing but its address."""
+"""A server process on the database of a test, programs that know nothing but its address, and what they ask for."""
 
 import json
 import re
@@ -6,8 +6,12 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+from tasks.models import Queue, Run, Task
 from tasks.queue.consumers import Consumer, Verb
 from tests.processes import WorkerProcess, wait_until
+
+# The token of a claim that nobody has.
+NOBODYS = "00000000-0000-8000-8000-000000000000"
 
 ADDRESS = re.compile(r"Starting (?:WSGI )?development server at (http://127\.0\.0\.1:\d+)/")
 
@@ -69,3 +73,28 @@ def finished(process, timeout=60):
     out, errors = process.communicate(timeout=timeout)
     assert process.returncode == 0, errors
     return json.loads(out)
+
+
+class Scene:
+    """A queue with a task that waits, one that is held and one that is a dead letter."""
+
+    def __init__(self, queue):
+        self.queue = queue
+        self.held = queue.publish("resize", {"image": 1}, metadata={"title": "held"}).task
+        [self.claim] = queue.claim(worker="bot-1", lease=600)
+        self.dead = queue.publish("resize", {"image": 2}, max_attempts=1).task
+        [claim] = queue.claim(worker="bot-1")
+        claim.fail("broken")
+        self.task = queue.publish("resize", {"image": 3}, key="image-3", metadata={"title": "abc"}).task
+
+    def path(self, path):
+        return path.format(queue=self.queue.name, task=self.task.pk, held=self.held.pk, dead=self.dead.pk)
+
+    def body(self, path, body):
+        return {**body, "token": str(self.claim.token)} if "/claim/" in path else body
+
+    def untouched(self):
+        rows = Task.objects.order_by("pk").values_list("pk", "state", "state_claim", "state_locked_until")
+        runs = Run.objects.order_by("pk").values_list("pk", "ended", "outcome")
+        queues = Queue.objects.order_by("pk").values_list("name", "lease", "claim_paused")
+        return [list(rows), list(runs), list(queues)]

@@ -239,7 +239,7 @@ def test_redirections_are_not_followed_with_the_token(client, server):
 
 def test_answers_that_are_no_json(client, server):
     answers(server, (200, b"<html>welcome</html>"))
-    with pytest.raises(ApiError, match="is no JSON"):
+    with pytest.raises(ApiError, match="is not JSON"):
         client.task(7)
 
 

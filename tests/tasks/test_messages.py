@@ -56,8 +56,8 @@ def test_what_is_at_the_bounds_is_taken():
 
 
 def test_unknown_option_is_refused_with_the_nearest():
-    assert refusal(prioritty=1) == "a task has no 'prioritty'; did you mean 'priority'?"
-    assert "there are action, data" in refusal(zzz=1)
+    assert refusal(prioritty=1) == "a task has no option 'prioritty'; did you mean 'priority'?"
+    assert "options are action, data" in refusal(zzz=1)
 
 
 def test_long_values_are_not_repeated_in_the_refusal():
@@ -65,7 +65,7 @@ def test_long_values_are_not_repeated_in_the_refusal():
 
 
 def test_message_needs_an_action():
-    with pytest.raises(PublishRefused, match="needs an action"):
+    with pytest.raises(PublishRefused, match="has no action"):
         message_of({"data": 1}, SETTINGS, 3600)
 
 

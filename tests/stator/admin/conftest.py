@@ -41,3 +41,13 @@ def replace(settings: object) -> Iterator[Replace]:
 
     yield put
     admin.site._registry[Parcel] = original
+
+
+@pytest.fixture
+def viewer(login: Login) -> Client:
+    return login("view_overview", "view_parcel")
+
+
+@pytest.fixture
+def operator(login: Login) -> Client:
+    return login("view_overview", "view_parcel", "change_parcel")

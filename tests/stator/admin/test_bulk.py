@@ -82,7 +82,7 @@ class TestParts:
             set_columns(parcel, state="returned")
         data = {"action": "stator_retry", "index": "0", "_selected_action": "0", "select_across": "1"}
         list(pages(admin_client, FAILING, data))
-        assert said(admin_client).startswith("2 parcels will be attempted now. 3 parcels were left alone (held by")
+        assert said(admin_client).startswith("2 parcels will be attempted now. 3 parcels were not changed (held by")
 
     def test_keys_may_be_any_text(self, admin_client: Client) -> None:
         for name in (" ", '"<b>', "a", "ä/_"):
@@ -119,7 +119,7 @@ class TestParts:
         Parcel.objects.filter(pk=failing(1)[0].pk).update(address="mine")
         data = {"action": "stator_retry", "index": "0", "_selected_action": "0", "select_across": "1"}
         list(pages(admin_client, FAILING, data))
-        assert said(admin_client).startswith("1 parcel will be attempted now. 5 parcels were left alone")
+        assert said(admin_client).startswith("1 parcel will be attempted now. 5 parcels were not changed")
 
 
 class TestCounts:
@@ -130,7 +130,7 @@ class TestCounts:
         act(admin_client, "stator_retry", *parcels)
         assert said(admin_client) == (
             "2 parcels will be attempted now. "
-            "1 parcel was left alone (held by workers, or in states that workers do not attempt)."
+            "1 parcel was not changed (held by workers, or in states that workers do not attempt)."
         )
 
     def test_quarantined_rows_are_released_and_no_others(self, admin_client: Client) -> None:
@@ -164,7 +164,7 @@ class TestPauses:
     def test_asks_first(self, admin_client: Client) -> None:
         parcels = failing(2)
         text = act(admin_client, "stator_pause", *parcels).content.decode()
-        assert "2 parcels will be left alone by workers" in text
+        assert "2 parcels will not be attempted by workers" in text
         assert not Pause.objects.exists()
 
     def test_pauses_the_chosen_objects(self, admin_client: Client) -> None:
@@ -183,15 +183,15 @@ class TestPauses:
         self.pause(admin_client, one, two)
         Parcel.stator.pause(state="sent", reason="of the state")
         act(admin_client, "stator_resume", one, other)
-        assert said(admin_client).startswith("1 parcel resumed. 1 parcel was left alone (named by no pause")
+        assert said(admin_client).startswith("1 parcel resumed. 1 parcel was not changed (not paused by themselves")
         assert {(pause.state, str(pause.where)) for pause in Pause.objects.active()} == {
             ("sent", "{}"), ("", str({"pk__in": [two.pk]})),
         }  # fmt: skip
 
     def test_refuses_more_than_a_pause_names(self, admin_client: Client, monkeypatch: Any) -> None:
-        monkeypatch.setattr("stator.admin.acts.MOST_OBJECTS", 2)
+        monkeypatch.setattr("stator.admin.actions.MOST_OBJECTS", 2)
         self.pause(admin_client, *failing(3))
-        assert said(admin_client).startswith("2 at a time are paused at most")
+        assert said(admin_client).startswith("At most 2 objects can be paused at once.")
         assert not Pause.objects.exists()
 
     @pytest.mark.parametrize("seconds", ["-1", "0", "nan", "1e300"])

@@ -124,8 +124,8 @@ class TestTables:
 
         [missing], [wrong] = check_state_field(Without), check_state_field(Plain)
         assert (missing.id, wrong.id) == ("stator.E101", "stator.E101")
-        assert missing.msg == "Without inherits StatorModel and has no field named state."
-        assert wrong.msg == "Plain inherits StatorModel and has a state that is a CharField."
+        assert missing.msg == "Without inherits StatorModel, but it has no field named state."
+        assert wrong.msg == "Plain inherits StatorModel, but its field state is a CharField."
         assert "StateField(YourGraph)" in missing.hint
         assert ids(check_state_field(Parcel)) == []
 
@@ -177,7 +177,7 @@ class TestTables:
             patch.setattr(config, "get_models", lambda: [Plain, Below, Proxy])
             [error] = checks.model_checks([config])
         assert (error.id, error.obj) == ("stator.E107", Plain)
-        assert error.msg == "Plain.state is a StateField, and Plain does not inherit StatorModel: nothing moves it."
+        assert error.msg == "Plain.state is a StateField, but Plain does not inherit StatorModel: nothing moves it."
         assert error.hint == "Let Plain inherit stator.models.StatorModel, or make state a CharField."
 
     @isolate_apps("tests.testapp")
@@ -191,7 +191,10 @@ class TestTables:
 
         [warning] = check_parents(Branch)
         assert warning.id == "stator.W104"
-        assert warning.msg == "Branch inherits its state from BigKeyed: workers attempt its objects as BigKeyed."
+        assert (
+            warning.msg
+            == "Branch inherits its state from BigKeyed: workers attempt its objects as objects of BigKeyed."
+        )
         assert "OneToOneField" in warning.hint
         warning, error = check_parents(Leaf)
         assert error.id == "stator.E108"
@@ -249,7 +252,7 @@ class TestTables:
             [error] = check_key_length(model)
             assert error.id == "stator.E103"
             assert error.msg == (
-                f"{model.__name__} has a primary key {length}; reports and history name objects by 255 at most."
+                f"{model.__name__} has a primary key {length}; reports and history store at most 255 of them."
             )
         assert "stator.E103" in ids(check_model(Long))
 
@@ -274,7 +277,7 @@ class TestTables:
 
         [error] = check_saved_fields(Saving)
         assert error.id == "stator.E105"
-        assert error.msg == f"SavingGraph.new saves {name!r}, which Saving has no column for."
+        assert error.msg == f"SavingGraph.new saves {name!r}; Saving has no such column to save."
 
     def test_keys_that_reports_can_name_are_not(self) -> None:
         assert [ids(check_key_length(model)) for model in (Parcel, TextKeyed, UuidKeyed, OneToOneKeyed)] == [[]] * 4
@@ -326,8 +329,8 @@ class TestGraphs:
         a, b, c, d = (State(try_interval=1), State(try_interval=1), State(try_interval=1), State())
         chain(a, b, c, b), chain(a, d)
         assert found(graphs.dead_end, graph(a=a, b=b, c=c, d=d)) == [
-            "ThatGraph.b leads to no terminal state: its objects are attempted for ever.",
-            "ThatGraph.c leads to no terminal state: its objects are attempted for ever.",
+            "ThatGraph.b leads to no terminal or external state: its objects are attempted for ever.",
+            "ThatGraph.c leads to no terminal or external state: its objects are attempted for ever.",
         ]
 
     def test_a_loop_that_is_the_whole_graph_is_meant(self) -> None:
@@ -375,7 +378,7 @@ class TestGraphs:
     @pytest.mark.parametrize(("lease", "warned"), [(5, True), (6, False), (None, False)])
     def test_short_leases(self, lease: float | None, warned: bool) -> None:
         a, b = chain(State(try_interval=60, lease=lease), State())
-        message = f"ThatGraph.a has a lease of {lease} s with REAP_INTERVAL=5."
+        message = f"ThatGraph.a has a lease of {lease} s, not longer than REAP_INTERVAL=5."
         assert found(graphs.short_lease, graph(a=a, b=b)) == ([message] if warned else [])
 
     def test_failures_that_lead_nowhere(self) -> None:
@@ -394,9 +397,12 @@ class TestGraphs:
             handle_other=classmethod(handler), handle_paid=classmethod(handler), handle_unpaid=None,
         )  # fmt: skip
         hints = {message: hint for _, message, hint in graphs.stray_handlers(made)}
-        assert list(hints) == [".handle_payed is the handler of no state.", ".handle_xyz is the handler of no state."]
-        assert hints[".handle_payed is the handler of no state."].endswith("Did you mean handle_paid?")
-        assert hints[".handle_xyz is the handler of no state."].endswith("handler_name=.")
+        assert list(hints) == [
+            ".handle_payed is not the handler of any state.",
+            ".handle_xyz is not the handler of any state.",
+        ]
+        assert hints[".handle_payed is not the handler of any state."].endswith("Did you mean handle_paid?")
+        assert hints[".handle_xyz is not the handler of any state."].endswith("handler_name=.")
 
 
 class TestSqlite:

@@ -17,14 +17,14 @@ from stator.db.claim import new_token, new_worker_id
 from stator.models import Pause, Report, StatorModel, Worker
 from stator.operations import ReconcileTrigger
 from stator.rows.indexes import own_indexes
-from stator.runner import managed
+from stator.rows.meta import managed
 from tests.processes import wait_until
 from tests.stator.making import ago, change, put, raw
 from tests.testapp.explained import Errand, ErrandGraph
 from tests.testapp.power import Site
 
 if connection.vendor == "postgresql":
-    from stator.db.sessions import session_of
+    from stator.db.session import session_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -157,7 +157,7 @@ def test_look_that_cannot_be_taken_does_not_keep_the_others_from_being_told(crew
     monkeypatch.setattr("stator.commands.doctor.crew.alive", fail)
     code, found = examined()
     assert (code, found["live workers"]["level"]) == (1, FAIL)
-    assert found["live workers"]["message"] == "could not be looked at: canceling statement due to statement timeout"
+    assert found["live workers"]["message"] == "could not be checked: canceling statement due to statement timeout"
     assert found["clock"]["level"] == OK
 
 
@@ -265,7 +265,7 @@ def test_old_snapshot_is_a_warning(crew_of_all, session, monkeypatch):
         put(Errand)
     finding = examined()[1]["snapshots"]
     assert finding["level"] == WARN
-    assert re.match(r"session \d+ keeps the row versions of \d+ transactions", finding["message"])
+    assert re.match(r"session \d+ prevents the cleanup of the row versions of \d+ transactions", finding["message"])
     session("ROLLBACK")
     assert examined()[1]["snapshots"]["level"] == OK
 
@@ -279,7 +279,7 @@ def test_dead_rows_are_a_warning(crew_of_all, monkeypatch):
         raw(Errand).bulk_create(Errand() for _ in range(2000))
         raw(Errand).all().delete()
         cursor.execute("SELECT pg_stat_force_next_flush()")
-    told = re.compile(r"testapp_errand has [\d,]+ and 0 live ones")
+    told = re.compile(r"testapp_errand has [\d,]+ dead and 0 live rows")
     wait_until(lambda: told.search((warned("dead rows") or {}).get("message", "")))
 
 
@@ -298,8 +298,8 @@ def test_slot_that_nobody_reads_is_a_warning(crew_of_all, monkeypatch):
             full = examined()[1]["replication"]
         finally:
             cursor.execute("SELECT pg_drop_replication_slot('replica_that_is_gone')")
-    assert (finding["level"], finding["message"]) == (WARN, "nobody reads slot replica_that_is_gone")
-    assert re.search(r"slot replica_that_is_gone keeps \d+ MB of log", full["message"])
+    assert (finding["level"], finding["message"]) == (WARN, "slot replica_that_is_gone has no reader")
+    assert re.search(r"slot replica_that_is_gone retains \d+ MB of write-ahead log", full["message"])
 
 
 @pytest.mark.postgresql
@@ -309,18 +309,18 @@ def test_trigger_that_is_switched_off_gone_or_outdated_is_a_warning(crew_of_all)
     with connection.schema_editor() as editor:
         trigger.database_forwards("testapp", editor, state, state)
     try:
-        assert examined()[1]["triggers"]["message"] == "1 there, as the code asks for"
+        assert examined()[1]["triggers"]["message"] == "1 exist and match the code"
         with connection.cursor() as cursor:
             cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER stator_reconcile")
-            assert "switched off for testapp.Site" in warned("triggers")["message"]
+            assert "disabled for testapp.Site" in warned("triggers")["message"]
             cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER stator_reconcile")
             assert warned("triggers") is None
             cursor.execute(f"DROP TRIGGER stator_reconcile ON {table}")
-            assert "missing or switched off for testapp.Site" in warned("triggers")["message"]
+            assert "missing or disabled for testapp.Site" in warned("triggers")["message"]
         trigger.delay = 5
         with connection.schema_editor() as editor:
             trigger.database_forwards("testapp", editor, state, state)
-        assert "is not the one that its graph and reconcile_on ask for" in warned("triggers")["message"]
+        assert "does not match its graph and reconcile_on" in warned("triggers")["message"]
     finally:
         with connection.schema_editor() as editor:
             trigger.database_backwards("testapp", editor, state, state)

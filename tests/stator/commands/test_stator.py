@@ -16,7 +16,8 @@ from django.core.management import call_command
 from stator.commands import SUBCOMMANDS, graph, status
 from stator.db.claim import new_token, new_worker_id
 from stator.explain import Reason
-from stator.explain.remedies import REMEDIES
+from stator.explain.reasons import REASONS
+from stator.graph import drawing
 from stator.models import Depth, History, Pause, Report, Stats, Worker
 from stator.rows.statistics import Stay
 from tests import commanding
@@ -47,12 +48,13 @@ def state_of(errand):
 
 def test_explain_gives_the_reasons_in_words_and_as_json():
     errand = put(Errand, state="done")
+    remedy = REASONS[0].remedy
     assert run("explain", LABEL, errand.pk) == (
-        f"terminal: done is a terminal state: the object stays here.\n      -> {REMEDIES['terminal']}\n"
+        f"terminal: done is a terminal state: the object stays here.\n      -> {remedy}\n"
     )
     answer = asked("explain", LABEL, errand.pk)
     assert (answer["model"], answer["pk"], answer["reasons"][0]["code"]) == (LABEL, str(errand.pk), "terminal")
-    assert answer["reasons"][0]["remedy"] == REMEDIES["terminal"]
+    assert answer["reasons"][0]["remedy"] == remedy
 
 
 def test_explain_gives_what_the_model_itself_says(monkeypatch):
@@ -85,7 +87,7 @@ def test_explain_without_a_key_names_the_objects_that_somebody_should_look_at(mo
     put(Errand)
     put(Errand, state="done")
     put(Errand, state_ready=False, state_next_attempt=ago(-600))
-    assert run("explain", LABEL) == "Nothing of testapp.Errand needs anybody.\n"
+    assert run("explain", LABEL) == "No object of testapp.Errand needs attention.\n"
     late = put(Errand, state_changed=ago(600))
     due = put(Errand, state_ready=False, state_next_attempt=ago(600))
     lost = put(Errand, **held(-60))
@@ -108,7 +110,7 @@ def test_explain_without_a_key_names_the_objects_that_somebody_should_look_at(mo
     assert found[2]["reasons"][0]["code"] == "quarantined"
     text = run("explain", LABEL, "--limit", 3)
     assert f"{bad.pk}  quarantined, in new for 0 s\n      quarantined: Quarantined after 3 lost leases" in text
-    assert text.endswith("There may be more than --limit 3.\n")
+    assert text.endswith("There may be more; raise --limit 3.\n")
 
 
 @pytest.mark.parametrize(
@@ -122,15 +124,15 @@ def test_explain_without_a_key_names_the_objects_that_somebody_should_look_at(mo
         (["explain", "auth.User", "1"], "is not managed by Stator"),
         (["explain", LABEL, "one"], "'one' cannot be the primary key of testapp.Errand"),
         (["unlock", LABEL, "9" * 30], "cannot be the primary key of testapp.Errand"),
-        (["pause", LABEL, "--where", "tenant__lt=1e400"], "cannot be kept as JSON"),
+        (["pause", LABEL, "--where", "tenant__lt=1e400"], "cannot be stored as JSON"),
         (["explain", LABEL, "1", "--database", "nowhere"], "--database 'nowhere' is not in DATABASES"),
-        (["retry", LABEL], "this is every object of testapp.Errand; add --yes, or say which"),
+        (["retry", LABEL], "this retries every object of testapp.Errand; add --yes, or choose objects"),
         (["retry", LABEL, "--state", "nowhere"], "'nowhere' is not a state of ErrandGraph"),
         (["retry", LABEL, "--limit", "0"], "--limit 0 must be from 1"),
         (["unlock", LABEL, "a\x1b[31m"], "'a\\x1b[31m' cannot be the primary key"),
         (["move", LABEL, "nowhere", "1", "--reason", "r"], "'nowhere' is not a state"),
-        (["move", LABEL, "done", "1", "--reason", ""], "--reason is empty; say why"),
-        (["move", LABEL, "done", "1", "--reason", "  "], "--reason is empty; say why"),
+        (["move", LABEL, "done", "1", "--reason", ""], "--reason is empty; give a reason"),
+        (["move", LABEL, "done", "1", "--reason", "  "], "--reason is empty; give a reason"),
         (["pause", LABEL, "--state", "nowhere"], "'nowhere' is not a state"),
         (["pause", LABEL, "--where", "tenant"], "--where 'tenant' must be NAME=VALUE"),
         (["pause", LABEL, "--where", "tenent=3"], "does not fit testapp.Errand: Cannot resolve keyword 'tenent'"),
@@ -208,8 +210,8 @@ def test_unlock_ends_claims_of_named_rows():
     errand, other = put(Errand, **held()), put(Errand, **held())
     assert asked("unlock", LABEL, errand.pk) == {"model": LABEL, "named": 1, "missing": [], "unlocked": 1}
     assert set(Errand.stator.leased()) == {other}
-    assert run("unlock", LABEL, errand.pk) == "0 of 1 unlocked: it is held by nobody.\n"
-    assert run("unlock", LABEL, errand.pk, other.pk) == "1 of 2 unlocked: the other is held by nobody.\n"
+    assert run("unlock", LABEL, errand.pk) == "0 of 1 unlocked: it is not claimed.\n"
+    assert run("unlock", LABEL, errand.pk, other.pk) == "1 of 2 unlocked: the other is not claimed.\n"
 
 
 def test_move_records_who_and_why():
@@ -224,7 +226,9 @@ def test_move_to_a_state_that_only_the_framework_enters_is_refused(monkeypatch):
     monkeypatch.setattr(ErrandGraph.done, "enter_by_hand", False)
     errand = put(Errand)
     told = refused("move", LABEL, "done", errand.pk, "--reason", "asked for")
-    assert told.startswith("ErrandGraph.done is entered by the framework only, not by hand; states to move to are new,")
+    assert told.startswith(
+        "ErrandGraph.done can be entered only by the framework, not by hand; you can move objects to new,"
+    )
     assert state_of(errand) == "new"
 
 
@@ -328,7 +332,7 @@ def test_status_counts_what_is_stuck_and_what_is_in_unknown_states(monkeypatch):
 
 def test_workers_are_listed_with_what_became_of_them():
     assert asked("workers") == []
-    assert "No worker was heard of" in run("workers")
+    assert "No worker was active" in run("workers")
     for number, values in enumerate([{}, {"stopped": ago(5)}, {}]):
         Worker.objects.create(
             id=str(number) * 12, host="oak", pid=7, version="1", models=["testapp.errand"], database="default", **values
@@ -433,7 +437,7 @@ def test_svg_of_hostile_names_stays_well_formed():
 
 
 def test_every_kind_of_edge_has_a_name():
-    assert set(graph.KINDS) == {"transitions_to", "times_out_to", "fails_to", "when"}
+    assert set(drawing.KINDS) == {"transitions_to", "times_out_to", "fails_to", "when"}
 
 
 def test_every_subcommand_has_help(subprocess_environment):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stator.db.batch import by_kind, is_written
+from stator.db.batch import batches_of, is_written
 from stator.db.claim import new_token, new_worker_id
 from stator.graph.outcomes import Moved, Released, Waiting
 from tests.testapp.basic import StepGraph
@@ -43,7 +43,7 @@ def test_outcomes_of_one_row_are_never_in_one_part_and_the_latest_comes_first():
     # The lease of row 1 was lost twice, and each time the same worker claimed the row again.
     first, second, third = (ended(1, Waiting(delay)) for delay in (1.0, 2.0, 3.0))
     other, moved = ended(2, Waiting(1.0)), ended(1, Moved(TO))
-    parts = by_kind([first, second, other, third, moved])
+    parts = [batch.ended for batch in batches_of([first, second, other, third, moved])]
     assert sorted(map(len, parts)) == [1, 1, 1, 2]
     of_row = [claim for part in parts for claim, outcome in part if claim.pk == 1 and isinstance(outcome, Waiting)]
     assert of_row == [third[0], second[0], first[0]]

@@ -62,7 +62,7 @@ def run(tmp_path):
 def test_check_names_the_database_the_driver_and_the_remedy(run):
     done = run("check")
     assert done.returncode == 1
-    assert "(stator.E304) The PostgreSQL database 'default' is reached by psycopg2" in done.stderr
+    assert "(stator.E304) The PostgreSQL database 'default' uses psycopg2" in done.stderr
     assert "HINT: pip install 'psycopg[binary]>=3.2'" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -71,4 +71,4 @@ def test_worker_ends_with_one_line(run):
     done = run("runstator")
     assert done.returncode == 75
     [line] = done.stderr.strip().splitlines()
-    assert line.startswith("runstator: database 'default' is reached by psycopg2, which Stator does not support; pip")
+    assert line.startswith("runstator: database 'default' uses psycopg2, which Stator does not support; pip")

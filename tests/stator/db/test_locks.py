@@ -8,7 +8,7 @@ from django.db import OperationalError, connection
 
 from stator.db import chores
 from stator.db.locks import PROBE, WAIT, limit_waits, together
-from stator.db.look import look
+from stator.db.probe import look
 from stator.db.retry import is_lock_timeout
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.worker.executor import LOCKED_OUT, attempt_sync
@@ -20,7 +20,7 @@ from tests.testapp.harmed import Booking, Failing
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 if connection.vendor == "postgresql":
-    from stator.db.sessions import USES
+    from stator.db.session import USES
 
 
 def worker_s(model):

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.db import connection
 
-from stator.db.lines import Turn
+from stator.db.ordering import Turn
 from stator.graph.outcomes import Moved
 from tests.stator.making import automatic, change, operations_of, put, row
 from tests.testapp.basic import Step, StepGraph

@@ -11,14 +11,14 @@ from django.db.models.functions import Now
 from stator import claims as program_claims
 from stator.db import chores
 from stator.db.claim import Crashes
-from stator.db.look import look, overdue
+from stator.db.probe import look, overdue
 from stator.graph.outcomes import Waiting
 from tests.stator.making import automatic, operations_of
 from tests.testapp.basic import Step
 from tests.testapp.faults import Job
 
 if connection.vendor == "postgresql":
-    from stator.db import postgresql, sessions
+    from stator.db import postgresql, session
 
 pytestmark = pytest.mark.postgresql
 
@@ -91,7 +91,7 @@ def explained(monkeypatch, operations):
 @contextmanager
 def explaining(table, monkeypatch):
     notes = Explained(table)
-    for module in (postgresql, sessions):
+    for module in (postgresql, session):
         monkeypatch.setattr(module, "send", notes.rows)
     with connection.execute_wrapper(notes):
         yield notes
@@ -161,7 +161,7 @@ def test_claim_from_where_the_last_ended_begins_there_in_the_index(operations, e
 
 
 def test_statement_that_is_prepared_keeps_to_its_index(operations, explained):
-    for _ in range(sessions.USES + 2):
+    for _ in range(session.USES + 2):
         claims = operations.claim(automatic(operations), 10)
         operations.record([(claim, Waiting(60.0)) for claim in claims])
     claim, record = explained.plans[-2:]

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from stator.db import chores, refusals
 from stator.db.claim import Crashes, new_token, new_worker_id
-from stator.db.look import Work, look
+from stator.db.probe import Work, look
 from stator.models import Report
 from stator.runner import StatorRunner
 from stator.worker import duties
@@ -298,7 +298,7 @@ def test_few_are_deleted_at_once_where_receivers_are_called(heard):
         put(Rest, state_changed=ago(61))
     Report.objects.all().delete()
     operations, left = operations_of(Rest), []
-    while duties.delete_due(operations):
+    while duties.DELETE.call(operations):
         left.append(raw(Rest).count())
     assert left == [chores.HEARD_AT_ONCE + 1, 1]
     assert not raw(Rest).exists()

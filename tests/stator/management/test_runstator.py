@@ -14,7 +14,7 @@ from stator import __version__
 from stator.management.commands import runstator
 from stator.management.commands.runstator import Command
 from stator.models import StatorModel
-from stator.runner import managed
+from stator.rows.meta import managed
 from stator.worker.startup import Unusable
 from tests.processes import environment_for_subprocess, settings_module
 from tests.stator.making import put, raw
@@ -38,7 +38,7 @@ BAD_ARGUMENTS = [
     (["testapp.Line\x00"], {}, r"'testapp.Line\x00' is not a model"),
     (["../../etc/passwd"], {}, "is not a model"),
     (["testapp.Keyed"], {}, "'testapp.Keyed' is not a model"),
-    (["auth.User"], {}, "'auth.User' is not managed by Stator; have it inherit StatorModel"),
+    (["auth.User"], {}, "'auth.User' is not managed by Stator; let it inherit StatorModel"),
     (["testapp.Line", "nowhere.Model"], {}, "'nowhere.Model' is not a model"),
     ([], {"exclude": ["nowhere.Model"]}, "'nowhere.Model' is not a model"),
     ([], {"exclude": ["auth.User"]}, "'auth.User' is not managed by Stator"),
@@ -66,7 +66,7 @@ BAD_ARGUMENTS = [
     ([], {"schedule_interval": 0.0}, "--schedule-interval 0.0 must be at least 0.05"),
     ([], {"shutdown_timeout": -1.0}, "--shutdown-timeout -1.0 must be a number of seconds"),
     ([], {"shutdown_timeout": 1e9}, "--shutdown-timeout 1000000000.0 must not be longer than LEASE"),
-    ([], {"database": "nowhere"}, "--database 'nowhere' is not in DATABASES; there are default, other"),
+    ([], {"database": "nowhere"}, "--database 'nowhere' is not in DATABASES; choose from default, other"),
     ([], {"database": "x;drop"}, "--database 'x;drop' is not in DATABASES"),
     ([], {"metrics_port": 9100, "metrics_address": ""}, "--metrics-address is empty; name an address of this host"),
     ([], {"metrics_address": " "}, "--metrics-address is empty"),

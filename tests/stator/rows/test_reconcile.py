@@ -11,7 +11,7 @@ from stator.db import operations_for
 from stator.db.claim import new_worker_id
 from stator.graph.outcomes import Moved
 from stator.models import History
-from stator.rows import moves
+from stator.rows import transitions
 from stator.rows.meta import ModelOptions, options_of
 from stator.runner import StatorRunner
 from tests.testapp.power import Plan, Site, SiteGraph
@@ -106,7 +106,7 @@ def test_update_may_say_what_the_queryset_is_annotated_with():
 
 @pytest.mark.django_db(transaction=True)
 def test_update_is_of_all_rows_or_of_none(monkeypatch):
-    monkeypatch.setattr(moves, "BATCH", 1)
+    monkeypatch.setattr(transitions, "BATCH", 1)
     first, second = settled(), settled(visits=1)
     by_visits = Case(When(visits=1, then=None), default=Value("b"))
     with pytest.raises((DatabaseError, OverflowError)):
@@ -181,10 +181,10 @@ def test_change_that_is_rolled_back_moves_nothing():
 @pytest.mark.parametrize(
     ("meta", "message"),
     [
-        ({"reconcile_on": "domain"}, r"reconcile_on='domain' must be a list of names of fields"),
-        ({"reconcile_on": ["nothing"]}, r"names 'nothing', which is no field with a column"),
-        ({"reconcile_on": ["state"]}, r"names 'state', which is no field with a column"),
-        ({"reconcile_on": [3]}, r"must be a list of names of fields"),
+        ({"reconcile_on": "domain"}, r"reconcile_on='domain' must be a list of field names"),
+        ({"reconcile_on": ["nothing"]}, r"names 'nothing', which is not a field with a column"),
+        ({"reconcile_on": ["state"]}, r"names 'state', which is not a field with a column"),
+        ({"reconcile_on": [3]}, r"must be a list of field names"),
         ({"history": "yes"}, r"history='yes' must be True or False"),
         ({"histery": True}, r"no option 'histery'; did you mean 'history'"),
         ({"zzz": True}, r"no option 'zzz'; options are history, reconcile_on"),

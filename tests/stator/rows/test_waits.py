@@ -1,17 +1,17 @@
 """Objects that wait for others are attempted once those are there, and never before."""
 
-import threading
 from datetime import timedelta
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 from django.db.models import F
 
 from stator.checks.tables import check_waits
 from stator.db import chores
-from stator.db.claim import Crashes, new_token
-from stator.db.look import look
+from stator.db.batch import Batch
+from stator.db.claim import Crashes
+from stator.db.probe import look
 from stator.graph.outcomes import Moved
 from stator.models import Worker
 from stator.rows import columns
@@ -21,47 +21,12 @@ from stator.runner import StatorRunner
 from stator.signals import became_ready
 from stator.testing import advance, drain
 from stator.worker.duties import START
-from tests.stator.making import (
-    ago,
-    at_once,
-    automatic,
-    change,
-    claim_all,
-    locked_elsewhere,
-    operations_of,
-    put,
-    raw,
-    row,
-)
+from tests.stator.making import ago, automatic, change, claim_all, operations_of, put, raw, row
+from tests.stator.rows.waiting import is_parked, waiting
 from tests.testapp.power import Plan, Site
 from tests.testapp.waiting import Build, BuildGraph, Rollout
 
 pytestmark = pytest.mark.django_db
-
-each_way = pytest.mark.parametrize("implementation", ["vendor", "portable"])
-
-
-@pytest.fixture(params=["vendor", "portable"])
-def rollouts(request):
-    return operations_of(Rollout, request.param)
-
-
-@pytest.fixture
-def builds(rollouts, request):
-    return operations_of(Build, request.node.callspec.params["rollouts"])
-
-
-def is_parked(rollout):
-    return raw(Rollout).filter(columns.parked(), pk=rollout.pk).exists()
-
-
-def waiting(operations, **values):
-    """A rollout that has been found to wait for a build that is being made."""
-    build = Build.objects.create(slow=True)
-    rollout = Rollout.objects.create(build=build, **values)
-    assert claim_all(operations) == []
-    assert is_parked(rollout)
-    return build, rollout
 
 
 def test_nothing_is_claimed_that_waits_and_everything_else_is(rollouts):
@@ -317,91 +282,6 @@ def test_worker_goes_through_a_chain_of_objects_without_waiting_for_its_poll():
     assert set(raw(Rollout).values_list("state", flat=True)) == {"done"}
 
 
-# Races
-
-
-@pytest.mark.postgresql
-@pytest.mark.django_db(transaction=True)
-@each_way
-def test_object_that_is_being_moved_just_now_keeps_its_waiters_from_being_parked(implementation):
-    rollouts = operations_of(Rollout, implementation)
-    build = Build.objects.create()
-    rollout = Rollout.objects.create(build=build)
-    with locked_elsewhere(build):
-        assert claim_all(rollouts) == []
-        assert not is_parked(rollout)
-        assert not row(rollout).state_ready
-        assert look(rollouts)[rollouts].due
-    assert chores.mark_ready(rollouts, 10) == 1
-    assert claim_all(rollouts) == []
-    assert is_parked(rollout)
-
-
-@pytest.mark.postgresql
-@pytest.mark.django_db(transaction=True)
-@each_way
-def test_move_and_parking_at_the_same_moment_lose_nobody(implementation):
-    builds = [Build.objects.create() for _ in range(40)]
-    rollouts = [Rollout.objects.create(build=build) for build in builds for _ in range(3)]
-    found = []
-
-    def park():
-        operations = operations_of(Rollout, implementation)
-        for _ in range(20):
-            chores.mark_ready(operations, 1000)
-            found.extend(claim.pk for claim in operations.claim(automatic(operations), 7))
-
-    def move():
-        for build in builds:
-            Build.objects.get(pk=build.pk).transition_perform("built")
-
-    at_once(park, park, move)
-    left = operations_of(Rollout)
-    # Without a scheduling pass: whatever was parked has been woken.
-    assert not raw(Rollout).filter(columns.parked()).exists()
-    chores.mark_ready(left, 1000)
-    found.extend(claim.pk for claim in claim_all(left, 1000))
-    assert sorted(found) == sorted(rollout.pk for rollout in rollouts)
-
-
-@pytest.mark.postgresql
-@pytest.mark.django_db(transaction=True)
-@each_way
-def test_parking_holds_the_awaited_object_until_it_is_done(implementation):
-    """A move that begins meanwhile waits, and then finds the row parked."""
-    operations = operations_of(Rollout, implementation)
-    build = Build.objects.create()
-    rollout = Rollout.objects.create(build=build)
-    moved = threading.Event()
-
-    def move():
-        build.transition_perform("built")
-        moved.set()
-        connections.close_all()
-
-    thread = threading.Thread(target=move, daemon=True)
-    with transaction.atomic():
-        assert operations._claim_rows(automatic(operations), 10, new_token(operations.worker_id), Crashes.NONE) == []
-        assert is_parked(rollout)
-        thread.start()
-        assert not moved.wait(0.3)
-    thread.join(30)
-    assert moved.is_set()
-    assert row(rollout).state_ready
-
-
-@pytest.mark.postgresql
-@pytest.mark.django_db(transaction=True)
-def test_row_that_an_application_holds_is_woken_by_the_next_pass():
-    operations = operations_of(Rollout)
-    build, rollout = waiting(operations)
-    with locked_elsewhere(rollout):
-        build.transition_perform("built")
-        assert is_parked(rollout)
-    assert chores.reopen(operations, 10) == 1
-    assert row(rollout).state_ready
-
-
 # Why it waits
 
 
@@ -451,13 +331,13 @@ def test_explained_with_what_else_holds_it_up(crew):
     [
         ([], r"waits_for=\[\] must map names of relations to lists of states"),
         ({}, r"waits_for={} must map names of relations to lists of states"),
-        ({"nothing": ["a"]}, r"names 'nothing', which is no ForeignKey or OneToOneField"),
-        ({"domain": ["a"]}, r"names 'domain', which is no ForeignKey or OneToOneField"),
-        ({3: ["a"]}, r"names 3, which is no ForeignKey or OneToOneField"),
+        ({"nothing": ["a"]}, r"names 'nothing', which is not a ForeignKey or OneToOneField"),
+        ({"domain": ["a"]}, r"names 'domain', which is not a ForeignKey or OneToOneField"),
+        ({3: ["a"]}, r"names 3, which is not a ForeignKey or OneToOneField"),
         ({"plan": []}, r"must have a list of states for 'plan'"),
         ({"plan": "done"}, r"must have a list of states for 'plan'"),
-        ({"plan": [None]}, r"has something for 'plan' that is no state"),
-        ({"plan": ["done"]}, r"'plan' leads to Plan, which is no managed model"),
+        ({"plan": [None]}, r"has a value for 'plan' that is not a state"),
+        ({"plan": ["done"]}, r"'plan' leads to Plan, which is not a managed model"),
     ],
 )
 def test_wrong_declaration_is_one_line(waits_for, message):
@@ -496,7 +376,7 @@ def test_models_that_wait_for_nothing_pay_nothing(django_assert_num_queries):
     if connection.vendor == "postgresql":
         operations = operations_of(Site)
         (claim,) = claim_all(operations)
-        assert operations._recording([(claim, Moved(claim.state))]).__class__.__name__ == "nullcontext"
+        assert operations._recording(Batch.of([(claim, Moved(claim.state))])).__class__.__name__ == "nullcontext"
 
 
 def test_far_year_is_far_from_any_delay():

@@ -55,6 +55,8 @@ class FakeOperations:
     """Rows in a list: each claim takes the first; outcomes are kept."""
 
     graph, alias, worker_id, shard, lacking = WorkGraph, "default", "0" * 12, 0, ""
+    # Objects of the model wait for others, so no duty is left out.
+    waits = ("another",)
 
     def __init__(self, label="app.model", ready=0, crashed=0, suspects=0, state="called"):
         self.label, self.state = label, state

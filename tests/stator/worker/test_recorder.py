@@ -6,7 +6,7 @@ import logging
 import pytest
 from django.db import DatabaseError, OperationalError
 
-from stator.db.batch import Written, accepted_of
+from stator.db.batch import Written
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.worker import recorder as module
 from stator.worker.recorder import Recorder
@@ -26,11 +26,11 @@ class Writing:
     async def run(self, function, *args, **kwargs):
         return function(*args, **kwargs)
 
-    def write(self, operations, ended, again=False):
-        self.batches.append((ended, again))
+    def write(self, operations, batch, again=False):
+        self.batches.append((batch.ended, again))
         if self.answers and (answer := self.answers.pop(0)) is not None:
             return self.give(answer)
-        return accepted_of(ended)
+        return batch.accepted()
 
     def give(self, answer):
         if isinstance(answer, Exception):

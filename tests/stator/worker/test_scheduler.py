@@ -7,12 +7,12 @@ import pytest
 from django.db import OperationalError
 
 from stator.conf import Settings
-from stator.db.look import Work
+from stator.db.probe import Work
 from stator.worker import scheduler as module
 from stator.worker.dispatcher import Lane
-from stator.worker.duties import PASS, PRUNE, SAMPLE, START
+from stator.worker.duties import PASS, PRUNE, PRUNED_EVERY, SAMPLE, START
 from stator.worker.outage import Outages
-from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, LOOK_PART, PRUNED_EVERY, Scheduler
+from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, LOOK_PART, Scheduler
 from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop
 
 POLL_INTERVAL = 20.0
@@ -260,6 +260,20 @@ async def test_locked_model_keeps_no_look_and_no_duty_from_others_of_its_databas
     assert database.of[locked] == [*START, *PASS]
     assert len(database.of[others[0]]) <= len([*START, *PASS, SAMPLE, PRUNE])
     assert database.scheduled == 1
+
+
+@on_loop
+async def test_tables_of_the_framework_that_are_locked_are_waited_for_once_and_not_once_for_each_model(monkeypatch):
+    database, pruned = OneDatabase(monkeypatch), []
+
+    def perform(duty, *models, stopped):
+        if duty is PRUNE:
+            pruned.append(models)
+            raise lock_timeout()
+
+    monkeypatch.setattr(module, "perform", perform)
+    await database.tick()
+    assert len(pruned) == 1
 
 
 @on_loop

@@ -5,7 +5,6 @@ import threading
 from types import SimpleNamespace
 
 from stator.conf import Settings
-from stator.db.batch import accepted_of
 from stator.graph.outcomes import Moved, Released
 from stator.worker.alone import Drained
 from stator.worker.dispatcher import Dispatcher, Lane
@@ -36,10 +35,10 @@ class Stopping:
         worker.slots.start()
         self.loops = [asyncio.create_task(loop) for loop in (worker._fast_loop(), worker._record_loop())]
 
-    async def write(self, function, operations, ended, *, again):
+    async def write(self, function, operations, batch, *, again):
         await self.database_answers.wait()
-        self.written += ended
-        return accepted_of(ended)
+        self.written += batch.ended
+        return batch.accepted()
 
     def stop(self):
         """Tell the worker to stop; return what is over once it has."""

@@ -105,7 +105,7 @@ def test_attempt_that_its_rate_puts_off_is_handed_back_in_one_statement(
     outcome, _ = attempt(claimed(), failing(monkeypatch, lambda number: False, lambda: False))
     assert not called
     assert_free_of_attempts(task, outcome)
-    assert outcome == Released(60.0, ":heard: has started 100/h, as often as it may")
+    assert outcome == Released(60.0, ":heard: has started 100/h, its limit")
 
 
 def test_a_place_that_cannot_be_given_back_is_no_error_of_an_action_that_succeeded(

@@ -5,7 +5,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 
-from stator.admin import kept
+from stator.admin import read_only
 from stator.testing import drain
 from tasks.models import Queue, Schedule
 from tasks.testing import advance
@@ -40,7 +40,7 @@ def test_list_shows_the_next_tick(admin_client, schedule):
 
 
 def test_search_finds_whole_names_and_parts_of_the_newest(admin_client, schedule, monkeypatch):
-    monkeypatch.setattr(kept, "SEARCHED", 1)
+    monkeypatch.setattr(read_only, "SEARCHED", 1)
     for entity in ("eight", "nine", "ten"):
         Schedule.objects.create(name=f"of {entity}", entity=entity, queue=schedule.queue, action="act", period=60)
 

@@ -10,7 +10,7 @@ from stator.models import Worker
 from stator.testing import attempt, drain
 from tasks.actions import registry
 from tasks.api import queues as module
-from tasks.api.rates import rates
+from tasks.api.rate_limits import rates
 from tasks.models import Queue, Task
 from tasks.queue.explaining import live_workers
 from tests.tasks.making import fresh, make_queue
@@ -85,10 +85,10 @@ def test_action_that_the_queue_lists_runs(ask, register):
 @pytest.mark.parametrize(
     ("action", "status", "code", "detail"),
     [
-        ("delete", 403, "action_not_allowed", "queue tenant does not take action 'delete' over HTTP; list it in"),
-        ("rezise", 422, "unknown_action", "queue tenant knows no action 'rezise'; did you mean 'resize'?"),
+        ("delete", 403, "action_not_allowed", "queue tenant does not accept action 'delete' over HTTP; list it in"),
+        ("rezise", 422, "unknown_action", "queue tenant has no action 'rezise'; did you mean 'resize'?"),
         # Names that are not listed are no business of programs.
-        ("delet", 422, "unknown_action", "queue tenant knows no action 'delet'; list it in http_actions of the queue"),
+        ("delet", 422, "unknown_action", "queue tenant has no action 'delet'; list it in http_actions of the queue"),
     ],
 )
 def test_refusals_name_what_to_do(ask, register, action, status, code, detail):
@@ -165,7 +165,7 @@ def test_attempt_that_is_made_all_the_same_runs_nothing(ask, register):
     assert ask("queues/tenant/tasks", {"action": "delete"})[0] == 201
     register("delete")
     outcome = attempt(Task.objects.get())
-    assert "programs elsewhere alone" in outcome.failure.message
+    assert "external programs only" in outcome.failure.message
     assert deleted == []
 
 
@@ -177,7 +177,7 @@ def test_explain_says_that_only_programs_elsewhere_run_it(ask, register):
     assert "elsewhere_only" not in {reason.code for reason in task.explain()}
     register("delete")
     [reason] = [reason for reason in task.explain() if reason.code == "elsewhere_only"]
-    assert reason.sentence == "Only programs elsewhere run it: queue tenant did not list 'delete' in http_actions."
+    assert reason.sentence == "Only external programs run it: queue tenant did not list 'delete' in http_actions."
     queue.publish("delete")
     assert live_workers(task) == set()
 
@@ -224,8 +224,8 @@ class TestConfiguring:
     @pytest.mark.parametrize(
         ("names", "told"),
         [
-            ("resize", "must be a list"), (None, "must be a list"), ([7], "is no name of an action"),
-            (["two words"], "is no name"), (["x"] * 2, "'x' is listed twice"),
+            ("resize", "must be a list"), (None, "must be a list"), ([7], "is not the name of an action"),
+            (["two words"], "is not the name"), (["x"] * 2, "'x' is listed twice"),
             (["django:tests.testapp.tasks.add"], "is a task of Django's framework"), (["a"] * 1001, "at most 1000"),
         ],
     )  # fmt: skip
@@ -259,7 +259,7 @@ def test_form_of_a_queue_has_the_list(admin_client):
     body = {"name": "new", "kind": "simple", "exclusive_key": "", "worker_retries": "0"}
     add = reverse("admin:tasks_queue_add")
     refused = admin_client.post(add, body | {"http_actions": '["two words"]'})
-    assert "is no name of an action" in refused.context["adminform"].form.errors["http_actions"][0]
+    assert "is not the name of an action" in refused.context["adminform"].form.errors["http_actions"][0]
     assert admin_client.post(add, body | {"http_actions": '["resize"]'}).status_code == 302
     assert (Queue.objects.get().http_actions, Queue.objects.get().actions_elsewhere) == (["resize"], False)
     change = reverse("admin:tasks_queue_change", args=[Queue.objects.get().pk])

@@ -4,24 +4,18 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
-from tasks.api.rates import rates
 from tasks.models import Run, Task
 from tests.stator.making import ago, raw
-from tests.tasks.api.test_tasks import NOBODYS, call
 from tests.tasks.making import make_queue
-from tests.tasks.serving import token
-from tests.tasks.sharding.test_shards import BOTH, all_awake, away, every
+from tests.tasks.serving import NOBODYS, token
+from tests.tasks.sharding.conftest import all_awake
+from tests.tasks.sharding.databases import BOTH, away, every
 
-__all__ = ["all_awake", "call"]
+__all__ = ["all_awake"]
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
 PATH = "queues/encode/claims/resolve"
-
-
-@pytest.fixture(autouse=True)
-def fresh_rates():
-    rates.forget()
 
 
 @pytest.fixture

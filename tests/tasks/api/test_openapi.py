@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from openapi_spec_validator import validate
 
-from tasks.api.rates import rates
+from tasks.api.rate_limits import rates
 from tasks.models import Queue
 from tests.tasks.serving import token
 

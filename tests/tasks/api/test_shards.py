@@ -6,18 +6,18 @@ from django.db.models import prefetch_related_objects
 
 from tasks.api import waiting
 from tasks.api.access import parts
-from tasks.api.rates import rates
+from tasks.api.rate_limits import rates
 from tasks.models import Queue, Task
-from tasks.sharding.numbering import BITS
+from tasks.sharding.task_ids import BITS
 from tests.stator.making import raw
-from tests.tasks.api.test_tasks import call
 from tests.tasks.api.test_waiting import Waiting
 from tests.tasks.api.test_waiting import waiting as while_waiting
 from tests.tasks.making import make_queue
 from tests.tasks.serving import token
-from tests.tasks.sharding.test_shards import BOTH, all_awake, away, copy_of, every, publish_into, values_of
+from tests.tasks.sharding.conftest import all_awake
+from tests.tasks.sharding.databases import BOTH, away, copy_of, every, publish_into, values_of
 
-__all__ = ["all_awake", "call"]
+__all__ = ["all_awake"]
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import resolve
 
 from tasks.api import waiting as module
-from tasks.api.rates import rates
+from tasks.api.rate_limits import rates
 from tasks.api.waiting import Waiters, waiters, with_ready
 from tasks.models import Queue, Task
 from tasks.queue.consumers import Consumer

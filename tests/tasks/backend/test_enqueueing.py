@@ -1,26 +1,29 @@
-"""Tasks of Django's framework come into their queue: when they are ready, and in which order they run."""
+"""Tasks of Django's framework come into their queue: which, when they are ready, and in which order they run."""
 
 from datetime import UTC, datetime, timedelta
+from datetime import timezone as dt_timezone
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import connection, transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+from django.test import override_settings
 from django.utils import timezone
 
 from stator.signals import became_ready
 from stator.testing import advance, drain
-from tasks.backend.framework import TaskResultDoesNotExist, task_backends
+from tasks.backend.framework import TaskException, TaskResultDoesNotExist, TaskResultStatus, task_backends
 from tasks.backend.priorities import django_priority
+from tasks.backend.tasks_backend import StatorBackend
+from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.models import Queue, Task
+from tests.tasks.backend.making import backend, done, enqueue_many
 from tests.tasks.making import task_of
 from tests.testapp import tasks as examples
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _no_calls() -> None:
-    examples.calls.clear()
 
 
 def ago(**before: float) -> datetime:
@@ -148,3 +151,186 @@ class TestOrder:
         result.refresh()
         again = examples.note.get_result(result.id)
         assert (again.task.priority, again.task.run_after) == (priority, moment)
+
+
+class TestEnqueueing:
+    def test_it_supports_all_there_is(self) -> None:
+        backend = task_backends["default"]
+        assert isinstance(backend, StatorBackend)
+        for what in ("defer", "async_task", "get_result", "priority"):
+            assert getattr(backend, f"supports_{what}") is True
+
+    def test_a_task_is_ready_once_it_is_enqueued(self) -> None:
+        before = timezone.now()
+        result = examples.add.enqueue(1, right=2)
+        assert (result.status, result.args, result.kwargs) == (TaskResultStatus.READY, [1], {"right": 2})
+        assert (result.backend, result.attempts, result.worker_ids, result.errors) == ("default", 0, [], [])
+        assert (result.started_at, result.finished_at, result.last_attempted_at) == (None, None, None)
+        assert abs((result.enqueued_at - before).total_seconds()) < 60
+        assert result.task == examples.add
+        assert not result.is_finished
+        assert isinstance(result.id, str)
+        assert 0 < len(result.id) <= 64
+        with pytest.raises(ValueError, match="not finished"):
+            _ = result.return_value
+        assert examples.calls == []
+
+    def test_one_statement_inserts_it(self, django_assert_num_queries: Any) -> None:
+        examples.add.enqueue(1)
+        # Elsewhere than on PostgreSQL another one looks for the queue.
+        with transaction.atomic(), django_assert_num_queries(1 if connection.vendor == "postgresql" else 2):
+            examples.add.enqueue(2)
+
+    @pytest.mark.django_db(transaction=True)
+    def test_row_is_the_same_however_often_its_statement_was_sent(self) -> None:
+        results = [examples.add.using(priority=3).enqueue("\u00fc", right=[number, None]) for number in range(15)]
+        assert [task_of(result).data["kwargs"]["right"] for result in results] == [[n, None] for n in range(15)]
+        own = ("id", "created", "notice_due", "state_changed", "data", "priority")
+        made = [{name: value for name, value in values.items() if name not in own} for values in Task.objects.values()]
+        assert made == made[:1] * 15
+        assert all(task_of(result).created == result.enqueued_at for result in results)
+
+    def test_the_row_is_as_the_model_makes_it(self) -> None:
+        first = timezone.now() + timedelta(hours=1)
+        with backend(OPTIONS={"max_attempts": 7, "timeout": 12.5, "retention": 60}):
+            # The first makes the queue, and is inserted by the ORM.
+            for run_after in (None, first):
+                examples.add.using(run_after=run_after, priority=3).enqueue("\u00fc", right=[1.5, None])
+                examples.add.using(run_after=run_after, priority=3).enqueue("\u00fc", right=[1.5, None])
+        queue = Queue.objects.get()
+        own = ("id", "created", "notice_due", "state_changed")
+        made = [{name: value for name, value in values.items() if name not in own} for values in Task.objects.values()]
+        priorities = [each.pop("priority") for each in made]
+        assert len({each["data"].pop("nonce") for each in made}) == 4
+        assert priorities[1] - priorities[0] < 60_000
+        assert priorities[2] == priorities[3] > priorities[1] + 3_500_000
+        assert made[:1] * 2 + made[2:3] * 2 == made
+        assert (made[0]["state_ready"], made[0]["state_next_attempt"]) == (True, None)
+        assert (made[2]["state_ready"], made[2]["state_next_attempt"]) == (False, first)
+        rest = Task(queue=queue, action="django:tests.testapp.tasks.add", max_attempts=7, timeout=12.5, retention=60)
+        rest.data = {"args": ["\u00fc"], "kwargs": {"right": [1.5, None]}, "backend": "default"}
+        Task.objects.bulk_create([rest])
+        wanted = Task.objects.values(*made[0]).get(pk=rest.pk)
+        assert made[0] == wanted
+        assert not Task.objects.exclude(created__lte=Now(), notice_due__lte=Now(), state_changed__lte=Now()).exists()
+
+    def test_queues_are_made_when_they_are_needed(self) -> None:
+        examples.send.enqueue("you")
+        examples.send.enqueue("me")
+        assert [queue.name for queue in Queue.objects.all()] == ["mail"]
+
+    def test_it_is_part_of_the_transaction(self) -> None:
+        with pytest.raises(RuntimeError), transaction.atomic():
+            examples.add.enqueue(1)
+            raise RuntimeError
+        assert not Task.objects.exists()
+
+    def test_async_code_may_enqueue_and_ask(self) -> None:
+        @async_to_sync
+        async def go() -> Any:
+            result = await examples.greet.aenqueue("you")
+            again = await examples.greet.aget_result(result.id)
+            await again.arefresh()
+            return again
+
+        again = go()
+        drain(Task)
+        async_to_sync(again.arefresh)()
+        assert again.return_value == "hello you"
+
+    @pytest.mark.parametrize("argument", [object(), {1, 2}, datetime.now, b"\xff", [object()]])
+    def test_arguments_must_be_json(self, argument: Any) -> None:
+        with pytest.raises((TypeError, ValueError), match="Unsupported"):
+            examples.add.enqueue(argument)
+        assert not Task.objects.exists()
+
+    @pytest.mark.parametrize("argument", [float("nan"), "a\0b", "\ud800"])
+    def test_and_storable(self, argument: Any) -> None:
+        with pytest.raises(PublishRefused, match="the arguments"):
+            examples.add.enqueue(argument)
+        assert not Task.objects.exists()
+
+    @override_settings(STATOR_TASKS={"PAYLOAD_LIMIT": 100})
+    def test_and_of_bounded_length(self) -> None:
+        with pytest.raises(PublishRefused, match="the arguments has"):
+            examples.add.enqueue("x" * 100)
+
+    def test_tuples_come_as_lists(self) -> None:
+        result = examples.add.enqueue((1, 2), right=(3,))
+        assert (result.args, result.kwargs) == ([[1, 2]], {"right": [3]})
+        assert done(result).return_value == [1, 2, 3]
+
+    def test_a_paused_queue_takes_nothing(self) -> None:
+        Queue.objects.create(name="default", publish_paused=True)
+        with pytest.raises(QueuePaused):
+            examples.add.enqueue(1)
+        with pytest.raises(QueuePaused):
+            enqueue_many([((1,), {}), ((2,), {})])
+        assert not Task.objects.exists()
+
+    def test_it_takes_them_from_the_moment_on_that_the_pause_ends_and_none_once_it_is_paused(self) -> None:
+        examples.add.enqueue(1)
+        queue = Queue.objects.get()
+        for seconds, paused in ((-5, False), (3600, True)):
+            QuerySet(Queue).update(publish_paused=True, pause_until=timezone.now() + timedelta(seconds=seconds))
+            if paused:
+                with pytest.raises(QueuePaused):
+                    examples.add.enqueue(2)
+            else:
+                examples.add.enqueue(2)
+        queue.resume()
+        examples.add.enqueue(3)
+        queue.pause(claim=True)
+        examples.add.enqueue(4)
+        assert Task.objects.count() == 4
+
+    @pytest.mark.parametrize("own", [60.0, None])
+    def test_they_are_invisible_for_as_long_as_the_queue_has_it(self, settings: Any, own: float | None) -> None:
+        settings.STATOR_TASKS = {"INVISIBLE_FOR": 3600.0 if own else 60.0}
+        Queue.objects.create(name="default", invisible_for=own)
+        first, second = examples.add.enqueue(1), *enqueue_many([((2,), {})])
+        soon = examples.add.using(run_after=timezone.now() + timedelta(seconds=10)).enqueue(3)
+        assert {task_of(each).status for each in (first, second, soon)} == {"invisible"}
+        advance(11, Task)
+        assert drain(Task) == 1
+        advance(40, Task)
+        assert drain(Task) == 0
+        advance(11, Task)
+        assert drain(Task) == 2
+
+    def test_a_queue_may_have_them_visible_at_once_whatever_the_setting(self, settings: Any) -> None:
+        settings.STATOR_TASKS = {"INVISIBLE_FOR": 60.0}
+        Queue.objects.create(name="default", invisible_for=0.0)
+        examples.add.enqueue(1)
+        assert drain(Task) == 1
+
+    def test_an_exclusive_queue_takes_none(self) -> None:
+        Queue.objects.create(name="default", kind=Queue.Kind.EXCLUSIVE, exclusive_key="title")
+        with pytest.raises(PublishRefused, match="default is exclusive by 'title'"):
+            examples.add.enqueue(1)
+        with pytest.raises(PublishRefused):
+            enqueue_many([((1,), {}), ((2,), {})])
+        assert not Task.objects.exists()
+
+    def test_a_queue_that_was_deleted_is_made_anew(self) -> None:
+        examples.add.enqueue(1)
+        Queue.objects.all().delete()
+        examples.add.enqueue(2)
+        assert (Queue.objects.count(), Task.objects.count()) == (1, 1)
+
+    @pytest.mark.parametrize(
+        "wrong", [{"priority": 101}, {"priority": -101}, {"priority": 1.5}, {"queue_name": "none"}]
+    )
+    def test_what_the_framework_forbids_is_refused(self, wrong: dict[str, Any]) -> None:
+        with pytest.raises(TaskException):
+            examples.add.using(**wrong)
+
+    def test_run_after_must_be_aware(self) -> None:
+        with pytest.raises(TaskException, match="aware"):
+            examples.add.using(run_after=datetime(2030, 1, 1))  # noqa: DTZ001
+
+    def test_run_after_must_be_a_moment_that_can_be_read(self) -> None:
+        far = datetime.max.replace(tzinfo=dt_timezone(timedelta(hours=-5)))
+        with pytest.raises(PublishRefused, match=r"run_after=9999.* between the years 1970 and 9000"):
+            examples.add.using(run_after=far).enqueue(1)
+        assert not Task.objects.exists()

@@ -1,4 +1,4 @@
-"""Results of Django's framework: what they say of attempts and errors, in one statement."""
+"""Results of Django's framework: whose they are, and what they say of attempts and errors, in one statement."""
 
 from typing import Any
 
@@ -9,18 +9,13 @@ from django.db.models import QuerySet
 from stator import claims
 from stator.models import History, Report
 from stator.testing import advance, drain
-from tasks.backend.framework import TaskResultDoesNotExist, TaskResultStatus
+from tasks.backend.framework import TaskException, TaskResultDoesNotExist, TaskResultStatus, task_backends
 from tasks.backend.history import with_history
-from tasks.models import Task
+from tasks.models import Queue, Task
 from tests.tasks.making import task_of
 from tests.testapp import tasks as examples
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _no_calls() -> None:
-    examples.calls.clear()
 
 
 def run(result: Any) -> Any:
@@ -152,3 +147,42 @@ class TestStatements:
         QuerySet(Task).all().delete()
         with django_assert_num_queries(1), pytest.raises(TaskResultDoesNotExist):
             result.refresh()
+
+
+class TestResults:
+    @pytest.mark.parametrize("result_id", ["12345", "none", "", "-1", "0", "9" * 30, "1; drop", "1\0"])
+    def test_what_is_not_there_does_not_exist(self, result_id: str) -> None:
+        with pytest.raises(TaskResultDoesNotExist):
+            task_backends["default"].get_result(result_id)
+
+    def test_nor_do_tasks_of_another_backend_or_of_queues(self) -> None:
+        other = examples.second_time.enqueue()
+        queue = Queue.objects.get()
+        plain = Task.objects.create(queue=queue, action="echo", priority=1)
+        for pk in (other.id, str(plain.pk)):
+            with pytest.raises(TaskResultDoesNotExist):
+                task_backends["default"].get_result(pk)
+
+    def test_the_result_of_another_task_is_a_mismatch(self) -> None:
+        result = examples.add.enqueue(1)
+        with pytest.raises(TaskException, match="does not match"):
+            examples.send.get_result(result.id)
+        assert examples.add.get_result(result.id).id == result.id
+
+    def test_attempts_of_which_nothing_is_kept_are_counted(self) -> None:
+        result = examples.add.enqueue(1)
+        QuerySet(Task).update(state_attempts=1)
+        drain(Task)
+        result.refresh()
+        assert (result.attempts, result.worker_ids[0]) == (2, "unknown")
+
+    def test_a_running_task_says_so(self) -> None:
+        from stator import claims
+
+        result = examples.add.enqueue(1)
+        [held] = claims.claim(Task)
+        result.refresh()
+        assert (result.status, result.attempts) == (TaskResultStatus.RUNNING, 1)
+        assert result.worker_ids == [held.token.hex[:12]]
+        assert result.started_at == result.last_attempted_at
+        assert result.started_at is not None

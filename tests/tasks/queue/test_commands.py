@@ -15,7 +15,9 @@ refused = partial(commanding.refused, "tasks", "queue")
 
 def test_create_makes_a_queue_with_its_rules():
     told = run("create", "encode", "--http-action", "resize", "--http-action", "fetch", "--lease", "60")
-    assert told == "Queue encode is made: takes known actions only; over HTTP resize, fetch of the site's own code.\n"
+    assert (
+        told == "Queue encode is created: accepts known actions only; over HTTP resize, fetch of the site's own code.\n"
+    )
     queue = Queue.objects.get()
     assert (queue.lease, queue.http_actions, queue.actions_elsewhere) == (60, ["resize", "fetch"], False)
 
@@ -31,7 +33,7 @@ def test_set_changes_what_is_given_and_leaves_the_rest():
     Queue.objects.create(name="encode", actions_elsewhere=True, http_actions=["resize"], lease=60)
     assert asked("set", "encode", "--no-actions-elsewhere", "--worker-retries", "2")["http_actions"] == ["resize"]
     told = run("set", "encode", "--no-http-actions")
-    assert told == "Queue encode: takes known actions only; over HTTP none of the site's own code.\n"
+    assert told == "Queue encode: accepts known actions only; over HTTP none of the site's own code.\n"
     queue = Queue.objects.get()
     assert (queue.actions_elsewhere, queue.http_actions, queue.worker_retries, queue.lease) == (False, [], 2, 60)
 
@@ -47,9 +49,9 @@ def test_set_changes_what_is_given_and_leaves_the_rest():
         (["create", "new", "--lease", "nan"], "--lease: must be a number of seconds"),
         (["create", "new", "--max-attempts", "10000000"], "--max-attempts: must be a whole number from 1 to 1,000,000"),
         (["create", "new", "--worker-retries", "-1"], "--worker-retries: must be a whole number from 0 to 32,767"),
-        (["create", "new", "--http-action", "two words"], "--http-action: 'two words' is no name of an action"),
+        (["create", "new", "--http-action", "two words"], "--http-action: 'two words' is not the name of an action"),
         (["set", "encoed", "--lease", "9"], "there is no queue 'encoed'; did you mean encode?"),
-        (["set", "encode"], "say what to change; see tasks queue set --help"),
+        (["set", "encode"], "choose at least one rule to change; see tasks queue set --help"),
     ],
 )
 def test_mistakes_are_one_line(arguments, told):

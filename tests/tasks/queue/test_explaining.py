@@ -11,11 +11,6 @@ from tests.tasks.making import claim_one, fresh, make_queue, make_task
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture
-def queue():
-    return make_queue()
-
-
 def codes(task):
     return [reason.code for reason in fresh(task).explain()]
 
@@ -33,9 +28,9 @@ def test_dead_letter_says_what_went_wrong_and_what_to_do(queue):
     task = make_task(queue, "errored")
     reason = said(task, "dead_letter")
     assert reason.sentence == (
-        "It ended without success and is kept for people. The last error: tasks.Failed: no such image"
+        "It ended without success and needs an operator. The last error: tasks.Failed: no such image"
     )
-    assert reason.remedy == "Find out why; once the cause is mended, requeue it."
+    assert reason.remedy == "Find the cause. After you have fixed it, requeue the task."
     assert codes(task) == ["dead_letter", "terminal"]
 
 
@@ -44,7 +39,7 @@ def test_command_says_of_a_task_what_its_page_says(queue, capsys):
     task = make_task(queue)
     call_command("stator", "explain", "tasks.Task", str(task.pk))
     assert capsys.readouterr().out.startswith(
-        "claim_paused: Nothing of queue encode is claimed: paused by ada.\n      -> Ask whoever paused the queue"
+        "claim_paused: Nothing of queue encode is claimed: paused by ada.\n      -> Ask the person who paused the queue"
     )
 
 
@@ -69,7 +64,7 @@ def test_exclusive_value_names_the_task_that_has_it_or_comes_first():
     assert said(second, "exclusive_behind").numbers == {"task": first.pk, "value": "x"}
     claim_one(queue)
     reason = said(second, "exclusive_held")
-    assert reason.sentence == f"Task {first.pk} runs, and of title=x one runs at a time."
+    assert reason.sentence == f"Task {first.pk} runs, and only one task with title=x runs at a time."
     assert "exclusive_held" not in codes(first)
 
 

@@ -19,12 +19,6 @@ from tests.tasks.making import claim_one, fresh, make_queue, make_task
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-
-@pytest.fixture
-def queue():
-    return make_queue()
-
-
 run, asked, refused = (partial(call, "tasks") for call in (commanding.run, commanding.asked, commanding.refused))
 
 
@@ -73,7 +67,7 @@ def test_dead_letters_are_listed_with_their_last_errors_the_latest_first(queue):
     lines = run("dead", "--limit", 1).splitlines()
     assert lines[1].startswith(f"{other.pk} ")
     assert lines[1].endswith("tasks.Failed: no such image")
-    assert lines[2] == "There may be more than --limit 1."
+    assert lines[2] == "There may be more; raise --limit 1."
 
 
 def test_shared_dead_letter_tells_the_error_of_a_part(queue):
@@ -107,7 +101,7 @@ def test_queue_in_several_databases_is_one_line_and_its_tasks_are_found_by_numbe
 def test_dead_letters_are_requeued_by_number(queue):
     dead, waiting = make_task(queue, "errored"), make_task(queue)
     assert run("requeue", dead.pk, waiting.pk, "--reason", "mended") == (
-        "1 of 2 requeued; only tasks that are errored, and no part of another, are.\n"
+        "1 of 2 requeued; only errored tasks that are not part of another task can be requeued.\n"
     )
     assert fresh(dead).status == "pending"
     entry = History.objects.filter(object_pk=str(dead.pk)).latest("pk")
@@ -121,7 +115,7 @@ def test_dead_letters_of_a_queue_are_requeued_at_a_pace(queue, monkeypatch):
     monkeypatch.setattr("tasks.querysets.MOST", 2)
     text = run("requeue", "--queue", "encode", "--per-minute", 1)
     assert text.startswith("2 of queue encode requeued; the last is due at ")
-    assert text.endswith("; there are more: do it again once these are done.\n")
+    assert text.endswith("; there are more: repeat the command after these are done.\n")
     answer = asked("requeue", "--queue", "encode")
     assert (answer["requeued"], answer["last_due"]) == (1, None)
     assert Task.objects.dead_letters().count() == 1
@@ -138,7 +132,7 @@ def test_tasks_are_canceled(queue):
 
 def test_queue_is_paused_and_resumed(queue):
     text = run("pause", "encode", "--claim", "--reason", "disk is full")
-    assert text == f"Queue encode: nothing is handed out, paused by {getpass.getuser()} (disk is full).\n"
+    assert text == f"Queue encode: no tasks are handed out, paused by {getpass.getuser()} (disk is full).\n"
     assert queue.current().claiming_paused
     answer = asked("pause", "encode", "--publish", "--claim", "--for", 60)
     assert (answer["publish"], answer["claim"], bool(answer["until"])) == (True, True, True)
@@ -156,13 +150,13 @@ def test_queue_is_paused_and_resumed(queue):
         (["queues", "\x1b[31m"], "there is no queue '\\x1b[31m'; see tasks queues"),
         (["dead", "--queue", "nowhere"], "there is no queue 'nowhere'"),
         (["dead", "--limit", "0"], "--limit 0 must be from 1"),
-        (["requeue"], "say which dead letters"),
-        (["requeue", "1", "--queue", "encode"], "say which dead letters"),
-        (["requeue", "9" * 30], "there can be no task 999"),
-        (["requeue", "-1"], "there can be no task -1"),
+        (["requeue"], "choose dead letters"),
+        (["requeue", "1", "--queue", "encode"], "choose dead letters"),
+        (["requeue", "9" * 30], "cannot be the number of a task"),
+        (["requeue", "-1"], "-1 cannot be the number of a task"),
         (["requeue", "--queue", "encode", "--per-minute", "nan"], "--per-minute"),
-        (["cancel", "0"], "there can be no task 0"),
-        (["pause", "encode"], "say what is paused: --publish, --claim or both"),
+        (["cancel", "0"], "0 cannot be the number of a task"),
+        (["pause", "encode"], "choose what to pause: --publish, --claim or both"),
         (["pause", "encode", "--claim", "--for", "-1"], "--for: seconds=-1.0 must be a number above 0"),
         (["pause", "nowhere", "--claim"], "there is no queue 'nowhere'"),
         (["resume", "nowhere"], "there is no queue 'nowhere'"),

@@ -3,7 +3,7 @@
 import pytest
 from django.db import connection
 
-from stator.db import postgresql, sessions
+from stator.db import postgresql, session
 from tasks.models import Task
 from tests.stator.making import raw
 from tests.tasks.making import make_queue
@@ -37,7 +37,7 @@ def plans(monkeypatch):
             plans.append("\n".join(line for (line,) in explained))
         return send(connection, statement, params)
 
-    for module in (postgresql, sessions):
+    for module in (postgresql, session):
         monkeypatch.setattr(module, "send", explain)
     return plans
 

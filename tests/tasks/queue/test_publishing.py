@@ -14,11 +14,6 @@ from tests.tasks.making import claim_one, fresh, make_queue, make_task, pass_tim
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture
-def queue():
-    return make_queue()
-
-
 def test_published_task_has_what_its_publisher_says_of_it(queue):
     published = queue.publish(
         "resize", {"image": 7}, key="resize-7", priority=-5, metadata={"title": "abc"}, lease=20, timeout=30,
@@ -212,7 +207,7 @@ def test_paused_queue_refuses_publishers_and_says_who_and_why(queue):
     queue.pause(publish=True, reason="disk is full", author="ada")
     with pytest.raises(QueuePaused) as refused:
         Queue.objects.get().publish("a")
-    assert str(refused.value) == "queue encode takes no tasks at present: paused by ada (disk is full)"
+    assert str(refused.value) == "queue encode accepts no tasks now: paused by ada (disk is full)"
     assert not Task.objects.exists()
 
 
@@ -268,7 +263,7 @@ def test_refusal_of_an_unknown_action_names_the_remedies(name, remedy):
 
 @override_settings(STATOR_TASKS={"PUBLISH_LIMIT": 10})
 def test_parts_of_shared_tasks_count_among_those_that_are_published_at_once(queue):
-    with pytest.raises(PublishRefused, match="11 rows are more than are published at once; the most is 10"):
+    with pytest.raises(PublishRefused, match="11 rows are too many for one call; the maximum is 10"):
         queue.publish("a", worker_count=10)
     with pytest.raises(PublishRefused, match="11 rows"):
         queue.publish_many([{"action": "a", "worker_count": 4}, {"action": "b", "worker_count": 5}])

@@ -8,16 +8,11 @@ from stator.exceptions import LeaseLost
 from stator.runner import StatorRunner
 from tasks.exceptions import MoveRefused, PublishRefused
 from tasks.models import Run, Task
-from tasks.queue.settling import end_parts, settle
+from tasks.queue.shared_tasks import end_parts, settle
 from tests.stator.making import change, raw
 from tests.tasks.making import claim_one, fresh, make_queue, race
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def queue():
-    return make_queue()
 
 
 @pytest.fixture
@@ -109,7 +104,7 @@ def test_requeued_whole_runs_again_but_for_what_is_done(queue, whole):
     failing = claim_one(queue, "bot-1")
     change(failing.task, state_attempts=99)
     failing.fail("no")
-    with pytest.raises(MoveRefused, match="requeue that"):
+    with pytest.raises(MoveRefused, match="requeue that task"):
         failing.task.requeue()
     fresh(whole).requeue()
     assert fresh(whole).status == "pending"

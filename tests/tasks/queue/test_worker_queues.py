@@ -61,10 +61,10 @@ def test_queue_that_is_not_there_is_a_warning_and_served_once_it_is(worker_proce
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["testapp.Line", "--queue", "a"], "which this worker does not work on"),
-        (["-x", "tasks.Task", "--queue", "a"], "which this worker does not work on"),
-        (["--queue", ""], "is not the name of a queue, which has 1 to 100 characters"),
-        (["--queue", "a" * 101], "is not the name of a queue, which has 1 to 100 characters"),
+        (["testapp.Line", "--queue", "a"], "which this worker does not serve; name it too"),
+        (["-x", "tasks.Task", "--queue", "a"], "which this worker does not serve; name it too"),
+        (["--queue", ""], "is not a valid queue name; use 1 to 100 characters"),
+        (["--queue", "a" * 101], "is not a valid queue name; use 1 to 100 characters"),
     ],
 )
 def test_nonsense_is_refused_in_one_line(arguments, told):

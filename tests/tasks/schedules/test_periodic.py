@@ -17,7 +17,7 @@ from stator.testing import drain
 from tasks import periodic
 from tasks.models import Queue, Schedule
 from tasks.schedules import periodic as periodic_module
-from tasks.schedules.declared import check_functions, check_schedules, sync
+from tasks.schedules.periodic_sync import check_functions, check_schedules, sync
 from tasks.schedules.schedules import LEASE
 from tasks.testing import advance
 from tests.processes import environment_for_subprocess
@@ -28,7 +28,7 @@ from tests.stator.making import at_once, row
 def registry(monkeypatch):
     """Functions of one test alone."""
     monkeypatch.setattr(periodic_module, "registry", found := {})
-    for user in ("tasks.schedules.declared", "tasks.schedules.ticking"):
+    for user in ("tasks.schedules.periodic_sync", "tasks.schedules.ticking"):
         monkeypatch.setattr(f"{user}.registry", found)
     return found
 
@@ -189,7 +189,7 @@ class TestSync:
         assert (schedule.removed, schedule.state, schedule.enabled) == (True, "paused", True)
         assert [record.names for record in caplog.records if record.msg == "tasks.functions_removed"] == [["flush"]]
         [warning] = check_schedules(databases=["default"])
-        assert (warning.id, "no such periodic function" in warning.msg) == ("tasks.W103", True)
+        assert (warning.id, "no longer has this periodic function" in warning.msg) == ("tasks.W103", True)
         registry["flush"] = flush
         sync()
         drain(Schedule)
@@ -255,7 +255,7 @@ def test_workers_that_start_at_once_make_one_schedule(transactional_db, calls):
 
 def test_two_functions_of_one_name_are_refused(calls):
     declare(calls)
-    with pytest.raises(ValueError, match="another function 'flush'"):
+    with pytest.raises(ValueError, match="another function is named 'flush'"):
         declare(calls)
 
 
@@ -264,8 +264,8 @@ def test_two_functions_of_one_name_are_refused(calls):
     [
         ({"every": None}, "tasks.E101", "either a period or a cron"),
         ({"cron": "* * * * *"}, "tasks.E101", "either a period or a cron"),
-        ({"every": None, "cron": "hourly"}, "tasks.E101", "no cron expression"),
-        ({"every": None, "cron": "0 * * * *", "zone": "Nowhere"}, "tasks.E101", "no time zone"),
+        ({"every": None, "cron": "hourly"}, "tasks.E101", "not a cron expression"),
+        ({"every": None, "cron": "0 * * * *", "zone": "Nowhere"}, "tasks.E101", "not a time zone"),
         ({"jitter": 30}, "tasks.E101", "less than half"),
         ({"missed": "never"}, "tasks.E101", "one of skip, one, all"),
         ({"deadline": -1}, "tasks.E101", "above 0"),

@@ -173,7 +173,7 @@ class TestTicks:
         go(60)
         found = row(schedule)
         assert (ticks_of(schedule), found.tick_index, found.state_failures) == ([], 0, 0)
-        assert "takes no tasks" in Report.objects.get(object_pk=str(schedule.pk)).message
+        assert "accepts no tasks" in Report.objects.get(object_pk=str(schedule.pk)).message
         Queue.objects.update(publish_paused=False)
         go(ticking.PAUSED)
         assert ticks_of(schedule) == [0]
@@ -343,8 +343,8 @@ class TestWhatCannotWork:
             ({"period": None}, "either a period or a cron"),
             ({"period": -1.0}, "above 0"),
             ({"jitter": 30.0}, "less than half"),
-            ({"period": None, "cron": "nonsense"}, "no cron expression"),
-            ({"period": None, "cron": "0 0 * * *", "zone": "Nowhere"}, "no time zone"),
+            ({"period": None, "cron": "nonsense"}, "not a cron expression"),
+            ({"period": None, "cron": "0 0 * * *", "zone": "Nowhere"}, "not a time zone"),
             ({"deadline": 0.0}, "deadline=0.0 must be above 0"),
             ({"rate_limit": 1.0}, "go together"),
             ({"rate_limit": -1.0, "rate_key": "a"}, "above 0"),
@@ -385,7 +385,7 @@ class TestWhatCannotWork:
             Schedule(name="a", queue_id=0, action="act", period=60.0).full_clean()
 
     def test_lease_must_be_shorter_than_the_period(self, queue):
-        with pytest.raises(ValidationError, match="further apart than a lease"):
+        with pytest.raises(ValidationError, match="more than a lease of 10 s apart"):
             Schedule(name="a", queue=queue, action="act", period=10.0).full_clean()
         Schedule(name="a", queue=queue, action="act", period=11.0).full_clean()
 

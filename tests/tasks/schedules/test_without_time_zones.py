@@ -9,8 +9,8 @@ from django.db import connection
 from django.utils import timezone
 
 from stator.testing import drain
+from tasks.datetimes import aware, stored
 from tasks.models import Queue, Rate, Schedule, Task
-from tasks.moments import aware, stored
 from tasks.queue.consumers import Consumer
 from tasks.testing import advance
 from tests.stator.making import row

@@ -1,0 +1,137 @@
+"""Retry, unlock and move."""
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.test import Client
+
+from stator.admin import StatorAdmin, actions, bulk
+from stator.models import History
+from stator.testing import attempt
+from tests.stator.admin.conftest import Replace
+from tests.stator.admin.requests import LIST, MOVE, act, claim, move
+from tests.testapp.operators import Parcel
+
+pytestmark = pytest.mark.django_db
+
+
+class TestActs:
+    def test_retry_makes_rows_ready(self, admin_client: Client) -> None:
+        parcels = [Parcel.objects.create(orders="fail") for _ in range(2)]
+        for parcel in parcels:
+            attempt(parcel)
+        response = act(admin_client, "stator_retry", *parcels)
+        assert response.status_code == 302
+        assert "2 parcels will be attempted now" in admin_client.get(LIST).content.decode()
+        assert Parcel.stator.ready().filter(state_failures=0).count() == 2
+
+    def test_unlock_ends_the_claim(self, admin_client: Client) -> None:
+        parcel = Parcel.objects.create()
+        held = claim(Parcel)
+        act(admin_client, "stator_unlock", parcel)
+        assert not held.still_mine()
+        assert "1 parcel unlocked" in admin_client.get(LIST).content.decode()
+
+    def test_moving_asks_first(self, admin_client: Client) -> None:
+        parcels = [Parcel.objects.create(address=f"no. {number}") for number in range(3)]
+        claim(Parcel)
+        response = act(admin_client, "stator_move", *parcels)
+        text = response.content.decode()
+        assert "3 parcels will be moved by hand" in text
+        assert "1 of them is being attempted at the moment" in text
+        assert all(f"parcel to no. {number} (packed)" in text for number in range(3))
+        assert re.findall(r'<option value="(\w*)"', text) == ["", *Parcel.state_graph.states]
+        assert set(Parcel.objects.values_list("state", flat=True)) == {"packed"}
+
+    def test_numbers_are_grouped_and_those_counted_to_a_limit_say_so(
+        self, admin_client: Client, monkeypatch: Any
+    ) -> None:
+        Parcel.objects.bulk_create(Parcel() for _ in range(1234))
+        across = {"action": "stator_move", "select_across": "1", "_selected_action": [Parcel.objects.earliest("pk").pk]}
+        assert "<p>1,234 parcels will be" in admin_client.post(LIST, across).content.decode()
+        monkeypatch.setattr(bulk, "COUNTED", 1100)
+        assert "<p>more than 1,100 parcels will be" in admin_client.post(LIST, across).content.decode()
+
+    def test_moving_records_who_did_it_and_why(self, admin_client: Client) -> None:
+        parcel = Parcel.objects.create()
+        held = claim(Parcel)
+        assert move(admin_client, parcel).status_code == 302
+        parcel.refresh_from_db()
+        assert (parcel.state, parcel.state_version, parcel.state_claim) == ("delivered", 1, None)
+        assert not held.still_mine()
+        [act] = History.objects.all()
+        assert (act.source, act.to, act.actor, act.reason) == ("packed", "delivered", "admin", "because")
+        history = admin_client.get(f"{LIST}{parcel.pk}/history/").content.decode()
+        assert "Moved to delivered by hand. because" in history
+
+    @pytest.mark.parametrize("data", [{"state": ""}, {"state": "nowhere"}, {"reason": "x" * 501}])
+    def test_moving_asks_again_for_what_cannot_be(self, admin_client: Client, data: dict[str, str]) -> None:
+        parcel = Parcel.objects.create()
+        response = move(admin_client, parcel, **data)
+        assert response.status_code == 200
+        assert "errorlist" in response.content.decode()
+        parcel.refresh_from_db()
+        assert parcel.state == "packed"
+
+    def test_states_that_only_the_framework_enters_are_not_offered_and_refused(
+        self, admin_client: Client, monkeypatch: Any
+    ) -> None:
+        monkeypatch.setattr(Parcel.state_graph.delivered, "enter_by_hand", False)
+        parcel = Parcel.objects.create()
+        names = [name for name in Parcel.state_graph.states if name != "delivered"]
+        asked = act(admin_client, "stator_move", parcel).content.decode()
+        assert re.findall(r'<option value="(\w*)"', asked) == ["", *names]
+        for across in ("0", "1"):
+            told = move(admin_client, parcel, select_across=across).content.decode()
+            assert "delivered is not a state to which objects can be moved by hand. Choose packed or" in told
+        parcel.refresh_from_db()
+        assert parcel.state == "packed"
+        assert not History.objects.exists()
+
+    def test_all_rows_of_a_filter_are_moved(self, admin_client: Client) -> None:
+        here = [Parcel.objects.create(orders="wait") for _ in range(3)]
+        there = Parcel.objects.create(state="sent")
+        url = f"{LIST}?state__exact=packed"
+        asked = act(admin_client, "stator_move", here[0], url=url, select_across="1").content.decode()
+        assert "3 parcels will be moved" in asked
+        assert 'name="select_across" value="1"' in asked
+        move(admin_client, here[0], url=url, select_across="1")
+        there.refresh_from_db()
+        assert there.state == "sent"
+        assert Parcel.objects.filter(state="delivered").count() == 3
+
+    def test_rows_that_the_project_hides_cannot_be_reached(self, admin_client: Client, replace: Replace) -> None:
+        class Hiding(StatorAdmin):
+            def get_queryset(self, request: Any) -> Any:
+                return super().get_queryset(request).exclude(address="secret")
+
+        replace(Hiding)
+        secret, other = Parcel.objects.create(address="secret"), Parcel.objects.create()
+        for name in ("stator_retry", "stator_unlock", "stator_move"):
+            act(admin_client, name, secret, other)
+        move(admin_client, secret, other, select_across="1")
+        secret.refresh_from_db()
+        other.refresh_from_db()
+        assert (secret.state, other.state) == ("packed", "delivered")
+
+    def test_a_get_changes_nothing(self, admin_client: Client) -> None:
+        parcel = Parcel.objects.create()
+        admin_client.get(LIST, {**MOVE, "_selected_action": parcel.pk})
+        parcel.refresh_from_db()
+        assert parcel.state == "packed"
+
+    def test_a_project_may_have_actions_of_its_own_or_none(self) -> None:
+        def hello(model_admin: Any, request: Any, queryset: Any) -> None: ...
+
+        class WithActions(StatorAdmin):
+            actions = [hello]
+
+        class Without(StatorAdmin):
+            actions = None
+
+        site = admin.AdminSite()
+        assert WithActions(Parcel, site).actions == [hello, *actions.ACTS]
+        assert Without(Parcel, site).actions is None
+        assert StatorAdmin.actions == ()

@@ -1,0 +1,136 @@
+"""The filter by conditions lists exactly the rows that are meant, however few or many they are."""
+
+from itertools import product
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from stator.admin import filters
+from stator.admin.filters import CONDITIONS
+from stator.commands.figures import failing
+from stator.querysets import OperatorQuerySet
+from stator.rows import columns
+from tests.stator.admin.requests import LIST
+from tests.stator.making import raw
+from tests.testapp.operators import Parcel
+
+STATES = ("packed", "stamped", "sent", "Zebra", "lost")
+DUE = (None, -3600, 3600)
+
+
+@pytest.fixture
+def parcels(db: None) -> int:
+    """One of each kind that there can be: of every state, ready, held or neither, whenever due, old and new."""
+    kinds = list(product(STATES, ("ready", "held", "resting"), DUE, (-7200, -1), (0, 3)))
+    rows = Parcel.objects.bulk_create(Parcel(address="somewhere") for _ in kinds)
+    for parcel, (state, place, due, changed, troubles) in zip(rows, kinds, strict=True):
+        raw(Parcel).filter(pk=parcel.pk).update(
+            state=state, state_ready=place == "ready", state_crashes=troubles, state_failures=troubles,
+            state_claim=uuid4() if place == "held" else None,
+            state_locked_until=columns.after(60) if place == "held" else None,
+            state_next_attempt=None if due is None else columns.after(due), state_changed=columns.after(changed),
+        )  # fmt: skip
+    return len(kinds)
+
+
+def listed(client: Client, address: str) -> set[Any]:
+    """The keys of all rows of a list."""
+    response = client.get(address)
+    assert response.status_code == 200
+    return set(response.context["cl"].queryset.values_list("pk", flat=True))
+
+
+def test_list_has_the_rows_that_are_meant(admin_client: Client, parcels: int, monkeypatch: Any) -> None:
+    packed = set(raw(Parcel).filter(state="packed").values_list("pk", flat=True))
+    for few in (0, 2000):
+        monkeypatch.setattr(filters, "FEW", few)
+        for name, (_, rows, _) in CONDITIONS.items():
+            meant = set(rows(OperatorQuerySet(Parcel)).values_list("pk", flat=True))
+            assert 0 < len(meant) < parcels
+            assert listed(admin_client, f"{LIST}?condition={name}") == meant, name
+            assert listed(admin_client, f"{LIST}?condition={name}&state=packed") == meant & packed, name
+
+
+def test_list_takes_as_many_statements_with_many_rows_as_with_few(admin_client: Client, parcels: int) -> None:
+    taken: dict[str, list[int]] = {name: [] for name in CONDITIONS}
+    for _ in ("many", "one"):
+        for name, counts in taken.items():
+            with CaptureQueriesContext(connection) as asked:
+                admin_client.get(f"{LIST}?condition={name}")
+            counts.append(len(asked))
+        raw(Parcel).filter(pk__gt=raw(Parcel).order_by("pk").values("pk")[:1]).delete()
+    assert all(many <= few + 2 for many, few in taken.values()), taken
+
+
+def test_search_for_few_rows_ends_where_there_are_many(parcels: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(filters, "FEW", 10)
+    rows = OperatorQuerySet(Parcel)
+    with CaptureQueriesContext(connection) as asked:
+        assert filters.few_keys(iter([rows.in_state("lost"), rows.in_state("sent")])) is None
+    assert len(asked) == 1
+    assert "LIMIT 11" in asked[0]["sql"]
+
+
+@pytest.mark.postgresql
+def test_few_stuck_rows_among_many_are_found_by_indexes(transactional_db: None) -> None:
+    """Without the parts the planner walks all of the table for the first page."""
+    Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(5000))
+    Parcel.objects.bulk_create(Parcel(state="packed", state_ready=False) for _ in range(2000))
+    with connection.cursor() as cursor:
+        cursor.execute(f"ANALYZE {Parcel._meta.db_table}")
+    for name in ("stuck", "overdue", "unknown"):
+        for part in CONDITIONS[name][2](OperatorQuerySet(Parcel)):
+            assert "Seq Scan" not in part.values_list("pk")[:2001].explain(), part.query
+
+
+@pytest.mark.parametrize("name", ["failed", "quarantined"])
+def test_few_failing_rows_among_many_are_found_by_indexes(transactional_db: None, name: str) -> None:
+    Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(5000))
+    some = Parcel.objects.bulk_create(Parcel(state="packed", state_ready=False) for _ in range(6))
+    raw(Parcel).filter(pk__in=[parcel.pk for parcel in some[:3]]).update(state_failures=1)
+    raw(Parcel).filter(pk__in=[parcel.pk for parcel in some[3:]]).update(state_crashes=3)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    rows = getattr(OperatorQuerySet(Parcel), name)().order_by()
+    assert rows.count() == (6 if name == "failed" else 3)
+    # As the list looks for few, as it looks for its first page among many, and as they are counted.
+    for asked in (rows.values_list("pk")[:2001], rows.values("pk")):
+        plan = asked.explain()
+        assert "st_crash_" in plan, plan
+        assert ("st_fail_" in plan) == (name == "failed"), plan
+    page = Parcel.objects.filter(pk__in=rows.values("pk")).order_by("-pk")[:100].explain()
+    assert "st_crash_" in page, page
+
+
+def test_failing_rows_are_counted_by_their_index(transactional_db: None) -> None:
+    Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(5000))
+    some = Parcel.objects.bulk_create(Parcel(state="packed", state_ready=False) for _ in range(6))
+    raw(Parcel).filter(pk__in=[parcel.pk for parcel in some]).update(state_failures=1)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    rows = OperatorQuerySet(Parcel).filter(state_failures__gt=0)
+    assert failing(OperatorQuerySet(Parcel)) == 6
+    assert "st_fail_" in rows.order_by().values("pk")[:10_001].explain()
+
+
+def test_list_of_a_state_has_all_rows_in_it_wherever_they_are(admin_client: Client, parcels: int) -> None:
+    for state in STATES[:3]:
+        meant = set(raw(Parcel).filter(state=state).values_list("pk", flat=True))
+        assert len(meant) == parcels // len(STATES)
+        assert listed(admin_client, f"{LIST}?state__exact={state}") == meant
+
+
+@pytest.mark.postgresql
+def test_few_rows_of_a_state_among_many_are_found_by_indexes(transactional_db: None, admin_client: Client) -> None:
+    Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(5000))
+    Parcel.objects.bulk_create(Parcel(state="sent", state_ready=False) for _ in range(5))
+    with connection.cursor() as cursor:
+        cursor.execute(f"ANALYZE {Parcel._meta.db_table}")
+    found = admin_client.get(f"{LIST}?state__exact=sent").context["cl"].queryset
+    assert len(found) == 5
+    plan = found.order_by()[:10_001].explain()
+    assert "Seq Scan" not in plan, plan

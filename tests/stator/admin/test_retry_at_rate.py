@@ -1,0 +1,79 @@
+"""Retrying at a rate."""
+
+from uuid import uuid4
+
+import pytest
+from django.db.models import QuerySet
+
+from stator.admin.retry_at_rate import AT_ONCE, retry_spread
+from stator.models import History
+from stator.runner import StatorRunner
+from tests.stator.making import ago, put, raw, row
+from tests.testapp.operators import Parcel
+
+pytestmark = pytest.mark.django_db
+
+
+def failed(**columns):
+    return put(Parcel, state_ready=False, state_failures=2, state_next_attempt=ago(-5000), **columns)
+
+
+def retry(*pks, per_minute=60, most=1000, actor="anna"):
+    return retry_spread(raw(Parcel), [list(pks)], per_minute=per_minute, most=most, actor=actor)
+
+
+def seconds_until_due(instance):
+    return -(ago(0) - row(instance).state_next_attempt).total_seconds()
+
+
+class TestRetrySpread:
+    def test_rows_come_due_one_after_the_other_with_a_clean_record(self):
+        rows = [failed() for _ in range(4)]
+        assert retry(*[one.pk for one in rows], per_minute=6) == 4
+        assert [round(seconds_until_due(one), -1) for one in rows] == [0, 10, 20, 30]
+        assert {(row(one).state_failures, row(one).state_ready) for one in rows} == {(0, False)}
+
+    def test_as_many_as_the_rate_says_are_due_within_a_minute(self):
+        pks = [failed().pk for _ in range(30)]
+        retry(*pks, per_minute=10)
+        due = [seconds_until_due(one) for one in raw(Parcel)]
+        assert [sum(start <= seconds < start + 60 for seconds in due) for start in (-1, 59, 119)] == [10, 10, 10]
+
+    def test_rate_holds_over_pages_and_statements(self):
+        pks = [failed().pk for _ in range(AT_ONCE + 20)]
+        retry_spread(raw(Parcel), [pks[:15], pks[15:]], per_minute=60, most=1000, actor="anna")
+        assert AT_ONCE + 17 <= max(map(seconds_until_due, raw(Parcel))) <= AT_ONCE + 20
+
+    def test_rate_is_not_exceeded_where_rows_are_left_alone(self):
+        rest = [put(Parcel, state="delivered", state_ready=False).pk for _ in range(3)]
+        later = [failed() for _ in range(2)]
+        retry_spread(raw(Parcel), [rest, [one.pk for one in later]], per_minute=1, most=1000, actor="anna")
+        assert [round(seconds_until_due(one), -1) for one in later] == [180, 240]
+
+    def test_quarantine_ends(self):
+        one = put(Parcel, state_ready=False, state_crashes=3)
+        assert retry(one.pk) == 1
+        assert row(one).state_crashes == 0
+
+    def test_claimed_rows_and_those_at_rest_are_left_alone(self):
+        held = put(Parcel, state_ready=False, state_claim=uuid4(), state_locked_until=ago(-60), state_failures=2)
+        rest = put(Parcel, state="delivered", state_ready=False)
+        assert retry(held.pk, rest.pk) == 0
+        assert (row(held).state_failures, row(rest).state_next_attempt) == (2, None)
+
+    def test_ends_at_the_most_and_reads_no_further(self):
+        pages = iter([[failed().pk for _ in range(3)], [failed().pk], pytest.fail])
+        rows: QuerySet = raw(Parcel)
+        assert retry_spread(rows, pages, per_minute=60, most=4, actor="anna") == 4
+        assert next(pages) is pytest.fail
+
+    def test_history_says_who_did_it_and_how(self):
+        retry(failed().pk, per_minute=30)
+        act = History.objects.get()
+        assert (act.actor, act.reason, act.kind) == ("anna", "retried at 30 a minute", "hand")
+
+    def test_workers_attempt_what_has_come_due(self):
+        rows = [failed(orders="") for _ in range(3)]
+        retry(*[one.pk for one in rows], per_minute=1)
+        StatorRunner([Parcel]).run_single_cycle()
+        assert sorted(one.state for one in raw(Parcel)) == ["packed", "packed", "stamped"]

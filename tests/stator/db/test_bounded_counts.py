@@ -1,0 +1,60 @@
+"""How many rows of several kinds there are, in one statement."""
+
+from typing import Any
+
+import pytest
+from django.db.models import Q
+
+from stator.db import bounded_counts as module
+from stator.db.bounded_counts import Tally, by_state, in_all, question, tally
+from stator.rows import columns
+from tests.stator.making import ago, put, raw
+from tests.testapp.operators import Parcel
+
+pytestmark = pytest.mark.django_db
+
+LATE = Q(state_changed__lte=columns.after(-60))
+
+
+def counted(*kinds: Any, most: int = 100) -> dict[int, list[Tally]]:
+    return tally("default", question("default", kinds, most))
+
+
+def test_rows_are_told_by_state_with_the_oldest_the_first_due_and_how_many_are_late() -> None:
+    put(Parcel, state_changed=ago(100), state_next_attempt=ago(30))
+    put(Parcel, state_changed=ago(5), state_next_attempt=ago(50))
+    put(Parcel, state="sent", state_changed=ago(7))
+    packed, sent = sorted(counted(by_state(raw(Parcel), LATE))[0], key=lambda one: one.state)
+    assert (packed.state, packed.count, packed.late) == ("packed", 2, 1)
+    assert 100 <= packed.oldest < 110
+    assert 50 <= packed.waited < 60
+    assert (sent.state, sent.count, sent.late) == ("sent", 1, 0)
+    assert 7 <= sent.waited < 17
+
+
+def test_kinds_are_cut_off_in_their_own_order() -> None:
+    for age in (10, 1000, 100):
+        put(Parcel, state_changed=ago(age))
+    oldest, newest, all_of_them = counted(
+        by_state(raw(Parcel).order_by("state_changed"), LATE),
+        by_state(raw(Parcel).order_by("-state_changed"), LATE),
+        in_all(raw(Parcel)),
+        most=2,
+    ).values()
+    assert [(one.count, one.late, int(one.oldest) // 100) for one in (*oldest, *newest)] == [(2, 2, 10), (2, 1, 1)]
+    assert [one.count for one in all_of_them] == [2]
+
+
+def test_kinds_without_rows_are_told_of_as_none() -> None:
+    put(Parcel)
+    found = counted(in_all(raw(Parcel).none()), in_all(raw(Parcel).filter(state="sent")), in_all(raw(Parcel)))
+    assert [len(found[number]) for number in range(4)] == [0, 0, 1, 0]
+
+
+def test_more_kinds_than_one_statement_takes(monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any) -> None:
+    """SQLite refuses more than 500 parts of one statement."""
+    put(Parcel)
+    kinds = [in_all(raw(Parcel)) for _ in range(5 * module.AT_ONCE + 1)]
+    with django_assert_num_queries(6):
+        found = counted(*kinds)
+    assert [found[number][0].count for number in range(len(kinds))] == [1] * len(kinds)

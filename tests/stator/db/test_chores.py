@@ -1,0 +1,247 @@
+"""What is done without a handler, and looking for what there is to do."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from stator.db import chores
+from stator.db.claim import new_token, new_worker_id
+from stator.db.probe import Work, look
+from stator.models import Depth, History, Report, Stats
+from stator.signals import transitioned
+from tests.stator.db.calling import take, work
+from tests.stator.making import ago, at_once, change, claim_all, locked_elsewhere, put, raw, row
+from tests.testapp.basic import Diary, Rest, RestGraph, Step, StepGraph
+
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
+
+# Chores
+
+
+def test_due_rows_are_marked_ready(operations):
+    due = [put(Step, state_ready=False, state_next_attempt=moment) for moment in (ago(1), None)]
+    put(Step, state_ready=False, state_next_attempt=ago(-60))
+    put(Step, state="outside")
+    assert chores.mark_ready(operations, 10) == 2
+    assert set(raw(Step).filter(state_ready=True)) == set(due)
+    assert chores.mark_ready(operations, 10) == 0
+
+
+def test_marking_ready_keeps_the_due_time_so_that_rows_keep_their_place(operations):
+    moment = ago(1)
+    step = put(Step, state_ready=False, state_next_attempt=moment)
+    chores.mark_ready(operations, 10)
+    assert row(step).state_next_attempt == moment
+
+
+def test_marking_ready_is_bounded(operations):
+    for _ in range(5):
+        put(Step, state_ready=False)
+    assert [chores.mark_ready(operations, 2) for _ in range(4)] == [2, 2, 1, 0]
+
+
+@pytest.fixture
+def listener():
+    """Moves without a handler are listed only for those who listen."""
+    heard = []
+
+    def hear(sender, moves, **kwargs):
+        heard.extend(moves)
+
+    transitioned.connect(hear, sender=Step)
+    yield heard
+    transitioned.disconnect(hear, sender=Step)
+
+
+@pytest.mark.parametrize(("state", "target"), [("new", "late"), ("outside", "failed")])
+def test_timeout_fires_for_resting_rows_of_external_states_too(operations, listener, state, target):
+    step = put(Step, state=state, state_ready=False, state_changed=ago(7201), state_failures=1)
+    put(Step, state=state, state_ready=False, state_changed=ago(7100))
+    moves = chores.time_out(operations, 10)
+    assert [(move.pk, move.source, move.to) for move in moves.listed] == [(step.pk, state, target)]
+    found = row(step)
+    assert (found.state, found.state_version, found.state_failures) == (target, 1, 0)
+    assert chores.time_out(operations, 10).count == 0
+    assert Stats.objects.get(source=state, to=target).handled == 1
+
+
+def test_claimed_row_is_not_timed_out_behind_its_handler(operations):
+    step = put(Step, state_changed=ago(9000))
+    take(operations, step)
+    assert chores.time_out(operations, 10).count == 0
+    assert row(step).state == "new"
+
+
+def test_row_is_timed_out_once_by_whoever_comes_first(make):
+    for _ in range(10):
+        put(Step, state="outside", state_changed=ago(9000))
+    workers = [make() for _ in range(3)]
+    came = at_once(*(lambda worker=worker: chores.time_out(worker, 100) for worker in workers))
+    assert sum(moves.count for moves in came) == 10
+    assert set(raw(Step).values_list("state_version", flat=True)) == {1}
+
+
+def test_rows_under_a_former_name_are_moved_to_the_state_ready_or_not(operations, listener):
+    for ready in (True, False):
+        change(put(Step), state="older", state_ready=ready)
+    held = put(Step, state_claim=new_token(new_worker_id()), state_ready=False)
+    change(held, state="older")
+    moves = chores.rename(operations, 10)
+    assert (moves.count, {(move.source, move.to) for move in moves.listed}) == (2, {("older", "renewed")})
+    assert raw(Step).filter(state="renewed", state_ready=True, state_version=1).count() == 2
+    assert row(held).state == "older"
+
+
+def test_rows_are_deleted_once_they_have_stayed_long_enough(operations):
+    old = put(Step, state="done", state_changed=ago(86401))
+    put(Step, state="done", state_changed=ago(86000))
+    put(Step, state="failed", state_changed=ago(86401))
+    Report.objects.create(model_label="testapp.step", object_pk=str(old.pk), state="done")
+    Report.objects.create(model_label="testapp.line", object_pk=str(old.pk), state="done")
+    assert chores.delete_due(operations, 10) == 1
+    assert not raw(Step).filter(pk=old.pk).exists()
+    assert raw(Step).count() == 2
+    assert [report.model_label for report in Report.objects.all()] == ["testapp.line"]
+
+
+def test_row_that_is_leased_is_never_deleted(operations):
+    held = put(Step, state_changed=ago(10**6), state_claim=new_token(new_worker_id()), state_ready=False)
+    change(held, state="done", state_locked_until=ago(-60))
+    assert chores.delete_due(operations, 10) == 0
+    assert raw(Step).exists()
+
+
+def test_deleting_is_bounded(make):
+    operations = make(Rest)
+    for _ in range(5):
+        put(Rest, state_changed=ago(61))
+    assert [chores.delete_due(operations, 2) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_row_that_cannot_be_deleted_is_passed_over(make):
+    operations = make(Rest)
+    kept, gone = (put(Rest, state_changed=ago(61)) for _ in range(2))
+    Diary.objects.create(rest=kept)
+    assert chores.delete_due(operations, 10) == 1
+    assert list(raw(Rest).all()) == [kept]
+    assert gone.state == RestGraph.settled
+
+
+@pytest.mark.postgresql
+def test_chores_pass_over_locked_rows(operations):
+    # SQLite locks no single rows.
+    step = put(Step, state_ready=False, state_changed=ago(9000))
+    with locked_elsewhere(step):
+        assert chores.mark_ready(operations, 10) == 0
+        assert chores.time_out(operations, 10).count == 0
+    assert chores.mark_ready(operations, 10) == 1
+
+
+# Looking
+
+
+def test_work_tells_what_there_is_to_do(operations):
+    assert work(operations) == Work()
+    put(Step)
+    assert work(operations) == Work(ready=True)
+    claim_all(operations)
+    assert work(operations) == Work()
+    raw(Step).update(state_locked_until=ago(1))
+    assert work(operations) == Work(expired=True)
+    operations.reap(10)
+    assert work(operations) == Work(crashed=True)
+    raw(Step).update(state_crashes=2)
+    assert work(operations) == Work(suspect=True)
+    raw(Step).update(state_ready=False, state_crashes=0)
+    assert work(operations) == Work(due=True)
+    raw(Step).update(state_next_attempt=ago(-60))
+    assert work(operations) == Work()
+
+
+def test_work_tells_of_leases_from_before_the_clock_was_set_back(operations):
+    step = put(Step)
+    take(operations, step)
+    change(step, state_locked_until=ago(-86400))
+    assert work(operations) == Work(expired=True)
+
+
+def test_work_tells_how_long_it_is_until_the_next_row_comes_due(make):
+    operations = make(POLL_INTERVAL=5.0)
+    put(Step, state_ready=False, state_next_attempt=ago(-9))
+    assert work(operations).next_due is None
+    for seconds in (4, 3, 2):
+        put(Step, state_ready=False, state_next_attempt=ago(-seconds))
+        # Rows of more than one state: the nearest of all.
+        put(Step, state=StepGraph.slow, state_ready=False, state_next_attempt=ago(-seconds - 0.5))
+        assert seconds - 1 < work(operations).next_due <= seconds
+    put(Step, state_ready=False, state_next_attempt=ago(1))
+    assert work(operations).due
+    assert 0 < work(operations).next_due <= 2
+
+
+def test_look_tells_of_several_models_in_one_statement(make, monkeypatch):
+    steps, rests = make(), make(Rest)
+    asked = []
+    for operations in (steps, rests):
+        fetch = operations.fetch
+        monkeypatch.setattr(operations, "fetch", lambda *given, fetch=fetch: asked.append(given) or fetch(*given))
+    put(Step)
+    assert look(steps, rests) == {steps: Work(ready=True), rests: Work()}
+    assert len(asked) == 1
+
+
+def test_look_at_very_many_models_takes_several_statements(make):
+    put(Step)
+    # Of one answer each, four and one for each automatic state: more than a statement of PostgreSQL may give.
+    many = [make(model) for _ in range(150) for model in (Step, Rest)]
+    found = look(*many)
+    assert [found[operations].ready for operations in many] == [True, False] * 150
+
+
+def test_queue_is_sampled_with_the_wait_of_its_oldest_row(operations):
+    put(Step, state_changed=ago(100))
+    put(Step, state_ready=False, state_next_attempt=ago(1))
+    put(Step, state_ready=False, state_next_attempt=ago(-60))
+    put(Step, state="done")
+    chores.sample_depths(operations, limit=100)
+    chores.sample_depths(operations, limit=100)
+    depth = Depth.objects.get()
+    assert (depth.model_label, depth.queued) == ("testapp.step", 2)
+    assert 99 < depth.oldest < 120
+
+
+def test_samples_of_all_models_of_a_database_are_kept_by_one_statement(make):
+    put(Step)
+    models = make(), make(Rest)
+    with CaptureQueriesContext(connection) as asked:
+        chores.sample_depths(*models, limit=100)
+    inserts = [each["sql"] for each in asked if each["sql"].startswith("INSERT")]
+    assert len(inserts) == 1
+    assert sorted(Depth.objects.values_list("model_label", "queued")) == [("testapp.rest", 0), ("testapp.step", 1)]
+
+
+def test_old_reports_and_statistics_are_pruned(operations):
+    for age in (50, 150):
+        Report.objects.create(model_label="x", object_pk=str(age), state="a", at=ago(age))
+        History.objects.create(model_label="x", object_pk=str(age), version=1, source="a", at=ago(age))
+        Stats.objects.create(model_label="x", hour=ago(age), source="a")
+        Depth.objects.create(model_label="x", minute=ago(age), queued=1)
+    assert chores.prune("default", 10, errors=100, history=100, stats=100) == 4
+    assert [model.objects.count() for model in (Report, History, Stats, Depth)] == [1, 1, 1, 1]
+
+
+def test_rows_that_nothing_attempts_lose_the_mark_of_readiness(operations):
+    outside, ended, due = put(Step, state="outside"), put(Step, state="failed"), put(Step)
+    change(outside, state_ready=True, state_changed=ago(7300))
+    change(ended, state_ready=True)
+    assert chores.settle(operations, 10) == 2
+    assert chores.settle(operations, 10) == 0
+    assert [row(step).state_ready for step in (outside, ended, due)] == [False, False, True]
+    assert chores.time_out(operations, 10).count == 1
+
+
+def test_rows_that_are_ready_before_their_time_lose_the_mark_of_readiness(operations):
+    early, due, now = put(Step, state_next_attempt=ago(-60)), put(Step, state_next_attempt=ago(1)), put(Step)
+    assert chores.settle(operations, 10) == 1
+    assert [row(step).state_ready for step in (early, due, now)] == [False, True, True]

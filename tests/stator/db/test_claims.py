@@ -1,0 +1,225 @@
+"""Claiming rows: which and in what order, and what a claim is known by."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from stator.db import chores
+from stator.db.claim import Crashes, new_token, new_worker_id
+from stator.db.probe import Work
+from stator.graph.outcomes import Moved, Waiting
+from stator.rows.workers import worker_of
+from tests.stator.db.calling import ERROR, pks, record, take, work
+from tests.stator.making import ago, at_once, automatic, change, claim_all, expire, locked_elsewhere, put, raw, row
+from tests.testapp.basic import Step, StepGraph
+
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
+
+# Claiming
+
+
+def test_claim_marks_the_row_and_gives_it_with_its_claim(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    found = row(step)
+    assert found.state_claim == claim.token
+    assert not found.state_ready
+    assert found.state_attempts == 1 == claim.attempt
+    assert found.state_attempted is not None
+    assert timedelta(seconds=55) < found.state_locked_until - timezone.now() < timedelta(seconds=65)
+    assert claim.instance.pk == step.pk
+    assert claim.instance.name == step.name
+    assert claim.state is StepGraph.new
+    assert worker_of(claim.token) == operations.worker_id
+
+
+def test_rows_are_claimed_in_the_order_of_their_turn(operations):
+    third = put(Step, state_changed=ago(10))
+    second = put(Step, state_changed=ago(5000), state_next_attempt=ago(20))
+    first = put(Step, state_changed=ago(30))
+    last = put(Step, state_changed=ago(5000), state_next_attempt=ago(5))
+    assert pks(claim_all(operations)) == [first.pk, second.pk, third.pk, last.pk]
+
+
+def test_rows_of_one_moment_are_claimed_in_the_order_of_their_keys(operations):
+    moment = ago(10)
+    steps = [put(Step, state_changed=moment) for _ in range(5)]
+    assert pks(claim_all(operations)) == [step.pk for step in steps]
+
+
+def test_claim_takes_no_more_than_its_limit_and_the_oldest_first(operations):
+    steps = [put(Step, state_changed=ago(100 - number)) for number in range(7)]
+    assert pks(claim_all(operations, 3)) == [step.pk for step in steps[:3]]
+    assert pks(claim_all(operations, 100)) == [step.pk for step in steps[3:]]
+    assert claim_all(operations) == []
+
+
+def test_each_claim_statement_has_a_token_of_its_own(operations):
+    put(Step)
+    put(Step)
+    first, second = claim_all(operations, 1), claim_all(operations, 1)
+    assert first[0].token != second[0].token
+
+
+def test_token_may_be_given_so_that_it_is_known_when_the_answer_is_lost(operations):
+    put(Step)
+    token = new_token(operations.worker_id)
+    assert operations.claim(automatic(operations), 5, token=token)[0].token == token
+
+
+def test_row_that_is_claimed_not_ready_or_quarantined_is_not_claimed(operations):
+    put(Step, state_claim=new_token(new_worker_id()), state_locked_until=ago(-60))
+    put(Step, state_ready=False)
+    put(Step, state_crashes=3)
+    put(Step, state_crashes=7)
+    for crashes in Crashes:
+        assert operations.claim(automatic(operations), 5, crashes=crashes) == []
+
+
+def test_quarantined_row_is_not_claimed_in_any_manner(operations):
+    put(Step, state_crashes=operations.settings.MAX_CRASHES)
+    assert [operations.claim(automatic(operations), 5, crashes=crashes) for crashes in Crashes] == [[], [], []]
+
+
+@pytest.mark.parametrize("crashes", Crashes)
+def test_row_that_is_ready_before_its_time_is_not_claimed_and_loses_the_mark(operations, crashes):
+    lost = {Crashes.NONE: 0, Crashes.FEW: 1, Crashes.MANY: 2}[crashes]
+    early = put(Step, state_next_attempt=ago(-60), state_attempted=ago(7), state_crashes=lost)
+    due = put(Step, state_next_attempt=ago(5), state_crashes=lost)
+    claims = [claim for _ in range(3) for claim in operations.claim(automatic(operations), 5, crashes=crashes)]
+    assert pks(claims) == [due.pk]
+    now = row(early)
+    assert (now.state_ready, now.state_claim, now.state_locked_until, now.state_attempts) == (False, None, None, 0)
+    assert (now.state_next_attempt, now.state_attempted) == (early.state_next_attempt, early.state_attempted)
+    assert work(operations) == Work()
+    change(early, state_next_attempt=ago(1))
+    assert chores.mark_ready(operations, 10) == 1
+
+
+def test_row_without_a_due_time_is_claimed_though_its_state_begins_in_the_future(operations):
+    """As one whose clock was set back since."""
+    step = put(Step, state_changed=ago(-3600))
+    assert pks(claim_all(operations)) == [step.pk]
+
+
+def test_only_the_states_asked_for_are_claimed(operations):
+    put(Step)
+    slow = put(Step, state="slow")
+    assert pks(operations.claim([StepGraph.slow], 5)) == [slow.pk]
+
+
+def test_state_unknown_to_the_code_is_neither_claimed_nor_marked_nor_timed_out(operations):
+    strange = put(Step, state_changed=ago(10**6))
+    change(strange, state="of tomorrow")
+    before = row(strange).__dict__ | {"_state": None}
+    assert claim_all(operations) == []
+    assert chores.mark_ready(operations, 5) == 0
+    change(strange, state_ready=False)
+    assert chores.mark_ready(operations, 5) == 0
+    assert chores.time_out(operations, 5).count == 0
+    assert chores.delete_due(operations, 5) == 0
+    change(strange, state_ready=True)
+    assert row(strange).__dict__ | {"_state": None} == before
+
+
+@pytest.mark.parametrize("state", ["outside", "done", "failed"])
+def test_state_that_nothing_attempts_is_not_claimed(operations, state):
+    put(Step, state=state)
+    assert claim_all(operations) == []
+    assert work(operations) == Work()
+
+
+def test_name_of_a_state_is_only_ever_a_value(operations):
+    hostile = "'; DROP TABLE testapp_step; -- %s {} \" \\"
+    step = put(Step)
+    change(step, state=hostile)
+    assert claim_all(operations) == []
+    assert raw(Step).filter(state=hostile).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("max_crashes", "expected"),
+    [(1, [1, 0, 0]), (2, [1, 0, 1]), (3, [1, 1, 1]), (4, [1, 1, 2])],
+)
+def test_rows_are_claimed_apart_by_the_leases_that_they_lost(make, max_crashes, expected):
+    """In the crash that would put it into quarantine nothing else runs beside a row."""
+    operations = make(MAX_CRASHES=max_crashes)
+    for crashes in range(5):
+        put(Step, state_crashes=crashes)
+    found = work(operations)
+    assert [found.ready, found.crashed, found.suspect] == [count > 0 for count in expected]
+    assert [len(operations.claim(automatic(operations), 50, crashes=crashes)) for crashes in Crashes] == expected
+    assert work(operations) == Work()
+
+
+def test_state_may_have_a_lease_of_its_own(operations):
+    put(Step, state_changed=ago(1))
+    put(Step, state="slow")
+    short, long = claim_all(operations)
+    assert (short.lease, long.lease) == (60, 600)
+    lengths = [row(claim.instance).state_locked_until - timezone.now() for claim in (short, long)]
+    assert timedelta(seconds=50) < lengths[0] < timedelta(seconds=70)
+    assert timedelta(seconds=590) < lengths[1] < timedelta(seconds=610)
+
+
+def test_deadline_of_the_worker_is_before_the_end_of_the_lease(operations):
+    put(Step)
+    (claim,) = claim_all(operations)
+    assert claim.claimed + 0.8 * claim.lease == claim.deadline
+
+
+def test_claim_knows_how_long_the_row_has_been_in_its_state(operations):
+    put(Step, state_changed=ago(500))
+    assert 499 < claim_all(operations)[0].age < 510
+
+
+def test_two_workers_never_claim_one_row(make):
+    for _ in range(40):
+        put(Step)
+    workers = [make() for _ in range(4)]
+    barrier = threading.Barrier(4)
+
+    def drain(operations):
+        claims = []
+        for _ in range(10):
+            barrier.wait(30)
+            claims += claim_all(operations, 2)
+        return claims
+
+    came = at_once(*(lambda worker=worker: drain(worker) for worker in workers))
+    claimed = [claim for claims in came for claim in claims]
+    assert sorted(pks(claimed)) == sorted(raw(Step).values_list("pk", flat=True))
+    assert all(found.state_attempts == 1 for found in raw(Step).all())
+    assert {claim.token for claim in claimed} == set(raw(Step).values_list("state_claim", flat=True))
+
+
+@pytest.mark.postgresql
+def test_claim_does_not_wait_for_a_row_that_somebody_has_locked(operations):
+    # SQLite locks no single rows.
+    held, free = put(Step, state_changed=ago(100)), put(Step)
+    with locked_elsewhere(held):
+        assert pks(claim_all(operations)) == [free.pk]
+    assert pks(claim_all(operations)) == [held.pk]
+
+
+# Identity
+
+
+def test_idempotency_key_is_stable_over_retries_and_new_on_re_entry(operations):
+    step = put(Step)
+    first = take(operations, step)
+    record(operations, (first, Waiting(0.0, ERROR)))
+    change(step, state_ready=True)
+    second = take(operations, step)
+    expire(step)
+    operations.reap(10)
+    (third,) = operations.claim(automatic(operations), 1, crashes=Crashes.FEW)
+    assert first.idempotency_key == second.idempotency_key == third.idempotency_key
+    assert first.idempotency_key == f"testapp.step:{step.pk}:0:new"
+    assert (first.attempt, second.attempt, third.attempt) == (1, 2, 3)
+    record(operations, (third, Moved(StepGraph.slow)))
+    record(operations, (take(operations, step), Moved(StepGraph.new)))
+    assert take(operations, step).idempotency_key == f"testapp.step:{step.pk}:2:new"

@@ -1,0 +1,164 @@
+"""Instances of claimed rows are what Django itself would have made of them."""
+
+import pytest
+from django.db.models.signals import post_init
+
+from stator.db.instances import loader_of
+from stator.models import Report
+from stator.runner import StatorRunner, attempt_row
+from tests.stator.making import ago, automatic, operations_of, put, raw
+from tests.testapp.basic import Step, StepGraph
+from tests.testapp.keys import Code, CodeKeyed
+from tests.testapp.power import Crate, Transfer
+
+pytestmark = pytest.mark.django_db
+
+
+def loaded(model, made):
+    """The instance made of the row of ``made``, and the one Django makes of it."""
+    fields = model._meta.concrete_fields
+    names = [field.attname for field in fields]
+    django = model._base_manager.get(pk=made.pk)
+    row = tuple(getattr(django, name) for name in names)
+    return loader_of(model)("default", names, row), django
+
+
+def test_instance_is_the_one_that_django_makes():
+    instance, django = loaded(Step, Step.objects.create(name="a"))
+    assert type(instance) is Step
+    assert instance == django
+    values, expected = dict(vars(instance)), dict(vars(django))
+    state, wanted = values.pop("_state"), expected.pop("_state")
+    assert values == expected
+    assert (state.adding, state.db, state.fields_cache) == (wanted.adding, wanted.db, {})
+
+
+def test_instance_can_be_saved_and_moved_by_hand():
+    instance, _ = loaded(Step, Step.objects.create(name="a"))
+    instance.name, instance.state = "b", "done"
+    instance.save()
+    found = Step.objects.get()
+    assert (found.name, found.state, found.state_version) == ("b", "done", 1)
+
+
+def test_model_without_additions_is_made_without_django():
+    assert loader_of(Step) != Step.from_db
+
+
+def test_receiver_of_a_signal_is_called():
+    seen = []
+
+    def receive(sender, instance, **values):
+        seen.append(instance)
+
+    post_init.connect(receive, sender=Step)
+    try:
+        instance, _ = loaded(Step, Step.objects.create(name="a"))
+        assert any(one is instance for one in seen)
+    finally:
+        post_init.disconnect(receive, sender=Step)
+
+
+@pytest.mark.parametrize("name", ["__init__", "__setattr__", "from_db"])
+def test_what_a_model_adds_is_kept(name, monkeypatch):
+    own = classmethod(lambda cls, *args, **kwargs: None) if name == "from_db" else lambda *args, **kwargs: None
+    monkeypatch.setattr(Step, name, own, raising=False)
+    assert loader_of(Step) == Step.from_db
+
+
+def test_rows_of_one_moment_whose_keys_have_no_order_are_claimed():
+    moment, keys = ago(10), ["b", "a", "c"]
+    for key in keys:
+        put(CodeKeyed, code=Code(key), state_changed=moment)
+    operations = operations_of(CodeKeyed)
+    assert [str(claim.pk) for claim in operations.claim(automatic(operations), 5)] == sorted(keys)
+
+
+@pytest.mark.postgresql
+def test_rows_whose_keys_have_no_order_in_the_database_either_are_claimed_by_age():
+    operations = operations_of(Step)
+    at = [operations.compiler.names.index(name) for name in ("id", "state_changed")]
+    rows = [[None] * len(operations.compiler.names) for _ in range(3)]
+    for row, key, moment in zip(rows, [{}, {}, {}], [3, 1, 1], strict=True):
+        row[at[0]], row[at[1]] = key, moment
+    assert operations.compiler.in_turn(rows, by_age=True) == [rows[1], rows[2], rows[0]]
+
+
+# Rows that the project cannot read
+
+
+@pytest.fixture
+def garbled(monkeypatch):
+    """Has the names of models be of a kind that the project's own field cannot always read."""
+
+    def read(value, expression, connection):
+        if value == "garbled":
+            raise ValueError("cannot decrypt")
+        return value
+
+    def make(model, field="name"):
+        monkeypatch.setattr(model._meta.get_field(field), "from_db_value", read, raising=False)
+
+    return make
+
+
+def refuse_to_be_made(sender, instance, **values):
+    if instance.name == "garbled":
+        raise ValueError("cannot decrypt")
+
+
+@pytest.fixture(params=["by its field", "by a receiver"])
+def unreadable(request, garbled):
+    """Has rows of a model named ``garbled`` be unreadable."""
+    if request.param == "by its field":
+        garbled(Step)
+        yield
+    else:
+        post_init.connect(refuse_to_be_made, sender=Step)
+        yield
+        post_init.disconnect(refuse_to_be_made, sender=Step)
+
+
+def some_steps():
+    # Made past the model, which could not be made either.
+    names = ["a", "b", "garbled", "c"]
+    return [pk for name in names for pk in [raw(Step).create().pk] if raw(Step).filter(pk=pk).update(name=name)]
+
+
+@pytest.mark.parametrize("implementation", ["vendor", "portable"])
+def test_row_that_cannot_be_read_is_claimed_with_the_error_beside_the_others(unreadable, implementation):
+    pks = some_steps()
+    operations = operations_of(Step, implementation)
+    claims = operations.claim(automatic(operations), 9)
+    assert [claim.pk for claim in claims] == pks
+    assert [str(claim.unreadable) if claim.unreadable else None for claim in claims] == [
+        None, None, "cannot decrypt", None,
+    ]  # fmt: skip
+    assert [claim.instance.__dict__["name"] for claim in claims if not claim.unreadable] == ["a", "b", "c"]
+    assert all(claim.state is StepGraph.new and claim.attempt == 1 for claim in claims)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_attempt_on_a_row_that_cannot_be_read_fails_with_the_error(unreadable):
+    pks = some_steps()
+    StatorRunner([Step], until_idle=True, run_for=20).run()
+    assert Step.stator.counts() == dict.fromkeys(StepGraph.states, 0) | {"new": 1, "done": 3}
+    failures = ("state_failures", "state_crashes", "state_claim")
+    assert raw(Step).filter(state="new").values_list("pk", *failures).get() == (pks[2], 1, 0, None)
+    report = Report.objects.get()
+    assert (report.object_pk, report.error, report.message) == (str(pks[2]), "ValueError", "cannot decrypt")
+
+
+@pytest.mark.parametrize("model", [Transfer, Crate], ids=["in a transaction", "in a batch"])
+def test_object_that_cannot_be_read_spoils_no_other(garbled, model):
+    rows = [raw(model).create(deed=deed) for deed in ("", "garbled", "")]
+    garbled(model, "deed")
+    assert StatorRunner([model]).run_single_cycle() == 3
+    assert list(raw(model).order_by("pk").values_list("state_failures", flat=True)) == [0, 1, 0]
+    assert Report.objects.get().object_pk == str(rows[1].pk)
+
+
+def test_object_that_is_attempted_out_of_turn_fails_as_well(garbled):
+    instance = put(Step, name="garbled")
+    garbled(Step)
+    assert attempt_row(instance).failure.message == "cannot decrypt"

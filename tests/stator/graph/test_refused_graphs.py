@@ -1,0 +1,345 @@
+"""What may not be declared, and the one line that every mistake gets."""
+
+import re
+
+import pytest
+
+from stator.exceptions import GraphError
+from stator.graph.backoff import Backoff
+from stator.graph.graphs import State, StateGraph
+from stator.graph.options import OPTIONS
+from tests.stator.graph.parcels import Parcel
+from tests.testapp.basic import StepGraph
+
+
+def nothing():
+    class Nothing(StateGraph):
+        pass
+
+
+def two_initial():
+    class Two(StateGraph):
+        one = State()
+        other = State()
+
+
+def ring():
+    class Ring(StateGraph):
+        left = State(externally_progressed=True)
+        right = State(externally_progressed=True)
+        left.transitions_to(right)
+        right.transitions_to(left)
+
+
+def two_forced():
+    class Forced(StateGraph):
+        one = State(force_initial=True)
+        other = State(force_initial=True)
+
+
+def no_handler():
+    class Silent(StateGraph):
+        opened = State(try_interval=1)
+        closed = State()
+        opened.transitions_to(closed)
+
+
+def misnamed_handler():
+    class Misnamed(StateGraph):
+        opened = State(try_interval=1, handler_name="work")
+        closed = State()
+        opened.transitions_to(closed)
+
+        @classmethod
+        def handle_opened(cls, instance): ...
+
+
+def no_interval():
+    class Restless(StateGraph):
+        opened = State()
+        closed = State()
+        opened.transitions_to(closed)
+
+        @classmethod
+        def handle_opened(cls, instance): ...
+
+
+def terminal_handler():
+    class Late(StateGraph):
+        opened = State()
+
+        @classmethod
+        def handle_opened(cls, instance): ...
+
+
+def instance_method():
+    class Bound(StateGraph):
+        opened = State(try_interval=1)
+        closed = State()
+        opened.transitions_to(closed)
+
+        def handle_opened(self, instance): ...
+
+
+def handler_is_text():
+    class Text(StateGraph):
+        opened = State(try_interval=1)
+        closed = State()
+        opened.transitions_to(closed)
+        handle_opened = "closed"
+
+
+def edge_to_a_name():
+    class Stringly(StateGraph):
+        opened = State(try_interval=1)
+        opened.transitions_to("closed")
+
+
+def edge_to_another_graph():
+    class Foreign(StateGraph):
+        opened = State(try_interval=1)
+        opened.transitions_to(Parcel.sent)
+
+        @classmethod
+        def handle_opened(cls, instance): ...
+
+
+def edge_to_a_state_outside():
+    stray = State()
+
+    class Stray(StateGraph):
+        opened = State(try_interval=1)
+        opened.transitions_to(stray)
+
+        @classmethod
+        def handle_opened(cls, instance): ...
+
+
+def edge_after_the_class():
+    Parcel.packed.transitions_to(Parcel.arrived)
+
+
+def two_timeouts():
+    class Impatient(StateGraph):
+        opened = State(externally_progressed=True)
+        closed = State()
+        lost = State()
+        opened.times_out_to(closed, 5)
+        opened.times_out_to(lost, 6)
+
+
+def two_failures():
+    class Doomed(StateGraph):
+        opened = State(try_interval=1)
+        closed = State()
+        lost = State()
+        opened.fails_to(closed)
+        opened.fails_to(lost)
+
+        @classmethod
+        def handle_opened(cls, instance): ...
+
+
+def external_failure():
+    class External(StateGraph):
+        opened = State(externally_progressed=True)
+        closed = State()
+        opened.fails_to(closed)
+
+
+def shared_state():
+    class Shared(StateGraph):
+        opened = State()
+        closed = opened
+
+
+def parents_state():
+    class Borrowed(StateGraph):
+        packed = Parcel.packed
+
+
+def reserved_name():
+    class Reserved(StateGraph):
+        choices = State()
+
+
+def two_graphs():
+    class Both(Parcel, StepGraph):
+        pass
+
+
+def long_name():
+    type("Long", (StateGraph,), {"x" * 101: State()})
+
+
+def renamed_from_itself():
+    class Circular(StateGraph):
+        opened = State(renamed_from="opened")
+
+
+def renamed_twice():
+    class Twice(StateGraph):
+        opened = State(externally_progressed=True, renamed_from="old")
+        closed = State(renamed_from="old")
+        opened.transitions_to(closed)
+
+
+def timeout(seconds):
+    class Timed(StateGraph):
+        opened = State(externally_progressed=True)
+        closed = State()
+        opened.times_out_to(closed, seconds=seconds)
+
+
+def option(**options):
+    class Optional(StateGraph):
+        opened = State(**({"try_interval": 1} | options))
+        closed = State()
+        opened.transitions_to(closed)
+
+        @classmethod
+        def handle_opened(cls, instance): ...
+
+
+def initial_by_the_framework():
+    class Sealed(StateGraph):
+        opened = State(try_interval=1, enter_by_hand=False)
+        closed = State()
+        opened.transitions_to(closed)
+
+        @classmethod
+        def handle_opened(cls, instance): ...
+
+
+def unreachable_by_the_framework():
+    class Sealed(StateGraph):
+        opened = State(externally_progressed=True, force_initial=True)
+        closed = State()
+        lost = State(externally_progressed=True, enter_by_hand=False)
+        opened.transitions_to(closed)
+        lost.transitions_to(lost, closed)
+
+
+BAD_GRAPHS = [
+    (nothing, "Nothing has no states", "add at least one: name = State()"),
+    (two_initial, "Two has more than one initial state: one, other", "set force_initial=True on one"),
+    (ring, "Ring has no initial state", "set force_initial=True on one"),
+    (two_forced, "Forced has more than one initial state: one, other", "force_initial"),
+    (no_handler, "Silent.opened: has no handler", "add a classmethod handle_opened(cls, instance)"),
+    (misnamed_handler, "Misnamed.opened: has no handler", "add a classmethod work(cls, instance)"),
+    (no_interval, "Restless.opened: has no try_interval", "set try_interval=SECONDS"),
+    (
+        terminal_handler,
+        "Late.opened: a terminal state has no handler",
+        "remove handle_opened() or declare a transition",
+    ),
+    (instance_method, "Bound.opened: handler handle_opened", "lacks @classmethod"),
+    (handler_is_text, "Text.opened: handler handle_opened is not callable", "make it a classmethod"),
+    (edge_to_a_name, "transitions_to() takes a State of the same graph, not 'closed'", "define the state above"),
+    (edge_to_another_graph, "Foreign.opened.transitions_to('sent')", "define both states in the same class"),
+    (edge_to_a_state_outside, "Stray.opened.transitions_to(", "define both states in the same class"),
+    (edge_after_the_class, "Parcel.packed: the graph is complete", "inside the class body, or subclass the graph"),
+    (two_timeouts, "Impatient.opened: times_out_to(closed) is set already", "remove one of them"),
+    (two_failures, "Doomed.opened: fails_to(closed) is set already", "remove one of them"),
+    (external_failure, "External.opened: is never attempted, so it cannot fail", "remove fails_to()"),
+    (shared_state, "Shared.closed: the same State object is also 'opened'", "a State() of its own"),
+    (parents_state, "Borrowed.packed: the same State object is also 'packed'", "a State() of its own"),
+    (reserved_name, "Reserved: 'choices' is reserved by StateGraph", "choose another name"),
+    (two_graphs, "Both: has two graphs as bases", "inherit from one"),
+    (long_name, f"Long.{'x' * 101}: the name is too long; use at most 100 characters", "at most 100"),
+    (renamed_from_itself, "Circular.opened: renamed_from='opened' is taken", "name a state that no longer exists"),
+    (
+        initial_by_the_framework,
+        "Sealed.opened: new objects are created in the initial state",
+        "remove enter_by_hand=False",
+    ),
+    (unreachable_by_the_framework, "Sealed.lost: no edge leads here", "declare one, or remove enter_by_hand=False"),
+    (renamed_twice, "Twice.closed: renamed_from='old' is taken", "name a state that no longer exists"),
+]
+
+BAD_OPTIONS = [
+    ({"try_interval": 0}, "seconds above 0"),
+    ({"try_interval": -1}, "seconds above 0"),
+    ({"try_interval": "60"}, "seconds above 0"),
+    ({"try_interval": True}, "seconds above 0"),
+    ({"try_interval": float("nan")}, "seconds above 0"),
+    ({"try_interval": float("inf")}, "seconds above 0"),
+    ({"try_interval": 1e18}, "seconds above 0"),
+    ({"handler_name": 7}, "the name of a method"),
+    ({"handler_name": "not a name"}, "the name of a method"),
+    ({"externally_progressed": 1}, "True or False"),
+    ({"attempt_immediately": "no"}, "True or False"),
+    ({"force_initial": None}, "True or False"),
+    ({"enter_by_hand": None}, "True or False"),
+    ({"delete_after": 0}, "seconds above 0"),
+    ({"jitter": 1}, "a fraction"),
+    ({"jitter": -0.1}, "a fraction"),
+    ({"backoff": 0}, "seconds above 0, a Backoff"),
+    ({"backoff": "slow"}, "seconds above 0, a Backoff"),
+    ({"backoff": Backoff(base=-1)}, "seconds above 0, a Backoff"),
+    ({"backoff": Backoff(cap=0)}, "seconds above 0, a Backoff"),
+    ({"backoff": Backoff(factor=0.5)}, "seconds above 0, a Backoff"),
+    ({"max_failures": 0}, "a whole number"),
+    ({"max_failures": 1.5}, "a whole number"),
+    ({"max_runtime": -5}, "seconds above 0"),
+    ({"lease": "long"}, "seconds above 0"),
+    ({"expect_within": 0}, "seconds above 0"),
+    ({"renamed_from": ""}, "the former name"),
+    ({"quarantine": None}, "True or False"),
+    ({"saves": "result"}, "a list of names of fields"),
+    ({"saves": (3,)}, "a list of names of fields"),
+    ({"renamed_from": 3}, "the former name"),
+    ({"atomic": "yes"}, "True or False"),
+    ({"batch": 0}, "a whole number"),
+    ({"batch": True}, "a whole number"),
+    ({"concurrency": -1}, "a whole number"),
+]
+
+
+@pytest.mark.parametrize(("declare", "what", "remedy"), BAD_GRAPHS, ids=lambda value: getattr(value, "__name__", None))
+def test_wrong_graph_fails_when_the_class_is_made_naming_graph_state_and_remedy(declare, what, remedy):
+    with pytest.raises(GraphError) as caught:
+        declare()
+    text = str(caught.value)
+    assert what in text
+    assert remedy in text
+    assert "\n" not in text
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(("options", "wanted"), BAD_OPTIONS, ids=str)
+def test_wrong_option_names_graph_state_option_value_and_what_is_wanted(options, wanted):
+    ((name, value),) = options.items()
+    with pytest.raises(GraphError, match=re.escape(f"Optional.opened: {name}={value!r} must be ")) as caught:
+        option(**options)
+    assert wanted in str(caught.value)
+
+
+def test_every_option_has_a_test_of_a_wrong_value():
+    assert {name for options, _ in BAD_OPTIONS for name in options} == set(OPTIONS)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, None, "5", float("nan"), float("inf"), 1e18])
+def test_wrong_timeout_names_the_edge(seconds):
+    with pytest.raises(GraphError, match=r"^Timed\.opened\.times_out_to\(closed\): seconds=.* must be a number"):
+        timeout(seconds)
+
+
+def test_unknown_option_names_the_nearest():
+    with pytest.raises(TypeError, match="no option 'try_intervall'; did you mean 'try_interval'"):
+        State(try_intervall=5)
+    with pytest.raises(TypeError, match="no option 'zzz'; options are atomic, attempt_immediately, backoff"):
+        State(zzz=5)
+
+
+def test_a_graph_that_is_refused_leaves_its_parent_as_it_was():
+    before = {name: set(state.children) for name, state in Parcel.states.items()}
+    with pytest.raises(GraphError):
+
+        class Broken(Parcel):
+            extra = State()
+            Parcel.packed.transitions_to(extra)
+            other = State()
+
+    assert {name: set(state.children) for name, state in Parcel.states.items()} == before
+    assert len(Parcel.edges) == 6

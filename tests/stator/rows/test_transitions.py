@@ -1,0 +1,334 @@
+"""Moves by hand of many objects: which, in what order, in what transactions, and what is told of them."""
+
+import re
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import IntegrityError, connection, transaction
+from django.db.models import Count, Q
+from django.test.utils import CaptureQueriesContext
+
+from stator.exceptions import ProtectedState
+from stator.models import History, StatorModel, move_rows
+from stator.rows import transitions
+from stator.rows.meta import named_state
+from stator.runner import StatorRunner
+from stator.signals import became_ready, transitioned
+from stator.testing import attempt
+from tests.stator.making import ago, at_once, begun_beside, claim_all, operations_of, put, raw, row
+from tests.testapp.basic import Author, Page, PageGraph, Step, StepGraph
+from tests.testapp.keys import BigKeyed, BigProxy, Branch, TextKeyed
+from tests.testapp.models import SyncLine
+from tests.testapp.waiting import Build, BuildGraph
+
+pytestmark = pytest.mark.django_db
+
+
+def pages(count, **columns):
+    return [put(Page, title=f"{number:05}", **columns) for number in range(count)]
+
+
+def moved():
+    return set(raw(Page).filter(state="review").values_list("title", flat=True))
+
+
+@pytest.fixture
+def listen(django_capture_on_commit_callbacks):
+    """Hears the moves that are told of once the transaction has committed."""
+    heard = []
+
+    def hear(sender, moves, using, **kwargs):
+        heard.append((sender, [(move.pk, move.source, move.to) for move in moves], using))
+
+    transitioned.connect(hear)
+    yield heard
+    transitioned.disconnect(hear)
+
+
+QUERYSETS = {
+    "queryset": (lambda: Page.objects.filter(title__lt="00003"), 3),
+    "manager": (lambda: Page.objects, 6),
+    "filtering manager": (lambda: Page.visible, 6),
+    "related manager": (lambda: Author.objects.get().pages, 2),
+    "many to many manager": (lambda: Author.objects.get().reads, 2),
+    "sliced": (lambda: Page.objects.order_by("title")[:4], 4),
+    "sliced from the end": (lambda: Page.objects.order_by("-title")[1:3], 2),
+    "distinct": (lambda: Page.objects.distinct(), 6),
+    "ordered": (lambda: Page.objects.order_by("-title"), 6),
+    "joined": (lambda: Page.objects.filter(author__name="eve"), 2),
+    "joined twice": (lambda: Page.objects.filter(Q(readers__name="eve") | Q(author__name="eve")), 4),
+    "joined to many": (lambda: Page.objects.filter(readers__name__in=["eve", "bob"]).distinct(), 2),
+    "annotated": (lambda: Page.objects.annotate(n=Count("readers")).filter(n__gt=0), 2),
+    "united": (lambda: Page.objects.filter(title="00000").union(Page.objects.filter(title="00005")), 2),
+    "or": (lambda: Page.objects.filter(title="00000") | Page.objects.filter(title="00001"), 2),
+    "values": (lambda: Page.objects.values("title"), 6),
+    "only": (lambda: Page.objects.only("title"), 6),
+    "selecting related": (lambda: Page.objects.select_related("author"), 6),
+    "locking": (lambda: Page.objects.select_for_update(), 6),
+    "reversed": (lambda: Page.objects.order_by("pk").reverse(), 6),
+    "none": (lambda: Page.objects.none(), 0),
+    "operators' own": (lambda: Page.stator.ready(), 6),
+}
+
+
+@pytest.mark.parametrize("batch", [1000, 2, 1])
+@pytest.mark.parametrize(("queryset", "expected"), QUERYSETS.values(), ids=QUERYSETS)
+def test_every_row_of_a_queryset_is_moved_once(monkeypatch, queryset, expected, batch):
+    monkeypatch.setattr(transitions, "BATCH", batch)
+    eve = Author.objects.create(name="eve")
+    made = pages(6)
+    raw(Page).filter(pk__in=[made[0].pk, made[3].pk]).update(author=eve)
+    for page in made[4:]:
+        page.readers.add(eve)
+    assert Page.transition_perform_queryset(queryset(), PageGraph.review) == expected
+    assert raw(Page).filter(state="review", state_version=1, state_ready=True).count() == expected
+    assert raw(Page).filter(state_version=0).count() == 6 - expected
+    assert History.objects.count() == expected
+
+
+def test_rows_that_the_move_takes_out_of_the_queryset_are_all_moved(monkeypatch):
+    monkeypatch.setattr(transitions, "BATCH", 2)
+    pages(5)
+    assert Page.transition_perform_queryset(Page.objects.filter(state="draft"), "review") == 5
+
+
+def test_large_slice_is_read_once_and_not_sent_with_every_batch(monkeypatch):
+    monkeypatch.setattr(transitions, "BATCH", 50)
+    Page.objects.bulk_create(Page(title=str(number)) for number in range(1000))
+    with CaptureQueriesContext(connection) as queries:
+        assert Page.transition_perform_queryset(Page.objects.order_by("pk")[:900], "review") == 900
+    assert raw(Page).filter(state="draft").count() == 100
+    assert max(query["sql"].count(",") for query in queries if query["sql"].startswith("SELECT")) < 100
+
+
+def test_name_and_state_are_accepted_and_the_queryset_says_which_model():
+    line = SyncLine.objects.create()
+    assert Page.transition_perform_queryset(SyncLine.objects.all(), "last") == 1
+    assert row(line).state == "last"
+
+
+def test_unknown_state_is_refused_before_anything_is_read(django_assert_num_queries):
+    with django_assert_num_queries(0), pytest.raises(ValueError, match="'nowhere' is not a state of PageGraph; its"):
+        Page.transition_perform_queryset(Page.objects.all(), "nowhere")
+
+
+def test_another_graphs_state_counts_by_its_name():
+    assert named_state(Page, "review") is PageGraph.review
+    with pytest.raises(ValueError, match="'last' is not a state of PageGraph"):
+        named_state(Page, SyncLine.state_graph.last)
+
+
+def test_move_ends_every_claim():
+    made = pages(3)
+    claims = claim_all(operations_of(Page))
+    assert Page.transition_perform_queryset(Page.objects.all(), "review") == 3
+    assert not any(claim.still_mine() for claim in claims)
+    assert all(row(page).state_claim is None for page in made)
+
+
+def test_each_act_is_recorded_with_its_author_and_bounded():
+    pages(2)
+    Page.transition_perform_queryset(Page.objects.all(), "review", actor="e" * 500, reason="r" * 5000)
+    acts = History.objects.order_by("pk")
+    assert [(act.version, act.source, act.to) for act in acts] == [(1, "draft", "review")] * 2
+    assert {(len(act.actor), len(act.reason)) for act in acts} == {(150, 500)}
+
+
+def test_moves_are_told_of_after_the_commit(listen, django_capture_on_commit_callbacks):
+    made = pages(2)
+    with django_capture_on_commit_callbacks(execute=True):
+        Page.transition_perform_queryset(Page.objects.order_by("pk"), "review")
+        assert listen == []
+    assert listen == [(Page, [(page.pk, "draft", "review") for page in made], "default")]
+
+
+def test_moves_that_are_rolled_back_are_not_told_of(listen, django_capture_on_commit_callbacks):
+    (page,) = pages(1)
+    with django_capture_on_commit_callbacks(execute=True), pytest.raises(IntegrityError), transaction.atomic():
+        page.transition_perform("review")
+        raise IntegrityError
+    assert listen == []
+    assert row(page).state == "draft"
+    assert not History.objects.exists()
+
+
+def test_workers_are_woken_where_the_new_state_is_attempted(django_capture_on_commit_callbacks):
+    woken = []
+
+    def hear(sender, using, **kwargs):
+        woken.append((sender, using))
+
+    became_ready.connect(hear)
+    try:
+        pages(1)
+        with django_capture_on_commit_callbacks(execute=True):
+            Page.transition_perform_queryset(Page.objects.all(), "review")
+        assert (Page, "default") in woken
+        woken.clear()
+        with django_capture_on_commit_callbacks(execute=True):
+            Page.transition_perform_queryset(Page.objects.all(), "published")
+        assert woken == []
+    finally:
+        became_ready.disconnect(hear)
+
+
+def test_children_and_proxies_move_their_parents_row(listen, django_capture_on_commit_callbacks):
+    branch = Branch.objects.create(leaf="a")
+    with django_capture_on_commit_callbacks(execute=True):
+        branch.transition_perform("second")
+        BigProxy.objects.get().transition_perform("last")
+        Branch.transition_perform_queryset(Branch.objects.filter(leaf="a"), "first")
+    assert (row(branch).state, row(branch).state_version) == ("first", 3)
+    assert {sender for sender, *_ in listen} == {BigKeyed}
+    assert set(History.objects.values_list("model_label", flat=True)) == {"testapp.bigkeyed"}
+
+
+def test_keys_of_text_are_moved_in_batches_too(monkeypatch):
+    monkeypatch.setattr(transitions, "BATCH", 2)
+    slugs = ["a", "B", "é", "日本", "'; DROP TABLE x; --", '"', "%s", "z" * 255]
+    for slug in slugs:
+        TextKeyed.objects.create(slug=slug)
+    assert TextKeyed.transition_perform_queryset(TextKeyed.objects.all(), "second") == len(slugs)
+    assert set(History.objects.values_list("object_pk", flat=True)) == set(slugs)
+
+
+@pytest.mark.postgresql
+def test_rows_are_locked_in_the_order_of_their_keys():
+    # SQLite has no locks on rows.
+    pages(3)
+    with CaptureQueriesContext(connection) as queries:
+        Page.transition_perform_queryset(Page.objects.order_by("-title"), "review")
+    (lock,) = [query["sql"] for query in queries if "FOR NO KEY UPDATE" in query["sql"]]
+    assert re.search(r'ORDER BY ("testapp_page"."id"|1) ASC FOR NO KEY UPDATE', lock)
+
+
+@pytest.mark.usefixtures("transactional_db")
+class TestRaces:
+    """Several connections, and so no transaction around the test."""
+
+    pytestmark = []
+
+    def test_moves_that_race_leave_versions_without_gaps_and_one_act_each(self):
+        page = put(Page, title="a")
+        targets = ["review", "published", "draft"] * 3
+        at_once(*(lambda target=target: Page.objects.get().transition_perform(target) for target in targets))
+        assert row(page).state_version == 9
+        acts = list(History.objects.order_by("version"))
+        assert [act.version for act in acts] == list(range(1, 10))
+        assert all(before.to == after.source for before, after in zip(acts, acts[1:], strict=False))
+
+    def test_row_that_no_longer_matches_once_it_is_locked_is_left_alone(self):
+        put(Page, title="a")
+        moved = at_once(*(lambda: Page.transition_perform_queryset(Page.objects.filter(state="draft"), "review"),) * 4)
+        assert sum(moved) == 1
+        assert History.objects.count() == 1
+
+    @pytest.mark.postgresql
+    def test_move_waits_for_another_and_leaves_what_it_no_longer_means(self):
+        page = put(Page, title="a")
+
+        def move():
+            return Page.transition_perform_queryset(Page.objects.filter(state="draft"), "review")
+
+        with transaction.atomic():
+            assert move() == 1
+            beside = begun_beside(move)
+            assert not beside.done(), "the second move did not wait"
+        assert beside.result(30) == 0
+        assert (row(page).state_version, History.objects.count()) == (1, 1)
+
+    def test_opposite_orders_do_not_deadlock(self):
+        pages(30, state_changed=ago(5))
+        orders = [Page.objects.order_by("pk"), Page.objects.order_by("-pk")] * 2
+        at_once(*(lambda rows=rows: Page.transition_perform_queryset(rows, "review") for rows in orders))
+        assert set(raw(Page).values_list("state_version", flat=True)) == {4}
+
+
+@pytest.fixture
+def sealed(monkeypatch):
+    """States that only the framework enters."""
+    for state in (StepGraph.done, StepGraph.failed, StepGraph.late):
+        monkeypatch.setattr(state, "enter_by_hand", False)
+
+
+def assign(step, **options):
+    step.state, step.name = "done", "written"
+    step.save(**options)
+
+
+async def assign_later(step):
+    step.state, step.name = StepGraph.done, "written"
+    await step.asave()
+
+
+BY_HAND = {
+    "transition_perform": lambda step: step.transition_perform("done"),
+    "transition_perform, unbound": lambda step: StatorModel.transition_perform(step, StepGraph.done),
+    "atransition_perform": lambda step: async_to_sync(step.atransition_perform)("done"),
+    "of a queryset": lambda step: Step.transition_perform_queryset(Step.objects.filter(pk=step.pk), "done"),
+    "of a queryset, async": lambda step: async_to_sync(Step.atransition_perform_queryset)(Step.objects, "done"),
+    "of no rows": lambda step: Step.transition_perform_queryset(Step.objects.none(), "done"),
+    "operators": lambda step: Step.stator.filter(pk=step.pk).move("done", actor="ann"),
+    "update": lambda step: Step.objects.filter(pk=step.pk).update(state="done", name="written"),
+    "aupdate": lambda step: async_to_sync(Step.objects.filter(pk=step.pk).aupdate)(state=StepGraph.done),
+    "update_or_create": lambda step: Step.objects.update_or_create({"state": "done"}, pk=step.pk),
+    "save": assign,
+    "save of some fields": lambda step: assign(step, update_fields=["state", "name"]),
+    "asave": async_to_sync(assign_later),
+}
+
+
+@pytest.mark.parametrize("move", BY_HAND.values(), ids=BY_HAND)
+def test_state_that_only_the_framework_enters_is_refused_to_every_move_by_hand(sealed, move):
+    step = put(Step)
+    with pytest.raises(ProtectedState) as refused, transaction.atomic():
+        move(step)
+    assert str(refused.value) == (
+        "StepGraph.done can be entered only by the framework, not by hand; "
+        "you can move objects to new, slow, outside, renewed"
+    )
+    assert isinstance(refused.value, ValueError)
+    assert (row(step).state, row(step).name, row(step).state_version) == ("new", "", 0)
+    assert not History.objects.exists()
+
+
+def test_handler_that_saves_a_state_that_only_the_framework_enters_is_refused(sealed):
+    step = put(Step)
+    (claim,) = claim_all(operations_of(Step))
+    with pytest.raises(ProtectedState), transaction.atomic():
+        assign(claim.instance)
+    assert row(step).state_claim == claim.token
+
+
+def test_object_in_a_state_that_only_the_framework_enters_is_saved_as_any_other(sealed):
+    step = put(Step, state="done")
+    step.name = "written"
+    step.save()
+    assert row(step).name == "written"
+    step.transition_perform("slow")
+    assert row(step).state == "slow"
+
+
+def test_framework_enters_such_states_by_handlers_errors_timeouts_and_conditions(sealed, monkeypatch):
+    monkeypatch.setattr(BuildGraph.built, "enter_by_hand", False)
+    worked, failed = put(Step), put(Step, state_failures=2)
+    late, outside = put(Step, state_changed=ago(8000)), put(Step, state="outside", state_changed=ago(8000))
+    monkeypatch.setattr(StepGraph, "handle_new", lambda step: 1 / 0 if step.pk == failed.pk else None)
+    approved = put(Build, state="checked", approved=True)
+    StatorRunner([Step, Build]).run_single_cycle()
+    assert [row(each).state for each in (failed, late, outside, approved)] == ["failed", "late", "failed", "built"]
+    monkeypatch.undo()
+    assert attempt(worked).to == StepGraph.done
+
+
+def test_code_of_the_model_enters_such_states_with_author_and_reason(sealed):
+    steps = [put(Step) for _ in range(3)]
+    assert move_rows(Step.objects.exclude(pk=steps[2].pk), "done", actor="ann", reason="asked for") == 2
+    assert [row(step).state for step in steps] == ["done", "done", "new"]
+    assert set(History.objects.values_list("actor", "reason", "to")) == {("ann", "asked for", "done")}
+    with pytest.raises(ValueError, match="'nowhere' is not a state of StepGraph"):
+        move_rows(Step.objects, "nowhere")
+
+
+def test_object_may_be_created_in_such_a_state(sealed):
+    assert row(Step.objects.create(state="done")).state == "done"

@@ -1,0 +1,81 @@
+"""How much is claimed: by the limit of a state, by what the model lets a worker claim, and without quarantine."""
+
+import pytest
+from django.db import IntegrityError, connection
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from stator.db import refusals
+from stator.db.base import Operations
+from stator.db.claim import Crashes
+from stator.models import Report
+from tests.stator.running import work
+from tests.testapp.power import Ride, Transfer, Visitor
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_claim_that_a_constraint_of_the_model_refuses_takes_nothing(operations, monkeypatch):
+    monkeypatch.setattr(refusals, "SHORTLY", 0.0)
+    made = operations(Transfer)
+    Transfer.objects.create()
+
+    def refuse(execute, sql, params, many, context):
+        raise IntegrityError("there is one already")
+
+    if connection.vendor == "postgresql" and type(made) is not Operations:
+        pytest.skip("its claims are not sent by Django's cursor")
+    with connection.execute_wrapper(lambda *call: refuse(*call) if "UPDATE" in call[1] else call[0](*call[1:])):
+        assert made.claim(list(made.graph.automatic_states), 1) == []
+    assert len(made.claim(list(made.graph.automatic_states), 1)) == 1
+
+
+def test_limited_state_is_claimed_up_to_its_limit_over_all_workers(operations):
+    Visitor.objects.bulk_create(Visitor() for _ in range(5))
+    states = list(Visitor.state_graph.automatic_states)
+    first, second = operations(Visitor), operations(Visitor)
+    taken = first.claim(states, 1)
+    taken += second.claim(states, 10)
+    assert len(taken) == 2
+    assert first.claim(states, 10) == []
+    Visitor.stator.filter(pk=taken[0].pk).unlock()
+    assert len(second.claim(states, 10)) == 1
+
+
+def test_limited_state_is_drained_all_the_same():
+    Visitor.objects.bulk_create(Visitor() for _ in range(9))
+    work(Visitor)
+    assert Visitor.stator.counts() == {"queued": 0, "through": 9}
+
+
+def test_worker_claims_what_the_model_lets_it_claim(operations):
+    near, far = Ride.objects.create(), Ride.objects.create(place="far")
+    made = operations(Ride)
+    assert [claim.pk for claim in made.claim(list(made.graph.automatic_states), 10)] == [near.pk]
+    far.refresh_from_db()
+    assert far.state_ready
+    assert far.state_claim is None
+
+
+def test_worker_that_may_not_claim_is_idle_until_it_may(monkeypatch):
+    far = Ride.objects.create(place="far")
+    assert work(Ride).handled == {}
+    monkeypatch.setattr(Ride, "places", ["far"])
+    assert work(Ride).handled == {"testapp.ride": 1}
+    far.refresh_from_db()
+    assert far.state == "done"
+
+
+def test_row_of_a_state_without_quarantine_is_claimed_however_many_leases_it_lost(operations):
+    ride = Ride.objects.create()
+    made = operations(Ride)
+    for _ in range(made.settings.MAX_CRASHES + 2):
+        claims = [made.claim(list(made.graph.automatic_states), 1, crashes=crashes) for crashes in Crashes]
+        assert sum(map(len, claims)) == 1
+        QuerySet(Ride).update(state_locked_until=Now())
+        assert len(made.reap(10)) == 1
+    ride.refresh_from_db()
+    assert ride.state_ready
+    assert ride.state_crashes == made.settings.MAX_CRASHES - 1
+    assert not Report.objects.exists()
+    assert work(Ride).moved == {("testapp.ride", "done"): 1}

@@ -1,0 +1,81 @@
+"""What a state saves with its outcome."""
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from stator.graph.outcomes import Moved
+from stator.models import Report
+from tests.stator.running import work
+from tests.testapp.power import Measure, MeasureGraph, Written
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def measured(**values):
+    """The fields of measures by their deed, after a worker has been at them."""
+    for deed in values.pop("deeds"):
+        Measure.objects.create(deed=deed)
+    work(Measure)
+    return {measure.deed: measure for measure in Measure.objects.all()}
+
+
+def test_saved_fields_are_written_with_the_move_and_no_others():
+    twin = Written.objects.create(about=1)
+    one = measured(deeds=["move"])["move"]
+    assert (one.state, one.size, one.found) == ("done", one.pk * 10, {"deed": "move", "\u00fc": [1, None]})
+    assert (one.label, one.due, one.twin) == (f'it\'s {{{one.pk}}}, "quoted"', None, twin)
+    assert one.not_saved == "kept"
+
+
+def test_saved_fields_are_written_when_the_object_stays_but_not_after_an_error():
+    found = measured(deeds=["wait", "raise"])
+    assert (found["wait"].state, found["wait"].size) == ("new", found["wait"].pk * 10)
+    assert (found["raise"].size, found["raise"].found, found["raise"].state_failures) == (1, None, 1)
+
+
+def test_value_that_does_not_fit_is_an_error_of_its_own_object():
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite stores text of any length")
+    found = measured(deeds=["move", "long"])
+    assert (found["move"].state, found["move"].size) == ("done", found["move"].pk * 10)
+    assert (found["long"].state, found["long"].label) == ("new", "none")
+    assert "too long" in Report.objects.get().message
+
+
+@pytest.mark.parametrize(("deed", "error"), [("text", "ValueError"), ("json", "TypeError")])
+def test_value_that_its_field_does_not_take_is_an_error_of_its_own_object(deed, error):
+    found = measured(deeds=["move", deed, "expression"])
+    assert (found["move"].state, found["move"].size) == ("done", found["move"].pk * 10)
+    assert found["expression"].state == "done"
+    assert (found[deed].state, found[deed].size, found[deed].state_failures) == ("new", 1, 1)
+    assert Report.objects.get().error == error
+
+
+def test_expression_is_worked_out_by_the_database():
+    found = measured(deeds=["move", "expression"])
+    assert (found["expression"].state, found["expression"].size) == ("done", 6)
+    assert found["move"].size == found["move"].pk * 10
+
+
+def test_holder_that_lost_its_claim_saves_nothing(operations):
+    made = operations(Measure)
+    kept, lost = Measure.objects.create(deed="move"), Measure.objects.create(deed="move")
+    claims = made.claim(list(MeasureGraph.automatic_states), 10)
+    Measure.stator.filter(pk=lost.pk).unlock()
+    values = {"size": 7, "found": None, "label": "x", "due": timezone.now(), "twin": None}
+    written = made.record([(claim, Moved(MeasureGraph.done, values=values)) for claim in claims])
+    assert [claim.pk for claim in written.lost] == [lost.pk]
+    kept.refresh_from_db()
+    lost.refresh_from_db()
+    assert (kept.size, kept.label, kept.due) == (7, "x", values["due"])
+    assert (lost.size, lost.label, lost.due) == (1, "none", None)
+
+
+def test_outcome_without_values_leaves_the_fields_as_they_are(operations):
+    made = operations(Measure)
+    one, other = Measure.objects.create(), Measure.objects.create()
+    values = {"size": 7, "found": [1], "label": "x", "due": None, "twin": None}
+    by_pk = {claim.pk: claim for claim in made.claim(list(MeasureGraph.automatic_states), 10)}
+    made.record([(by_pk[one.pk], Moved(MeasureGraph.done, values=values)), (by_pk[other.pk], Moved(MeasureGraph.done))])
+    assert set(Measure.objects.values_list("pk", "size", "label")) == {(one.pk, 7, "x"), (other.pk, 1, "none")}

@@ -1,0 +1,373 @@
+"""What saving objects, with or without another state, does to the framework's columns. Fault F18."""
+
+import pickle
+
+import pytest
+from django.core import serializers
+from django.db import connection, transaction
+from django.db.models.expressions import DatabaseDefault
+from django.db.models.functions import Coalesce, Now
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from stator.db.claim import Crashes
+from stator.exceptions import LeaseLost
+from stator.models import History
+from stator.rows.columns import FRAMEWORK_COLUMNS
+from tests.stator.holding import claimed, framework
+from tests.stator.making import ago, expire, operations_of, raw, row
+from tests.testapp.basic import Page, PageGraph
+
+pytestmark = pytest.mark.django_db
+
+
+def reclaimed(instance):
+    """Let the worker lose its lease and another one claim the row."""
+    operations = operations_of(type(instance))
+    expire(instance)
+    operations.reap(10)
+    (claim,) = operations.claim(list(operations.graph.automatic_states), 1, crashes=Crashes.FEW)
+    return claim
+
+
+# Saving
+
+
+def stale_and_current():
+    """An instance loaded before its row was claimed, and one loaded afterwards."""
+    page = Page.objects.create(title="a")
+    stale = Page.objects.get()
+    claimed(page)
+    return [stale, Page.objects.get()]
+
+
+SAVES = {
+    "save()": lambda page: page.save(),
+    "save(update_fields)": lambda page: page.save(update_fields=["title"]),
+    "save(update_fields of ours)": lambda page: page.save(update_fields=["title", "state_claim", "state_ready"]),
+    "save(update_fields, state)": lambda page: page.save(update_fields=["title", "state"]),
+    "save(force_update)": lambda page: page.save(force_update=True),
+    "save_base()": lambda page: page.save_base(),
+    "bulk_update()": lambda page: Page.objects.bulk_update([page], ["title"]),
+    "update()": lambda page: Page.objects.filter(pk=page.pk).update(title=page.title),
+    "update_or_create()": lambda page: Page.objects.update_or_create(pk=page.pk, defaults={"title": page.title}),
+}
+
+
+@pytest.mark.parametrize("age", ["stale", "current"])
+@pytest.mark.parametrize("save", SAVES.values(), ids=SAVES)
+def test_saving_never_writes_the_columns_of_the_framework(save, age):
+    stale, current = stale_and_current()
+    page = stale if age == "stale" else current
+    before = framework(page)
+    assert before["state_claim"]
+    page.title = "b"
+    for name in FRAMEWORK_COLUMNS - {"state_changed"}:
+        if age == "current":
+            setattr(page, name, getattr(Page(), name))
+    save(page)
+    assert framework(page) == before
+    assert row(page).title == "b"
+
+
+def test_stale_save_does_not_undo_a_move():
+    stale = Page.objects.create(title="a")
+    Page.objects.get().transition_perform("published")
+    stale.title = "b"
+    stale.save()
+    assert (row(stale).title, row(stale).state, row(stale).state_version) == ("b", "published", 1)
+
+
+def test_refused_holder_never_becomes_valid_again():
+    page = Page.objects.create(title="a")
+    late = claimed(page)
+    second = reclaimed(page)
+    late.state_claim = late.stator.token
+    for save in (SAVES["update()"], SAVES["bulk_update()"], lambda page: page.refresh_from_db()):
+        save(late)
+    for save in (SAVES["save()"], SAVES["save(update_fields)"], SAVES["save(force_update)"]):
+        with (
+            pytest.raises(LeaseLost, match=r"testapp\.Page \d+: the claim on it has ended; this save changed nothing"),
+            transaction.atomic(),
+        ):
+            save(late)
+    assert row(page).state_claim == second.token
+    assert not late.stator.still_mine()
+    assert second.still_mine()
+
+
+def test_late_handler_cannot_save_its_object():
+    page = Page.objects.create(title="a")
+    late = claimed(page)
+    reclaimed(page)
+    late.title = "late"
+    with pytest.raises(LeaseLost), transaction.atomic():
+        late.save()
+    assert row(page).title == "a"
+
+
+def test_handler_that_holds_its_claim_saves_as_usual():
+    page = claimed(Page.objects.create(title="a"))
+    page.title = "b"
+    page.save()
+    page.title = "c"
+    page.save(update_fields=["title"])
+    assert row(page).title == "c"
+    assert page.stator.still_mine()
+
+
+def test_late_handler_cannot_move_its_object_by_saving():
+    page = Page.objects.create(title="a")
+    late = claimed(page)
+    second = reclaimed(page)
+    late.state = PageGraph.published
+    with pytest.raises(LeaseLost), transaction.atomic():
+        late.save(update_fields=["state"])
+    assert row(page).state == "draft"
+    assert second.still_mine()
+
+
+def test_handler_that_moves_its_object_by_saving_ends_its_claim():
+    page = claimed(Page.objects.create(title="a"))
+    claim = page.stator
+    page.state = PageGraph.published
+    page.save()
+    assert row(page).state == "published"
+    assert not claim.still_mine()
+    assert page.stator is None
+
+
+@pytest.mark.parametrize("age", ["stale", "current"])
+def test_deleting_a_claimed_object_works_and_its_claim_is_over(age):
+    stale, current = stale_and_current()
+    (stale if age == "stale" else current).delete()
+    assert not raw(Page).exists()
+
+
+def test_handler_may_delete_its_object():
+    page = claimed(Page.objects.create(title="a"))
+    claim = page.stator
+    page.delete()
+    assert not claim.still_mine()
+
+
+def test_row_that_is_gone_is_not_brought_back_by_a_handler():
+    page = claimed(Page.objects.create(title="a"))
+    raw(Page).all().delete()
+    with pytest.raises(LeaseLost), transaction.atomic():
+        page.save()
+    assert not raw(Page).exists()
+
+
+def test_refreshing_shows_the_columns_as_they_are():
+    page = Page.objects.create(title="a")
+    claimed(page)
+    page.refresh_from_db()
+    assert page.state_claim is not None
+    page.save()
+    assert row(page).state_claim == page.state_claim
+
+
+def test_get_or_create_and_update_or_create_work():
+    page, made = Page.objects.get_or_create(title="a", defaults={"state": PageGraph.review})
+    assert made
+    assert row(page).state == "review"
+    page, made = Page.objects.update_or_create(title="a", defaults={"state": PageGraph.published, "hidden": True})
+    assert not made
+    assert (row(page).state, row(page).hidden, row(page).state_version) == ("published", True, 1)
+
+
+def test_deferred_columns_are_left_alone():
+    pk = Page.objects.create(title="a").pk
+    page = Page.objects.only("title").get(pk=pk)
+    page.title = "b"
+    page.save()
+    assert (row(page).title, row(page).state) == ("b", "draft")
+
+
+def test_saving_an_object_with_a_key_of_its_own_does_not_reset_its_row():
+    page = Page.objects.create(title="a", state="review")
+    Page(pk=page.pk, title="b").save()
+    assert (row(page).title, row(page).state, row(page).state_version) == ("b", "review", 0)
+
+
+def test_saving_with_select_on_save_works():
+    page = Page.objects.create(title="a")
+    Page._meta.select_on_save = True
+    try:
+        page.title, page.state = "b", "review"
+        page.save()
+    finally:
+        Page._meta.select_on_save = False
+    assert (row(page).title, row(page).state, row(page).state_version) == ("b", "review", 1)
+
+
+def test_fixture_of_a_row_can_be_loaded():
+    page = Page.objects.create(title="a", state="review")
+    text = serializers.serialize("json", [page])
+    raw(Page).all().delete()
+    for loaded in serializers.deserialize("json", text):
+        loaded.save()
+    assert (row(page).state, row(page).title) == ("review", "a")
+
+
+# Assigning state
+
+
+@pytest.mark.parametrize("state", [PageGraph.published, "published"])
+@pytest.mark.parametrize("fields", [None, ["state"], ["state", "title"]])
+def test_assigning_state_and_saving_moves_the_object(state, fields):
+    page = Page.objects.create(title="a")
+    claim = claimed(page).stator
+    page.state = state
+    page.save(update_fields=fields)
+    found = row(page)
+    assert (found.state, found.state_version, found.state_ready, found.state_claim) == ("published", 1, False, None)
+    assert not claim.still_mine()
+    assert [(h.source, h.to, h.version) for h in History.objects.all()] == [("draft", "published", 1)]
+
+
+def test_saving_twice_moves_once():
+    page = Page.objects.create(title="a")
+    page.state = "review"
+    page.save()
+    page.save()
+    assert row(page).state_version == 1
+
+
+def test_saving_without_the_state_among_the_fields_does_not_move():
+    page = Page.objects.create(title="a")
+    page.state = "review"
+    page.save(update_fields=["title"])
+    assert row(page).state == "draft"
+    page.save()
+    assert row(page).state == "review"
+
+
+@pytest.mark.postgresql
+def test_many_are_sent_as_arrays_and_begin_at_the_moment_of_the_database():
+    with CaptureQueriesContext(connection) as queries:
+        pages = Page.objects.bulk_create(Page(title=str(number)) for number in range(50))
+    assert "UNNEST" in queries[-1]["sql"]
+    [moment] = set(Page.objects.values_list("state_changed", flat=True))
+    assert 0 <= (raw(Page).annotate(now=Now()).first().now - moment).total_seconds() < 60
+    assert pages[49].state_changed == moment
+
+
+CREATE = {
+    "create()": lambda: Page.objects.create(title="a"),
+    "save()": lambda: saved(Page(title="a")),
+    "bulk_create()": lambda: Page.objects.bulk_create([Page(title="a")])[0],
+}
+
+each_creation = pytest.mark.parametrize("create", CREATE.values(), ids=CREATE)
+
+
+def saved(page):
+    page.save()
+    return page
+
+
+@each_creation
+def test_moment_of_a_new_object_is_read_once_somebody_asks(django_assert_num_queries, create):
+    page = create()
+    with django_assert_num_queries(1):
+        moments = [page.state_changed, page.state_changed]
+    assert set(moments) == {row(page).state_changed}
+
+
+@each_creation
+def test_nothing_is_read_to_save_a_new_object_again(create):
+    page = create()
+    page.title = "b"
+    with CaptureQueriesContext(connection) as queries:
+        page.save()
+    assert ["UPDATE"] == [query["sql"].split()[0] for query in queries]
+    assert "state_changed" not in queries[0]["sql"]
+
+
+@pytest.mark.parametrize("pk", [None, 999])
+@each_creation
+def test_new_object_saved_under_another_key_is_a_copy(create, pk):
+    page = create()
+    raw(Page).update(state_changed=ago(100))
+    first, page.pk, page.title = page.pk, pk, "b"
+    assert pk or isinstance(page.state_changed, DatabaseDefault)
+    page.save()
+    assert set(Page.objects.values_list("pk", flat=True)) == {first, page.pk}
+    assert page.state_changed == row(page).state_changed > row(Page(pk=first)).state_changed
+
+
+def test_moment_of_an_object_that_was_not_inserted_is_a_default(django_assert_num_queries):
+    with django_assert_num_queries(0):
+        assert isinstance(Page().state_changed, DatabaseDefault)
+        assert pickle.loads(pickle.dumps(Page(title="a"))).title == "a"
+
+
+def test_moments_mix_with_others_in_expressions():
+    Page.objects.create(title="a")
+    rows = raw(Page).annotate(now=Now())
+    for pair in (("state_changed", "state_next_attempt"), ("state_next_attempt", "now"), ("now", "state_locked_until")):
+        assert rows.annotate(moment=Coalesce(*pair)).filter(moment__lte=Now()).exists()
+        assert rows.annotate(moment=Coalesce(*reversed(pair))).filter(moment__lte=Now()).exists()
+
+
+@pytest.mark.postgresql
+def test_insert_reads_back_nothing_but_the_key():
+    with CaptureQueriesContext(connection) as queries:
+        Page.objects.create(title="a")
+    [insert] = [query["sql"] for query in queries if query["sql"].startswith("INSERT")]
+    assert insert.endswith('RETURNING "testapp_page"."id"')
+
+
+@pytest.mark.postgresql
+def test_of_many_that_have_their_moment_the_database_is_not_asked_for_it(django_assert_num_queries):
+    moment = timezone.now()
+    with django_assert_num_queries(1):
+        Page.objects.bulk_create(Page(title=str(number), state_changed=moment) for number in range(50))
+    assert set(Page.objects.values_list("state_changed", flat=True)) == {moment}
+
+
+def test_object_made_in_bulk_is_moved_by_saving_too():
+    (page,) = Page.objects.bulk_create([Page(title="a")])
+    page.state = "review"
+    page.save()
+    assert (row(page).state, row(page).state_version) == ("review", 1)
+
+
+def test_refreshing_another_column_does_not_lose_the_move():
+    page = Page.objects.create(title="a")
+    page.state = "review"
+    page.refresh_from_db(fields=["title"])
+    page.save()
+    assert row(page).state == "review"
+
+
+def test_loading_a_deferred_column_does_not_lose_the_move():
+    page = Page.objects.defer("title").get(pk=Page.objects.create(title="a").pk)
+    page.state = "review"
+    assert page.title == "a"
+    page.save()
+    assert row(page).state == "review"
+
+
+def test_deferred_state_can_be_assigned():
+    page = Page.objects.defer("state").get(pk=Page.objects.create(title="a").pk)
+    page.state = PageGraph.review
+    page.save()
+    assert (row(page).state, row(page).state_version) == ("review", 1)
+
+
+def test_assigning_an_unknown_state_is_refused_and_nothing_is_written():
+    page = Page.objects.create(title="a")
+    page.title, page.state = "b", "nowhere"
+    with pytest.raises(ValueError, match="'nowhere' is not a state of PageGraph; its"), transaction.atomic():
+        page.save()
+    assert (row(page).state, row(page).title) == ("draft", "a")
+
+
+def test_assigned_state_becomes_its_name_when_saved():
+    page = Page.objects.create(title="a")
+    page.state = PageGraph.review
+    page.save()
+    assert type(page.state) is str

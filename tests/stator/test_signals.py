@@ -1,0 +1,86 @@
+"""What signals tell of the work of a worker."""
+
+import logging
+
+import pytest
+
+from stator.models import Stats
+from stator.signals import failed, lease_lost, on_schedule, on_start, transitioned
+from tests.stator.making import ago, put, raw, row
+from tests.stator.running import hearing, work
+from tests.testapp.basic import Deed, Step
+from tests.testapp.models import Line
+
+
+@pytest.mark.usefixtures("transactional_db")
+class TestSignals:
+    def test_worker_tells_of_its_start_and_of_each_scheduling_pass(self):
+        with hearing(on_start) as started, hearing(on_schedule) as scheduled:
+            work(Line)
+        assert len(started) == 1
+        assert started[0][0].settings.LEASE == 60
+        assert [values for _, values in scheduled] == [{"databases": ["default"]}]
+
+    def test_moves_are_told_of_after_their_commit(self):
+        line, seen = put(Line), []
+
+        def look(sender, moves, using, **kwargs):
+            seen.extend((sender, move.pk, move.source, move.to, using, row(line).state_version) for move in moves)
+
+        transitioned.connect(look)
+        try:
+            work(Line)
+        finally:
+            transitioned.disconnect(look)
+        assert [told[:5] for told in seen] == [
+            (Line, line.pk, "first", "second", "default"),
+            (Line, line.pk, "second", "last", "default"),
+        ]
+        assert seen[0][5] >= 1
+        assert seen[1][5] == 2
+
+    def test_failures_are_told_of(self, deeds):
+        deeds["astray"] = lambda instance: "nowhere"
+        deed = Deed.objects.create(deed="astray")
+        with hearing(failed) as heard:
+            work(Deed)
+        ((sender, told),) = heard
+        assert (sender, told["using"]) == (Deed, "default")
+        ((pk, failure),) = told["failures"]
+        assert (pk, failure.kind) == (deed.pk, "stator.exceptions.InvalidTransition")
+
+    def test_lost_leases_are_told_of(self, deeds):
+        def lose(instance):
+            raw(Deed).filter(pk=instance.pk).update(state_claim=None, state_ready=False, state_next_attempt=ago(-60))
+            return "done"
+
+        deeds["lose"] = lose
+        deed = Deed.objects.create(deed="lose")
+        with hearing(lease_lost) as heard:
+            assert work(Deed).lost == 1
+        assert heard == [(Deed, {"pks": [deed.pk], "using": "default"})]
+
+    def test_timeouts_are_told_of(self):
+        put(Step, state="outside", state_changed=ago(7201))
+        with hearing(transitioned) as heard:
+            work(Step)
+        assert [(move.source, move.to) for _, told in heard for move in told["moves"]] == [("outside", "failed")]
+
+    def test_receiver_that_raises_is_logged_and_disturbs_nothing(self, caplog):
+        def broken(sender, **kwargs):
+            raise RuntimeError("in a receiver")
+
+        line = put(Line)
+        transitioned.connect(broken)
+        try:
+            with caplog.at_level(logging.ERROR, "stator"):
+                work(Line)
+        finally:
+            transitioned.disconnect(broken)
+        assert row(line).state == "last"
+        assert any(record.message == "stator.receiver_failed" for record in caplog.records)
+
+    def test_statistics_of_a_worker_are_complete(self):
+        Line.objects.bulk_create(Line() for _ in range(20))
+        work(Line)
+        assert Stats.get_for_model(Line).most_recent_handled() == (40, 40, 40)

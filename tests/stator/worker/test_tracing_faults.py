@@ -1,0 +1,135 @@
+"""What spans must never do: touch an attempt, keep a worker from its end, or cost anything where nobody wants them."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from django.test import override_settings
+from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+
+from stator.checks import settings_checks
+from stator.conf import Settings, load_settings
+from stator.graph.outcomes import Moved
+from stator.worker import tracing
+from stator.worker.calls import calls_of
+from stator.worker.executor import PLAIN
+from tests.stator.worker.fakes import WorkGraph
+from tests.stator.worker.spans import attempt, either_way
+from tests.testapp.models import Line, SyncLine
+
+
+class Faulty(SpanProcessor):
+    """Raises at one end of every span."""
+
+    def __init__(self, method):
+        setattr(self, method, self.fail)
+
+    def fail(self, *args, **kwargs):
+        raise RuntimeError("the processor is broken")
+
+
+@either_way
+@pytest.mark.parametrize("method", ["on_start", "on_end"])
+def test_processor_that_raises_does_not_touch_the_attempt(provide, caplog, is_async, method):
+    provide(Faulty(method))
+    before = trace.get_current_span()
+    for _ in range(3):
+        _, outcome = attempt(lambda: "done", is_async)
+        assert outcome == Moved(WorkGraph.done)
+    assert trace.get_current_span() is before
+    assert caplog.messages == ["stator.tracing_failed"]
+    assert caplog.records[0].error == "RuntimeError('the processor is broken')"
+    assert not tracing.traced().sync.__self__._open
+
+
+class Stuck(SpanProcessor):
+    """What it sends to does not answer."""
+
+    def __init__(self):
+        self.asked, self.gate = threading.Event(), threading.Event()
+
+    def force_flush(self, timeout_millis=30000):
+        self.asked.set()
+        return self.gate.wait(20)
+
+
+def test_end_of_a_worker_waits_for_spans_no_longer_than_so(provide, monkeypatch):
+    stuck = Stuck()
+    spans = provide(stuck)
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: spans.provider)
+    monkeypatch.setattr(tracing, "FLUSH_TIME", 0.2)
+    started = time.monotonic()
+    tracing.flush()
+    assert 0.1 < time.monotonic() - started < 10
+    assert stuck.asked.is_set()
+    stuck.gate.set()
+
+
+def test_exporter_that_fails_at_the_end_is_told_and_no_more(provide, monkeypatch, caplog):
+    spans = provide(Faulty("force_flush"))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: spans.provider)
+    tracing.flush()
+    assert caplog.messages == ["stator.tracing_failed"]
+
+
+def test_span_that_is_not_sampled_is_not_told_anything(provide, monkeypatch):
+    spans = provide(sampler=ALWAYS_OFF)
+    told = []
+    monkeypatch.setattr(tracing, "_tell", lambda *arguments: told.append(arguments))
+    assert attempt(lambda: "done")[1] == Moved(WorkGraph.done)
+    assert (spans.all(), told) == ([], [])
+
+
+def test_handlers_are_called_without_a_detour_where_nobody_traces():
+    assert calls_of(Settings()) is PLAIN
+    assert not Settings().TRACING
+
+
+def python(code, environment):
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+UNTRACED = """
+import sys, django
+from django.core.management import call_command
+django.setup()
+call_command("runstator", "testapp.Line", "testapp.SyncLine", "--until-idle")
+print([name for name in sys.modules if name.startswith("opentelemetry")])
+"""
+
+MISSING = """
+import sys
+sys.modules["opentelemetry"] = None
+from django.core.management import execute_from_command_line
+execute_from_command_line(["manage.py", *sys.argv[1:], "ARGUMENT"])
+"""
+
+
+def test_worker_that_does_not_trace_imports_nothing_of_it(subprocess_environment):
+    Line.objects.create()
+    SyncLine.objects.create()
+    ran = python(UNTRACED, subprocess_environment)
+    assert ran.stdout.splitlines()[-1] == "[]", ran.stderr
+    assert Line.objects.get().state == SyncLine.objects.get().state == "last"
+
+
+def test_missing_package_is_one_line_and_a_worker_that_does_not_start(subprocess_environment):
+    environment = {**subprocess_environment, "STATOR_TRACING": "true"}
+    ran = python(MISSING.replace("ARGUMENT", "runstator"), environment)
+    remedy = "pip install 'django-stator[tracing]'"
+    line = f"STATOR setting: TRACING needs opentelemetry-api, which is not installed; {remedy}"
+    assert (ran.returncode, ran.stderr.strip()) == (2, f"CommandError: {line}")
+    checked = python(MISSING.replace("ARGUMENT", "check"), environment)
+    assert "(stator.E001) STATOR setting: TRACING needs opentelemetry-api, which is not installed." in checked.stderr
+    assert f"HINT: {remedy}." in checked.stderr
+
+
+@override_settings(STATOR={"TRACING": True})
+def test_package_that_is_there_is_nothing_to_complain_of():
+    assert load_settings().TRACING
+    assert not [message for message in settings_checks() if "TRACING" in message.msg]

@@ -1,0 +1,204 @@
+"""Spans of workers on a database, and of real worker processes."""
+
+import json
+import threading
+
+import pytest
+from django.db import OperationalError
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
+
+from stator.db import operations_for
+from stator.db.claim import new_worker_id
+from stator.models import Report
+from stator.runner import StatorRunner
+from stator.worker import tracing
+from stator.worker.calls import calls_of
+from stator.worker.executor import attempt_sync
+from tasks.models import Queue, Task
+from tests.processes import wait_until
+from tests.stator.making import ago, change
+from tests.stator.running import work
+from tests.stator.worker.spans import ON
+from tests.testapp import actions
+from tests.testapp.basic import Deed, Step
+from tests.testapp.models import Line, SyncLine
+from tests.testapp.power import Crate, Freight, Order, Transfer
+
+
+@pytest.fixture
+def traced(settings):
+    """Workers of the test trace."""
+    settings.STATOR = {**settings.STATOR, "TRACING": True}
+
+
+# Workers on a database
+
+
+@pytest.mark.django_db(transaction=True)
+class TestWorkers:
+    def test_each_attempt_of_a_worker_has_a_span(self, spans, traced):
+        lines, syncs = [Line.objects.create() for _ in range(3)], [SyncLine.objects.create() for _ in range(2)]
+        work(Line, SyncLine)
+        for name, objects in (("line.first", lines), ("line.second", lines), ("syncline.first", syncs)):
+            made = spans.named(f"attempt testapp.{name}")
+            assert {span.attributes["stator.pk"] for span in made} == {str(each.pk) for each in objects}
+            assert {span.attributes["stator.outcome"] for span in made} == {"moved"}
+        assert len(spans.all()) == 8
+
+    def test_error_in_the_report_is_that_of_the_span(self, spans, traced, deeds):
+        deeds["fail"] = raising_for_objects(OSError("token=abc was refused"))
+        deed = Deed.objects.create(deed="fail")
+        work(Deed)
+        span, report = spans.one(), Report.objects.get(object_pk=str(deed.pk))
+        (event,) = span.events
+        assert event.attributes["exception.message"] == report.message == "token=*** was refused"
+        assert event.attributes["exception.stacktrace"] == report.traceback
+
+    def test_error_that_moves_the_object_tells_where(self, spans, traced):
+        transfer = Transfer.objects.create(deed="raise")
+        change(transfer, state_failures=2)
+        work(Transfer)
+        span = spans.one()
+        assert (span.attributes["stator.outcome"], span.attributes["stator.next_state"]) == ("failed", "failed")
+        assert (span.attributes["stator.failures"], span.attributes["error.type"]) == (2, "ValueError")
+
+    def test_batch_has_one_span_for_all(self, spans, traced):
+        crates = Crate.objects.bulk_create(Crate() for _ in range(3))
+        work(Crate)
+        span = spans.one()
+        assert (span.name, span.attributes["messaging.batch.message_count"]) == ("attempt testapp.crate.sorting", 3)
+        assert set(span.attributes["stator.pks"]) == {str(crate.pk) for crate in crates}
+        assert (span.attributes["stator.outcome"], span.attributes["stator.next_state"]) == ("moved", "sent")
+        assert not {"stator.pk", "messaging.message.id", "stator.claim"} & set(span.attributes)
+
+    def test_batch_of_many_names_so_many_keys(self, spans, traced, monkeypatch):
+        monkeypatch.setattr(tracing, "MOST_KEYS", 2)
+        Crate.objects.bulk_create(Crate() for _ in range(4))
+        work(Crate)
+        assert (len(spans.one().attributes["stator.pks"]), spans.one().attributes["stator.outcome"]) == (2, "moved")
+
+    def test_batch_with_different_answers_counts_them(self, spans, traced):
+        lost, _, torn, _ = [Crate.objects.create(deed=deed) for deed in ("lose", "send", "error", "wait")]
+        work(Crate)
+        span = spans.one()
+        assert span.attributes["stator.outcome"] == "mixed"
+        counts = {word: span.attributes[f"stator.outcomes.{word}"] for word in ("moved", "failed", "waits")}
+        assert counts == {"moved": 2, "failed": 1, "waits": 1}
+        assert span.attributes["error.type"] == "OSError"
+        assert "stator.next_state" not in span.attributes
+        (event,) = span.events
+        assert event.attributes["stator.pks"] == (str(torn.pk),)
+
+    @pytest.mark.parametrize("deed", ["raise", "stranger"])
+    def test_batch_that_fails_has_a_span_and_then_each_of_its_objects(self, spans, traced, deed):
+        crates = [Crate.objects.create(deed=deed), Crate.objects.create(), Crate.objects.create()]
+        work(Crate)
+        whole, *singles = spans.all()
+        assert (whole.attributes["stator.outcome"], len(whole.events)) == ("failed", 1)
+        assert whole.status.status_code is StatusCode.ERROR
+        assert whole.attributes["messaging.batch.message_count"] == 3
+        pks = [span.attributes["stator.pks"] for span in singles]
+        assert pks == [(str(crate.pk),) for crate in crates]
+        assert [span.attributes["stator.outcome"] for span in singles] == ["failed", "moved", "moved"]
+        assert all(span.parent is None and span.start_time >= whole.end_time for span in singles)
+
+    def test_asynchronous_and_atomic_batches_too(self, spans, traced):
+        good, bad = Freight.objects.create(), Freight.objects.create(weight=-1)
+        work(Freight)
+        (loading,) = spans.named("attempt testapp.freight.loading")
+        assert (loading.attributes["stator.outcome"], loading.attributes["stator.next_state"]) == ("moved", "loaded")
+        whole, *singles = spans.named("attempt testapp.freight.loaded")
+        assert (whole.attributes["stator.outcome"], whole.attributes["error.type"]) == ("failed", "ValueError")
+        outcomes = {span.attributes["stator.pks"]: span.attributes["stator.outcome"] for span in singles}
+        assert outcomes == {(str(good.pk),): "moved", (str(bad.pk),): "failed"}
+
+    def test_atomic_attempt_has_a_span_and_one_whose_claim_has_ended_says_so(self, spans):
+        transfer = Transfer.objects.create()
+        operations, states = operations_for(Transfer, ON, new_worker_id()), list(Transfer.state_graph.automatic_states)
+        (claim,) = operations.claim(states, 1)
+        Transfer.stator.unlock()
+        attempt_sync([claim], calls_of(ON))
+        (again,) = operations.claim(states, 1)
+        attempt_sync([again], calls_of(ON))
+        lost, moved = spans.all()
+        assert (lost.attributes["stator.outcome"], moved.attributes["stator.outcome"]) == ("lost", "moved")
+        assert lost.attributes["stator.claim"] != moved.attributes["stator.claim"] == again.token.hex
+        assert moved.attributes["stator.pk"] == str(transfer.pk)
+
+    def test_atomic_attempt_that_cannot_begin_says_so(self, spans, monkeypatch):
+        def away(claims):
+            raise OperationalError("the connection is closed")
+
+        Transfer.objects.create()
+        operations = operations_for(Transfer, ON, new_worker_id())
+        claims = operations.claim(list(Transfer.state_graph.automatic_states), 1)
+        monkeypatch.setattr(operations, "lock_claimed", away)
+        attempt_sync(claims, calls_of(ON))
+        assert spans.one().attributes["stator.outcome"] == "released"
+
+    def test_statement_that_moves_rows_without_a_handler_has_a_span_where_it_moved_any(self, spans, traced):
+        for amount in (200, 300, 1):
+            Order.objects.create(amount=amount)
+        work(Order)
+        (span,) = spans.named("move testapp.order.waiting")
+        assert span.attributes["messaging.batch.message_count"] == 2
+        assert (span.attributes["stator.next_state"], span.attributes["stator.reason"]) == ("working", "condition met")
+        assert span.end_time > span.start_time
+        assert span.kind is SpanKind.CONSUMER
+
+    def test_timeout_has_a_span_in_a_single_cycle_as_well(self, spans, traced):
+        change(Step.objects.create(), state="outside", state_ready=False, state_changed=ago(7300))
+        StatorRunner([Step]).run_single_cycle()
+        (span,) = spans.named("move testapp.step.outside")
+        assert (span.attributes["stator.next_state"], span.attributes["stator.reason"]) == ("failed", "timed out")
+
+    def test_attempts_of_a_single_cycle_have_spans_below_that_of_the_caller(self, spans, traced):
+        Line.objects.create()
+        SyncLine.objects.create()
+        with spans.tracer.start_as_current_span("test") as test:
+            assert StatorRunner([Line, SyncLine]).run_single_cycle() == 2
+        made = spans.named("attempt testapp.line.first") + spans.named("attempt testapp.syncline.first")
+        assert [span.parent.span_id for span in made] == [test.context.span_id] * 2
+
+    def test_action_of_a_task_has_the_span_in_its_thread(self, spans, traced, monkeypatch):
+        found = []
+
+        class Seen:
+            def append(self, value):
+                found.append((threading.current_thread().name, trace.get_current_span().get_span_context().span_id))
+
+        monkeypatch.setattr(actions, "seen", Seen())
+        Queue.objects.create(name="images").publish("resize", {"image": 7})
+        work(Task)
+        (span,) = [span for span in spans.all() if span.name.startswith("attempt tasks.task.")]
+        ((thread, span_id),) = found
+        assert (span_id, span.attributes["stator.next_state"]) == (span.context.span_id, "completed")
+        assert thread.startswith("tasks-action")
+
+
+def raising_for_objects(error):
+    def act(instance):
+        raise error
+
+    return act
+
+
+# Real worker processes, with the settings of the guide
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_worker_processes_export_their_spans_before_they_end(worker_process, tmp_path, processes):
+    for _ in range(5):
+        Line.objects.create()
+    variables = {"DJANGO_SETTINGS_MODULE": "tests.traced_settings", "TEST_SPANS": str(tmp_path)}
+    with worker_process("testapp.Line", "--processes", processes, **variables) as worker:
+        wait_until(lambda: Line.stator.counts()["last"] == 5, 60, worker.output)
+        assert worker.stop() == 0, worker.output()
+    spans = [json.loads(line) for path in tmp_path.iterdir() for line in path.read_text().splitlines()]
+    assert len(spans) == 10, worker.output()
+    assert {span["attributes"]["stator.outcome"] for span in spans} == {"moved"}
+    assert {span["kind"] for span in spans} == {"SpanKind.CONSUMER"}
+    assert {span["attributes"]["messaging.client.id"] for span in spans} <= {
+        claim["attributes"]["stator.claim"][:12] for claim in spans
+    }

@@ -1,0 +1,15 @@
+"""What the actions of tests have seen is forgotten before each."""
+
+from typing import Any
+
+import pytest
+
+from tests.testapp import actions as examples
+
+
+@pytest.fixture(autouse=True)
+def _nothing_seen() -> Any:
+    examples.seen.clear()
+    examples.release.clear()
+    yield
+    examples.release.set()

@@ -1,0 +1,55 @@
+"""Actions are registered, and found by their names."""
+
+from typing import Any
+
+import pytest
+
+import tasks
+from tasks.actions import attempts as actions
+from tasks.actions.registry import find, registry
+from tasks.failures import NoHandler
+from tests.tasks.actions.making import ran
+from tests.testapp import actions as examples
+
+pytestmark = pytest.mark.django_db
+
+
+class TestRegistering:
+    def test_a_name_is_that_of_one_function(self) -> None:
+        with pytest.raises(ValueError, match=r"'resize' is tests.testapp.actions.resize already, not .*<lambda>"):
+            tasks.action("resize")(lambda: None)
+        assert find("resize", "any").function is examples.resize
+        assert "resize" in actions.registry
+
+    def test_the_function_stays_what_it_was(self) -> None:
+        assert examples.resize(3) == {"image": 3, "width": 100}
+
+    def test_the_same_function_may_come_again_as_when_its_module_is_loaded_again(self) -> None:
+        assert tasks.action("resize", backoff=30)(examples.resize) is examples.resize
+
+    @pytest.mark.parametrize("name", ["", "two words", "django:os.system", "x" * 201, None, "a\n"])
+    def test_bad_names_are_refused(self, name: Any) -> None:
+        with pytest.raises(ValueError, match="is not a name for an action"):
+            tasks.action(name)
+        assert name not in registry
+
+    @pytest.mark.parametrize(
+        "option",
+        [
+            {"timeout": 0}, {"timeout": "1"}, {"timeout": float("nan")}, {"max_attempts": 0}, {"max_attempts": True},
+            {"concurrency": 1.5}, {"local_retries": -1}, {"local_delay": -1}, {"rate": "ten"}, {"rate": "0/s"},
+            {"no_such": 1},
+        ],
+    )  # fmt: skip
+    def test_bad_options_are_refused_and_named(self, option: dict[str, Any]) -> None:
+        with pytest.raises((ValueError, TypeError), match=next(iter(option))):
+            tasks.action("bad-option", **option)(print)
+        assert not registry.get("bad-option")
+
+    def test_an_action_of_a_queue_is_found_for_its_tasks_alone(self) -> None:
+        assert ran("only-here", queue="special").result == "here"
+        with pytest.raises(NoHandler, match="no action 'only-here' for queue 'default'"):
+            find("only-here", "default")
+
+    def test_modules_of_apps_are_loaded_when_django_is_ready(self) -> None:
+        assert registry["resize"][""].function.__module__ == "tests.testapp.actions"

@@ -1,0 +1,124 @@
+"""Actions that may start so often, or run so many at a time."""
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, router
+from django.db.models.functions import Now
+
+from stator import claims
+from stator.testing import advance, drain
+from tasks.actions import throttles
+from tasks.actions.frequency import Frequency, frequency, key_text
+from tasks.models import ActionRate, ActionSlot, Task
+from tests.tasks.actions.making import make, report
+from tests.testapp import actions as examples
+
+pytestmark = pytest.mark.django_db
+
+
+class TestThrottles:
+    @pytest.mark.parametrize(
+        ("text", "expected"), [("10/s", (10, 1)), ("3/10s", (3, 10)), ("100/m", (100, 60)), ("1/d", (1, 86400))]
+    )
+    def test_rates_are_understood(self, text: str, expected: tuple[int, int]) -> None:
+        assert frequency(text) == Frequency(*expected)
+
+    @pytest.mark.parametrize("text", ["10", "10/x", "0/s", "-1/s", "1.5/s", "10/s ", "1/0s", "9999999999/s"])
+    def test_others_are_refused(self, text: str) -> None:
+        with pytest.raises(ValueError, match="write a number and a time"):
+            frequency(text)
+
+    def test_keys_fit_their_column_and_stay_different(self) -> None:
+        assert key_text("a", 1) == "a:1"
+        assert len({key_text("x" * 500 + end) for end in "ab"}) == 2
+        assert all(len(key_text("x" * 500 + end)) <= 200 for end in "ab")
+
+    def test_no_more_start_than_the_rate_says_and_those_put_off_have_had_no_attempt(self) -> None:
+        made = [make("twice", {"channel": channel, "number": n}) for n in range(4) for channel in "ab"]
+        drain(Task)
+        assert sorted(examples.seen) == ["a", "a", "b", "b"]
+        put_off = Task.objects.filter(state="pending")
+        assert [task.state_attempts for task in put_off] == [0, 0, 0, 0]
+        assert report(put_off.earliest("pk")).message == ":twice:a has started 2/h, its limit"
+        advance(3 * 3600, Task)
+        ActionRate.objects.update(until=Now() - timedelta(seconds=1))
+        drain(Task)
+        assert sorted(examples.seen) == ["a"] * 4 + ["b"] * 4
+        assert Task.objects.filter(state="completed").count() == len(made)
+
+    def test_those_put_off_come_back_apart_from_each_other(self) -> None:
+        waits = [ActionRate.take("default", "k", Frequency(2, 10)) for _ in range(10)]
+        assert waits[:2] == [0, 0]
+        for place, wait in enumerate(waits[2:]):
+            least = 10 * (place // 2)
+            assert least < wait <= least + 20
+
+    def test_one_key_runs_as_often_at_a_time_as_it_may(self) -> None:
+        holder = make("single", {"door": "left"})
+        [held] = claims.claim(Task)
+        assert ActionSlot.take("default", ":single:left", 1, holder.pk, held.token) == 0
+        same, other = make("single", {"door": "left"}), make("single", {"door": "right"})
+        drain(Task)
+        same.refresh_from_db()
+        other.refresh_from_db()
+        assert (same.state, same.state_attempts, other.state) == ("pending", 0, "completed")
+        assert report(same).message == "1 of :single:left are running, its limit"
+        # Its claim ends without another word, as with a worker that dies: the place is free.
+        holder.cancel(running=True)
+        advance(5, Task)
+        drain(Task)
+        same.refresh_from_db()
+        assert same.state == "completed"
+        assert not ActionSlot.objects.exists()
+
+    def test_what_says_nothing_any_more_is_pruned(self) -> None:
+        ActionRate.take("default", "old", Frequency(1, 1))
+        ActionRate.objects.update(until=Now() - timedelta(days=2))
+        ActionRate.take("default", "new", Frequency(1, 60))
+        ActionSlot.take("default", "gone", 1, 12345, "1" * 32)
+        ActionSlot.objects.update(taken=Now() - timedelta(days=2))
+        assert throttles.prune(router.db_for_write(Task)) == 2
+        assert [row.key for row in ActionRate.objects.all()] == ["new"]
+
+
+@pytest.mark.django_db(transaction=True)
+class TestRaces:
+    def test_of_many_workers_as_many_start_as_the_rate_says(self) -> None:
+        started: list[float] = []
+        barrier = threading.Barrier(6)
+
+        def start() -> None:
+            barrier.wait()
+            started.extend(ActionRate.take("default", "k", Frequency(3, 3600)) for _ in range(5))
+            connection.close()
+
+        run_together(start)
+        assert started.count(0.0) == 3
+
+    def test_of_many_workers_as_many_get_a_place_as_there_are(self) -> None:
+        for _ in range(6):
+            make("single", {"door": "x"})
+        turns = iter(claims.claim(Task, 6))
+        waits: list[float] = []
+        barrier = threading.Barrier(6)
+
+        def take() -> None:
+            held = next(turns)
+            barrier.wait()
+            waits.append(ActionSlot.take("default", "k", 2, held.pk, held.token))
+            connection.close()
+
+        run_together(take)
+        assert waits.count(0.0) == 2
+        assert ActionSlot.objects.count() == 2
+
+
+def run_together(function: Any, count: int = 6) -> None:
+    threads = [threading.Thread(target=function) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -1,0 +1,60 @@
+"""Pages of the admin of the queue, acts that are asked for there, and tasks to see."""
+
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from stator.models import move_rows
+from tests.tasks.making import make_task
+
+TASKS, QUEUES, RUNS = (reverse(f"admin:tasks_{name}_changelist") for name in ("task", "queue", "run"))
+ADD_TASK, ADD_QUEUE = reverse("admin:tasks_task_add"), reverse("admin:tasks_queue_add")
+CONFIRMED = {"tasks_confirmed": "1"}
+EVIL = "<script>alert(1)</script>"
+
+
+def page(instance):
+    return reverse(f"admin:tasks_{instance._meta.model_name}_change", args=[instance.pk])
+
+
+def act(client, name, *rows, confirmed=True, follow=True, url=None, **data):
+    """Ask for an act on rows, and confirm it."""
+    posted = {"action": name, "index": "0", "_selected_action": [each.pk for each in rows], **data}
+    url = url or (QUEUES if name.startswith("queue") else TASKS)
+    return client.post(url, posted | (CONFIRMED if confirmed else {}), follow=follow)
+
+
+def publish(client, queue, /, **data):
+    return client.post(ADD_TASK, {"queue": queue.pk, "action": "resize"} | data | CONFIRMED, follow=True)
+
+
+def text_of(response):
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def statements(client, url, **data):
+    """How many statements a page takes once what is cached per process is."""
+    client.get(url, data)
+    with CaptureQueriesContext(connection) as queries:
+        assert client.get(url, data).status_code == 200
+    return [query["sql"] for query in queries]
+
+
+def make_all(queue):
+    """One task of each status, the running one last."""
+    names = ("errored", "completed", "canceled", "invisible", "running", "pending")
+    return {name: make_task(queue, name, key=f"key-of-{name}") for name in names}
+
+
+def make_dead(queue, count, **options):
+    queue.publish_many([{"action": "resize", "key": f"dead-{number}", **options} for number in range(count)])
+    move_rows(queue.tasks.filter(state="pending", whole=None), "errored", reason="for a test")
+
+
+def person(*codenames):
+    user = User.objects.create_user("+".join(codenames) or "staff", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    assert user.user_permissions.count() == len(codenames)
+    return user

@@ -1,0 +1,149 @@
+"""Acts on tasks in the admin: canceling, requeueing, and when each is offered."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from stator.models import History, move_rows
+from tasks import querysets
+from tasks.models import Run, Task
+from tasks.queue import operator_actions
+from tests.tasks.admin.pages import act, make_all, make_dead, page, text_of
+from tests.tasks.making import STATUSES, claim_one, fresh, make_queue, make_task, pass_time
+
+pytestmark = pytest.mark.django_db
+
+
+def test_cancel_asks_first_and_leaves_alone_what_runs(admin_client):
+    tasks = make_all(make_queue())
+    asked = text_of(act(admin_client, "task_cancel", *tasks.values(), confirmed=False))
+    assert "2 tasks are waiting and will be canceled." in asked
+    assert "1 task is held by workers and will not be canceled, unless you choose so below." in asked
+    assert fresh(tasks["pending"]).status == "pending"
+    text = text_of(act(admin_client, "task_cancel", *tasks.values(), reason="by mistake"))
+    assert "2 tasks canceled. Running tasks were not canceled." in text
+    expected = dict(zip(STATUSES, STATUSES, strict=True)) | {"pending": "canceled", "invisible": "canceled"}
+    assert {name: fresh(task).status for name, task in tasks.items()} == expected
+    moved = History.objects.get(object_pk=str(tasks["pending"].pk), to="canceled")
+    assert (moved.actor, moved.reason) == ("admin", "by mistake")
+    logged = {entry.object_id for entry in LogEntry.objects.all()}
+    assert logged == {str(tasks["pending"].pk), str(tasks["invisible"].pk)}
+
+
+def test_running_task_is_canceled_where_that_is_said(admin_client):
+    queue = make_queue()
+    task = make_task(queue)
+    claim = claim_one(queue)
+    text = text_of(act(admin_client, "task_cancel", task, running="on", reason="runs wild", stator_object="1"))
+    assert "1 task canceled." in text
+    assert fresh(task).status == "canceled"
+    assert re.search(r"stator-badge stator-terminal\">canceled<", text), "the page of the task comes again"
+    run = Run.objects.get(token=claim.token)
+    assert (run.outcome, run.reason) == ("canceled", "runs wild")
+
+
+def test_many_are_canceled_in_batches(admin_client, monkeypatch):
+    monkeypatch.setattr(operator_actions, "BATCH", 7)
+    queue = make_queue()
+    queue.publish_many([{"action": "resize", "worker_count": 2} for _ in range(20)])
+    first = queue.tasks.first()
+    text = text_of(act(admin_client, "task_cancel", first, select_across="1", reason="all"))
+    assert re.search(r"\d+ tasks canceled", text)
+    assert set(queue.tasks.values_list("state", flat=True)) == {"canceled"}
+
+
+def test_dead_letters_are_requeued_at_once(admin_client):
+    tasks = make_all(make_queue())
+    asked = text_of(act(admin_client, "task_requeue", *tasks.values(), confirmed=False))
+    assert "1 dead letter will be requeued" in asked
+    assert "1 task requeued." in text_of(act(admin_client, "task_requeue", *tasks.values(), reason="mended"))
+    task = fresh(tasks["errored"])
+    assert (task.status, task.state_ready, task.attempts) == ("pending", True, 0)
+    assert task.notice_due is not None
+    moved = History.objects.filter(object_pk=str(task.pk)).latest("pk")
+    assert (moved.source, moved.to, moved.actor, moved.reason) == ("errored", "pending", "admin", "mended")
+    assert [entry.object_id for entry in LogEntry.objects.all()] == [str(task.pk)]
+    assert "Only errored tasks can be requeued." in text_of(act(admin_client, "task_requeue", task))
+
+
+def test_a_thousand_are_requeued_at_a_rate(admin_client):
+    queue = make_queue()
+    make_dead(queue, 1000)
+    first = queue.tasks.first()
+    with CaptureQueriesContext(connection) as queries:
+        response = act(
+            admin_client, "task_requeue", first, select_across="1", per_minute="6", reason="slowly", follow=False
+        )
+    assert len(queries) < 80
+    text = text_of(admin_client.get(response["Location"]))
+    assert "1,000 tasks requeued at 6 per minute. The last is due at " in text
+    dues = list(queue.tasks.in_order().values_list("state_next_attempt", flat=True))
+    assert {late - early for early, late in zip(dues, dues[1:], strict=False)} == {timedelta(seconds=10)}
+    assert not queue.tasks.exclude(state="pending", state_ready=False).exists()
+    assert len(queue.claim(worker="bot-1", limit=100)) == 1
+    pass_time(100)
+    assert 10 <= len(queue.claim(worker="bot-1", limit=100)) <= 12
+    assert History.objects.filter(actor="admin", reason="slowly", to="pending").count() == 1000
+
+
+def test_most_urgent_comes_first_when_requeued_at_a_rate():
+    queue = make_queue()
+    for priority in (5, 1, 3):
+        queue.publish("resize", key=str(priority), priority=priority)
+    move_rows(queue.tasks.all(), "errored")
+    done = queue.tasks.requeue("mended", actor="ann", per_minute=6)
+    due = {task.priority: task.state_next_attempt for task in queue.tasks.all()}
+    assert (due[3] - due[1], due[5] - due[3]) == (timedelta(seconds=10), timedelta(seconds=10))
+    assert (done.count, done.last_due) == (3, due[5])
+
+
+def test_shared_dead_letter_is_requeued_with_its_parts_and_a_part_is_not_alone(django_capture_on_commit_callbacks):
+    queue = make_queue()
+    whole = queue.publish("resize", worker_count=2).task
+    part = whole.parts.first()
+    with django_capture_on_commit_callbacks(execute=True):
+        move_rows(queue.tasks.filter(pk=part.pk), "errored")
+    assert fresh(whole).status == "errored"
+    assert queue.tasks.filter(pk=part.pk).requeue().count == 0
+    done = queue.tasks.requeue(per_minute=60)
+    assert done.count == 1
+    assert fresh(whole).state == "shared"
+    assert {str(each.state) for each in whole.parts.all()} == {"pending"}
+    assert {each.state_next_attempt for each in whole.parts.all()} == {done.last_due}
+
+
+def test_what_is_left_of_too_many_is_told(admin_client, monkeypatch):
+    monkeypatch.setattr(querysets, "MOST", 3)
+    make_dead(make_queue(), 5)
+    text = text_of(act(admin_client, "task_requeue", Task.objects.first(), select_across="1"))
+    assert "3 tasks requeued. There are more: repeat the action after these are done." in text
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "nan", "1e400", "often"])
+def test_rate_that_is_none_is_an_error_of_the_form(admin_client, rate):
+    make_dead(make_queue(), 1)
+    text = text_of(act(admin_client, "task_requeue", Task.objects.get(), per_minute=rate))
+    assert "Nothing was changed" in text
+    assert Task.objects.get().state == "errored"
+
+
+def test_acts_are_offered_where_they_do_something(admin_client):
+    tasks = make_all(make_queue())
+    for status, task in tasks.items():
+        offered = set(re.findall(r'name="action" value="(\w+)"', text_of(admin_client.get(page(task)))))
+        assert ("task_cancel" in offered) is (status in ("pending", "invisible", "running"))
+        assert ("task_requeue" in offered) is (status == "errored")
+        assert ("stator_unlock" in offered) is (status == "running")
+        assert ("stator_retry" in offered) is (status in ("pending", "invisible"))
+
+
+def test_retry_and_unlock_come_from_the_framework(admin_client):
+    queue = make_queue()
+    late, held = make_task(queue, "invisible"), make_task(queue, "running")
+    assert "1 task will be attempted now" in text_of(act(admin_client, "stator_retry", late))
+    assert "1 task unlocked" in text_of(act(admin_client, "stator_unlock", held))
+    assert (fresh(late).status, fresh(held).status) == ("pending", "pending")

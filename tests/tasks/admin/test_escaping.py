@@ -1,0 +1,62 @@
+"""What is stored never becomes markup in the admin of the queue."""
+
+import re
+
+import pytest
+from django.utils.html import escape
+
+from stator.models import History, Report
+from tasks.models import Queue, Run
+from tasks.queue.consumers import Consumer
+from tests.stator.making import change
+from tests.tasks.admin.pages import ADD_TASK, EVIL, QUEUES, RUNS, TASKS, act, page, publish, text_of
+from tests.tasks.making import claim_one, make_queue
+
+pytestmark = pytest.mark.django_db
+
+
+def test_characters_that_hide_or_reorder_are_spelled_out(admin_client):
+    queue = make_queue("hidden")
+    task = queue.publish("resize", {"data": "e\u202eval"}).task
+    Queue.objects.update(name="e\u202eval", pause_author="e\u202eval", claim_paused=True)
+    change(task, result="e\u202eval", action="e\u202eval")
+    Consumer.objects.create(name="e\u202eval")
+    for response in (
+        admin_client.get(TASKS), admin_client.get(page(task)), admin_client.get(QUEUES), admin_client.get(page(queue)),
+        act(admin_client, "task_cancel", task, confirmed=False), admin_client.get("/admin/tasks/consumer/"),
+    ):  # fmt: skip
+        text = text_of(response)
+        assert r"e\u202eval" in text
+        assert "e\u202eval" not in re.sub(
+            r"<(?:input|option)\b[^>]*>|<textarea.*?</textarea>", "", text, flags=re.DOTALL
+        )
+
+
+def test_hostile_names_and_errors_are_escaped(admin_client):
+    queue = make_queue("evil")
+    Queue.objects.update(name=EVIL, pause_author=EVIL, pause_reason=EVIL, claim_paused=True)
+    queue.refresh_from_db()
+    task = queue.publish(EVIL, {"data": EVIL}, key=EVIL, metadata={EVIL: EVIL}).task
+    Queue.objects.update(claim_paused=False)
+    claim_one(queue).fail(f"{EVIL}\n{EVIL}")
+    Run.objects.update(worker=EVIL, reason=f"{EVIL}\n{EVIL}")
+    Queue.objects.update(claim_paused=True)
+    queue.claimants.update(worker=EVIL)
+    Report.objects.update(message=EVIL, error=EVIL)
+    History.objects.create(
+        model_label="tasks.task", object_pk=str(task.pk), version=1, source="pending", to=EVIL, actor=EVIL, reason=EVIL,
+        error=EVIL,
+    )  # fmt: skip
+    change(task, result=EVIL, worker_ids=[EVIL])
+    for response in (
+        admin_client.get(TASKS), admin_client.get(page(task)), admin_client.get(QUEUES), admin_client.get(page(queue)),
+        admin_client.get(RUNS), admin_client.get(page(Run.objects.get())), admin_client.get(ADD_TASK),
+        act(admin_client, "task_cancel", task, confirmed=False),
+        act(admin_client, "queue_pause", queue, confirmed=False),
+        publish(admin_client, queue, key=EVIL, worker_ids=EVIL, data=EVIL),
+        admin_client.get(TASKS, {"q": EVIL, "status": EVIL}),
+        act(admin_client, "queue_resume", queue),
+    ):  # fmt: skip
+        text = text_of(response)
+        assert EVIL not in text
+        assert escape(EVIL) in text

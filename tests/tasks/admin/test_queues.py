@@ -1,0 +1,200 @@
+"""Queues and claims in the admin: lists, figures, settings and pauses."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from tasks.models import Queue, Run
+from tasks.queue import figures
+from tests.stator.making import ago, change, row
+from tests.tasks.admin.pages import ADD_QUEUE, QUEUES, RUNS, TASKS, act, make_all, make_dead, page, statements, text_of
+from tests.tasks.making import claim_one, make_queue, make_task
+
+pytestmark = pytest.mark.django_db
+
+
+# Queues
+
+
+def test_list_of_queues_shows_how_deep_they_are(admin_client):
+    make_all(make_queue("one"))
+    queue = make_queue("other")
+    queue.pause(claim=True, author="ann", reason="deploying", seconds=600)
+    change(make_task(queue), state_changed=ago(125))
+    make_dead(make_queue("third"), 2)
+    text = text_of(admin_client.get(QUEUES))
+    rows = dict(re.findall(r'<th class="field-name">.*?>(\w+)</a>(.*?)</tr>', text, re.DOTALL))
+    shown = {
+        name: re.findall(r'field-(?:waiting|oldest|later|running|dead)[^"]*">(?:<(?:a|span)[^>]*>)*([^<]*)', row)
+        for name, row in rows.items()
+    }
+    assert shown["one"][0] == "1"
+    assert shown["one"][2:] == ["1", "1", "1"]
+    assert shown["other"] == ["1", "2 m 5 s", "0", "0", "0"]
+    assert shown["third"] == ["0", "\N{EM DASH}", "0", "2", "0"]
+    assert "claiming paused by ann until " in rows["other"]
+    assert "(deploying)" in rows["other"]
+
+
+def test_depth_is_counted_no_further_than_it_must(admin_client, monkeypatch):
+    monkeypatch.setattr(figures, "MOST", 3)
+    deep, other = make_queue("deep"), make_queue("other")
+    deep.publish_many([{"action": "resize"} for _ in range(9)])
+    deep.publish_many([{"action": "resize", "invisible_for": 60} for _ in range(9)])
+    other.publish_many([{"action": "resize"} for _ in range(3)])
+    found = figures.figures_of([deep, other], "default")
+    assert (found[deep.pk].waiting, found[other.pk].waiting) == ("3+", "3")
+    assert (found[deep.pk].later, found[deep.pk].dead) == ("3+", "0")
+
+
+def test_list_of_queues_takes_the_same_statements_however_many_there_are(admin_client):
+    make_all(make_queue("one"))
+    few = statements(admin_client, QUEUES)
+    for number in range(5):
+        make_all(make_queue(f"queue-{number}"))
+    many = statements(admin_client, QUEUES)
+    assert len(many) == len(few) <= 12
+    assert all("LIMIT" in sql for sql in many if 'FROM "tasks_task"' in sql)
+
+
+def test_figures_lead_to_the_tasks_that_they_count(admin_client):
+    queue = make_queue()
+    make_all(queue)
+    make_all(make_queue("other"))
+    link = re.search(
+        rf'href="([^"]*queue__id__exact={queue.pk}&amp;status=errored)"', text_of(admin_client.get(QUEUES))
+    )
+    text = text_of(admin_client.get(link[1].replace("&amp;", "&")))
+    assert set(re.findall(r"key-of-(\w+)", text)) == {"errored"}
+    assert "1 task" in text
+
+
+QUEUE = {"name": "new", "kind": "simple", "exclusive_key": "", "worker_retries": "0", "actions_elsewhere": "on"}
+
+
+def test_queue_is_made_and_configured(admin_client):
+    assert admin_client.post(ADD_QUEUE, QUEUE | {"kind": "exclusive", "exclusive_key": "title"}).status_code == 302
+    queue = Queue.objects.get()
+    queue.pause(claim=True, author="ann")
+    posted = QUEUE | {"lease": "30", "max_attempts": "3", "kind": "simple", "exclusive_key": "", "name": "renamed"}
+    assert admin_client.post(page(queue), posted).status_code == 302
+    queue.refresh_from_db()
+    assert (queue.lease, queue.max_attempts, queue.claim_paused) == (30.0, 3, True)
+    assert (queue.name, queue.kind, queue.exclusive_key) == ("new", "exclusive", "title")
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"kind": "exclusive"}, "exclusive_key"),
+        ({"exclusive_key": "title"}, "exclusive_key"),
+        ({"lease": "0"}, "lease"),
+        ({"lease": "inf"}, "lease"),
+        ({"timeout": "-1"}, "timeout"),
+        ({"max_attempts": "0"}, "max_attempts"),
+        ({"max_attempts": str(2**40)}, "max_attempts"),
+        ({"worker_retries": "40000"}, "worker_retries"),
+        ({"name": "there"}, "name"),
+        ({"name": "a b"}, "name"),
+        ({"name": "a\x1bb"}, "name"),
+        ({"name": ""}, "name"),
+        ({"kind": "odd"}, "kind"),
+        ({"databases": '["\\ud800"]'}, "databases"),
+        ({"databases": "9" * 5000}, "databases"),
+        ({"databases": "[[1]]"}, "databases"),
+        ({"databases": '{"a": 1}'}, "databases"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_settings_that_cannot_work_are_errors_of_the_form(admin_client, given, field):
+    make_queue("there")
+    response = admin_client.post(ADD_QUEUE, QUEUE | given)
+    assert list(response.context["adminform"].form.errors) == [field]
+    assert Queue.objects.count() == 1
+
+
+def test_queue_is_paused_with_reason_and_end_and_resumed(admin_client):
+    queue = make_queue()
+    asked = text_of(act(admin_client, "queue_pause", queue, confirmed=False))
+    assert "No tasks are handed out to workers" in asked
+    text = text_of(act(admin_client, "queue_pause", queue, claim="on", reason="deploying", minutes="10"))
+    assert "1 queue paused. Claiming is paused." in text
+    queue.refresh_from_db()
+    assert (queue.publish_paused, queue.claiming_paused) == (False, True)
+    assert (queue.pause_author, queue.pause_reason) == ("admin", "deploying")
+    assert timedelta(seconds=590) < queue.pause_until - ago(0) < timedelta(seconds=601)
+    again = text_of(act(admin_client, "queue_pause", queue, confirmed=False))
+    assert "claiming paused by admin until" in again
+    assert "the new pause replaces it" in again
+    assert "1 queue resumed." in text_of(act(admin_client, "queue_resume", queue, stator_object="1"))
+    queue.refresh_from_db()
+    assert not queue.claim_paused
+    assert "None of them is paused." in text_of(act(admin_client, "queue_resume", queue))
+    told = [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")]
+    assert told[0] == "Paused claiming for 10 m. deploying"
+    assert told[1].startswith("Resumed. It was claiming paused by admin until")
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize("given", [{}, {"claim": "on", "minutes": "0"}, {"claim": "on", "minutes": "1e12"}])
+def test_pause_of_nothing_or_for_no_time_is_an_error_of_the_form(admin_client, given):
+    queue = make_queue()
+    assert "Nothing was changed" in text_of(act(admin_client, "queue_pause", queue, **given))
+    assert not row(queue).claim_paused
+
+
+def test_page_of_a_queue_shows_its_workers_and_its_figures(admin_client):
+    queue = make_queue()
+    make_task(queue, "running")
+    text = text_of(admin_client.get(page(queue)))
+    assert "<td>maker</td>" in text
+    assert f"{TASKS}?queue__id__exact={queue.pk}&amp;status=running" in text
+    Queue.objects.get().claimants.update(seen=ago(1000))
+    assert "None has asked for tasks in the last minute." in text_of(admin_client.get(page(queue)))
+
+
+def test_queue_is_deleted_only_when_it_is_empty(admin_client):
+    queue, empty = make_queue(), make_queue("empty")
+    make_task(queue)
+    assert admin_client.post(f"{QUEUES}{queue.pk}/delete/", {"post": "yes"}).status_code == 403
+    assert admin_client.post(f"{QUEUES}{empty.pk}/delete/", {"post": "yes"}).status_code == 302
+    act(admin_client, "delete_selected", queue, url=QUEUES, post="yes")
+    assert list(Queue.objects.all()) == [queue]
+
+
+# Claims
+
+
+def test_claims_are_listed_and_filtered(admin_client):
+    queue = make_queue(same_worker_again=True)
+    for number, end in enumerate(("resolve", "fail", "release", "cancel", "")):
+        make_task(queue, priority=number)
+        claim = claim_one(queue, f"worker-of-{end or 'held'}")
+        if end:
+            getattr(claim, end)(*(["no such image"] if end == "fail" else []))
+        if end:
+            change(claim.task, state_ready=False)
+    make_task(queue, priority=9)
+    lost = claim_one(queue, "worker-of-lost")
+    change(lost.task, state_claim=None, state_locked_until=None)
+    ends = {"succeeded": "resolve", "failed": "fail", "released": "release", "canceled": "cancel"}
+    for outcome, worker in (ends | {"held": "held", "lost": "lost"}).items():
+        text = text_of(admin_client.get(RUNS, {"outcome": outcome}))
+        assert set(re.findall(r"worker-of-(\w+)", text)) == {worker}
+    assert "no such image" in text_of(admin_client.get(RUNS, {"q": "worker-of-fail"}))
+    few = statements(admin_client, RUNS)
+    for number in range(10, 20):
+        make_task(queue, priority=number)
+        claim_one(queue).resolve()
+    assert len(statements(admin_client, RUNS)) == len(few)
+
+
+def test_claims_are_only_read(admin_client):
+    make_task(make_queue(), "running")
+    run = Run.objects.get()
+    assert admin_client.get(page(run)).status_code == 200
+    for url, data in ((page(run), {"worker": "other"}), (f"{RUNS}{run.pk}/delete/", {"post": "yes"})):
+        assert admin_client.post(url, data).status_code == 403
+    assert Run.objects.get().worker == "maker"

@@ -1,0 +1,168 @@
+"""The HTTP API: which token may do what, and that nothing else opens anything."""
+
+import logging
+
+import pytest
+from django.test import Client
+
+from tasks.api.urls import api
+from tasks.models import Queue
+from tasks.queue.consumers import Consumer, Verb
+from tests.tasks.serving import NOBODYS, token
+
+pytestmark = pytest.mark.django_db
+
+WRONG = "tk_" + "0" * 12 + "_" + "A" * 43
+LEASE = {"lease": 30}
+
+
+# Method, path, body, the verb that it needs, and what the right token is answered. ``{task}`` waits, ``{held}`` is
+# claimed, ``{dead}`` is errored.
+ENDPOINTS = [
+    ("GET", "queues", None, "query", 200),
+    ("POST", "queues", {"name": "new"}, "configure", 201),
+    ("GET", "queues/{queue}", None, "query", 200),
+    ("PATCH", "queues/{queue}", LEASE, "configure", 200),
+    ("PUT", "queues/{queue}/pause", {"claim": True, "reason": "full"}, "configure", 200),
+    ("POST", "queues/{queue}/tasks", {"action": "resize"}, "publish", 201),
+    ("POST", "queues/{queue}/tasks/bulk", {"tasks": [{"action": "resize"}]}, "publish", 200),
+    ("POST", "queues/{queue}/claims", {"worker": "bot-2"}, "claim", 200),
+    ("POST", "queues/{queue}/claims/resolve", {"claims": [{"task": 1, "token": NOBODYS}]}, "claim", 200),
+    ("GET", "tasks", None, "query", 200),
+    ("GET", "tasks/{task}", None, "query", 200),
+    ("POST", "tasks/{task}/cancel", None, "publish", 200),
+    ("POST", "tasks/{dead}/requeue", None, "publish", 200),
+    ("POST", "tasks/{held}/claim/verify", {}, "claim", 200),
+    ("POST", "tasks/{held}/claim/heartbeat", {}, "claim", 200),
+    ("POST", "tasks/{held}/claim/resolve", {}, "claim", 200),
+    ("POST", "tasks/{held}/claim/release", {}, "claim", 200),
+    ("POST", "tasks/{held}/claim/fail", {"error": "no"}, "claim", 200),
+    ("POST", "tasks/{held}/claim/cancel", {}, "claim", 200),
+]
+
+each_endpoint = pytest.mark.parametrize(
+    ("method", "path", "body", "verb", "good"), ENDPOINTS, ids=[f"{method} {path}" for method, path, *_ in ENDPOINTS]
+)
+
+
+class TestPermissions:
+    def refused(self, call, scene, endpoint, given, status, code):
+        method, path, body, *_ = endpoint
+        before = scene.untouched()
+        found = call(method, scene.path(path), scene.body(path, body), given)
+        assert (found[0], found[1]["error"]) == (status, code)
+        assert scene.untouched() == before
+        return found[1]["detail"]
+
+    def test_matrix_has_every_endpoint(self):
+        named = {
+            (method, path.replace("{dead}", "{task}").replace("{held}", "{task}")) for method, path, *_ in ENDPOINTS
+        }
+        there = {
+            (method.upper(), path.removeprefix("/api/").replace("{pk}", "{task}"))
+            for path, methods in api.get_openapi_schema()["paths"].items()
+            for method in methods
+        }
+        assert there - named == {("GET", "health")}
+
+    @each_endpoint
+    def test_without_a_token_and_with_a_wrong_one_the_answer_is_the_same(
+        self, call, scene, method, path, body, verb, good
+    ):
+        endpoint = (method, path, body)
+        right = token()
+        prefix = Consumer.objects.get().prefix
+        disabled, expired = token("disabled", enabled=False), token("expired", expires="2020-01-01T00:00:00+00:00")
+        wrong = ["", WRONG, f"tk_{prefix}_{'A' * 43}", right[:-1], "x", disabled, expired]
+        details = {self.refused(call, scene, endpoint, given, 401, "unauthorized") for given in wrong}
+        assert len(details) == 1
+
+    @each_endpoint
+    def test_token_in_the_query_string_is_not_looked_at(self, client, scene, method, path, body, verb, good):
+        url = f"/api/{scene.path(path)}?token={token()}&access_token={token('other')}"
+        answer = getattr(client, method.lower())(url, scene.body(path, body), content_type="application/json")
+        assert answer.status_code == 401
+        assert answer["WWW-Authenticate"] == "Bearer"
+
+    @each_endpoint
+    def test_token_of_another_queue(self, call, scene, method, path, body, verb, good):
+        other = token(queues=[Queue.objects.create(name="other")])
+        if "{queue}" in path or (method, path) == ("POST", "queues"):
+            self.refused(call, scene, (method, path, body), other, 403, "forbidden")
+        elif "{" in path:
+            self.refused(call, scene, (method, path, body), other, 404, "not_found")
+        else:
+            status, found = call(method, path, body, other)
+            assert status == 200
+            assert [queue["name"] for queue in found.get("queues", [])] in ([], ["other"])
+            assert not found.get("tasks")
+
+    @pytest.mark.parametrize("only", [*Verb.values, None])
+    @each_endpoint
+    def test_token_with_one_verb(self, call, scene, only, method, path, body, verb, good):
+        given = token(verbs=[only] if only else [])
+        if only == verb:
+            assert call(method, scene.path(path), scene.body(path, body), given)[0] == good
+        else:
+            detail = self.refused(call, scene, (method, path, body), given, 403, "forbidden")
+            assert detail == f"this token may not {verb}; it may {only or 'do nothing'}"
+
+    @each_endpoint
+    def test_full_token_of_the_queue(self, call, scene, method, path, body, verb, good):
+        given = token(queues=[scene.queue])
+        status, found = call(method, scene.path(path), scene.body(path, body), given)
+        # A new queue would be none of its queues.
+        assert status == (403 if (method, path) == ("POST", "queues") else good), found
+
+    @each_endpoint
+    def test_full_token(self, call, scene, method, path, body, verb, good):
+        status, found = call(method, scene.path(path), scene.body(path, body), token())
+        assert status == good, found
+
+    @pytest.mark.parametrize("path", [path for _, path, *_ in ENDPOINTS if "/claim/" in path])
+    def test_claim_is_ended_by_its_own_token_alone(self, call, scene, path):
+        [endpoint] = [each for each in ENDPOINTS if each[1] == path]
+        given, before = token(), scene.untouched()
+        other = scene.queue.claim(worker="bot-2")[0]
+        before = scene.untouched()
+        for wrong in (NOBODYS, str(other.token)):
+            status, found = call("POST", scene.path(path), {**endpoint[2], "token": wrong}, given)
+            assert (status, found["error"]) == (409, "lease_lost")
+        assert scene.untouched() == before
+
+    def test_there_are_no_tasks_for_those_who_may_not_see_them(self, call, scene):
+        other = token(queues=[Queue.objects.create(name="other")])
+        hidden = call("GET", f"tasks/{scene.task.pk}", None, other)
+        missing = call("GET", "tasks/999999", None, other)
+        assert hidden[0] == missing[0] == 404
+        assert hidden[1]["detail"].replace(str(scene.task.pk), "N") == missing[1]["detail"].replace("999999", "N")
+
+    def test_unknown_queue(self, call, queue):
+        assert call("GET", "queues/nowhere", None, token())[0] == 404
+        limited = token("limited", queues=[queue])
+        assert call("GET", "queues/nowhere", None, limited)[0] == 403
+
+    @pytest.mark.parametrize("header", ["Bearer", "Bearer ", "Basic {}", "{}", "Bearer {} x", "Token {}", "bearer\t{}"])
+    def test_header_has_one_form(self, client, queue, header):
+        answer = client.get("/api/queues", headers={"Authorization": header.format(token())})
+        assert answer.status_code == 401
+
+    def test_scheme_is_of_any_case(self, client, queue):
+        assert client.get("/api/queues", headers={"Authorization": f"bearer  {token()}"}).status_code == 200
+
+    def test_cookies_open_nothing_and_csrf_does_not_apply(self, admin_client, queue):
+        strict = Client(enforce_csrf_checks=True)
+        strict.cookies = admin_client.cookies
+        url, body = "/api/queues/encode/tasks", {"action": "resize"}
+        assert strict.post(url, body, content_type="application/json").status_code == 401
+        headers = {"Authorization": f"Bearer {token()}", "Origin": "https://evil.example"}
+        assert strict.post(url, body, content_type="application/json", headers=headers).status_code == 201
+
+    def test_nothing_of_the_token_is_logged(self, client, queue, caplog, settings):
+        settings.DEBUG = True
+        given = token()
+        with caplog.at_level(logging.DEBUG):
+            for header in (f"Bearer {given[:-1]}", f"Basic {given}", f"Bearer {given}"):
+                client.get("/api/queues", headers={"Authorization": header})
+        logged = "".join(str(record.__dict__) for record in caplog.records if record.name != "django.db.backends")
+        assert given[:-1] not in logged

@@ -1,0 +1,101 @@
+"""The HTTP API: queues are made, configured and paused."""
+
+import json
+
+import pytest
+
+from tasks.models import Queue
+from tests.tasks.serving import token
+
+pytestmark = pytest.mark.django_db
+
+
+class TestQueues:
+    def test_made_and_configured(self, call):
+        given = token()
+        body = {"name": "alone", "kind": "exclusive", "exclusive_key": "title", "lease": 20, "max_attempts": 3}
+        status, found = call("POST", "queues", body, given)
+        assert status == 201
+        assert {name: found[name] for name in body} == body
+        assert call("POST", "queues", body, given)[0] == 409
+        status, found = call("PATCH", "queues/alone", {"lease": None, "retention": 5, "one_per_worker": True}, given)
+        assert status == 200
+        assert (found["lease"], found["retention"], found["one_per_worker"]) == (None, 5, True)
+        assert found["max_attempts"] == 3
+        queue = Queue.objects.get()
+        assert (queue.lease, queue.retention, queue.one_per_worker, queue.kind) == (None, 5, True, "exclusive")
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {}, {"name": ""}, {"name": "a/b"}, {"name": "a\n"}, {"name": "x" * 101}, {"name": "a", "kind": "odd"},
+            {"name": "a", "kind": "exclusive"}, {"name": "a", "exclusive_key": "title"}, {"name": "a", "lease": 0},
+            {"name": "a", "lease": "x"}, {"name": "a", "max_attempts": 0}, {"name": "a", "more": 1}, {"name": None},
+            {"name": "a", "kind": "exclusive", "exclusive_key": "7"},
+            {"name": "a", "one_per_worker": None}, {"name": "a", "lease": 1e300}, [], "x", None,
+        ],
+    )  # fmt: skip
+    def test_wrong_ones_are_not(self, call, body):
+        body = json.dumps(body) if body in ("x", None) else body
+        status, found = call("POST", "queues", body, token())
+        assert (status, found["error"]) == (422, "invalid")
+        assert not Queue.objects.exists()
+
+    @pytest.mark.parametrize(
+        "body", [{"kind": "exclusive"}, {"exclusive_key": "x"}, {"name": "x"}, {"same_worker_again": None}]
+    )
+    def test_kind_key_and_name_stay(self, call, queue, body):
+        assert call("PATCH", "queues/encode", body, token())[0] == 422
+
+    def test_paused_and_resumed(self, call, queue):
+        given = token()
+        queue.publish("resize")
+        body = {"claim": True, "reason": "the disk is full", "until": "2130-01-31T12:00:00Z"}
+        status, found = call("PUT", "queues/encode/pause", body, given)
+        assert status == 200
+        assert (found["claim_paused"], found["publish_paused"], found["pause_reason"]) == (
+            True,
+            False,
+            "the disk is full",
+        )
+        assert found["pause_until"].startswith("2130-01-31T")
+        assert found["pause_author"] == "full"
+        claims = {"worker": "bot-1"}
+        assert call("POST", "queues/encode/claims", claims, given)[1]["claims"] == []
+        assert call("POST", "queues/encode/tasks", {"action": "resize"}, given)[0] == 201
+        status, found = call("PUT", "queues/encode/pause", {}, given)
+        assert (found["claim_paused"], found["pause_reason"], found["pause_until"]) == (False, "", None)
+        assert len(call("POST", "queues/encode/claims", claims, given)[1]["claims"]) == 1
+
+    @pytest.mark.parametrize("until", ["2130-01-31T12:00:00", "soon", 10**30, "9999-12-31T23:59:59-05:00"])
+    def test_pauses_end_at_a_moment(self, call, queue, until):
+        given = token()
+        assert call("PUT", "queues/encode/pause", {"claim": True, "until": until}, given)[0] == 422
+        assert call("GET", "queues", None, given)[1]["queues"][0]["pause_until"] is None
+
+    def test_page_by_page(self, call):
+        for name in "cab":
+            Queue.objects.create(name=name)
+        given = token()
+        _, page = call("GET", "queues?limit=2", None, given)
+        assert [queue["name"] for queue in page["queues"]] == ["a", "b"]
+        _, page = call("GET", f"queues?limit=2&after={page['next']}", None, given)
+        assert ([queue["name"] for queue in page["queues"]], page["next"]) == (["c"], None)
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [("a" * 101, "a" * 101), ("nul\0", "nul%00"), ("half\ud800", "half%ED%A0%80"), ("", None)],
+)
+def test_name_of_a_queue_that_no_database_keeps_is_refused(client, name, address):
+    bearer = {"HTTP_AUTHORIZATION": f"Bearer {token()}"}
+    body = json.dumps({"name": name})
+    answer = client.post("/api/queues", body, content_type="application/json", **bearer)
+    assert answer.status_code == 422
+    assert answer.json()["detail"]
+    assert not Queue.objects.exists()
+    if address:
+        body = json.dumps({"action": "resize"})
+        answer = client.post(f"/api/queues/{address}/tasks", body, content_type="application/json", **bearer)
+        assert answer.status_code in (404, 422)
+        assert answer.json()["detail"]

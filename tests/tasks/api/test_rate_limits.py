@@ -1,0 +1,224 @@
+"""Requests per minute: never more than allowed over all processes, and few writes."""
+
+import threading
+
+import pytest
+from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
+
+from tasks.api import rate_limits as module
+from tasks.api.errors import TooMany
+from tasks.api.rate_limits import Rates, rates, row_rates
+from tasks.models import Queue, Task
+from tasks.queue.consumers import Consumer
+from tests.tasks.serving import token
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def minute(monkeypatch):
+    """A minute that does not end in the middle of a test."""
+    monkeypatch.setattr(module, "TruncMinute", lambda now: module.Value("2030-01-31 12:00:00+00:00", MOMENT))
+    monkeypatch.setattr(module, "_seconds_left", lambda pk: 30.0)
+
+
+MOMENT = Consumer._meta.get_field("used_minute").__class__()
+
+
+@pytest.fixture
+def consumer():
+    made = Consumer(name="bot")
+    made.issue()
+    made.save()
+    return made
+
+
+def allowed(rates, consumer, most, asked, amount=1):
+    """How many of so many requests are let through."""
+    count = 0
+    for _ in range(asked):
+        try:
+            rates.take(consumer, most, amount)
+        except TooMany:
+            continue
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("most", [1, 7, 19, 20, 119, 400])
+def test_exactly_as_many_as_allowed(consumer, most):
+    assert allowed(Rates(), consumer, most, most + 30) == most
+    consumer.refresh_from_db()
+    assert consumer.used_count == most
+
+
+def test_over_several_processes_never_more(consumer):
+    processes = [Rates() for _ in range(3)]
+    count = sum(allowed(processes[turn % 3], consumer, 100, 1) for turn in range(300))
+    assert 100 - 2 * 100 // 20 <= count <= 100
+
+
+def test_threads_of_one_process_waste_nothing(consumer):
+    rates, counts = Rates(), []
+
+    def work():
+        try:
+            counts.append(allowed(rates, consumer, 40, 20))
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=work) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(counts) == 40
+
+
+def test_block_that_another_thread_has_taken_meanwhile_is_not_lost(consumer, monkeypatch):
+    rates, ask = Rates(), module._block_from_database
+    others = iter([lambda: rates.take(consumer, 40)])
+
+    def ask_while_another_does(*arguments):
+        block = ask(*arguments)
+        for other in others:
+            other()
+        return block
+
+    monkeypatch.setattr(module, "_block_from_database", ask_while_another_does)
+    rates.take(consumer, 40)
+    assert allowed(rates, consumer, 40, 60) == 38
+
+
+def test_writes_are_few_and_refusals_cost_nothing(consumer):
+    rates = Rates()
+    with CaptureQueriesContext(connection) as queries:
+        assert allowed(rates, consumer, 1000, 1000) == 1000
+    writes = [query for query in queries.captured_queries if query["sql"].startswith("UPDATE")]
+    assert len(writes) == 20
+    assert allowed(rates, consumer, 1000, 1) == 0
+    with CaptureQueriesContext(connection) as queries:
+        assert allowed(rates, consumer, 1000, 1000) == 0
+    assert len(queries) == 0
+
+
+def test_refusal_says_when_the_minute_ends(consumer):
+    rates = Rates()
+    rates.take(consumer, 1)
+    with pytest.raises(TooMany) as refused:
+        rates.take(consumer, 1)
+    assert refused.value.status == 429
+    assert 29 <= int(refused.value.headers["Retry-After"]) <= 30
+
+
+def test_consumers_do_not_share(consumer):
+    other = Consumer(name="other")
+    other.issue()
+    other.save()
+    rates = Rates()
+    assert allowed(rates, consumer, 3, 5) == 3
+    assert allowed(rates, other, 3, 5) == 3
+
+
+def test_a_new_minute_begins_anew(consumer, monkeypatch):
+    rates = Rates()
+    assert allowed(rates, consumer, 5, 10) == 5
+    monkeypatch.setattr(module, "TruncMinute", lambda now: module.Value("2030-01-31 12:01:00+00:00", MOMENT))
+    monkeypatch.setattr(module.time, "monotonic", lambda now=module.time.monotonic: now() + 31)
+    assert allowed(rates, consumer, 5, 10) == 5
+
+
+def test_minute_is_that_of_the_database(consumer, monkeypatch):
+    monkeypatch.undo()
+    assert 0 < module._seconds_left(consumer.pk) <= 60
+    Rates().take(consumer, 10)
+    consumer.refresh_from_db()
+    assert consumer.used_minute.second == consumer.used_minute.microsecond == 0
+    assert consumer.used_count == 1
+
+
+@pytest.mark.parametrize(("most", "amount"), [(1, 1), (100, 7), (100, 100), (1000, 11)])
+def test_amounts_are_let_through_as_far_as_they_fit(consumer, most, amount):
+    rates = Rates("used_rows")
+    assert allowed(rates, consumer, most, most, amount) == most // amount
+    # A smaller one may still fit.
+    assert allowed(rates, consumer, most, most) == most % amount
+    consumer.refresh_from_db()
+    assert (consumer.used_rows, consumer.used_count) == (most, 0)
+
+
+def test_amount_above_what_a_minute_has_is_refused(consumer):
+    assert allowed(Rates(), consumer, 5, 3, 6) == 0
+    consumer.refresh_from_db()
+    assert consumer.used_count == 0
+
+
+def test_requests_and_rows_are_counted_apart_and_begin_anew_together(consumer, monkeypatch):
+    requests, rows = Rates(), Rates("used_rows")
+    assert allowed(requests, consumer, 5, 9) == 5
+    assert allowed(rows, consumer, 3, 9) == 3
+    monkeypatch.setattr(module, "TruncMinute", lambda now: module.Value("2030-01-31 12:01:00+00:00", MOMENT))
+    monkeypatch.setattr(module.time, "monotonic", lambda now=module.time.monotonic: now() + 31)
+    assert allowed(rows, consumer, 3, 1) == 1
+    consumer.refresh_from_db()
+    assert (consumer.used_count, consumer.used_rows) == (0, 1)
+    assert allowed(requests, consumer, 5, 9) == 5
+
+
+class TestPublishing:
+    @pytest.fixture
+    def publish(self, client):
+        rates.forget()
+        row_rates.forget()
+        Queue.objects.create(name="encode", actions_elsewhere=True)
+
+        def call(*counts, **values):
+            if not Consumer.objects.exists():
+                call.token = token("bot", **values)
+            headers = {"Authorization": f"Bearer {call.token}"}
+            body = {"tasks": [{"action": "thumbnail", "worker_count": count} for count in counts]}
+            path = "/api/queues/encode/tasks/bulk"
+            if len(counts) == 1:
+                body, path = body["tasks"][0], "/api/queues/encode/tasks"
+            answer = client.post(path, body, content_type="application/json", headers=headers)
+            return answer, answer.json().get("error")
+
+        return call
+
+    def test_each_row_counts_and_not_each_request(self, publish):
+        assert publish(9, rows_per_minute=30)[0].status_code == 201
+        assert publish(9, 1, 1, 6)[0].status_code == 200
+        assert publish(1)[0].status_code == 201
+        assert Task.objects.count() == 30
+        answer, code = publish(1)
+        assert (answer.status_code, code) == (429, "rate_limited")
+        assert 29 <= int(answer["Retry-After"]) <= 30
+        assert "rows left to publish in this minute" in answer.json()["detail"]
+        assert Task.objects.count() == 30
+
+    def test_request_that_no_minute_would_have_room_for_is_wrong(self, publish):
+        answer, code = publish(1000, rows_per_minute=1000)
+        assert (answer.status_code, code) == (422, "invalid")
+        told = "1,001 rows are too many for one call; the maximum is 1,000 (worker_count=n is n + 1 rows)"
+        assert answer.json()["detail"] == told
+        assert publish(999)[0].status_code == 201
+
+    def test_one_request_writes_as_many_rows_as_one_call_in_python(self, publish, settings):
+        settings.STATOR_TASKS = {"PUBLISH_LIMIT": 20}
+        assert publish(9, 9)[0].status_code == 200
+        answer, code = publish(9, 9, 1)
+        assert (answer.status_code, code) == (422, "invalid")
+        assert answer.json()["detail"].startswith("21 rows are too many for one call; the maximum is 20 ")
+
+    def test_setting_is_for_tokens_without_a_limit_of_their_own(self, publish, settings):
+        settings.STATOR_TASKS = {"API_ROWS_PER_MINUTE": 10}
+        assert publish(9)[0].status_code == 201
+        assert publish(1)[1] == "rate_limited"
+
+    def test_what_is_refused_otherwise_does_not_count(self, publish):
+        queue = Queue.objects.get()
+        queue.pause(publish=True)
+        assert [publish(9, rows_per_minute=10)[1] for _ in range(3)] == ["paused"] * 3
+        queue.resume()
+        assert publish(9)[0].status_code == 201

@@ -1,0 +1,144 @@
+"""What a row names is run only if it is a task."""
+
+import logging
+import sys
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from stator.models import Report
+from stator.testing import drain
+from tasks.backend import framework
+from tasks.backend.framework import TaskResultDoesNotExist, task_backends
+from tasks.backend.tasks_backend import resolve
+from tasks.exceptions import PublishRefused
+from tasks.failures import NoHandler
+from tasks.models import Queue, Task
+from tests.tasks.backend.making import backend
+from tests.tasks.making import NAMES_THAT_NO_DATABASE_KEEPS
+from tests.testapp import tasks as examples
+
+pytestmark = pytest.mark.django_db
+
+
+class TestPaths:
+    """S1: what a row names is run only if it is a task."""
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "os.system", "subprocess.Popen", "antigravity.fly", "this.s", "tests.testapp.tasks.no_task",
+            "tests.testapp.tasks.os",
+            "tests.testapp.tasks", "tests.testapp.tasks.add.func", "builtins.eval",
+            "", ".", "a..b",
+            "tests.testapp.nowhere.task", "tests.testapp.tasks.__builtins__", "../x.y", "x.y\n",
+        ],
+    )  # fmt: skip
+    def test_all_else_is_an_error_of_the_row_and_nothing_is_imported(self, path: str) -> None:
+        queue, _ = Queue.objects.get_or_create(name="default")
+        data = {"args": ["true"], "kwargs": {}, "backend": "default"}
+        # What a worker itself needs is loaded by the first.
+        drain(Task)
+        made = Task.objects.create(queue=queue, action=f"django:{path}", data=data, priority=1)
+        loaded = set(sys.modules)
+        drain(Task)
+        made.refresh_from_db()
+        assert set(sys.modules) == loaded
+        assert (made.state, made.result) == ("pending", None)
+        assert Report.objects.get(object_pk=str(made.pk)).error == "tasks.failures.NoHandler"
+        with pytest.raises(TaskResultDoesNotExist):
+            task_backends["default"].get_result(str(made.pk))
+
+    @pytest.mark.parametrize("level", [logging.DEBUG, logging.CRITICAL])
+    def test_a_task_in_a_queue_that_its_backend_has_not_is_an_error_of_the_row(self, level: int) -> None:
+        queue = Queue.objects.create(name="bots")
+        data = {"args": [1], "kwargs": {}, "backend": "default"}
+        made = Task.objects.create(queue=queue, action="django:tests.testapp.tasks.add", data=data, priority=1)
+        before = framework.signals.logger.level
+        framework.signals.logger.setLevel(level)
+        try:
+            drain(Task)
+        finally:
+            framework.signals.logger.setLevel(before)
+        made.refresh_from_db()
+        assert (made.state, examples.calls) == ("pending", [])
+        assert "has no queue 'bots'" in Report.objects.get(object_pk=str(made.pk)).message
+
+    @pytest.mark.parametrize("queue_name", ["default", "bots"])
+    def test_no_publisher_names_one(self, queue_name: str) -> None:
+        queue = Queue.objects.create(name=queue_name)
+        data = {"args": [1], "kwargs": {}, "backend": "default"}
+        with pytest.raises(PublishRefused, match="enqueue it there"):
+            queue.publish("django:tests.testapp.tasks.add", data)
+        assert not Task.objects.exists()
+
+    def test_modules_of_installed_apps_are_loaded_for_it(self) -> None:
+        loaded = sys.modules.pop("tests.testapp.tasks")
+        try:
+            found = resolve("tests.testapp.tasks.add")
+            assert found.func.__module__ == "tests.testapp.tasks"
+        finally:
+            sys.modules["tests.testapp.tasks"] = loaded
+
+    def test_others_are_when_they_are_listed(self) -> None:
+        with pytest.raises(NoHandler):
+            resolve("tests.tasks.elsewhere.far")
+        assert "tests.tasks.elsewhere" not in sys.modules
+        with backend(OPTIONS={"modules": ["tests.tasks.elsewhere"]}):
+            assert resolve("tests.tasks.elsewhere.far").name == "far"
+        del sys.modules["tests.tasks.elsewhere"]
+
+    def test_one_in_a_module_that_no_worker_imports_is_refused(self) -> None:
+        far = import_module("tests.tasks.elsewhere").far
+        try:
+            with backend():
+                with pytest.raises(PublishRefused) as caught:
+                    far.enqueue()
+                told = str(caught.value)
+                assert "tests.tasks.elsewhere.far" in told
+                assert "installed app" in told
+                assert '["OPTIONS"]["modules"]' in told
+                assert "\n" not in told
+                assert not Task.objects.exists()
+                [error] = task_backends["default"].check()
+                assert (error.id, "tests.tasks.elsewhere" in error.msg) == ("tasks.E203", True)
+                assert '["OPTIONS"]["modules"]' in error.hint
+            with backend(OPTIONS={"modules": ["tests.tasks.elsewhere"]}):
+                far.enqueue()
+                assert task_backends["default"].check() == []
+        finally:
+            del sys.modules["tests.tasks.elsewhere"]
+        assert Task.objects.count() == 1
+
+    def test_one_that_its_module_has_under_another_name_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        renamed = framework.task(examples.no_task)
+        monkeypatch.setattr(examples, "renamed", renamed, raising=False)
+        with pytest.raises(PublishRefused, match="no_task is not a task"):
+            renamed.enqueue()
+        assert not Task.objects.exists()
+
+    @pytest.mark.parametrize("many", [False, True])
+    @pytest.mark.parametrize(("name", "told"), NAMES_THAT_NO_DATABASE_KEEPS)
+    def test_a_queue_name_that_no_database_keeps_is_refused(self, name: str, told: str, many: bool) -> None:
+        with backend():
+            there = examples.add.using(queue_name=name)
+            with pytest.raises(PublishRefused) as caught:
+                task_backends["default"].enqueue_many(there, [((1,), {})]) if many else there.enqueue(1)
+        assert told in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert not Queue.objects.exists()
+
+    @pytest.mark.parametrize(
+        "data",
+        [None, [], {}, {"args": [], "kwargs": {}}, {"args": [1], "kwargs": {}, "backend": "gone"},
+         {"args": [1], "kwargs": {}, "backend": "default", "run_after": "soon"}],
+    )  # fmt: skip
+    def test_a_row_that_is_no_enqueued_task_is_an_error(self, data: Any) -> None:
+        queue, _ = Queue.objects.get_or_create(name="default")
+        made = Task.objects.create(queue=queue, action="django:tests.testapp.tasks.add", data=data, priority=1)
+        drain(Task)
+        made.refresh_from_db()
+        assert (made.state, examples.calls) != ("completed", [])
+        with pytest.raises(TaskResultDoesNotExist):
+            task_backends["default"].get_result(str(made.pk))

@@ -1,0 +1,275 @@
+"""What a holder may do: only while it holds, and until when that is."""
+
+import pytest
+from django.db import connection
+from django.db.models import QuerySet
+
+from stator.exceptions import LeaseLost
+from tasks.exceptions import TaskError
+from tasks.models import Queue, Run, Task
+from tests.stator.making import expire
+from tests.tasks.making import claim_one, claimed, fresh, make_queue, pass_time
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+# What a holder may do
+
+
+def test_resolved_task_is_completed_with_its_result(queue):
+    queue.publish("a")
+    claim = claim_one(queue)
+    claim.resolve({"ok": True})
+    task, run = fresh(claim.task), Run.objects.get()
+    assert (task.status, task.result, task.claimant, task.attempts) == ("completed", {"ok": True}, None, 1)
+    assert (run.outcome, run.result) == ("succeeded", {"ok": True})
+    assert run.ended is not None
+
+
+def test_many_claims_are_resolved_at_once_each_with_its_result(queue, django_assert_max_num_queries):
+    queue.publish_many({"action": "a"} for _ in range(30))
+    held = queue.claim(worker="bot", limit=30)
+    # The portable way to record takes a statement for each value.
+    with django_assert_max_num_queries(10 if connection.vendor == "postgresql" else 50):
+        assert queue.resolve_many({claim: {"n": n} for n, claim in enumerate(held)}) == []
+    tasks = Task.objects.in_bulk([claim.task.pk for claim in held])
+    assert [tasks[claim.task.pk].result for claim in held] == [{"n": n} for n in range(30)]
+    assert {task.status for task in tasks.values()} == {"completed"}
+    runs = Run.objects.filter(outcome="succeeded", ended__isnull=False)
+    assert sorted(run.result["n"] for run in runs) == list(range(30))
+
+
+def test_claims_that_are_held_no_more_are_told_among_many_that_are(queue):
+    queue.publish_many({"action": "a"} for _ in range(4))
+    held = queue.claim(worker="bot", limit=4)
+    held[0].resolve("first")
+    put_off = held[1].task
+    expire(put_off)
+    assert queue.resolve_many(dict.fromkeys(held, "second")) == held[:2]
+    results = Task.objects.filter(state="completed").values_list("result", flat=True)
+    assert sorted(results) == ["first", "second", "second"]
+    assert fresh(put_off).status == "running"
+
+
+def test_results_that_no_json_has_are_refused_before_any_is_written(queue):
+    queue.publish_many({"action": "a"} for _ in range(2))
+    held = queue.claim(worker="bot", limit=2)
+    with pytest.raises(TaskError):
+        queue.resolve_many({held[0]: 1, held[1]: object()})
+    assert {fresh(claim.task).status for claim in held} == {"running"}
+    assert queue.resolve_many({}) == []
+
+
+def test_released_task_is_for_another_worker(queue):
+    queue.publish("a")
+    claim_one(queue, "bot-1").release("no graphics card")
+    task, run = Task.objects.get(), Run.objects.get()
+    assert (task.status, task.rejected_by, task.attempts, task.claimant) == ("pending", ["bot-1"], 1, None)
+    assert (run.outcome, run.reason) == ("released", "no graphics card")
+    assert claimed(queue, "bot-1") == []
+    assert claim_one(queue, "bot-2").attempt == 2
+
+
+def test_failed_task_is_for_another_worker_and_its_error_is_kept_as_it_was(queue):
+    queue.publish("a")
+    try:
+        raise RuntimeError("no\x00such image")
+    except RuntimeError as error:
+        claim_one(queue, "bot-1").fail(error)
+    run = Run.objects.get()
+    assert run.outcome == "failed"
+    assert "RuntimeError: no\ufffdsuch image" in run.reason
+    assert "Traceback" in run.reason or "raise RuntimeError" in run.reason
+    assert Task.objects.get().state_failures == 1
+    assert claimed(queue, "bot-1") == []
+    claim_one(queue, "bot-2").fail("x" * 100_000)
+    assert len(Run.objects.get(worker="bot-2").reason) < 10_000
+
+
+def test_worker_may_have_a_task_again_where_the_queue_says_so():
+    queue = make_queue(same_worker_again=True)
+    queue.publish("a", max_attempts=3)
+    for attempt in (1, 2, 3):
+        claim = claim_one(queue)
+        assert claim.attempt == attempt
+        claim.fail("again")
+    assert fresh(claim.task).status == "errored"
+
+
+def test_worker_may_have_a_task_again_as_often_as_its_retries():
+    queue = make_queue(worker_retries=1)
+    queue.publish("a")
+    claim_one(queue).fail("once")
+    claim_one(queue).fail("twice")
+    assert claimed(queue) == []
+    assert claimed(queue, "bot-2") == ["a"]
+
+
+def test_canceled_by_its_holder(queue):
+    queue.publish("a")
+    claim = claim_one(queue)
+    claim.cancel("not wanted any more")
+    assert fresh(claim.task).status == "canceled"
+    assert (Run.objects.get().outcome, Run.objects.get().reason) == ("canceled", "not wanted any more")
+
+
+@pytest.mark.parametrize("end", ["release", "fail"])
+@pytest.mark.parametrize(("own", "queues", "most"), [(1, 3, 1), (None, 2, 2), (None, None, 5)])
+def test_task_runs_at_most_as_often_as_it_may(end, own, queues, most):
+    queue = make_queue(max_attempts=queues)
+    task = queue.publish("a", max_attempts=own).task
+    for number in range(most):
+        getattr(claim_one(queue, f"bot-{number}"), end)("no")
+    assert (fresh(task).status, fresh(task).attempts) == ("errored", most)
+    assert queue.claim(worker="another") == []
+
+
+@pytest.mark.parametrize("result", [{1, 2}, float("nan"), "\x00", "x" * 300_000, object()])
+def test_result_that_cannot_be_kept_is_refused_and_the_claim_stands(queue, result):
+    queue.publish("a")
+    claim = claim_one(queue)
+    with pytest.raises(TaskError, match="result"):
+        claim.resolve(result)
+    claim.verify()
+
+
+# Who holds no more
+
+
+METHODS = {
+    "verify": lambda claim: claim.verify(),
+    "heartbeat": lambda claim: claim.heartbeat(),
+    "resolve": lambda claim: claim.resolve({"late": True}),
+    "release": lambda claim: claim.release("late"),
+    "fail": lambda claim: claim.fail("late"),
+    "cancel": lambda claim: claim.cancel("late"),
+}
+
+LOST = {
+    "lease ran out": lambda queue, claim: expire(claim.task),
+    "another worker holds it": lambda queue, claim: (expire(claim.task), claim_one(queue, "bot-2")),
+    "the task is completed": lambda queue, claim: (expire(claim.task), claim_one(queue, "bot-2").resolve({"good": 1})),
+    "the task is canceled": lambda queue, claim: claim.task.cancel(running=True),
+    "the task is pending": lambda queue, claim: claim.release(),
+    "the task is gone": lambda queue, claim: Task.objects.all().delete(),
+}
+
+
+@pytest.mark.parametrize("why", LOST)
+@pytest.mark.parametrize("method", METHODS)
+def test_late_holder_is_told_why_and_changes_nothing(queue, method, why):
+    queue.publish("a")
+    claim = claim_one(queue)
+    LOST[why](queue, claim)
+    before = list(Task.objects.values()), list(Run.objects.values())
+    with pytest.raises(LeaseLost, match=why):
+        METHODS[method](claim)
+    assert (list(Task.objects.values()), list(Run.objects.values())) == before
+
+
+def test_task_whose_lease_ran_out_is_taken_over(queue):
+    queue.publish("a", max_attempts=2)
+    first = claim_one(queue, "bot-1")
+    expire(first.task)
+    second = claim_one(queue, "bot-2")
+    assert (second.attempt, fresh(second.task).claimant) == (2, "bot-2")
+    assert Run.objects.get(worker="bot-1").timed_out
+    second.resolve()
+    assert fresh(second.task).status == "completed"
+
+
+def test_task_that_lost_every_lease_is_errored_and_not_quarantined():
+    queue = make_queue(max_attempts=5)
+    task = queue.publish("a").task
+    for number in range(5):
+        claim_one(queue, f"bot-{number}")
+        expire(task)
+    assert queue.claim(worker="another") == []
+    assert fresh(task).status == "errored"
+
+
+def test_heartbeat_extends_the_lease_but_not_past_the_timeout(queue):
+    queue.publish("a", lease=10, timeout=30)
+    claim = claim_one(queue)
+    assert claim.lease == pytest.approx(10, abs=0.1)
+    pass_time(9)
+    claim.heartbeat()
+    assert claim.lease == pytest.approx(10, abs=1)
+    pass_time(9)
+    claim.heartbeat(60)
+    assert claim.lease == pytest.approx(12, abs=1)
+    assert Run.objects.get().lease_until == fresh(claim.task).state_locked_until
+    pass_time(13)
+    with pytest.raises(LeaseLost):
+        claim.heartbeat()
+
+
+def test_heartbeat_follows_the_configuration(queue):
+    queue.publish("a")
+    claim = claim_one(queue)
+    Queue.objects.update(lease=25)
+    claim.heartbeat()
+    assert claim.lease == pytest.approx(25, abs=1)
+
+
+def test_heartbeat_keeps_the_lease_that_was_asked_for(queue):
+    queue.publish("a", lease=5)
+    claim = claim_one(queue, lease=600)
+    again = Task.find_claim(claim.task.pk, claim.token)
+    again.heartbeat()
+    assert again.lease == pytest.approx(600, abs=1)
+    again.heartbeat(20)
+    pass_time(15)
+    claim.heartbeat()
+    assert claim.lease == pytest.approx(20, abs=1)
+
+
+def test_heartbeat_beyond_a_timeout_that_was_made_shorter_is_too_late(queue):
+    task = queue.publish("a").task
+    claim = claim_one(queue)
+    pass_time(30)
+    Queue.objects.update(timeout=20)
+    with pytest.raises(LeaseLost, match="its lease ran out"):
+        claim.heartbeat()
+    with pytest.raises(LeaseLost):
+        claim.verify()
+    assert claim_one(queue, "bot-2").task == task
+
+
+def test_worker_that_is_no_longer_allowed_loses_its_task_at_the_next_heartbeat(queue):
+    task = queue.publish("a").task
+    claim = claim_one(queue)
+    QuerySet(Task).update(worker_ids=["bot-2"])
+    with pytest.raises(LeaseLost, match="for other workers"):
+        claim.heartbeat()
+    assert fresh(task).status == "pending"
+    assert claim_one(queue, "bot-2").attempt == 1
+
+
+def test_claim_is_found_by_its_token(queue):
+    queue.publish("a")
+    claim = claim_one(queue)
+    again = Task.find_claim(claim.task.pk, claim.token)
+    assert (again.worker, again.attempt) == ("bot-1", 1)
+    again.resolve()
+    with pytest.raises(LeaseLost):
+        Task.find_claim(claim.task.pk, claim.token)
+
+
+def test_tasks_that_were_claimed_together_end_each_by_itself(queue):
+    queue.publish_many({"action": str(number)} for number in range(3))
+    first, second, third = queue.claim(worker="bot-1", limit=3)
+    first.resolve()
+    second.fail("no")
+    assert [run.outcome for run in Run.objects.order_by("task")] == ["succeeded", "failed", ""]
+    third.verify()
+
+
+def test_worker_holds_one_task_where_the_queue_says_so():
+    queue = make_queue(one_per_worker=True)
+    queue.publish_many({"action": str(number)} for number in range(3))
+    (claim,) = queue.claim(worker="bot-1", limit=3)
+    assert queue.claim(worker="bot-1", limit=3) == []
+    assert len(queue.claim(worker="bot-2", limit=3)) == 1
+    claim.resolve()
+    assert len(queue.claim(worker="bot-1", limit=3)) == 1

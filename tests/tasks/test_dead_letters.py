@@ -1,0 +1,132 @@
+"""Dead letters: each is told once, with all that is known of it, whichever way it came to its end."""
+
+import django
+import pytest
+from django.core import mail
+
+from stator import signals
+from stator.runner import StatorRunner
+from tasks.dead_letters import letter_of, send_notices
+from tasks.models import Queue, Task
+from tests.stator.making import change, expire, raw
+from tests.tasks.making import claim_one, fresh, make_queue, make_task, race
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+letters = []
+
+
+def keep(letter):
+    letters.append(letter)
+
+
+def refuse(letter):
+    raise ConnectionRefusedError("no mail today")
+
+
+@pytest.fixture(autouse=True)
+def kept(settings):
+    letters.clear()
+    settings.STATOR_TASKS = {"NOTIFY": f"{__name__}.keep"}
+    return letters
+
+
+@pytest.fixture
+def queue():
+    return make_queue(max_attempts=2)
+
+
+def test_letter_has_all_that_is_known_of_the_task(queue):
+    task = queue.publish("resize", {"image": 7}).task
+    claim_one(queue, "bot-1").release("no graphics card")
+    claim_one(queue, "bot-2").fail(RuntimeError("truncated"))
+    (letter,) = letters
+    assert (letter.id, letter.queue, letter.action, letter.data) == (task.pk, "encode", "resize", {"image": 7})
+    assert (letter.attempts, letter.workers) == (2, ["bot-1", "bot-2"])
+    assert letter.errors[0] == "bot-1: no graphics card"
+    assert letter.errors[1].startswith("bot-2: ")
+    assert "RuntimeError: truncated" in letter.errors[1]
+
+
+def test_each_is_told_once(queue):
+    make_task(queue, "errored")
+    send_notices("default")
+    signals.on_schedule.send(None)
+    StatorRunner([Task]).run_single_cycle()
+    assert len(letters) == 1
+
+
+def test_told_also_when_the_last_lease_just_runs_out(queue):
+    task = queue.publish("resize").task
+    for worker in ("bot-1", "bot-2"):
+        claim_one(queue, worker)
+        expire(task)
+    assert not letters
+    Task.stator.pause()
+    StatorRunner([Task]).run_single_cycle()
+    signals.on_schedule.send(None)
+    assert fresh(task).status == "errored"
+    assert [letter.errors for letter in letters] == [["bot-1: its lease ran out", "bot-2: its lease ran out"]]
+
+
+def test_told_again_when_it_was_requeued_and_died_again_with_its_new_errors_alone(queue):
+    task = make_task(queue, "errored")
+    task.requeue()
+    claim = claim_one(queue, "bot-2")
+    change(task, state_attempts=99)
+    claim.fail("once more")
+    assert [letter.workers for letter in letters] == [["maker"], ["bot-2"]]
+
+
+def test_shared_task_is_told_once_with_the_errors_of_its_parts(queue):
+    task = queue.publish("resize", worker_count=3, max_attempts=1).task
+    _, failing = claim_one(queue, "bot-1"), claim_one(queue, "bot-2")
+    failing.fail("no")
+    assert [letter.id for letter in letters] == [task.pk]
+    assert letters[0].errors[1] == "bot-2: tasks.Failed: no"
+
+
+def test_what_cannot_be_told_is_told_later(queue, settings):
+    settings.STATOR_TASKS = {"NOTIFY": f"{__name__}.refuse"}
+    task = make_task(queue, "errored")
+    assert fresh(task).status == "errored"
+    settings.STATOR_TASKS = {"NOTIFY": f"{__name__}.keep"}
+    assert send_notices("default") == 0
+    raw(Task).update(notice_due="2020-01-01T00:00:00Z")
+    assert send_notices("default") == 1
+    assert [letter.id for letter in letters] == [task.pk]
+
+
+@pytest.mark.postgresql
+def test_many_who_tell_at_once_tell_each_once(queue):
+    for number in range(5):
+        raw(Task).create(queue=queue, action=str(number), state="errored")
+    assert sum(race(8, lambda name: send_notices("default"))) == 5
+    assert sorted(letter.action for letter in letters) == ["0", "1", "2", "3", "4"]
+
+
+# Django 6.1 wants the settings of mail to be given anew, which is the project's to do.
+@pytest.mark.filterwarnings("ignore:.*default mailer")
+def test_by_default_administrators_get_a_mail_and_the_log_a_record(queue, settings, caplog):
+    settings.STATOR_TASKS = {}
+    # Django 6 takes addresses, and what came before it names with addresses.
+    settings.ADMINS = ["ada@example.org"] if django.VERSION >= (6, 0) else [("Ada", "ada@example.org")]
+    task = make_task(queue, "errored")
+    (message,) = mail.outbox
+    assert message.to == ["ada@example.org"]
+    assert f"task {task.pk} (resize) of queue encode" in message.subject
+    assert all(word in message.body for word in ("maker", "no such image", '{"image": 7}'))
+    (record,) = [record for record in caplog.records if record.message == "tasks.dead_letter"]
+    assert (record.task, record.action, record.workers) == (task.pk, "resize", ["maker"])
+    assert "no such image" in record.errors[0]
+
+
+def test_letter_knows_errors_of_worker_processes_from_the_history(queue):
+    task = queue.publish("unheard of", max_attempts=1).task
+    Queue.objects.update(actions_elsewhere=False)
+    StatorRunner([Task]).run_single_cycle()
+    assert fresh(task).status == "errored"
+    (letter,) = letters
+    assert letter == letter_of(fresh(task))
+    assert "no action 'unheard of'" in letter.errors[0]
+    assert len(letter.workers) == letter.attempts == 1
