@@ -78,7 +78,7 @@ def milliseconds(model: Any, count: int, limit: int, exactly: bool = True) -> fl
 
 def look(model: Any, count: int) -> float:
     """Return the mean time of the statement that checks whether there is anything to do."""
-    from stator.db.look import look as look_for_work
+    from stator.db.probe import look as look_for_work
 
     operations = made(model)
     started = time.perf_counter()
