@@ -27,8 +27,8 @@ def watched_files() -> Iterator[None]:
     """Make statements on new SQLite connections fail, within this context, if the file is gone or replaced.
 
     Otherwise they would succeed in the deleted file, unseen by other processes. If the file is gone, the connection
-    stays open, because the file may come back. If it was replaced, the connection is closed, and the next use opens the
-    new file.
+    stays open, because the file may come back. If it was replaced, the connection is closed by the clean-up after the
+    statement (``close_if_unusable_or_obsolete()``), and the next use opens the new file.
     """
     # Unique, so that the end of one worker does not affect others in the process.
     uid = object()
@@ -69,6 +69,7 @@ def _fail_without_file(execute: Any, sql: Any, params: Any, many: bool, context:
     if found is None:
         raise OperationalError(f"database file {path} was deleted or moved; put it back")
     if found != opened:
-        connection.close()
+        # Closed by whoever cleans up after the statement; its cursor still needs the connection.
+        connection.errors_occurred, connection.close_at = True, 0.0
         raise OperationalError(f"database file {path} was replaced by another; it is opened anew")
     return execute(sql, params, many, context)

@@ -48,13 +48,22 @@ def test_statement_fails_while_the_file_is_away(connection, path):
     assert send(connection) == (0,)
 
 
-def test_file_that_took_its_place_is_opened_by_the_next_statement_but_one(connection, path):
+def test_file_that_took_its_place_is_opened_once_the_connection_is_cleaned_up(connection, path):
     send(connection, "CREATE TABLE old (id)")
     path.rename(path.with_suffix(".away"))
     path.touch()
     with pytest.raises(OperationalError, match=r"was replaced by another"):
         send(connection)
+    connection.close_if_unusable_or_obsolete()
     assert send(connection) == (0,)
+
+
+def test_cursor_that_met_the_other_file_can_still_be_closed(connection, path):
+    """Django's compiler does so, and an error of that would hide the one that is an outage."""
+    path.rename(path.with_suffix(".away"))
+    path.touch()
+    with connection.cursor() as cursor, pytest.raises(OperationalError, match=r"was replaced by another"):
+        cursor.execute("SELECT 1")
 
 
 def test_connection_that_was_opened_outside_of_a_worker_is_not_watched(path):
