@@ -17,10 +17,10 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from stator.conf import load_settings
-from stator.db import Operations, operations_for
-from stator.db.batch import Ended, Written
+from stator.db import operations_for
 from stator.db.chores import mark_ready
-from stator.db.claim import Claim, new_token, new_worker_id
+from stator.db.claim import new_token, new_worker_id
+from stator.db.interface import Claim, Ended, Operations, Written
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.probe import overdue
 from stator.db.retry import is_retryable, retrying
@@ -100,7 +100,7 @@ def bring_up(model: Any, *, using: str | None = None) -> int:
 def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> Claim:
     """Return the claim for a token; raise ``LeaseLost`` if it has ended or never existed."""
     operations = _operations(model, using)
-    instance = operations.rows.filter(pk=pk, state_claim=token).first()
+    instance: Any = operations.rows.filter(pk=pk, state_claim=token).first()
     if instance is None:
         raise LeaseLost(f"{operations.label} {pk} is not held by this claim: it has ended, or its lease ran out")
     if instance.state not in operations.graph.states:
@@ -111,7 +111,7 @@ def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> Claim
 def find_many(model: Any, tokens: Mapping[Any, UUID], *, using: str | None = None) -> list[Claim]:
     """Return the claims for tokens by primary key, without those that have ended."""
     operations = _operations(model, using)
-    rows = operations.rows.filter(pk__in=list(tokens))
+    rows: QuerySet[Any] = operations.rows.filter(pk__in=list(tokens))
     known = [row for row in rows if tokens[row.pk] == row.state_claim and row.state in operations.graph.states]
     return [_claim_of(operations, row, row.state_claim) for row in known]
 

@@ -9,9 +9,10 @@ from asgiref.sync import async_to_sync
 from django.db import router, transaction
 
 from stator.conf import Settings, load_settings
-from stator.db import Operations, chores, operations_for
-from stator.db.batch import Ended
-from stator.db.claim import Claim, Crashes, claim_one, new_worker_id
+from stator.db import chores, operations_for
+from stator.db.claim import Crashes, new_worker_id
+from stator.db.claims import claim_one
+from stator.db.interface import Claim, Ended, Operations
 from stator.graph.outcomes import Outcome
 from stator.models import StatorModel
 from stator.rows.meta import managed, owner_of
@@ -204,7 +205,7 @@ def contained(operations: Operations) -> Iterator[None]:
         yield
         return
     # ``connection.savepoint``, because ``django.db.transaction.savepoint`` is renamed in Django 6.1.
-    savepoint = connection.savepoint()
+    savepoint: Any = connection.savepoint()
     yield
     if connection.needs_rollback or not connection.is_usable():
         transaction.set_rollback(False, using=alias)

@@ -16,9 +16,8 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.db import DatabaseError, connections, transaction
 
-from stator.db import Operations
-from stator.db.batch import Ended
-from stator.db.claim import Claim, claim_one
+from stator.db.claims import claim_one
+from stator.db.interface import Claim, Ended, Operations
 from stator.db.retry import is_outage
 from stator.graph import State
 from stator.graph.failures import Failure, describe

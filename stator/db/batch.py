@@ -4,131 +4,19 @@ Reports and history are written in the same transaction as the outcomes.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
-from django.db.models import F, QuerySet, Value
+from django.db.models import F, Model, QuerySet, Value
 
-from stator.db.claim import Claim
-from stator.graph import State
+from stator.db.interface import Batch, Claim, Ended, kind_of
+from stator.db.values import Pk
 from stator.graph.durations import seconds_of
 from stator.graph.failures import quarantined
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.reports import History, Report, failure_report, keep_reports, reason_report
-from stator.signals import Move
-
-Ended = tuple[Claim, Outcome]
-
-# The target of an outcome that is no attempt; no state can have this name.
-RELEASED = "<released>"
-
-
-@dataclass(slots=True)
-class Written:
-    """The result of writing outcomes: accepted ones, claims that had ended, and outcomes to write again later."""
-
-    moves: list[Move] = field(default_factory=list)
-    failures: list[Any] = field(default_factory=list)
-    lost: list[Claim] = field(default_factory=list)
-    deferred: list[Ended] = field(default_factory=list)
-
-    @classmethod
-    def total(cls, parts: Iterable["Written"]) -> "Written":
-        """Return several results as one."""
-        written = cls()
-        for part in parts:
-            written.moves += part.moves
-            written.failures += part.failures
-            written.lost += part.lost
-            written.deferred += part.deferred
-        return written
-
-
-@dataclass(frozen=True, slots=True)
-class Moves:
-    """The number of rows that a set-based move took, and the moves, which are listed only if somebody listens."""
-
-    count: int
-    listed: list[Move]
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Outcomes of one kind, at most one for each row. It is made once, and each step of the recording gets it.
-
-    ``source``: the state that they leave. ``to``: the name of the state that they enter, "" if the rows stay, or
-    ``RELEASED``. ``failed``: some have an error. ``reported``: some have an error or a reason. ``saves``: the fields
-    for which some have values. ``computed``: some of these values are expressions for the database.
-    """
-
-    ended: list[Ended]
-    claims: list[Claim]
-    source: State
-    to: str
-    failed: bool
-    reported: bool
-    saves: tuple[str, ...]
-    computed: bool
-
-    @classmethod
-    def of(cls, ended: list[Ended]) -> "Batch":
-        """Return outcomes of one kind as a batch."""
-        # Most claims share one outcome, and most states save nothing.
-        outcomes = {id(outcome): outcome for _, outcome in ended}.values()
-        failed = any(outcome.failure is not None for outcome in outcomes)
-        source = ended[0][0].state
-        values = [outcome.values for outcome in outcomes if outcome.values] if source.saves else []
-        return cls(
-            ended,
-            [claim for claim, _ in ended],
-            source,
-            kind_of(ended[0])[1],
-            failed,
-            failed or any(outcome.reason for outcome in outcomes),
-            source.saves if values else (),
-            any(hasattr(value, "resolve_expression") for each in values for value in each.values()),
-        )
-
-    @property
-    def operations(self) -> Any:
-        """The operations that made the claims."""
-        return self.claims[0].operations
-
-    @property
-    def outcome(self) -> Outcome:
-        """The first outcome; the others have its type, and its state if they are moves."""
-        return self.ended[0][1]
-
-    @property
-    def released(self) -> bool:
-        """Whether the attempts did not take place, and so are not counted."""
-        return self.to == RELEASED
-
-    @property
-    def moved(self) -> bool:
-        """Whether the rows enter another state."""
-        return bool(self.to) and not self.released
-
-    def only(self, pks: Collection[Any]) -> "Batch":
-        """Return the outcomes of some of its rows; what was true of some outcomes is not determined anew."""
-        if len(pks) == len(self.ended):
-            return self
-        ended = [each for each in self.ended if each[0].pk in pks]
-        return replace(self, ended=ended, claims=[claim for claim, _ in ended])
-
-    def accepted(self) -> Written:
-        """Return the result of writing it if all outcomes were accepted."""
-        written = Written()
-        if self.moved:
-            source, to = self.source.name, self.to
-            written.moves = [Move(claim.pk, source, to) for claim in self.claims]
-        if self.failed:
-            written.failures = [(claim.pk, outcome.failure) for claim, outcome in self.ended if outcome.failure]
-        return written
 
 
 def batches_of(ended: list[Ended], most: int | None = None) -> list[Batch]:
@@ -159,15 +47,7 @@ def is_written(claim: Claim, outcome: Outcome, state: str, version: int, attempt
     return (state, version, attempts) == (claim.state.name, claim.version, counted) and token is None
 
 
-def kind_of(ended: Ended) -> tuple[str, str]:
-    """Return the state that an outcome leaves and the one it enters; outcomes with equal pairs are written together."""
-    claim, outcome = ended
-    if isinstance(outcome, Moved):
-        return claim.state.name, outcome.to.name
-    return claim.state.name, RELEASED if isinstance(outcome, Released) else ""
-
-
-def write_key(ended: Ended) -> tuple[int, Any]:
+def write_key(ended: Ended) -> tuple[int, tuple[float, bool]]:
     """Return the key by which outcomes of one kind are grouped into one ORM update."""
     claim, outcome = ended
     if isinstance(outcome, Waiting):
@@ -186,7 +66,7 @@ def changes_of(outcome: Outcome) -> columns.Changes:
         return columns.entering(outcome.to)
     if isinstance(outcome, Released):
         return columns.releasing(outcome.after)
-    failures: Any = F("state_failures") + 1 if outcome.failure else Value(0)
+    failures = F("state_failures") + 1 if outcome.failure else Value(0)
     return columns.staying(columns.after(outcome.delay), failures)
 
 
@@ -196,14 +76,14 @@ def keep(alias: str, label: str, kept: Batch) -> None:
         keep_reports(alias, label, [report for ended in kept.ended if (report := report_of(label, *ended))])
 
 
-def keep_history(alias: str, label: str, kept: Iterable[Ended], stays: Mapping[Any, float | None]) -> None:
+def keep_history(alias: str, label: str, kept: Iterable[Ended], stays: Mapping[Pk, float | None]) -> None:
     """Write a history row for each move and error; ``stays``: seconds in the state that was left, by key."""
     acts = [_act(label, claim, outcome, stays[claim.pk]) for claim, outcome in kept if _is_event(outcome)]
     if acts:
         History.objects.using(alias).bulk_create(acts)
 
 
-def keep_moves(alias: str, label: str, worker: str, before: Iterable[tuple[Any, int, timedelta]], **moved: Any) -> None:
+def keep_moves(alias: str, label: str, worker: str, before: Iterable[tuple[Pk, int, timedelta]], **moved: str) -> None:
     """Write a history row for each ``(pk, version, stayed)`` that was moved without a handler."""
     History.objects.using(alias).bulk_create(
         History(
@@ -214,7 +94,7 @@ def keep_moves(alias: str, label: str, worker: str, before: Iterable[tuple[Any, 
     )  # fmt: skip
 
 
-def keep_quarantine(alias: str, label: str, rows: QuerySet[Any], held: dict[Any, str], most: int) -> None:
+def keep_quarantine(alias: str, label: str, rows: QuerySet[Model], held: dict[Pk, str], most: int) -> None:
     """Write a report for each row whose crash was its last; ``held`` maps rows to the workers that held them."""
     crashed = rows.filter(pk__in=list(held), state_crashes__gte=most).values_list("pk", "state")
     keep_reports(alias, label, [failure_report(label, pk, state, quarantined(most), held[pk]) for pk, state in crashed])

@@ -9,15 +9,15 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from django.db.models import DurationField, ExpressionWrapper, QuerySet, signals
+from django.db.models import DurationField, ExpressionWrapper, Model, QuerySet, signals
 from django.db.models.deletion import get_candidate_relations_to_delete
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from stator.db.base import Operations
-from stator.db.batch import Moves
+from stator.db.interface import Moves, Operations
 from stator.db.refusals import DELETE, MARK_READY, unless_refused
 from stator.db.retry import retrying
+from stator.db.transactions import lock_parts
 from stator.graph import State
 from stator.rows import columns
 from stator.rows.indexes import place_in_line
@@ -67,14 +67,16 @@ def reopen(operations: Operations, limit: int) -> int:
     return _change(operations, "reopen", [rows], limit, columns.reopening())
 
 
-def _change(operations: Operations, deed: str, parts: list[QuerySet[Any]], limit: int, changes: columns.Changes) -> int:
+def _change(
+    operations: Operations, deed: str, parts: list[QuerySet[Model]], limit: int, changes: columns.Changes
+) -> int:
     return sum(unless_refused(operations, deed, parts, limit, partial(_change_some, operations, changes)))
 
 
 @retrying
-def _change_some(operations: Operations, changes: columns.Changes, parts: list[QuerySet[Any]], limit: int) -> int:
+def _change_some(operations: Operations, changes: columns.Changes, parts: list[QuerySet[Model]], limit: int) -> int:
     with operations.transaction():
-        picked = operations.lock_parts(parts, limit)
+        picked = lock_parts(operations, parts, limit)
         return operations.rows.filter(pk__in=picked).update(**changes) if picked else 0
 
 
@@ -116,7 +118,7 @@ def move_matching(operations: Operations, limit: int, move: Callable[..., Moves]
 def _move(
     operations: Operations,
     move: Callable[..., Moves] | None,
-    rows: QuerySet[Any],
+    rows: QuerySet[Model],
     limit: int,
     edge: tuple[str, State, str],
 ) -> list[Moves]:
@@ -124,7 +126,7 @@ def _move(
     source, to, reason = edge
     move = move or operations.move_rows
 
-    def write(parts: list[QuerySet[Any]], most: int) -> Moves:
+    def write(parts: list[QuerySet[Model]], most: int) -> Moves:
         return move(parts[0], source, to, most, reason=reason)
 
     return unless_refused(operations, f"{source} to {to.name}: {reason}", [rows], limit, write)
@@ -266,14 +268,14 @@ def _merge(operations: Operations, shards: QuerySet[Stats]) -> int:
     return len(found)
 
 
-def _lock_all(operations: Operations, rows: QuerySet[Any]) -> list[Any]:
+def _lock_all(operations: Operations, rows: QuerySet[Model]) -> list[Any]:
     """Lock rows that are to become one; return none if others have locked some or added one."""
     passing_over = operations.connection.features.has_select_for_update_skip_locked
     found = list(rows.select_for_update(skip_locked=passing_over)[:PARTS])
     return found if len(found) == rows.values("pk")[:PARTS].count() else []
 
 
-def _resting(operations: Operations, state: State) -> QuerySet[Any]:
+def _resting(operations: Operations, state: State) -> QuerySet[Model]:
     return operations.rows.filter(state_ready=False, state_claim=None, state=state.name)
 
 
@@ -282,10 +284,10 @@ def _total(parts: list[Moves]) -> Moves:
 
 
 @retrying
-def _delete_some(operations: Operations, parts: list[QuerySet[Any]], limit: int) -> int:
+def _delete_some(operations: Operations, parts: list[QuerySet[Model]], limit: int) -> int:
     # A handler's transaction, because the project's receivers are called in it and may take long.
     with operations.handler_transaction():
-        pks = operations.lock_parts(parts, limit)
+        pks = lock_parts(operations, parts, limit)
         if not pks:
             return 0
         operations.hurry()

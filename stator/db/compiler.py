@@ -12,9 +12,8 @@ from django.db.models import AutoField, BigAutoField, BigIntegerField, IntegerFi
 from django.db.models.expressions import RawSQL
 from django.db.models.sql import UpdateQuery
 
-from stator.db.batch import Batch
-from stator.db.claim import Claim
 from stator.db.instances import Converter
+from stator.db.interface import Batch, Claim
 from stator.rows.columns import Changes
 from stator.rows.meta import options_of
 

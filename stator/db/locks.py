@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, TypeVar
 
+from stator.capabilities import Capabilities
 from stator.db.retry import is_lock_timeout
 
 logger = logging.getLogger("stator.worker")
@@ -109,7 +110,26 @@ class Locks:
                 logger.info("stator.lock_gone", extra={"model": self._label})
 
 
-def limit_waits(group: Iterable[Any]) -> None:
+class Limited(Protocol):
+    """Operations whose statements may wait for locks."""
+
+    label: str
+    alias: str
+    locks: Locks
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the database can do."""
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds for which a worker's statement may wait for a lock of others."""
+
+
+Member = TypeVar("Member", bound=Limited)
+
+
+def limit_waits(group: Iterable[Limited]) -> None:
     """Limit how long the statements of a worker's operations wait for locks."""
     shared: dict[tuple[str, str], Locks] = {}
     for operations in group:
@@ -118,7 +138,7 @@ def limit_waits(group: Iterable[Any]) -> None:
         operations.locks = shared.setdefault((operations.alias, label), locks)
 
 
-def together(group: list[Any], step: str, act: Callable[..., Any]) -> None:
+def together(group: list[Member], step: str, act: Callable[..., object]) -> None:
     """Take a step for several models at once: ``act(*group)``. Models that others have locked are skipped for a while.
 
     After a timeout it is not known which model is locked, so each is done by itself.

@@ -1,18 +1,23 @@
-"""Operations for MySQL and MariaDB: READ COMMITTED, which locks only the rows found and not the gaps between them."""
+"""Parts for MySQL and MariaDB: READ COMMITTED, which locks only the rows found and not the gaps between them."""
 
 from contextlib import AbstractContextManager
-from typing import Any
 
-from stator.db import base
+from stator.db import portable, transactions
+from stator.db.interface import Operations, Parts
 
 
-class Operations(base.Operations):
-    """MySQL and MariaDB: the portable statements, lock then update in one transaction."""
+class Transactions(transactions.Transactions):
+    """MySQL and MariaDB: lock then update in one transaction at READ COMMITTED."""
 
-    def transaction(self, *, wait: float | None = None) -> AbstractContextManager[Any]:
+    def transaction(self, *, wait: float | None = None) -> AbstractContextManager[object]:
         """Return a transaction at READ COMMITTED."""
-        connection = self.connection
+        connection = self._operations.connection
         if not connection.in_atomic_block:
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         return super().transaction()
+
+
+def parts_of(operations: Operations) -> Parts:
+    """Return the parts of these operations."""
+    return portable.parts_of(operations)._replace(transactions=Transactions(operations))

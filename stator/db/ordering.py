@@ -4,11 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 from math import ceil
-from typing import Any
 
-from django.db.models import F, QuerySet
+from django.db.models import F, Model, QuerySet
 
 from stator.db.claim import Crashes
+from stator.db.interface import Operations
+from stator.db.values import Pk
 from stator.graph import State
 from stator.rows.indexes import line_of, place_in_line
 
@@ -44,17 +45,17 @@ class Turn:
 
     def __init__(self) -> None:
         self.claims = 0
-        self.last: Any = None
-        self.place: tuple[datetime, Any] | None = None
+        self.last: object = None
+        self.place: tuple[datetime, object] | None = None
         self.wait_until = self.head_took = self.took = 0.0
 
-    def begin(self, now: float) -> tuple[datetime, Any] | None:
+    def begin(self, now: float) -> tuple[datetime, object] | None:
         """Return the place in the line to begin behind at the monotonic time ``now``; None is its head."""
         if now >= self.wait_until:
             self.place = None
         return self.place
 
-    def end(self, place: tuple[datetime, Any] | None, began: float, now: float) -> None:
+    def end(self, place: tuple[datetime, object] | None, began: float, now: float) -> None:
         """Note where the claim ended if it found as many rows as it wanted, else None."""
         if self.place is None:
             self.head_took = now - began
@@ -77,7 +78,7 @@ class Turn:
 class Lines:
     """The order in which one worker claims the ready rows of a model."""
 
-    def __init__(self, operations: Any) -> None:
+    def __init__(self, operations: Operations) -> None:
         self._operations = operations
         self._turns: dict[tuple[str, ...], Turn] = defaultdict(Turn)
 
@@ -87,21 +88,21 @@ class Lines:
         turn.claims += 1
         return turn
 
-    def pick(self, rows: QuerySet[Any], states: list[State], limit: int, crashes: Crashes) -> list[Any]:
+    def pick(self, rows: QuerySet[Model], states: list[State], limit: int, crashes: Crashes) -> list[Pk]:
         """Lock up to ``limit`` claimable rows and return their keys; rows that lost a lease go by age alone."""
         lock = self._operations.lock
         rows = rows.filter(self._operations.crashed(crashes))
         if crashes is not Crashes.NONE:
-            return list(lock(rows.order_by(place_in_line(), "pk"), limit))
+            return lock(rows.order_by(place_in_line(), "pk"), limit)
         turn = self.next(states)
         rows = rows.order_by(*line_of(self._operations.model, by_age=turn.by_age))
         fair_by = self._operations.options.fair_by
-        return self._share(rows, fair_by, turn, limit) if fair_by else list(lock(rows, limit, in_order=True))
+        return self._share(rows, fair_by, turn, limit) if fair_by else lock(rows, limit, in_order=True)
 
-    def _share(self, rows: QuerySet[Any], fair_by: str, turn: Turn, limit: int) -> list[Any]:
+    def _share(self, rows: QuerySet[Model], fair_by: str, turn: Turn, limit: int) -> list[Pk]:
         """Pick an equal number of rows of each value, and what is left over from those that have more."""
-        picked: list[Any] = []
-        spent: list[Any] = []
+        picked: list[Pk] = []
+        spent: list[object] = []
         while left := limit - len(picked):
             # A value that gave fewer rows than asked for has no more, or others have locked them.
             others = rows.exclude(pk__in=picked).exclude(**{f"{fair_by}__in": spent})
@@ -118,7 +119,7 @@ class Lines:
         return picked
 
 
-def _in_turn(rows: QuerySet[Any], fair_by: str, last: Any, most: int) -> Iterator[Any]:
+def _in_turn(rows: QuerySet[Model], fair_by: str, last: object, most: int) -> Iterator[object]:
     """Yield up to ``most`` values that have rows: those after ``last``, then from the smallest."""
     if last is None:
         yield from _distinct(rows, fair_by, most)
@@ -129,7 +130,7 @@ def _in_turn(rows: QuerySet[Any], fair_by: str, last: Any, most: int) -> Iterato
             yield value
 
 
-def _distinct(rows: QuerySet[Any], fair_by: str, most: int) -> Iterator[Any]:
+def _distinct(rows: QuerySet[Model], fair_by: str, most: int) -> Iterator[object]:
     # One index step for each value; DISTINCT would read all rows of a value to get past it.
     values = rows.order_by(F(fair_by), *rows.query.order_by).values_list(fair_by, flat=True)
     value = values.first() if most > 0 else None

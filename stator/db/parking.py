@@ -1,9 +1,13 @@
 """Claims of models whose objects wait for others: waiting rows are parked at their turn, the rest is claimed."""
 
 from collections import defaultdict
-from typing import Any
+
+from django.db.models import Model, QuerySet
 
 from stator.db.claim import Crashes
+from stator.db.interface import Operations
+from stator.db.ordering import Lines
+from stator.db.values import Pk
 from stator.graph import State
 from stator.rows import columns
 from stator.rows.waits import Wait
@@ -13,12 +17,12 @@ ROUNDS = 10
 PARKED_AT_ONCE = 1000
 
 
-def pick(operations: Any, states: list[State], limit: int, crashes: Crashes) -> list[Any]:
+def pick(operations: Operations, line: Lines, states: list[State], limit: int, crashes: Crashes) -> list[Pk]:
     """Lock up to ``limit`` claimable rows and return their primary keys. Call it in a transaction."""
-    line, rows = operations.lines, operations.open_rows(states)
+    rows = operations.open_rows(states)
     if not operations.waits:
-        return list(line.pick(rows, states, limit, crashes))
-    picked: list[Any] = []
+        return line.pick(rows, states, limit, crashes)
+    picked: list[Pk] = []
     wanted = limit
     for _ in range(ROUNDS):
         found = line.pick(rows.exclude(pk__in=picked), states, wanted, crashes)
@@ -31,11 +35,11 @@ def pick(operations: Any, states: list[State], limit: int, crashes: Crashes) -> 
     return picked[:limit]
 
 
-def _park(operations: Any, pks: list[Any]) -> set[Any]:
+def _park(operations: Operations, pks: list[Pk]) -> set[Pk]:
     """Park those of the rows that wait for others; return their keys."""
     rows = operations.rows.filter(pk__in=pks)
-    waiting: set[Any] = set()
-    parked: set[Any] = set()
+    waiting: set[Pk] = set()
+    parked: set[Pk] = set()
     for wait in operations.waits if pks else ():
         by_awaited = _waiting(operations, rows, wait)
         if not by_awaited:
@@ -50,9 +54,9 @@ def _park(operations: Any, pks: list[Any]) -> set[Any]:
     return waiting
 
 
-def _waiting(operations: Any, rows: Any, wait: Wait) -> dict[Any, set[Any]]:
+def _waiting(operations: Operations, rows: QuerySet[Model], wait: Wait) -> dict[Pk, set[Pk]]:
     """Return, for each awaited object, the rows that wait for it."""
-    by_awaited: dict[Any, set[Any]] = defaultdict(set)
+    by_awaited: dict[Pk, set[Pk]] = defaultdict(set)
     for pk, awaited in rows.filter(wait.holds(operations.alias)).values_list("pk", wait.key):
         by_awaited[awaited].add(pk)
     return by_awaited

@@ -1,4 +1,4 @@
-"""Operations for PostgreSQL: one statement, and so one transaction, claims rows; one records outcomes."""
+"""Parts for PostgreSQL 14 and later: one statement, and so one transaction, claims rows; one records outcomes."""
 
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -6,22 +6,22 @@ from operator import attrgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db.models import BooleanField, DurationField, F, QuerySet
+from django.db.models import BooleanField, DurationField, F, Model, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce, Now
 
 from stator import signals
-from stator.conf import Settings
-from stator.db import base, sql
-from stator.db.batch import Batch, Moves
-from stator.db.claim import Claim, Crashes
+from stator.db import claims, records, sql, transactions
+from stator.db.claim import Crashes
 from stator.db.compiler import Compiler, places_of
+from stator.db.interface import Batch, Claim, Moves, Operations, Parts
+from stator.db.leases import Leases
 from stator.db.ordering import Turn
-from stator.db.retry import retrying
 from stator.db.session import hurried, read_committed, send, session_of, set_limits
 from stator.db.strategies import Strategy, Wanted, strategy_for
+from stator.db.values import Instance, Pk, Row
 from stator.graph import State
-from stator.graph.outcomes import Moved, Released, Waiting
+from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.waits import wake, wakes
 from stator.signals import Move
@@ -33,56 +33,56 @@ Known = TypeVar("Known", bound=Strategy)
 FIRST_ROWS = 5000
 
 
-class Operations(base.Operations):
-    """PostgreSQL 14 and later: one statement to claim, one to record."""
+class Transactions(transactions.Transactions):
+    """Transactions at READ COMMITTED, with limits of their own; statements in one round trip each."""
 
-    def __init__(self, model: Any, alias: str, settings: Settings, worker_id: str) -> None:
-        super().__init__(model, alias, settings, worker_id)
-        self.compiler = Compiler(model, alias)
-        self._strategies: dict[type[Strategy], Any] = {}
+    def __init__(self, operations: Operations, compiler: Compiler) -> None:
+        super().__init__(operations)
+        self._compiler = compiler
 
-    def transaction(self, *, wait: float | None = None) -> AbstractContextManager[Any]:
+    def transaction(self, *, wait: float | None = None) -> AbstractContextManager[object]:
         """Return a transaction at READ COMMITTED, whatever the default of the database is.
 
         A worker that is stopped or swapped out inside a transaction would keep its locks and block all others; the
         server ends its session instead.
         """
-        longest, connection = self.locks.wait, self.connection
+        operations = self._operations
+        longest, connection = operations.locks.wait, operations.connection
         if longest is not None and self._is_shared:
             return hurried(connection, super().transaction, longest, session_of(connection).usual["lock_timeout"])
         if connection.in_atomic_block:
             return super().transaction()
-        return self._read_committed(idle=self.settings.LEASE / 2, wait=self.locks.shortest(wait))
+        return self._read_committed(idle=operations.settings.LEASE / 2, wait=operations.locks.shortest(wait))
 
-    def handler_transaction(self) -> AbstractContextManager[Any]:
+    def handler_transaction(self) -> AbstractContextManager[object]:
         """Return the same around a handler. The handler's own statements use the session's planner settings."""
-        return super().transaction() if self.connection.in_atomic_block else self._read_committed(shared=True)
+        if self._operations.connection.in_atomic_block:
+            return super().transaction()
+        return self._read_committed(shared=True)
 
-    def _read_committed(self, **options: Any) -> AbstractContextManager[Any]:
-        return read_committed(self.alias, super().transaction, session_of(self.connection).isolation, **options)
+    def _read_committed(self, **options: Any) -> AbstractContextManager[object]:
+        usual = session_of(self._operations.connection).isolation
+        return read_committed(self._operations.alias, super().transaction, usual, **options)
 
     def hurry(self) -> None:
         """Limit how long the rest of a handler's transaction waits for locks."""
         if self._is_shared:
-            set_limits(self.connection, wait=self.locks.wait)
+            set_limits(self._operations.connection, wait=self._operations.locks.wait)
 
     @property
     def _is_shared(self) -> bool:
         """Whether this is in the transaction of a handler."""
-        own = self.connection.in_atomic_block and getattr(self.connection, "stator_transaction", False)
-        return bool(own and self.connection.stator_shared)
+        connection: Any = self._operations.connection
+        own = connection.in_atomic_block and getattr(connection, "stator_transaction", False)
+        return bool(own and connection.stator_shared)
 
-    def _recording(self, batch: Batch) -> AbstractContextManager[Any]:
-        """Return a transaction if reports are written or others woken as well; else the statement is one by itself."""
-        more = batch.reported or wakes(self.model, batch.to) or batch.saves != self._saved_with(batch)
-        return self.transaction() if more else nullcontext()
-
-    def fetch(self, statement: str, params: list[Any], planner: str = sql.ANY, *, often: bool = False) -> list[Any]:
+    def fetch(self, statement: str, params: list[Any], planner: str = sql.ANY, *, often: bool = False) -> list[Row]:
         """Return the rows of one statement, which outside of a transaction is one by itself and takes one round trip.
 
         ``often``: the same text is sent again and again.
         """
-        connection = self.connection
+        operations = self._operations
+        connection: Any = operations.connection
         if connection.in_atomic_block and not getattr(connection, "stator_transaction", False):
             return send(connection, statement, params)
         session = session_of(connection)
@@ -90,45 +90,124 @@ class Operations(base.Operations):
         with nullcontext() if inside or session.isolation == "read committed" else self.transaction():
             restore = inside and connection.stator_shared
             if not inside or restore:
-                planner = sql.wait_for_locks(self.locks.wait) + planner
+                planner = sql.wait_for_locks(operations.locks.wait) + planner
             return session.send(connection, planner, statement, params, often=often, restore=restore)
 
-    def _claim_rows(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Any]:
-        kind = strategy_for(self, crashes)
+    def lock(
+        self,
+        rows: QuerySet[Model],
+        limit: int,
+        *,
+        in_order: bool = False,
+        among: QuerySet[Model] | None = None,
+    ) -> list[Pk]:
+        """Lock rows like the portable method, by an index whatever the planner prefers."""
+        if among is None:
+            statement, params = self.pick(rows, limit)
+            planner = sql.IN_ORDER if in_order else sql.BY_KEY
+            return self._compiler.keys_of(self._operations.fetch(statement, params, planner))
+        found = self._lock_among(among[:FIRST_ROWS], rows, limit, sql.IN_ORDER)
+        if len(found) < limit:
+            found = self._lock_among(among.filter(sought=True), rows, limit, sql.BY_GIN)
+        return found
+
+    def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
+        """Lock claimed rows like the portable method, in one statement that is always the same."""
+        arguments = [*self._compiler.claimed(claims), claims[0].state.name]
+        found = self._operations.fetch(self._lock_statement, arguments, sql.BY_KEY, often=True)
+        mine = set(self._compiler.keys_of(found))
+        return [claim for claim in claims if claim.pk in mine]
+
+    @cached_property
+    def _lock_statement(self) -> str:
+        return sql.lock_claimed(self._compiler.table, self._compiler.pk, self._compiler.pk_type)
+
+    def _lock_among(self, among: QuerySet[Model], rows: QuerySet[Model], limit: int, planner: str) -> list[Pk]:
+        operations, compiler = self._operations, self._compiler
+        first = among.annotate(place=compiler.place).values("place", "sought")
+        statement, params = first.query.get_compiler(operations.alias, elide_empty=False).as_sql()
+        # Not by the key: without statistics the planner would read all rows of the queue for each.
+        at_place = RawSQL(f"{compiler.table}.ctid = among.place", [], output_field=BooleanField())
+        one, arguments = self.pick(rows.order_by().filter(at_place), 1)
+        arguments = [*params, *arguments, limit]
+        return compiler.keys_of(operations.fetch(sql.lock_among(statement, one), arguments, planner))
+
+    def keep(self, rows: QuerySet[Model]) -> set[Pk]:
+        """Lock rows like the portable method, with locks that several workers may share."""
+        keys = rows.order_by().values("pk").query
+        statement, params = keys.get_compiler(self._operations.alias, elide_empty=False).as_sql()
+        to_python = rows.model._meta.pk.to_python
+        found = self._operations.fetch(f"{statement} FOR SHARE SKIP LOCKED", list(params))
+        return {to_python(pk) for (pk,) in found}
+
+    def pick(self, rows: QuerySet[Model], limit: int, **also: Any) -> tuple[str, list[Any]]:
+        """Return a query that locks rows and gives their keys and what is wanted ``also``, and its parameters."""
+        locked = rows.select_for_update(**self._lock_options(skip_locked=True)).values("pk", **also)[:limit]
+        # Not elided: for a graph without automatic states, Django knows that nothing is due.
+        statement, params = locked.query.get_compiler(using=self._operations.alias, elide_empty=False).as_sql()
+        return statement, list(params)
+
+
+class Claims(claims.Claims):
+    """Claims by one statement, each by the strategy that suits the model."""
+
+    def __init__(self, operations: Operations, compiler: Compiler) -> None:
+        super().__init__(operations)
+        self.compiler = compiler
+        self._strategies: dict[type[Strategy], Any] = {}
+
+    def _claim_rows(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
+        kind = strategy_for(self._operations, crashes)
         if kind is None:
             return super()._claim_rows(states, limit, token, crashes)
-        turn = self.lines.next(states) if crashes is Crashes.NONE else Turn()
+        turn = self._lines.next(states) if crashes is Crashes.NONE else Turn()
         return self.strategy(kind).claim(Wanted(states, limit, token, crashes, turn))
 
     def strategy(self, kind: type[Known]) -> Known:
         """Return the strategy of this type, which keeps its statements."""
         if kind not in self._strategies:
-            self._strategies[kind] = kind(self)
+            self._strategies[kind] = kind(self._operations, self.compiler)
         known: Known = self._strategies[kind]
         return known
 
-    def _write(self, batch: Batch) -> dict[Any, float | None]:
+
+class Records(records.Records):
+    """Records by one statement for each kind of outcome."""
+
+    def __init__(self, operations: Operations, compiler: Compiler, transactions: Transactions) -> None:
+        super().__init__(operations)
+        self._compiler = compiler
+        self._transactions = transactions
+
+    def _recording(self, batch: Batch) -> AbstractContextManager[object]:
+        """Return a transaction if reports are written or others woken as well; else the statement is one by itself."""
+        operations = self._operations
+        more = batch.reported or wakes(operations.model, batch.to) or batch.saves != self._saved_with(batch)
+        return operations.transaction() if more else nullcontext()
+
+    def _write(self, batch: Batch) -> dict[Pk, float | None]:
         """Write outcomes of one kind and their statistics (RECORD); a row only while its own claim stands."""
+        operations = self._operations
         saved, history = self._saved_with(batch), self._kept_with(batch)
-        tell = batch.moved and self.options.history and not history
+        tell = batch.moved and operations.options.history and not history
         placed = any(map(_place, batch.claims))
         statement, params = self._record_statement(batch.outcome, saved, placed, history, tell)
         places = [places_of(batch.claims)] if placed else []
-        values = self.compiler.saved_arrays(batch) if saved else []
+        values = self._compiler.saved_arrays(batch) if saved else []
         source = batch.source.name
         arguments = [*self._arrays(batch, history), *places, *values, *[source] * (1 + placed), *params, source]
         if not batch.released:
-            arguments += [self.label, source, batch.to, self.shard]
+            arguments += [operations.label, source, batch.to, operations.shard]
         if history:
-            arguments += [self.label, source, batch.to, "", self.worker_id]
-        found = self.fetch(statement, arguments, sql.BY_KEY, often=True)
+            arguments += [operations.label, source, batch.to, "", operations.worker_id]
+        found = operations.fetch(statement, arguments, sql.BY_KEY, often=True)
         if tell:
-            return dict(zip(self.compiler.keys_of(found), (stay for _, stay in found), strict=True))
-        return dict.fromkeys(self.compiler.keys_of(found))
+            return dict(zip(self._compiler.keys_of(found), (stay for _, stay in found), strict=True))
+        return dict.fromkeys(self._compiler.keys_of(found))
 
     def _kept_with(self, batch: Batch) -> bool:
         """Return whether the recording statement writes the history: of moves, which are many, without errors."""
-        return self.options.history and batch.moved and not batch.failed and self.compiler.keeps_keys
+        return self._operations.options.history and batch.moved and not batch.failed and self._compiler.keeps_keys
 
     def _keeps_apart(self, batch: Batch) -> bool:
         return super()._keeps_apart(batch) and not self._kept_with(batch)
@@ -136,7 +215,7 @@ class Operations(base.Operations):
     def _saved_with(self, batch: Batch) -> tuple[str, ...]:
         """Return the fields that the recording statement writes as well: all or none."""
         names = batch.saves
-        plain = names and not batch.computed and self.compiler.array_types(names)
+        plain = names and not batch.computed and self._compiler.array_types(names)
         return names if plain else ()
 
     def _save(self, kept: Batch) -> None:
@@ -144,11 +223,11 @@ class Operations(base.Operations):
             super()._save(kept)
 
     def _record_statement(
-        self, outcome: Any, names: tuple[str, ...], placed: bool, history: bool, tell: bool
+        self, outcome: Outcome, names: tuple[str, ...], placed: bool, history: bool, tell: bool
     ) -> tuple[str, Any]:
         key = (type(outcome), outcome.to if isinstance(outcome, Moved) else None, names, placed, history, tell)
         if key not in self._statements:
-            compiler = self.compiler
+            compiler = self._compiler
             assignments, params = compiler.assignments(_changes(outcome))
             types = compiler.array_types(names) or ()
             columns_of = [compiler.quote(compiler.field(name).column) for name in names]
@@ -163,77 +242,44 @@ class Operations(base.Operations):
     def _statements(self) -> dict[Any, tuple[str, Any]]:
         return {}
 
-    @retrying
-    def move_rows(self, rows: QuerySet[Any], source: str, to: State, limit: int, *, reason: str = "") -> Moves:
+    def move_rows(self, rows: QuerySet[Model], source: str, to: State, limit: int, *, reason: str = "") -> Moves:
         """Move rows without a handler (MOVE), in one statement whatever their number."""
-        compiler, history = self.compiler, self.options.history
+        operations = self._operations
+        compiler, history = self._compiler, operations.options.history
         if history and not compiler.keeps_keys:
             return super().move_rows(rows, source, to, limit, reason=reason)
-        tell = signals.transitioned.has_listeners(self.model) or wakes(self.model, to.name)
+        tell = signals.transitioned.has_listeners(operations.model) or wakes(operations.model, to.name)
         assignments, params = compiler.assignments(columns.entering(to))
-        with self.transaction():
+        with operations.transaction():
             # Under names that no field of the model has.
-            pick, arguments = self._pick(rows, limit, stator_entered=F("state_changed"), stator_place=compiler.place)
+            also = {"stator_entered": F("state_changed"), "stator_place": compiler.place}
+            pick, arguments = self._transactions.pick(rows, limit, **also)
             statement = sql.move(
                 compiler.table, compiler.pk, pick, compiler.quote("pk"), assignments, history=history, tell=tell
             )
-            kept = [self.label, source, to.name, reason, self.worker_id] if history else []
-            counted = [self.label, source, to.name, self.shard]
-            found = self.fetch(statement, [*arguments, *params, *counted, *kept], sql.BY_KEY)
+            kept = [operations.label, source, to.name, reason, operations.worker_id] if history else []
+            counted = [operations.label, source, to.name, operations.shard]
+            found = operations.fetch(statement, [*arguments, *params, *counted, *kept], sql.BY_KEY)
             pks = compiler.keys_of(found) if tell else []
-            wake(self.model, self.alias, to.name, pks)
+            wake(operations.model, operations.alias, to.name, pks)
         return Moves(len(pks) if tell else found[0][0], [Move(pk, source, to.name) for pk in pks])
-
-    def lock(
-        self, rows: QuerySet[Any], limit: int, *, in_order: bool = False, among: QuerySet[Any] | None = None
-    ) -> list[Any]:
-        """Lock rows like the portable method, by an index whatever the planner prefers."""
-        if among is None:
-            return self.compiler.keys_of(self.fetch(*self._pick(rows, limit), sql.IN_ORDER if in_order else sql.BY_KEY))
-        found = self._lock_among(among[:FIRST_ROWS], rows, limit, sql.IN_ORDER)
-        if len(found) < limit:
-            found = self._lock_among(among.filter(sought=True), rows, limit, sql.BY_GIN)
-        return found
-
-    def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
-        """Lock claimed rows like the portable method, in one statement that is always the same."""
-        arguments = [*self.compiler.claimed(claims), claims[0].state.name]
-        found = self.fetch(self._lock_statement, arguments, sql.BY_KEY, often=True)
-        mine = set(self.compiler.keys_of(found))
-        return [claim for claim in claims if claim.pk in mine]
-
-    @cached_property
-    def _lock_statement(self) -> str:
-        return sql.lock_claimed(self.compiler.table, self.compiler.pk, self.compiler.pk_type)
-
-    def _lock_among(self, among: QuerySet[Any], rows: QuerySet[Any], limit: int, planner: str) -> list[Any]:
-        first = among.annotate(place=self.compiler.place).values("place", "sought")
-        statement, params = first.query.get_compiler(self.alias, elide_empty=False).as_sql()
-        # Not by the key: without statistics the planner would read all rows of the queue for each.
-        at_place = RawSQL(f"{self.compiler.table}.ctid = among.place", [], output_field=BooleanField())
-        one, arguments = self._pick(rows.order_by().filter(at_place), 1)
-        return self.compiler.keys_of(self.fetch(sql.lock_among(statement, one), [*params, *arguments, limit], planner))
-
-    def keep(self, rows: QuerySet[Any]) -> set[Any]:
-        """Lock rows like the portable method, with locks that several workers may share."""
-        statement, params = rows.order_by().values("pk").query.get_compiler(self.alias, elide_empty=False).as_sql()
-        to_python = rows.model._meta.pk.to_python
-        return {to_python(pk) for (pk,) in self.fetch(f"{statement} FOR SHARE SKIP LOCKED", list(params))}
-
-    def _pick(self, rows: QuerySet[Any], limit: int, **also: Any) -> tuple[str, list[Any]]:
-        locked = rows.select_for_update(**self._lock_options(skip_locked=True)).values("pk", **also)[:limit]
-        # Not elided: for a graph without automatic states, Django knows that nothing is due.
-        statement, params = locked.query.get_compiler(using=self.alias, elide_empty=False).as_sql()
-        return statement, list(params)
 
     def _arrays(self, batch: Batch, history: bool) -> list[Any]:
         # Values that are equal for all are left out: unnest fills shorter arrays up with null.
         return [
-            *self.compiler.claimed(batch.claims),
+            *self._compiler.claimed(batch.claims),
             _delays(batch),
             [outcome.failure is not None for _, outcome in batch.ended] if batch.failed else [],
             [claim.duration for claim in batch.claims] if history else [],
         ]
+
+
+def parts_of(operations: Operations) -> Parts:
+    """Return the parts of these operations; the leases are the portable ones."""
+    compiler = Compiler(operations.model, operations.alias)
+    transactions = Transactions(operations, compiler)
+    records = Records(operations, compiler, transactions)
+    return Parts(transactions, Leases(operations), Claims(operations, compiler), records)
 
 
 def _delays(batch: Batch) -> list[float | None]:
@@ -246,7 +292,7 @@ def _delays(batch: Batch) -> list[float | None]:
     return delays if any(delays) else []
 
 
-def _changes(outcome: Any) -> columns.Changes:
+def _changes(outcome: Outcome) -> columns.Changes:
     if isinstance(outcome, Moved):
         return columns.entering(outcome.to)
     delay = RawSQL("v.delay * interval '1 second'", [], output_field=DurationField())

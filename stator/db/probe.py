@@ -6,11 +6,11 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from django.db.models import BigIntegerField, DurationField, ExpressionWrapper, F, Func, Q, QuerySet
+from django.db.models import BigIntegerField, DurationField, ExpressionWrapper, F, Func, Model, Q, QuerySet
 from django.db.models.functions import Now
 
-from stator.db.base import Operations
 from stator.db.claim import Crashes
+from stator.db.interface import Operations
 from stator.db.refusals import MARK_READY, REAP
 from stator.rows.columns import after, come_due
 from stator.rows.pauses import Pause, Pauses
@@ -102,7 +102,7 @@ def _pauses(group: tuple[Operations, ...]) -> tuple[Pauses, ...]:
     return tuple(operations.pauses or NONE for operations in group)
 
 
-def probes(operations: Operations, open_rows: Open | None = None) -> list[list[QuerySet[Any]]]:
+def probes(operations: Operations, open_rows: Open | None = None) -> list[list[QuerySet[Model]]]:
     """Return, for each field of :class:`Work`, querysets; at least one has rows if there is such work."""
     claim, mark_ready, reap = open_rows or _open(operations)
     claimable = operations.claimable(list(operations.graph.automatic_states)).filter(claim)
@@ -118,7 +118,7 @@ def _open(operations: Operations) -> Open:
     return operations.open_to_me(), refusals.others(MARK_READY), refusals.others(REAP)
 
 
-def _coming(operations: Operations) -> list[QuerySet[Any]]:
+def _coming(operations: Operations) -> list[QuerySet[Model, dict[str, Any]]]:
     """Return, for each automatic state, how long until its next row comes due if that is soon. Index ``st_rest``."""
     left = ExpressionWrapper(F("state_next_attempt") - Now(), output_field=DurationField())
     soon = Q(state_next_attempt__gt=Now(), state_next_attempt__lte=after(operations.settings.POLL_INTERVAL))
@@ -154,13 +154,13 @@ def _statement(
     return f"SELECT {', '.join(parts)}", tuple(params)
 
 
-def _any(operations: Operations, probe: list[QuerySet[Any]]) -> tuple[str, list[Any]]:
+def _any(operations: Operations, probe: list[QuerySet[Model]]) -> tuple[str, list[Any]]:
     """Return an expression, and its parameters, for whether any of the querysets has a row."""
     parts, params = zip(*(_exists(operations, rows) for rows in probe), strict=True)
     return f"({' OR '.join(parts)})", [each for some in params for each in some]
 
 
-def _exists(operations: Operations, probe: QuerySet[Any]) -> tuple[str, tuple[Any, ...]]:
+def _exists(operations: Operations, probe: QuerySet[Model]) -> tuple[str, tuple[Any, ...]]:
     """Return an expression, and its parameters, for whether there is such a row."""
     query = probe.order_by().values("pk")[:1].query
     # Not elided: for a graph without automatic states Django knows that some of these are empty.

@@ -4,12 +4,14 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol, TypeVar
 
 from django.db import DatabaseError, ProgrammingError
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from stator.db.retry import is_of_schema, is_passing
+from stator.db.values import Pk
 from stator.graph.failures import MESSAGE_LENGTH, bounded
 
 logger = logging.getLogger("stator.worker")
@@ -48,7 +50,7 @@ class Refusals:
 
     def __init__(self, label: str) -> None:
         self._label = label
-        self._refused: dict[str, dict[Any, Refusal]] = defaultdict(dict)
+        self._refused: dict[str, dict[Pk, Refusal]] = defaultdict(dict)
 
     def others(self, deed: str) -> Q:
         """Return a filter for all rows but those that are left alone."""
@@ -57,7 +59,7 @@ class Refusals:
         left = [pk for pk, refusal in list(self._refused[deed].items()) if refusal.until > now]
         return ~Q(pk__in=left) if left else Q()
 
-    def note(self, deed: str, pk: Any, error: Exception) -> None:
+    def note(self, deed: str, pk: Pk, error: Exception) -> None:
         """Leave a row alone for a while."""
         refused, now = self._refused[deed], time.monotonic()
         last = refused.pop(pk, None)
@@ -76,6 +78,16 @@ class Refusals:
         )  # fmt: skip
 
 
+class Refusing(Protocol):
+    """Operations on a model whose rows the database may refuse to change."""
+
+    refusals: Refusals
+
+    @property
+    def reading(self) -> Callable[[], AbstractContextManager[object]]:
+        """Return a context for a query with a lock timeout."""
+
+
 def is_refusal(error: Exception) -> bool:
     """Return whether a row may be at fault, rather than the connection or the statement."""
     if isinstance(error, ProgrammingError):
@@ -86,11 +98,11 @@ def is_refusal(error: Exception) -> bool:
 
 
 def unless_refused(
-    operations: Any,
+    operations: Refusing,
     deed: str,
-    parts: list[QuerySet[Any]],
+    parts: list[QuerySet[Model]],
     limit: int,
-    write: Callable[[list[QuerySet[Any]], int], Result],
+    write: Callable[[list[QuerySet[Model]], int], Result],
     errors: type[Exception] = DatabaseError,
 ) -> list[Result]:
     """Return the results of ``write`` for up to ``limit`` rows: all at once or, if that is refused, piece by piece.
@@ -107,17 +119,17 @@ def unless_refused(
     with operations.reading():
         pks = [pk for rows in parts for pk in rows.values_list("pk", flat=True)[:limit]]
 
-    def write_piece(piece: list[Any]) -> Result:
+    def write_piece(piece: list[Pk]) -> Result:
         return write([rows.filter(pk__in=piece) for rows in parts], len(piece))
 
     return in_pieces(operations, deed, pks[:limit], write_piece, errors)
 
 
 def in_pieces(
-    operations: Any,
+    operations: Refusing,
     deed: str,
-    pks: list[Any],
-    write: Callable[[list[Any]], Result],
+    pks: list[Pk],
+    write: Callable[[list[Pk]], Result],
     errors: type[Exception] = DatabaseError,
 ) -> list[Result]:
     """Return the results of ``write`` for these rows: all at once or, if that is refused, for each half, and so on.

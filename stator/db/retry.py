@@ -1,11 +1,11 @@
 """Classification of database errors: worth an immediate retry, an outage, a lock timeout, a missing table or column."""
 
-import functools
 import random
 import re
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from django.db import (
     DatabaseError,
@@ -18,7 +18,9 @@ from django.db import (
 
 from stator.graph.failures import text_of
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
+Subject = TypeVar("Subject", bound="Repeating")
 
 # serialization_failure, deadlock_detected, lock_not_available: the transaction did nothing and may be repeated.
 RETRYABLE = frozenset({"40001", "40P01", "55P03"})
@@ -39,17 +41,51 @@ NOT_AVAILABLE = "55P03"
 ATTEMPTS = 5
 
 
-def retrying(method: Function) -> Function:
-    """Repeat a function up to five times when the database asks for it, except inside an open transaction.
+class Waiting(Protocol):
+    """What limits the waits for locks."""
 
-    Its first argument are operations. For those of a worker, a lock timeout is not repeated at once.
+    @property
+    def wait(self) -> float | None:
+        """Seconds that the next statement may wait for a lock; None for no limit."""
+
+
+class Repeating(Protocol):
+    """Operations, of which some can be repeated."""
+
+    @property
+    def alias(self) -> str:
+        """The database."""
+
+    @property
+    def locks(self) -> Waiting:
+        """The limit of waits; None for others than workers."""
+
+
+def retrying(
+    function: Callable[Concatenate[Subject, Params], Result],
+) -> Callable[Concatenate[Subject, Params], Result]:
+    """Repeat a function of operations as :func:`retried` does."""
+
+    @wraps(function)
+    def repeat(operations: Subject, *args: Params.args, **kwargs: Params.kwargs) -> Result:
+        def once(*args: Params.args, **kwargs: Params.kwargs) -> Result:
+            return function(operations, *args, **kwargs)
+
+        return retried(operations, once)(*args, **kwargs)
+
+    return repeat
+
+
+def retried(operations: Repeating, function: Callable[Params, Result]) -> Callable[Params, Result]:
+    """Return a function that is repeated up to five times when the database asks for it, except inside a transaction.
+
+    For operations of a worker, a lock timeout is not repeated at once.
     """
 
-    @functools.wraps(method)
-    def repeat(operations: Any, *args: Any, **kwargs: Any) -> Any:
+    def repeat(*args: Params.args, **kwargs: Params.kwargs) -> Result:
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return method(operations, *args, **kwargs)
+                return function(*args, **kwargs)
             except DatabaseError as error:
                 if attempt == ATTEMPTS or not is_retryable(error) or connections[operations.alias].in_atomic_block:
                     raise
@@ -58,7 +94,7 @@ def retrying(method: Function) -> Function:
                 _pause(attempt)
         raise AssertionError("the last attempt returns or raises")
 
-    return repeat  # type: ignore[return-value]
+    return repeat
 
 
 def is_retryable(error: BaseException) -> bool:

@@ -1,51 +1,57 @@
-"""Operations for SQLite: a transaction takes the only write lock when it begins, instead of failing half-way."""
+"""Parts for SQLite: a transaction takes the only write lock when it begins, instead of failing half-way."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from stator.db import base
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from stator.db import portable, transactions
+from stator.db.interface import Operations, Parts
+from stator.db.values import Row
 
 
-class Operations(base.Operations):
+class Transactions(transactions.Transactions):
     """SQLite: BEGIN IMMEDIATE, and one thread for all statements."""
 
     @property
     def longest_wait(self) -> float:
         """A part of the lease. Longer than on other databases, because SQLite has no queue for its lock."""
-        return self.settings.LEASE / 12
+        return self._operations.settings.LEASE / 12
 
-    def transaction(self, *, wait: float | None = None) -> AbstractContextManager[Any]:
+    def transaction(self, *, wait: float | None = None) -> AbstractContextManager[object]:
         """Return a transaction that holds the write lock from its first statement on."""
-        return self._immediate(self.locks.shortest(wait))
+        return self._immediate(self._operations.locks.shortest(wait))
 
-    def handler_transaction(self) -> AbstractContextManager[Any]:
+    def handler_transaction(self) -> AbstractContextManager[object]:
         """Return the same; it waits for the lock as long as the connection does."""
         return self._immediate(None)
 
-    def _immediate(self, wait: float | None) -> AbstractContextManager[Any]:
-        connection, atomic = self.connection, super().transaction()
+    def _immediate(self, wait: float | None) -> AbstractContextManager[object]:
+        connection: Any = self._operations.connection
+        atomic = super().transaction()
         if connection.in_atomic_block:
             return atomic
         connection.ensure_connection()
         connection.transaction_mode = "IMMEDIATE"
         return atomic if wait is None else _waiting(connection, wait, atomic)
 
-    def reading(self) -> AbstractContextManager[Any]:
+    def reading(self) -> AbstractContextManager[object]:
         """Return a context with a lock timeout. Readers wait for the lock as well, except in WAL mode."""
-        if self.locks.wait is None or self.connection.in_atomic_block:
+        connection, wait = self._operations.connection, self._operations.locks.wait
+        if wait is None or connection.in_atomic_block:
             return nullcontext()
-        self.connection.ensure_connection()
-        return _waiting(self.connection, self.locks.wait, nullcontext())
+        connection.ensure_connection()
+        return _waiting(connection, wait, nullcontext())
 
-    def fetch(self, statement: str, params: list[Any]) -> list[Any]:
+    def fetch(self, statement: str, params: list[Any], planner: str = "", *, often: bool = False) -> list[Row]:
         """Return the rows of one statement."""
         with self.reading():
             return super().fetch(statement, params)
 
 
 @contextmanager
-def _waiting(connection: Any, seconds: float, work: AbstractContextManager[Any]) -> Iterator[None]:
+def _waiting(connection: BaseDatabaseWrapper, seconds: float, work: AbstractContextManager[object]) -> Iterator[None]:
     """Run a block that gets its locks within so many seconds, or raises that the database is locked."""
     # Without Django's cursor, which would count this as a change of the session by a handler.
     [usual] = connection.connection.execute("PRAGMA busy_timeout").fetchone()
@@ -56,3 +62,8 @@ def _waiting(connection: Any, seconds: float, work: AbstractContextManager[Any])
     finally:
         if connection.connection is not None:
             connection.connection.execute(f"PRAGMA busy_timeout = {usual}")
+
+
+def parts_of(operations: Operations) -> Parts:
+    """Return the parts of these operations."""
+    return portable.parts_of(operations)._replace(transactions=Transactions(operations))

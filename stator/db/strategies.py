@@ -12,9 +12,12 @@ from typing import Any
 from uuid import UUID
 
 from stator.db import sql
-from stator.db.claim import PLACE, Crashes
+from stator.db.claim import Crashes
+from stator.db.compiler import Compiler
 from stator.db.instances import load_all
+from stator.db.interface import PLACE, Operations
 from stator.db.ordering import SPARE_VALUES, Turn
+from stator.db.values import Instance, Row
 from stator.graph import State
 from stator.rows import columns
 from stator.rows.indexes import line_of
@@ -41,11 +44,11 @@ class Wanted:
 class Strategy:
     """One way to claim rows of a model."""
 
-    def __init__(self, operations: Any) -> None:
+    def __init__(self, operations: Operations, compiler: Compiler) -> None:
         self._operations = operations
-        self._compiler = operations.compiler
+        self._compiler = compiler
 
-    def claim(self, wanted: Wanted) -> list[Any]:
+    def claim(self, wanted: Wanted) -> list[Instance]:
         """Claim rows and return their instances in the order of their turn."""
         raise NotImplementedError
 
@@ -63,7 +66,7 @@ class Strategy:
     def _params(self, token: UUID) -> list[Any]:
         return [token if param == NO_TOKEN else param for param in self._changes[1]]
 
-    def _instances(self, rows: list[Any], turn: Turn, *, placed: bool = False) -> list[Any]:
+    def _instances(self, rows: list[Row], turn: Turn, *, placed: bool = False) -> list[Instance]:
         """Return the instances of claimed rows. ``placed``: the last column is a row's place, for the record.
 
         Otherwise the record uses the index of the keys; PostgreSQL removes dead versions that it meets there.
@@ -83,7 +86,7 @@ class Strategy:
 class InLine(Strategy):
     """By priority or by age: what most models use. By age, a claim begins where the last one ended."""
 
-    def claim(self, wanted: Wanted) -> list[Any]:
+    def claim(self, wanted: Wanted) -> list[Instance]:
         """Claim rows from a place in the line, and from its head if there are none."""
         operations, turn = self._operations, wanted.turn
         by_age = turn.by_age or not operations.options.priority
@@ -101,7 +104,7 @@ class InLine(Strategy):
             return self.claim(wanted)
         if by_age:
             last = found[-1] if len(found) == wanted.limit else None
-            turn.end(last and self._place_in_line(last), began, time.monotonic())
+            turn.end(self._place_in_line(last) if last else None, began, time.monotonic())
         return found
 
     @cached_property
@@ -114,7 +117,7 @@ class InLine(Strategy):
             for by_age, further in kinds
         }
 
-    def _place_in_line(self, instance: Any) -> tuple[datetime, Any]:
+    def _place_in_line(self, instance: Instance) -> tuple[datetime, object]:
         [key] = self._compiler.sent([instance.pk])
         return instance.state_next_attempt or instance.state_changed, key
 
@@ -122,7 +125,7 @@ class InLine(Strategy):
 class InShares(Strategy):
     """With ``fair_by``: each of its values in turn gets an equal share."""
 
-    def claim(self, wanted: Wanted) -> list[Any]:
+    def claim(self, wanted: Wanted) -> list[Instance]:
         """Claim rows of the values that come next."""
         compiler, turn = self._compiler, wanted.turn
         params = sql.share_params(wanted.names, turn.last, wanted.limit, wanted.limit + SPARE_VALUES)
@@ -150,7 +153,7 @@ class InShares(Strategy):
 class Open(Strategy):
     """If the model has a condition for which worker may claim which rows, or the database refused some to this one."""
 
-    def claim(self, wanted: Wanted) -> list[Any]:
+    def claim(self, wanted: Wanted) -> list[Instance]:
         """Claim rows that a query picks, which is built anew each time."""
         operations, compiler = self._operations, self._compiler
         rows = operations.open_rows(wanted.states).filter(operations.crashed(wanted.crashes))
@@ -167,7 +170,7 @@ class Open(Strategy):
 class Crashed(Strategy):
     """For rows that lost leases: by age alone, and without a prepared plan, because they are rare."""
 
-    def claim(self, wanted: Wanted) -> list[Any]:
+    def claim(self, wanted: Wanted) -> list[Instance]:
         """Claim rows whose number of lost leases in a row is within bounds."""
         settings = self._operations.settings
         bounds = {Crashes.FEW: (1, settings.alone_from), Crashes.MANY: (settings.alone_from, settings.MAX_CRASHES)}
@@ -180,7 +183,7 @@ class Crashed(Strategy):
         return sql.claim(*self._parts, crashed=True)
 
 
-def strategy_for(operations: Any, crashes: Crashes) -> type[Strategy] | None:
+def strategy_for(operations: Operations, crashes: Crashes) -> type[Strategy] | None:
     """Return the way to claim rows now; None if the portable statements have to do it."""
     open_to_me, fair_by = operations.open_to_me(), operations.options.fair_by
     partly_paused = operations.pauses and operations.pauses.partial

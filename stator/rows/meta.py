@@ -9,7 +9,7 @@ from typing import Any
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db.models import IntegerField, JSONField, Model, Q
 
-from stator.graph import State
+from stator.graph import State, StateGraph
 from stator.rows.columns import FRAMEWORK_COLUMNS
 
 
@@ -42,6 +42,12 @@ def owner_of(model: type[Model]) -> Any:
 def managed(models: list[Any]) -> list[Any]:
     """Return the models whose own tables have the state, each once; a child counts as its parent."""
     return list(dict.fromkeys(map(owner_of, models)))
+
+
+def graph_of(model: Any) -> type[StateGraph]:
+    """Return the graph of a managed model."""
+    graph: type[StateGraph] = model.state_graph
+    return graph
 
 
 def named_state(model: Any, state: State | str) -> State:

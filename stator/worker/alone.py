@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from stator.db.claim import Claim
+from stator.db.interface import Claim
 from stator.graph.outcomes import Outcome, Released
 from stator.worker.executor import timed_out
 from stator.worker.isolated.process import NotStarted, Process

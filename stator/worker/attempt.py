@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
 
-from stator.db.claim import Claim
+from stator.db.interface import Claim
 from stator.graph import State
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db import connections
 
-from stator.db import Operations
+from stator.db.interface import Operations
 from stator.worker.threads import DatabaseThread
 
 

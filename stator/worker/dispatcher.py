@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from stator.db import Operations
-from stator.db.claim import Claim, Crashes, new_token
+from stator.db.claim import Crashes, new_token
+from stator.db.interface import Claim, Operations
 from stator.db.retry import is_lock_timeout
 from stator.graph import State
 from stator.worker.alone import Drained

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stator.conf import Settings
-from stator.db import Operations, chores
-from stator.db.batch import Moves
+from stator.db import chores
+from stator.db.interface import Moves, Operations
 from stator.worker.calls import calls_of
 from stator.worker.recorder import send_moves
 

@@ -16,9 +16,7 @@ from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, transaction
 from django.db.models import Model
 
-from stator.db import Operations
-from stator.db.batch import Ended, Moves, Written
-from stator.db.claim import Claim
+from stator.db.interface import Claim, Ended, Moves, Operations, Written
 from stator.db.preparing import not_begun
 from stator.db.retry import is_lock_timeout, is_of_database, is_of_schema
 from stator.db.schema import lack_of
@@ -300,7 +298,7 @@ def _with_values(claim: Claim, outcome: Moved | Waiting) -> Outcome:
     """Return the outcome with the values that its state ``saves``; after a failure they are not saved."""
     if outcome.failure is not None:
         return outcome
-    column_of = claim.operations.model._meta.get_field
+    column_of: Callable[[str], Any] = claim.operations.model._meta.get_field
     return replace(
         outcome, values={name: getattr(claim.instance, column_of(name).attname) for name in claim.state.saves}
     )

@@ -9,8 +9,7 @@ from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connections
 
-from stator.db import Operations
-from stator.db.claim import Claim
+from stator.db.interface import Claim, Operations
 from stator.graph.outcomes import Released
 from stator.texts import one_line
 from stator.worker.outage import Outages

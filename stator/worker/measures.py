@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from stator import __version__
-from stator.db.claim import Claim
+from stator.db.interface import Claim
 from stator.exposition import Histogram, Labels, Metric
 from stator.graph.outcomes import Moved, Outcome, Released
 

@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models.functions import Now
 
 from stator import __version__
-from stator.db import Operations
+from stator.db.interface import Operations
 from stator.db.locks import Locks
 from stator.rows.workers import WORKER_BEAT, Worker
 from stator.worker.outage import Outages

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stator import signals
-from stator.db.base import Operations
-from stator.db.batch import Batch, Ended, Written, batches_of
-from stator.db.claim import Claim
+from stator.db.batch import batches_of
+from stator.db.interface import Batch, Claim, Ended, Operations, Written
 from stator.db.retry import is_lock_timeout, is_of_schema, is_passing
 from stator.db.schema import lack_of
 from stator.graph import State

@@ -10,7 +10,7 @@ from typing import Any
 
 from stator import signals
 from stator.conf import Settings
-from stator.db import Operations
+from stator.db.interface import Operations
 from stator.db.locks import together
 from stator.db.probe import Work, look
 from stator.worker.dispatcher import Lane

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import DatabaseError, InterfaceError
 
-from stator.db import Operations
+from stator.db.interface import Operations
 from stator.db.schema import lack_of
 from stator.worker.startup import Unusable
 

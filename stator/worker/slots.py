@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any
 
 from stator.conf import Settings
-from stator.db import Operations
-from stator.db.claim import Claim
+from stator.db.interface import Claim, Operations
 from stator.graph.outcomes import Outcome, Released
 from stator.worker.attempt import Attempt, grouped
 from stator.worker.calls import calls_of

@@ -16,9 +16,7 @@ from opentelemetry import context, trace
 from opentelemetry.trace import Span, SpanKind, StatusCode
 
 from stator import __version__
-from stator.db import Operations
-from stator.db.batch import Ended, Moves
-from stator.db.claim import Claim
+from stator.db.interface import Claim, Ended, Moves, Operations
 from stator.graph.failures import Failure, bounded, describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows.reports import REASON_LENGTH

@@ -14,9 +14,10 @@ from django.db import connections
 from stator import signals
 from stator.capabilities import capabilities_of
 from stator.conf import Settings
-from stator.db import Operations, operations_for
-from stator.db.claim import Claim, new_worker_id
+from stator.db import operations_for
+from stator.db.claim import new_worker_id
 from stator.db.files import watched_files
+from stator.db.interface import Claim, Operations
 from stator.db.locks import limit_waits
 from stator.graph.outcomes import Outcome
 from stator.logs import tell_ready, tell_start, tell_stopping

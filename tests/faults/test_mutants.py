@@ -26,9 +26,10 @@ class Party:
     """One worker as far as the database can tell: it claims, starts, renews, reaps and records under its own name."""
 
     def __init__(self, name, mutant=None):
-        made = operations_for(Job, SETTINGS, new_worker_id())
         self.name = name
-        self.operations = made if mutant is None else mutant(type(made))(Job, "default", SETTINGS, made.worker_id)
+        self.operations = operations_for(Job, SETTINGS, new_worker_id())
+        if mutant is not None:
+            mutant(self.operations)
 
     @contextmanager
     def acting(self):
@@ -63,55 +64,48 @@ class Party:
 def write_where(**guard):
     """A mutant whose record statement is guarded by less than the claim and the state."""
 
-    def mutate(vendor):
-        class Mutant(vendor):
-            def _write(self, batch):
-                accepted = set()
-                for claim, outcome in batch.ended:
-                    given = {name: getattr(claim, source) for name, source in guard.items()}
-                    if self.rows.filter(**given).update(**changes_of(outcome)):
-                        accepted.add(claim.pk)
-                return accepted
+    def mutate(operations):
+        def write(batch):
+            accepted = set()
+            for claim, outcome in batch.ended:
+                given = {name: getattr(claim, source) for name, source in guard.items()}
+                if operations.rows.filter(**given).update(**changes_of(outcome)):
+                    accepted.add(claim.pk)
+            return accepted
 
-        return Mutant
+        operations.records._write = write
 
     return mutate
 
 
-def renew_by_pk(vendor):
+def renew_by_pk(operations):
     """A mutant that extends the lease of a row whoever holds it."""
 
-    class Mutant(vendor):
-        def renew(self, claims):
-            rows = self.rows.filter(pk__in=[claim.pk for claim in claims], state_claim__isnull=False)
-            rows.update(state_locked_until=columns.after(self.settings.LEASE))
-            return set()
+    def renew(claims):
+        rows = operations.rows.filter(pk__in=[claim.pk for claim in claims], state_claim__isnull=False)
+        rows.update(state_locked_until=columns.after(operations.settings.LEASE))
+        return set()
 
-    return Mutant
+    operations.renew = renew
 
 
-def reap_at_will(vendor):
+def reap_at_will(operations):
     """A mutant that reaps without looking at the clock."""
-
-    class Mutant(vendor):
-        def expired(self):
-            return [Q(state_claim__isnull=False)]
-
-    return Mutant
+    operations.expired = lambda: [Q(state_claim__isnull=False)]
 
 
 def claim_carelessly(guarded, **wrong):
     """A mutant that claims rows whether they are free or not, or does not count its attempts."""
 
-    def mutate(vendor):
-        class Mutant(vendor):
-            def _claim_rows(self, states, limit, token, crashes):
-                rows = self.claimable(states) if guarded else self.rows
-                picked = list(rows.values_list("pk", flat=True)[:limit])
-                self.rows.filter(pk__in=picked).update(**{**columns.claiming(token, self.lease_end()), **wrong})
-                return list(self.rows.filter(pk__in=picked))
+    def mutate(operations):
+        def claim_rows(states, limit, token, crashes):
+            rows = operations.claimable(states) if guarded else operations.rows
+            picked = list(rows.values_list("pk", flat=True)[:limit])
+            changes = {**columns.claiming(token, operations.lease_end()), **wrong}
+            operations.rows.filter(pk__in=picked).update(**changes)
+            return list(operations.rows.filter(pk__in=picked))
 
-        return Mutant
+        operations.claims._claim_rows = claim_rows
 
     return mutate
 

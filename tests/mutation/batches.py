@@ -2,8 +2,8 @@
 
 from tests.mutation.mutant import Mutant, of_chores, of_records, tests
 
-LOOK, CHORES, BATCH, LINES, PARKING, BASE = (
-    f"stator/db/{name}.py" for name in ("probe", "chores", "batch", "ordering", "parking", "base")
+LOOK, CHORES, BATCH, INTERFACE, LINES, PARKING, RECORDS = (
+    f"stator/db/{name}.py" for name in ("probe", "chores", "batch", "interface", "ordering", "parking", "records")
 )
 
 DEFERRED = of_records("outcome_of_a_row_that_an_application_has_locked_is_deferred_not_lost")
@@ -102,20 +102,25 @@ MUTANTS = [
     ),
     Mutant(
         "releases are written as waits",
-        BATCH,
+        INTERFACE,
         'return claim.state.name, RELEASED if isinstance(outcome, Released) else ""',
         'return claim.state.name, ""',
         of_records("released_row_is_ready_again_and_the_attempt_is_refunded"),
     ),
     Mutant(
         "lost claims are forgotten",
-        BATCH,
+        INTERFACE,
         "written.lost += part.lost",
         "pass",
         of_records("lost_lease_does_not_spoil_its_batch"),
     ),
     Mutant(
-        "deferred outcomes are forgotten", BATCH, "written.deferred += part.deferred", "pass", DEFERRED, "postgresql"
+        "deferred outcomes are forgotten",
+        INTERFACE,
+        "written.deferred += part.deferred",
+        "pass",
+        DEFERRED,
+        "postgresql",
     ),
     Mutant(
         "no claim goes by age",
@@ -167,8 +172,8 @@ MUTANTS = [
     ),
     Mutant(
         "a recorded move wakes nothing that waits",
-        BASE,
-        "wake(self.model, self.alias, batch.to, accepted)",
+        RECORDS,
+        "wake(operations.model, operations.alias, batch.to, accepted)",
         "pass",
         tests("stator/rows/test_waits.py", "waiting_row_is_woken_in_the_transaction_of_the_move"),
     ),

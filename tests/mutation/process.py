@@ -475,7 +475,7 @@ MUTANTS = [
     ),
     Mutant(
         "rows that lost leases are claimed with others",
-        "stator/db/base.py",
+        "stator/db/rows.py",
         "Crashes.NONE: Q(state_crashes=0)",
         "Crashes.NONE: Q()",
         of_claims("rows_are_claimed_apart_by_the_leases_that_they_lost"),

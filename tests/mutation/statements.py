@@ -2,9 +2,12 @@
 
 from tests.mutation.mutant import Mutant, of_claims, of_leases, of_records, tests
 
-CLAIM, BASE, ROWS, SQL, POSTGRESQL, STRATEGIES = (
-    f"stator/db/{name}.py" for name in ("claim", "base", "rows", "sql", "postgresql", "strategies")
-)
+CLAIM, CLAIMS, INTERFACE, LEASES, RECORDS, ROWS, TRANSACTIONS, SQL, POSTGRESQL, STRATEGIES = (
+    f"stator/db/{name}.py"
+    for name in (
+        "claim", "claims", "interface", "leases", "records", "rows", "transactions", "sql", "postgresql", "strategies",
+    )
+)  # fmt: skip
 LIMITS = "stator/rows/concurrency_limits.py"
 
 LATE = of_records("late_finisher_does_not_overwrite")
@@ -22,14 +25,14 @@ DEFERRED = of_records("outcome_of_a_row_that_an_application_has_locked_is_deferr
 MUTANTS = [
     Mutant(
         "the worker's deadline is after the lease",
-        CLAIM,
+        INTERFACE,
         "self.deadline = claimed + 0.8 * self.lease",
         "self.deadline = claimed + 1.2 * self.lease",
         of_claims("deadline_of_the_worker_is_before_the_end_of_the_lease"),
     ),
     Mutant(
         "the idempotency key outlives a state",
-        CLAIM,
+        INTERFACE,
         "{self.pk}:{self.version}:",
         "{self.pk}:",
         of_claims("idempotency_key_is_stable_over_retries_and_new_on_re_entry"),
@@ -43,15 +46,15 @@ MUTANTS = [
     ),
     Mutant(
         "a lease is extended for ever",
-        CLAIM,
+        INTERFACE,
         "self.operations.extend(self, min(seconds, self.operations.longest_lease))",
         "self.operations.extend(self, seconds)",
         of_leases("lease_extended_for_a_day_is_not_taken_for_a_clock_that_was_set_back"),
     ),
     Mutant(
         "the limit has no lock",
-        BASE,
-        "            Limit.lock(self.alias, self.label, state.name)\n",
+        CLAIMS,
+        "            Limit.lock(operations.alias, operations.label, state.name)\n",
         "",
         LIMITED,
         "postgresql",
@@ -66,39 +69,39 @@ MUTANTS = [
     ),
     Mutant(
         "the limit forgets what runs",
-        BASE,
+        CLAIMS,
         "(state.concurrency or 0) - running)",
         "(state.concurrency or 0))",
         tests("stator/test_claim_limits.py", "limited_state_is_claimed_up_to_its_limit_over_all_workers"),
     ),
     Mutant(
-        "claimed rows are claimed", BASE, "state_claim=None,\n            state__in=sorted(", "state__in=sorted(", TAKEN
+        "claimed rows are claimed", ROWS, "state_claim=None,\n            state__in=sorted(", "state__in=sorted(", TAKEN
     ),
     Mutant(
         "rows that are not ready are claimed",
-        BASE,
+        ROWS,
         "state_ready=True,\n            state_claim=None,",
         "state_claim=None,",
         TAKEN,
     ),
     Mutant(
         "quarantined rows are claimed",
-        BASE,
+        ROWS,
         "state_crashes__lt=self.settings.MAX_CRASHES,\n        )\n        return pauses",
         ")\n        return pauses",
         of_claims("quarantined_row_is_not_claimed_in_any_manner"),
     ),
     Mutant(
         "paused rows are claimed",
-        BASE,
+        ROWS,
         "return pauses.without_held(rows, states)",
         "return rows",
         tests("stator/rows/test_pauses.py", "paused_rows_are_not_claimed_and_the_others_are"),
     ),
     Mutant(
         "paused states are claimed",
-        BASE,
-        "if not (states := self.pauses.running(states)):",
+        CLAIMS,
+        "if not (states := pauses.running(states)):",
         "if not states:",
         tests(
             "stator/rows/test_pauses.py",
@@ -109,78 +112,78 @@ MUTANTS = [
     ),
     Mutant(
         "a record asks for no claim",
-        BASE,
+        RECORDS,
         "state_claim=UUID(int=token), state=batch.source.name\n",
         "state=batch.source.name\n",
         LATE,
     ),
     Mutant(
         "a record asks for no state",
-        BASE,
+        RECORDS,
         "state_claim=UUID(int=token), state=batch.source.name\n",
         "state_claim=UUID(int=token)\n",
         of_records("outcome_of_a_row_whose_state_was_changed_past_us_is_refused"),
     ),
     Mutant(
         "outcomes of locked rows are lost",
-        BASE,
-        "still_mine = self._still_claimed([claim for claim, _ in refused])",
+        RECORDS,
+        "still_mine = still_claimed(self._operations, [claim for claim, _ in refused])",
         "still_mine = set()",
         DEFERRED,
         "postgresql",
     ),
     Mutant(
         "a repeated record is not known as written",
-        BASE,
+        RECORDS,
         "{*accepted, *self._found_written(batch, accepted)} if again else accepted)",
         "accepted)",
         AGAIN,
     ),
     Mutant(
         "a first record is taken for a repeated one",
-        BASE,
+        RECORDS,
         "*self._found_written(batch, accepted)} if again else accepted)",
         "*self._found_written(batch, accepted)})",
         AGAIN,
     ),
     Mutant(
         "a repeated record is always known as written",
-        BASE,
+        RECORDS,
         "return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}",
         "return set(refused)",
         ANOTHER,
     ),
     Mutant(
         "releases are counted as attempts",
-        BASE,
+        RECORDS,
         "if not batch.released:\n            failed",
         "if True:\n            failed",
         of_records("released_row_is_ready_again_and_the_attempt_is_refunded"),
     ),
     Mutant(
         "attempts have no history",
-        BASE,
+        RECORDS,
         "if self._keeps_apart(batch):",
         "if False:",
         tests("stator/test_history.py", "history_has_a_row_for_each_move_error_and_act_of_a_person"),
     ),
     Mutant(
         "errors are not reported",
-        BASE,
-        "keep(self.alias, self.label, kept)\n",
+        RECORDS,
+        "keep(operations.alias, operations.label, kept)\n",
         "pass\n",
         of_records("recorded_failure_counts_and_is_reported"),
     ),
     Mutant(
         "refused outcomes are reported",
-        BASE,
+        RECORDS,
         "kept = batch.only(accepted)\n",
         "kept = batch\n",
         LATE,
     ),
     Mutant(
         "what is kept beside is another transaction",
-        BASE,
+        RECORDS,
         "with self._recording(batch):",
         "if True:",
         of_records("outcome_and_what_is_kept_beside_it_are_written_together_or_not_at_all"),
@@ -188,43 +191,43 @@ MUTANTS = [
     Mutant(
         "what is kept beside is another transaction (PostgreSQL)",
         POSTGRESQL,
-        "return self.transaction() if more else nullcontext()",
+        "return operations.transaction() if more else nullcontext()",
         "return nullcontext()",
         of_records("outcome_and_what_is_kept_beside_it_are_written_together_or_not_at_all"),
         "postgresql",
     ),
     Mutant(
         "a state has no lease of its own",
-        BASE,
+        ROWS,
         "return Case(*own, default=end, output_field=DateTimeField()) if own else end",
         "return end",
         of_claims("state_may_have_a_lease_of_its_own"),
     ),
     Mutant(
         "a claim returns what it did not take",
-        BASE,
-        "self.rows.filter(pk__in=picked, state_claim=token))}",
-        "self.rows.filter(pk__in=picked))}",
+        CLAIMS,
+        "operations.rows.filter(pk__in=picked, state_claim=token))}",
+        "operations.rows.filter(pk__in=picked))}",
         of_claims("row_that_is_ready_before_its_time_is_not_claimed_and_loses_the_mark"),
     ),
     Mutant(
         "a renewal asks for no claim",
-        ROWS,
+        LEASES,
         "pk__in=[claim.pk for claim in group], state_claim=UUID(int=token))",
         "pk__in=[claim.pk for claim in group])",
         of_leases("stale_holder_cannot_renew"),
     ),
     Mutant(
         "a renewal tells of no loss",
-        ROWS,
+        LEASES,
         "ended.update(id(claim) for claim in others if claim.pk not in locked_by_others)",
         "pass",
         of_leases("renewing_tells_which_claims_have_ended"),
     ),
     Mutant(
         "a renewal sets no lease",
-        ROWS,
-        "self.rows.filter(pk__in=mine).update(state_locked_until=columns.after(lease))",
+        LEASES,
+        "operations.rows.filter(pk__in=mine).update(state_locked_until=columns.after(lease))",
         "pass",
         of_leases("renewed_lease_ends_later"),
     ),
@@ -244,36 +247,36 @@ MUTANTS = [
     ),
     Mutant(
         "a lost claim statement hands back all",
-        ROWS,
-        "self.rows.filter(state_claim__isnull=False, state_claim=token), MOST",
-        "self.rows.filter(state_claim__isnull=False), MOST",
+        CLAIMS,
+        "operations.rows.filter(state_claim__isnull=False, state_claim=token), MOST",
+        "operations.rows.filter(state_claim__isnull=False), MOST",
         of_leases("rows_of_a_claim_whose_answer_was_lost_are_handed_back_by_its_token"),
     ),
     Mutant(
         "an ended claim is held",
-        ROWS,
+        LEASES,
         "pk=claim.pk, state_claim=claim.token, state=claim.state.name)",
         "pk=claim.pk, state=claim.state.name)",
         HELD,
     ),
     Mutant(
         "a claim is held after its lease",
-        ROWS,
+        LEASES,
         "self._fenced(claim).filter(state_locked_until__gt=Now()).exists()",
         "self._fenced(claim).exists()",
         HELD,
     ),
     Mutant(
         "ended claims are locked for an atomic handler",
-        ROWS,
+        TRANSACTIONS,
         "mine = {pk for pk, token in found if token == tokens[pk]}",
         "mine = {pk for pk, token in found}",
         ATOMIC,
     ),
     Mutant(
         "the quarantine is not reported",
-        ROWS,
-        "keep_quarantine(self.alias, self.label, self.rows, dict(held), self.settings.MAX_CRASHES)",
+        LEASES,
+        "keep_quarantine(operations.alias, operations.label, operations.rows, dict(held), most)",
         "pass",
         of_leases("row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_retries"),
     ),
@@ -286,7 +289,7 @@ MUTANTS = [
     ),
     Mutant(
         "what others hold passes for mine",
-        ROWS,
+        LEASES,
         "return {row[0] for row in found if row in mine}",
         "return {row[0] for row in found}",
         LATE,

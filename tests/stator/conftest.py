@@ -8,9 +8,9 @@ from django.apps import apps
 from django.db import connection, transaction
 
 from stator.conf import Settings
-from stator.db import operations_for
-from stator.db.base import Operations
+from stator.db import operations_for, portable
 from stator.db.claim import new_worker_id
+from stator.db.interface import Operations
 from tests.testapp.basic import DeedGraph
 
 # Filled by migrate; everything else begins empty.
@@ -50,6 +50,6 @@ def operations(request):
     def make(model):
         if request.param == "vendor":
             return operations_for(model, Settings(), new_worker_id())
-        return Operations(model, "default", Settings(), new_worker_id())
+        return Operations(model, "default", Settings(), new_worker_id(), portable.parts_of)
 
     return make

@@ -13,8 +13,9 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from stator.conf import Settings
-from stator.db import base, operations_for
+from stator.db import operations_for, portable
 from stator.db.claim import new_worker_id
+from stator.db.interface import Operations
 from tests.processes import wait_until
 
 FREE = {"state_claim": None, "state_locked_until": None}
@@ -62,7 +63,7 @@ def settings_with(**values: Any) -> Settings:
 def operations_of(model: Any, implementation: str = "vendor", /, alias: str = "default", **settings: Any) -> Any:
     """The operations of a worker of its own on a model: the vendor's, or the portable ones."""
     if implementation == "portable":
-        return base.Operations(model, alias, Settings(**settings), new_worker_id())
+        return Operations(model, alias, Settings(**settings), new_worker_id(), portable.parts_of)
     return operations_for(model, Settings(**settings), new_worker_id(), alias)
 
 

@@ -16,7 +16,8 @@ from django.apps import apps
 from stator import signals
 from stator.conf import load_settings
 from stator.db import operations_for
-from stator.db.claim import Claim, adopt
+from stator.db.claims import adopt
+from stator.db.interface import Claim
 from stator.db.retry import is_passing
 from stator.graph.outcomes import Released
 from stator.runner import StatorRunner

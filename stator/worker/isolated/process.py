@@ -15,7 +15,7 @@ from typing import Any
 
 from django.conf import settings
 
-from stator.db.claim import Claim
+from stator.db.interface import Claim
 
 logger = logging.getLogger("stator.worker")
 

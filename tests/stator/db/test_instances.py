@@ -77,11 +77,11 @@ def test_rows_of_one_moment_whose_keys_have_no_order_are_claimed():
 @pytest.mark.postgresql
 def test_rows_whose_keys_have_no_order_in_the_database_either_are_claimed_by_age():
     operations = operations_of(Step)
-    at = [operations.compiler.names.index(name) for name in ("id", "state_changed")]
-    rows = [[None] * len(operations.compiler.names) for _ in range(3)]
+    at = [operations.claims.compiler.names.index(name) for name in ("id", "state_changed")]
+    rows = [[None] * len(operations.claims.compiler.names) for _ in range(3)]
     for row, key, moment in zip(rows, [{}, {}, {}], [3, 1, 1], strict=True):
         row[at[0]], row[at[1]] = key, moment
-    assert operations.compiler.in_turn(rows, by_age=True) == [rows[1], rows[2], rows[0]]
+    assert operations.claims.compiler.in_turn(rows, by_age=True) == [rows[1], rows[2], rows[0]]
 
 
 # Rows that the project cannot read

@@ -88,7 +88,7 @@ def test_step_waits_once_and_not_again_at_once(operations, step, monkeypatch):
     claim = claimed(operations)
     sent = []
     monkeypatch.setattr(operations, "fetch", lambda *args, **kwargs: sent.append(1) or fetch(*args, **kwargs))
-    fetch = type(operations).fetch.__get__(operations)
+    fetch = operations.transactions.fetch
     with locked("testapp_step"), pytest.raises(OperationalError):
         STEPS[step](operations, claim)
     assert sent == [1]

@@ -278,9 +278,9 @@ def test_claim_of_a_hundred_of_a_hundred_thousand_walks_its_index(transactional_
 def test_other_models_have_the_claim_and_the_indexes_that_they_had():
     assert [index.name.split("_")[1] for index in Line._meta.indexes] == ["ready", "rest", "lease", "crash", "fail"]
     if connection.vendor == "postgresql":
-        statement = operations_of(Line).strategy(strategies.InLine).statements[False, False]
+        statement = operations_of(Line).claims.strategy(strategies.InLine).statements[False, False]
         assert 'ORDER BY COALESCE(state_next_attempt, state_changed), "testapp_line"."id" LIMIT' in statement
-        assert len(set(operations_of(Line).strategy(strategies.InLine).statements.values())) == 2
+        assert len(set(operations_of(Line).claims.strategy(strategies.InLine).statements.values())) == 2
 
 
 # Options

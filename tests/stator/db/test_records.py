@@ -6,7 +6,7 @@ import pytest
 from django.db import DatabaseError
 from django.utils import timezone
 
-from stator.db import base, chores
+from stator.db import chores, records
 from stator.db.claim import Crashes
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
@@ -134,7 +134,7 @@ def test_outcome_and_what_is_kept_beside_it_are_written_together_or_not_at_all(o
 
     step = put(Step)
     claim = take(operations, step)
-    monkeypatch.setattr(base, "keep", refuse)
+    monkeypatch.setattr(records, "keep", refuse)
     with pytest.raises(DatabaseError, match="the disk is full"):
         record(operations, (claim, Waiting(5.0, ERROR)))
     assert (row(step).state_claim, row(step).state_failures) == (claim.token, 0)

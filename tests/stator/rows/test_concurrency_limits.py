@@ -4,9 +4,9 @@ import pytest
 from django.db import transaction
 
 from stator.conf import Settings
-from stator.db import operations_for
-from stator.db.base import Operations
+from stator.db import operations_for, portable
 from stator.db.claim import new_worker_id
+from stator.db.interface import Operations
 from stator.rows.concurrency_limits import Limit
 from tests.stator.making import automatic, begun_beside, raw
 from tests.testapp.power import Visitor
@@ -22,7 +22,7 @@ def make(request):
 
 
 def _portable(model, settings, worker_id):
-    return Operations(model, "default", settings, worker_id)
+    return Operations(model, "default", settings, worker_id, portable.parts_of)
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known", "new"])

@@ -79,7 +79,8 @@ def test_parking_holds_the_awaited_object_until_it_is_done(implementation):
 
     thread = threading.Thread(target=move, daemon=True)
     with transaction.atomic():
-        assert operations._claim_rows(automatic(operations), 10, new_token(operations.worker_id), Crashes.NONE) == []
+        token = new_token(operations.worker_id)
+        assert operations.claims._claim_rows(automatic(operations), 10, token, Crashes.NONE) == []
         assert is_parked(rollout)
         thread.start()
         assert not moved.wait(0.3)

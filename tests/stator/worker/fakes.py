@@ -8,7 +8,8 @@ from uuid import uuid4
 from django.db import OperationalError
 
 from stator.conf import Settings
-from stator.db.claim import Claim, Crashes
+from stator.db.claim import Crashes
+from stator.db.interface import Claim
 from stator.db.locks import WAIT, Locks
 from stator.graph import State, StateGraph
 from stator.graph.outcomes import Moved

@@ -130,7 +130,7 @@ def test_worker_that_cannot_reach_the_database_takes_on_no_work(monkeypatch: pyt
     runner = StatorRunner([Line], run_for=20)
     worker = runner.worker()
     seen: list[bool] = []
-    claim = type(worker.operations[0]).claim
+    claim = worker.operations[0].claim
     broken = [True]
 
     def claim_or_fail(*args: Any, **kwargs: Any) -> Any:
@@ -145,7 +145,7 @@ def test_worker_that_cannot_reach_the_database_takes_on_no_work(monkeypatch: pyt
         elif worker.recorder.handled["testapp.line"] == 2:
             worker.stop()
 
-    monkeypatch.setattr(type(worker.operations[0]), "claim", claim_or_fail)
+    monkeypatch.setattr(worker.operations[0], "claim", claim_or_fail)
     Line.objects.create()
     worker._progress = look
     worker.run()

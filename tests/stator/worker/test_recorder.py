@@ -6,7 +6,7 @@ import logging
 import pytest
 from django.db import DatabaseError, OperationalError
 
-from stator.db.batch import Written
+from stator.db.interface import Written
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.worker import recorder as module
 from stator.worker.recorder import Recorder

@@ -1,0 +1,141 @@
+"""Claims through the ORM: correct on every database. Rows are picked and locked first, then claimed."""
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import chain
+from typing import TypeVar
+from uuid import UUID
+
+from django.db import DatabaseError
+
+from stator.db.claim import Crashes, new_token
+from stator.db.instances import load_rows
+from stator.db.interface import Claim, Operations
+from stator.db.ordering import Lines
+from stator.db.parking import pick
+from stator.db.refusals import CLAIM, in_pieces, is_refusal
+from stator.db.values import Instance, Pk
+from stator.graph import State
+from stator.graph.failures import bounded
+from stator.rows import columns
+from stator.rows.concurrency_limits import Limit
+from stator.rows.pauses import Pauses
+
+logger = logging.getLogger("stator.worker")
+
+Adopted = TypeVar("Adopted", bound=Claim)
+
+# More rows than one claim takes.
+MOST_CLAIMED = 100_000
+
+
+class Claims:
+    """Claims on the rows of one model, in the order of one worker."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+        self._lines = Lines(operations)
+
+    def claim(
+        self, states: list[State], limit: int, *, token: UUID | None = None, crashes: Crashes = Crashes.NONE
+    ) -> list[Claim]:
+        """Claim up to ``limit`` ready rows in the order of their turn; rows that lost leases by age alone.
+
+        A state with limited ``concurrency`` is claimed by itself. Paused rows are not claimed.
+        """
+        operations = self._operations
+        pauses = operations.pauses = operations.pauses or Pauses.of(operations.label, operations.read_pauses())
+        if not (states := pauses.running(states)):
+            return []
+        token = token or new_token(operations.worker_id)
+        claimed = time.monotonic()
+        instances = self._claim(states, limit, token, crashes)
+        states_by_name = operations.graph.states
+        return [Claim(operations, instance, states_by_name[instance.state], token, claimed) for instance in instances]
+
+    def _claim(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
+        """Claim rows together; if the database refuses that, claim those that it accepts.
+
+        A constraint of the model may forbid what another claim has just made impossible, so the retry picks rows anew.
+        """
+        operations = self._operations
+        for claim_rows in (self._claim_rows, self._claim_pieces):
+            try:
+                if states[0].concurrency:
+                    return self._claim_limited(states, limit, token, crashes, claim_rows)
+                return claim_rows(states, limit, token, crashes)
+            except DatabaseError as error:
+                if operations.connection.in_atomic_block or not is_refusal(error):
+                    raise
+                told = {"model": operations.label, "error": bounded(str(error), 200)}
+                logger.info("stator.claim_refused", extra=told)
+        return []
+
+    def _claim_limited(
+        self,
+        states: list[State],
+        limit: int,
+        token: UUID,
+        crashes: Crashes,
+        claim_rows: Callable[..., list[Instance]],
+    ) -> list[Instance]:
+        """Claim in one state with limited concurrency, one worker at a time."""
+        operations = self._operations
+        (state,) = states
+        with operations.transaction():
+            Limit.lock(operations.alias, operations.label, state.name)
+            running = operations.rows.filter(state_claim__isnull=False, state=state.name).count()
+            room = min(limit, (state.concurrency or 0) - running)
+            return claim_rows(states, room, token, crashes) if room > 0 else []
+
+    def _claim_rows(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
+        operations = self._operations
+        with operations.transaction():
+            picked = pick(operations, self._lines, states, limit, crashes)
+            return self._take(token, picked) if picked else []
+
+    def _claim_pieces(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
+        operations = self._operations
+        with operations.transaction():
+            picked = pick(operations, self._lines, states, limit, crashes)
+            return list(chain.from_iterable(in_pieces(operations, CLAIM, picked, partial(self._take_piece, token))))
+
+    def _take_piece(self, token: UUID, picked: list[Pk]) -> list[Instance]:
+        with self._operations.transaction():
+            return self._take(token, picked)
+
+    def _take(self, token: UUID, picked: list[Pk]) -> list[Instance]:
+        operations = self._operations
+        operations.rows.filter(pk__in=picked).update(**columns.claiming_due(token, operations.lease_end()))
+        found = {row.pk: row for row in load_rows(operations.rows.filter(pk__in=picked, state_claim=token))}
+        return [found[pk] for pk in picked if pk in found]
+
+    def release_token(self, token: UUID) -> int:
+        """Release the rows of a claim statement whose answer never arrived; return how many."""
+        operations = self._operations
+        with operations.transaction():
+            # "Held" is in the filter because there is an index of held rows.
+            taken = operations.lock(operations.rows.filter(state_claim__isnull=False, state_claim=token), MOST_CLAIMED)
+            return operations.rows.filter(pk__in=taken).update(**columns.releasing())
+
+
+def claim_one(operations: Operations, pk: Pk) -> Claim | None:
+    """Claim one row out of turn, ending any other claim; return None if it is gone or its state is not attempted."""
+    token, claimed = new_token(operations.worker_id), time.monotonic()
+    attempted = [state.name for state in operations.graph.automatic_states]
+    rows = operations.rows.filter(pk=pk, state__in=attempted)
+    with operations.transaction():
+        if not rows.update(**columns.claiming(token, columns.after(operations.settings.LEASE))):
+            return None
+        [instance] = load_rows(rows)
+    return Claim(operations, instance, operations.graph.states[instance.state], token, claimed)
+
+
+def adopt(kind: type[Adopted], operations: Operations, token: UUID) -> Adopted | None:
+    """Return the claim that another process made with this token, or None if it has ended."""
+    held, claimed = operations.rows.filter(state_claim__isnull=False, state_claim=token), time.monotonic()
+    for instance in load_rows(held[:1]):
+        return kind(operations, instance, operations.graph.states[instance.state], token, claimed)
+    return None

@@ -1,0 +1,85 @@
+"""Leases through the ORM: correct on every database."""
+
+from functools import cached_property
+from itertools import chain, groupby
+from uuid import UUID
+
+from django.db.models import Model, QuerySet
+from django.db.models.functions import Now
+
+from stator.db.batch import keep_quarantine, lease_key
+from stator.db.interface import Claim, Operations
+from stator.db.refusals import REAP, unless_refused
+from stator.db.retry import retried
+from stator.db.transactions import lock_parts
+from stator.db.values import Pk
+from stator.rows import columns
+from stator.rows.workers import worker_of
+
+
+class Leases:
+    """Leases of the claims on one model's rows."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    def holds(self, claim: Claim) -> bool:
+        """Return whether a claim stands and its lease has not run out."""
+        return self._fenced(claim).filter(state_locked_until__gt=Now()).exists()
+
+    def extend(self, claim: Claim, seconds: float) -> bool:
+        """Set the lease of one claim to end ``seconds`` from now; return False if the claim has ended."""
+        # Handlers call this.
+        with self._operations.handler_transaction():
+            return bool(self._fenced(claim).update(state_locked_until=columns.after(seconds)))
+
+    def _fenced(self, claim: Claim) -> QuerySet[Model]:
+        return self._operations.rows.filter(pk=claim.pk, state_claim=claim.token, state=claim.state.name)
+
+    def renew(self, claims: list[Claim], *, wait: float | None = None) -> set[int]:
+        """Extend the leases of claims that stand; return the ``id()`` of claims that have ended.
+
+        ``wait``: seconds that it waits for a lock, if fewer than usual.
+        """
+        operations, ended = self._operations, set[int]()
+        for (token, lease), same in groupby(sorted(claims, key=lease_key), key=lease_key):
+            group = list(same)
+            fenced = operations.rows.filter(pk__in=[claim.pk for claim in group], state_claim=UUID(int=token))
+            with operations.transaction(wait=wait):
+                mine = set(operations.lock(fenced.order_by("pk"), len(group)))
+                operations.rows.filter(pk__in=mine).update(state_locked_until=columns.after(lease))
+            others = [claim for claim in group if claim.pk not in mine]
+            locked_by_others = still_claimed(operations, others) if others else set()
+            ended.update(id(claim) for claim in others if claim.pk not in locked_by_others)
+        return ended
+
+    def reap(self, limit: int) -> list[tuple[Pk, str]]:
+        """End the leases that ran out, counting a crash for each; return ``(pk, worker id)`` of the rows."""
+        operations = self._operations
+        parts = [operations.rows.filter(part).order_by("state_locked_until") for part in operations.expired()]
+        write = retried(operations, self._reap_some)
+        return list(chain.from_iterable(unless_refused(operations, REAP, parts, limit, write)))
+
+    def _reap_some(self, parts: list[QuerySet[Model]], limit: int) -> list[tuple[Pk, str]]:
+        operations, most = self._operations, self._operations.settings.MAX_CRASHES
+        with operations.transaction():
+            rows = operations.rows.filter(pk__in=lock_parts(operations, parts, limit))
+            held = [(pk, worker_of(token)) for pk, token in rows.values_list("pk", "state_claim")]
+            if held:
+                rows.update(**columns.reaping(most, self._spared))
+                keep_quarantine(operations.alias, operations.label, operations.rows, dict(held), most)
+        return held
+
+    @cached_property
+    def _spared(self) -> list[str]:
+        return sorted(state.name for state in self._operations.graph.automatic_states if not state.quarantine)
+
+
+def still_claimed(operations: Operations, claims: list[Claim]) -> set[Pk]:
+    """Return the rows that are still mine but were skipped because an application's transaction locks them."""
+    if not operations.connection.features.has_select_for_update_skip_locked:
+        return set()
+    mine = {(claim.pk, claim.token, claim.state.name) for claim in claims}
+    with operations.reading():
+        found = operations.rows.filter(pk__in=[claim.pk for claim in claims]).values_list("pk", "state_claim", "state")
+        return {row[0] for row in found if row in mine}

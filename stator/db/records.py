@@ -1,0 +1,132 @@
+"""Records of outcomes, and moves without a handler, through the ORM: correct on every database.
+
+Every write after a claim names the claim's token and the state in which it was made; a write that finds no row means
+a lost lease.
+"""
+
+from collections.abc import Collection
+from contextlib import AbstractContextManager
+from itertools import groupby
+from uuid import UUID
+
+from django.db.models import Model, QuerySet
+
+from stator.db.batch import batches_of, changes_of, is_written, keep, keep_history, keep_moves, write_key
+from stator.db.interface import Batch, Ended, Moves, Operations, Written
+from stator.db.leases import still_claimed
+from stator.db.values import Pk
+from stator.graph import State
+from stator.graph.durations import seconds_of
+from stator.rows import columns
+from stator.rows.statistics import Stats, Stay
+from stator.rows.waits import wake
+from stator.signals import Move
+
+
+class Records:
+    """Records of attempts on the rows of one model."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    def record(self, ended: list[Ended], *, again: bool = False) -> Written:
+        """Record outcomes whose claims stand, with reports and statistics, in one transaction for each kind.
+
+        ``again``: an earlier try got no answer, so outcomes that are found written count as accepted.
+        """
+        return Written.total(self._operations.record_batch(batch, again=again) for batch in batches_of(ended))
+
+    def record_batch(self, batch: Batch, *, again: bool = False) -> Written:
+        """Call :meth:`record` for outcomes of one kind: in one transaction or not at all."""
+        operations = self._operations
+        with self._recording(batch):
+            accepted = self._write(batch)
+            wake(operations.model, operations.alias, batch.to, accepted)
+            kept = batch.only(accepted)
+            self._save(kept)
+            keep(operations.alias, operations.label, kept)
+            if self._keeps_apart(batch):
+                keep_history(operations.alias, operations.label, kept.ended, accepted)
+        return self._sort_out(batch, {*accepted, *self._found_written(batch, accepted)} if again else accepted)
+
+    def _found_written(self, batch: Batch, accepted: Collection[Pk]) -> set[Pk]:
+        """Return the refused rows that look as if their outcome had been written."""
+        operations = self._operations
+        refused = {claim.pk: (claim, outcome) for claim, outcome in batch.ended if claim.pk not in accepted}
+        named = ("pk", "state", "state_version", "state_attempts", "state_claim")
+        with operations.reading():
+            found = operations.rows.filter(pk__in=list(refused)).values_list(*named)
+            return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
+
+    def _recording(self, batch: Batch) -> AbstractContextManager[object]:
+        """Return the transaction in which a batch is written."""
+        return self._operations.transaction()
+
+    def _write(self, batch: Batch) -> dict[Pk, float | None]:
+        """Write outcomes and their statistics; return the primary keys of the accepted ones.
+
+        For models with history, the values are the seconds that the rows had been in the state that they left.
+        """
+        operations = self._operations
+        accepted, stays = dict[Pk, float | None](), list[Stay]()
+        for (token, _), same in groupby(sorted(batch.ended, key=write_key), key=write_key):
+            ended = list(same)
+            fenced = operations.rows.filter(
+                pk__in=[claim.pk for claim, _ in ended], state_claim=UUID(int=token), state=batch.source.name
+            )
+            mine = operations.lock(fenced.order_by("pk"), len(ended))
+            if mine:
+                rows = operations.rows.filter(pk__in=mine)
+                accepted |= dict.fromkeys(mine)
+                if batch.moved:
+                    stays.append(self._about_to_leave(rows, accepted))
+                rows.update(**changes_of(ended[0][1]))
+        if not batch.released:
+            failed = sum(outcome.failure is not None for _, outcome in batch.only(accepted).ended)
+            edge = (operations.alias, operations.label, batch.source.name, batch.to)
+            Stats.add(*edge, shard=operations.shard, handled=len(accepted), failed=failed, stays=stays)
+        return accepted
+
+    def _about_to_leave(self, rows: QuerySet[Model], accepted: dict[Pk, float | None]) -> Stay:
+        """Return how long the rows have been in their state in total; for history, also note each in ``accepted``."""
+        if not self._operations.options.history:
+            return Stay.of(rows)
+        each = {pk: seconds_of(stayed) for pk, stayed in rows.values_list("pk", columns.stayed())}
+        accepted |= each
+        return Stay(sum(each.values()), max(each.values(), default=0.0))
+
+    def _save(self, kept: Batch) -> None:
+        """Write the fields that the state ``saves``; the preceding write has locked the rows."""
+        for claim, outcome in kept.ended if kept.saves else ():
+            if values := outcome.values:
+                self._operations.rows.filter(pk=claim.pk).update(**values)
+
+    def _keeps_apart(self, batch: Batch) -> bool:
+        """Return whether the history of a batch takes a statement of its own."""
+        return self._operations.options.history and (batch.moved or batch.failed)
+
+    def _sort_out(self, batch: Batch, accepted: Collection[Pk]) -> Written:
+        written = batch.only(accepted).accepted()
+        if len(accepted) < len(batch.ended):
+            refused = [ended for ended in batch.ended if ended[0].pk not in accepted]
+            still_mine = still_claimed(self._operations, [claim for claim, _ in refused])
+            written.deferred = [ended for ended in refused if ended[0].pk in still_mine]
+            written.lost = [claim for claim, _ in refused if claim.pk not in still_mine]
+        return written
+
+    def move_rows(self, rows: QuerySet[Model], source: str, to: State, limit: int, *, reason: str = "") -> Moves:
+        """Move up to ``limit`` unclaimed rows without a handler, with history and statistics, in one transaction."""
+        operations = self._operations
+        with operations.transaction():
+            picked = operations.lock(rows, limit)
+            found = operations.rows.filter(pk__in=picked)
+            named = ("pk", "state_version", columns.stayed())
+            kept = list(found.values_list(*named)) if operations.options.history else []
+            stays = [Stay.of(found)] if picked else []
+            count = found.update(**columns.entering(to)) if picked else 0
+            wake(operations.model, operations.alias, to.name, picked)
+            edge = (operations.alias, operations.label, source, to.name)
+            Stats.add(*edge, shard=operations.shard, handled=count, stays=stays)
+            written = {"source": source, "to": to.name, "reason": reason}
+            keep_moves(operations.alias, operations.label, operations.worker_id, kept, **written)
+        return Moves(count, [Move(pk, source, to.name) for pk in picked])

@@ -1,0 +1,95 @@
+"""Transactions, statements and row locks through the ORM: correct on every database."""
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Model, QuerySet
+
+from stator.db.interface import Claim, Operations
+from stator.db.locks import WAIT
+from stator.db.parking import PARKED_AT_ONCE
+from stator.db.values import Pk, Row
+
+
+class Transactions:
+    """Short transactions; every lock but that of claimed rows skips rows that others have locked."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    def fetch(self, statement: str, params: list[Any], planner: str = "", *, often: bool = False) -> list[Row]:
+        """Return the rows of one statement."""
+        with self._operations.connection.cursor() as cursor:
+            cursor.execute(statement, params)
+            return list(cursor.fetchall())
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds for which a worker's statement may wait for a lock of others."""
+        return WAIT
+
+    def transaction(self, *, wait: float | None = None) -> AbstractContextManager[object]:
+        """Return a short transaction for our own writes; ``wait``: seconds that it waits for a lock, if fewer."""
+        return transaction.atomic(using=self._operations.alias)
+
+    def reading(self) -> AbstractContextManager[object]:
+        """Return a context for a query with the lock timeout of :meth:`transaction`; no transaction without one."""
+        return nullcontext() if self._operations.locks.wait is None else self.transaction()
+
+    def handler_transaction(self) -> AbstractContextManager[object]:
+        """Return the transaction of a handler whose state is ``atomic``; the handler has no lock timeout."""
+        return self.transaction()
+
+    def hurry(self) -> None:
+        """Limit how long the rest of a handler's transaction waits for locks."""
+
+    def lock(
+        self,
+        rows: QuerySet[Model],
+        limit: int,
+        *,
+        in_order: bool = False,
+        among: QuerySet[Model] | None = None,
+    ) -> list[Pk]:
+        """Lock up to ``limit`` rows, skipping those locked by others; return their primary keys.
+
+        ``in_order``: the rows are many, and an index has them in the wanted order. ``among``: rows that an index has in
+        that order; ``sought`` filters them, and may match few or many.
+        """
+        return self._locked(rows, limit)
+
+    def _locked(self, rows: QuerySet[Any], limit: int) -> list[Pk]:
+        options = self._lock_options(skip_locked=self._operations.connection.features.has_select_for_update_skip_locked)
+        return list(rows.select_for_update(**options).values_list("pk", flat=True)[:limit])
+
+    def keep(self, rows: QuerySet[Model]) -> set[Pk]:
+        """Lock rows of any model until the transaction ends; return the keys of those that nobody else is changing."""
+        return set(self._locked(rows, PARKED_AT_ONCE))
+
+    def _lock_options(self, **options: Any) -> dict[str, Any]:
+        operations, features = self._operations, self._operations.connection.features
+        options["no_key"] = features.has_select_for_no_key_update
+        # Lock only the row itself, not the rows that a filter joins. Django takes no name with a schema here.
+        if features.has_select_for_update_of and "." not in operations.model._meta.db_table:
+            options["of"] = ("self",)
+        return options
+
+    def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
+        """Lock rows until the end of the transaction; return the claims that stand."""
+        tokens = {claim.pk: claim.token for claim in claims}
+        options = self._lock_options()
+        rows = self._operations.rows.filter(pk__in=list(tokens), state=claims[0].state.name).order_by("pk")
+        found = rows.select_for_update(**options).values_list("pk", "state_claim")
+        mine = {pk for pk, token in found if token == tokens[pk]}
+        return [claim for claim in claims if claim.pk in mine]
+
+
+def lock_parts(operations: Operations, parts: Iterable[QuerySet[Model]], limit: int) -> list[Pk]:
+    """Lock rows of one queryset after the other: each can use an index, an OR of them could not."""
+    locked: list[Pk] = []
+    for rows in parts:
+        if len(locked) < limit:
+            locked += operations.lock(rows, limit - len(locked))
+    return locked

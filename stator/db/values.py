@@ -1,0 +1,20 @@
+"""Types of what goes to a database and comes from it."""
+
+from collections.abc import Hashable
+from datetime import datetime
+from typing import Any, Protocol, TypeAlias
+
+# A primary key, of whatever type its model has.
+Pk: TypeAlias = Hashable
+
+# A row as the server sent it: its columns differ in type.
+Row: TypeAlias = tuple[Any, ...]
+
+
+class Instance(Protocol):
+    """An object of a managed model, as far as claims look at it."""
+
+    pk: Any
+    state: str
+    state_changed: datetime
+    state_next_attempt: datetime | None
