@@ -4,11 +4,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
 
 from stator.db.interface import Claim
 from stator.graph.outcomes import Outcome, Released
 from stator.worker.executor import timed_out
+from stator.worker.isolated.messages import Answer
 from stator.worker.isolated.process import NotStarted, Process
 
 logger = logging.getLogger("stator.worker")
@@ -98,9 +98,9 @@ class Isolation(Drained):
         self,
         begin: Callable[[list[Claim]], None],
         is_empty: Callable[[], bool],
-        options: dict[str, Any],
+        options: dict[str, object],
         ended: Callable[[Claim, Outcome], None],
-        told: Callable[[Claim, dict[str, Any]], None],
+        told: Callable[[Claim, Answer], None],
         wake: Callable[[], None],
     ) -> None:
         super().__init__(begin, is_empty)
@@ -108,7 +108,7 @@ class Isolation(Drained):
         self._record = ended
         self._told = told
         self._wake = wake
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._processes: dict[int, Process] = {}
         self._idle: list[Process] = []
         self._ended_at: dict[int, float] = {}
@@ -185,7 +185,7 @@ class Isolation(Drained):
             self._idle.remove(process)
             self._start(process.retire())
 
-    def _start(self, work: Coroutine[Any, Any, Any]) -> None:
+    def _start(self, work: Coroutine[None, None, object]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -221,7 +221,7 @@ class Isolation(Drained):
             self._end(claim, Released())
             return
         self._processes[key] = process
-        answer: dict[str, Any] | None = {}
+        answer: Answer | None = {}
         try:
             if key in self.running:
                 answer = await process.attempt(claim)
@@ -232,7 +232,7 @@ class Isolation(Drained):
             self._keep(process)
         self._note(claim, answer, code)
 
-    def _note(self, claim: Claim, answer: dict[str, Any] | None, code: int | None) -> None:
+    def _note(self, claim: Claim, answer: Answer | None, code: int | None) -> None:
         if id(claim) not in self.running:
             return
         if answer is None:

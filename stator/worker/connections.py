@@ -1,9 +1,11 @@
 """Clean-up of a thread's connections after each handler, so that the next handler finds them as new."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.capabilities import capabilities_of
 
@@ -20,7 +22,7 @@ SESSION_STATEMENT = re.compile(
 SESSION_CALL = re.compile(r"\b(set_config|pg_(try_)?advisory_lock(_shared)?)\s*\(", re.IGNORECASE)
 
 
-def watch_session(connection: Any) -> None:
+def watch_session(connection: BaseDatabaseWrapper) -> None:
     """Note when a handler changes its session, for instance by ``SET search_path``; it is then not reused."""
     if _note_session_change not in connection.execute_wrappers:
         connection.execute_wrappers.append(_note_session_change)
@@ -66,7 +68,9 @@ def _in_transaction(connection: Any) -> bool:
         return True
 
 
-def _note_session_change(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+def _note_session_change(
+    execute: Callable[..., object], sql: Any, params: object, many: bool, context: dict[str, Any]
+) -> object:
     connection = context["connection"]
     # psycopg composes statements of parts.
     text = sql if isinstance(sql, str) else sql.as_string(connection.connection) if hasattr(sql, "as_string") else ""

@@ -1,12 +1,16 @@
 """The threads of one process that send its statements, each with its own connections."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from django.db import connections
 
 from stator.db.interface import Operations
 from stator.worker.threads import DatabaseThread
+
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
 
 
 class DatabaseThreads:
@@ -24,16 +28,20 @@ class DatabaseThreads:
             self._threads = [DatabaseThread("stator-database")] * 4
         self.claims, self.records, self.duties, self._receivers = self._threads
 
-    async def record(self, function: Callable[..., Any], operations: Operations, *args: Any, **kwargs: Any) -> Any:
-        """Record in the recording thread or, if that has lost its connection, in the claiming one."""
-        spare = not self.records.is_connected(operations.alias) and self.claims.is_connected(operations.alias)
-        return await (self.claims if spare else self.records).run(function, operations, *args, **kwargs)
+    async def record(self, function: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs) -> Result:
+        """Record in the recording thread or, if that has lost its connection, in the claiming one.
 
-    async def prepare(self, function: Callable[..., Any], *args: Any) -> Any:
+        The first argument of the function is the operations.
+        """
+        operations: Any = args[0]
+        spare = not self.records.is_connected(operations.alias) and self.claims.is_connected(operations.alias)
+        return await (self.claims if spare else self.records).run(function, *args, **kwargs)
+
+    async def prepare(self, function: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs) -> Result:
         """Call receivers in a thread of their own, which closes its connections afterwards."""
         if self._receivers is self.duties:
-            return await self.duties.run(function, *args)
-        return await self._receivers.run(_without_connections, function, *args)
+            return await self.duties.run(function, *args, **kwargs)
+        return await self._receivers.run(_without_connections, partial(function, *args, **kwargs))
 
     def stop(self, timeout: float) -> None:
         """End the threads after their current work and close their connections."""
@@ -41,8 +49,8 @@ class DatabaseThreads:
             thread.stop(timeout)
 
 
-def _without_connections(function: Callable[..., Any], *args: Any) -> Any:
+def _without_connections(function: Callable[[], Result]) -> Result:
     try:
-        return function(*args)
+        return function()
     finally:
         connections.close_all()

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from uuid import UUID
 
 from stator.db.claim import Crashes, new_token
 from stator.db.interface import Claim, Operations
@@ -13,6 +13,7 @@ from stator.graph import State
 from stator.worker.alone import Drained
 from stator.worker.outage import Outages
 from stator.worker.slots import Slots
+from stator.worker.threads import Run
 
 # The step that releases rows that may have been claimed by a statement without an answer.
 HAND_BACK = "hand back"
@@ -106,7 +107,7 @@ class Dispatcher:
         self,
         lanes: list[Lane],
         slots: Slots,
-        run: Callable[..., Awaitable[Any]],
+        run: Run,
         alone: Drained,
         most_crashed: int,
         held: Sequence[Mapping[int, Claim]],
@@ -120,7 +121,7 @@ class Dispatcher:
         self.woken = asyncio.Event()
         self.claimed = 0
         self.last_claim = time.monotonic()
-        self.doubtful: list[tuple[Operations, Any]] = []
+        self.doubtful: list[tuple[Operations, UUID]] = []
         self._slots = slots
         self._run = run
         self._alone = alone

@@ -20,6 +20,7 @@ from stator.db.interface import Claim, Ended, Moves, Operations, Written
 from stator.db.preparing import not_begun
 from stator.db.retry import is_lock_timeout, is_of_database, is_of_schema
 from stator.db.schema import lack_of
+from stator.db.values import Pk
 from stator.exceptions import AttemptTimedOut, InvalidTransition
 from stator.graph import State
 from stator.graph.failures import describe
@@ -125,7 +126,7 @@ async def call_async(claims: list[Claim]) -> list[Ended]:
     return outcomes_of(claims, results)
 
 
-def _blamed(claims: list[Claim], error: BaseException) -> Any:
+def _blamed(claims: list[Claim], error: BaseException) -> BaseException | Outcome:
     """Return the error, or UNFIT if the model's table lacks something: then the attempt does not count."""
     operations = claims[0].operations
     try:
@@ -148,7 +149,7 @@ def begin(claims: list[Claim]) -> Any:
     return state.handler([claim.instance for claim in claims] if state.batch else claims[0].instance)
 
 
-def spread(claims: list[Claim], result: Any) -> list[Any]:
+def spread(claims: list[Claim], result: object) -> list[object]:
     """Return the handler's result for each object."""
     if not isinstance(result, dict) or not claims[0].state.batch:
         return [result] * len(claims)
@@ -163,7 +164,7 @@ def spread(claims: list[Claim], result: Any) -> list[Any]:
     return [answers.get(claim.pk) for claim in claims]
 
 
-def _key_of(model: Any, each: Any) -> Any:
+def _key_of(model: type[Model] | None, each: object) -> Pk:
     """Return the key if ``each`` is another instance of an object of the batch, else None."""
     return each.pk if isinstance(each, Model) and each._meta.concrete_model is model else None
 
@@ -262,7 +263,7 @@ class _Undone(Exception):
         self.ended = ended
 
 
-def outcomes_of(claims: list[Claim], results: list[Any]) -> list[Ended]:
+def outcomes_of(claims: list[Claim], results: Sequence[object]) -> list[Ended]:
     """Return the outcomes for the results, or errors, of an attempt that ends now."""
     now = time.monotonic()
     ended = []

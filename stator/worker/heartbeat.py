@@ -5,9 +5,9 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.db.interface import Claim, Operations
 from stator.graph.outcomes import Released
@@ -42,14 +42,14 @@ class Heartbeat:
     def __init__(
         self,
         held: Callable[[], list[Claim]],
-        ended: Callable[[set[int]], Any],
+        ended: Callable[[set[int]], object],
         interval: float,
         presence: Presence,
         *,
         aliases: Iterable[str] = (),
-        connected: Callable[[], Any] = lambda: None,
+        connected: Callable[[], object] = lambda: None,
         unrecorded: Callable[[], dict[str, list[Claim]]] = dict,
-        handed_back: Callable[[set[int]], Any] = lambda keys: None,
+        handed_back: Callable[[set[int]], object] = lambda keys: None,
         patience: float = 60.0,
     ) -> None:
         self._held = held
@@ -63,7 +63,7 @@ class Heartbeat:
         self._patience = patience
         # Since when a database that the heartbeat reaches has such claims.
         self._hopeless: dict[str, float] = {}
-        self._connections: dict[str, Any] = {}
+        self._connections: dict[str, BaseDatabaseWrapper] = {}
         self._failed = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._work, name="stator-heartbeat", daemon=True)
@@ -184,6 +184,6 @@ def _wants_renewal(claim: Claim, now: float) -> bool:
     return now - renewed > claim.lease / 3 and not runs_too_long and claim.cancelled_for != "lease"
 
 
-def interval_for(leases: list[Any]) -> float:
+def interval_for(leases: list[float]) -> float:
     """Return the seconds between beats, so that each lease is checked several times within a third of its length."""
     return max(0.05, min([5.0, *(lease / 12 for lease in leases)]))

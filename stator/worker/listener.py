@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import psycopg
 from django.db import connections
@@ -63,7 +62,7 @@ class Listener:
             self._stopped.wait(pause * random.uniform(0.8, 1.2))
             pause = min(5.0, 2 * pause)
 
-    def _connect(self) -> psycopg.Connection[Any]:
+    def _connect(self) -> psycopg.Connection:
         if self._dsn:
             return psycopg.connect(self._dsn, autocommit=True)
         wrapper = connections[self._alias]
@@ -71,7 +70,7 @@ class Listener:
         params.pop("cursor_factory", None)
         return psycopg.connect(**params, autocommit=True)
 
-    def _listen(self, connection: psycopg.Connection[Any]) -> None:
+    def _listen(self, connection: psycopg.Connection) -> None:
         connection.execute(f"LISTEN {CHANNEL}")
         self._pinged = 0.0
         with selectors.DefaultSelector() as selector:
@@ -83,7 +82,7 @@ class Listener:
                 for notification in connection.notifies(timeout=0):
                     self._take(notification.payload)
 
-    def _check(self, connection: psycopg.Connection[Any]) -> None:
+    def _check(self, connection: psycopg.Connection) -> None:
         now = time.monotonic()
         if now - self._pinged > PING_INTERVAL:
             self._pinged = now

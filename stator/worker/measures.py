@@ -2,13 +2,17 @@
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, ParamSpec, TypeVar
 
 from stator import __version__
 from stator.db.interface import Claim
 from stator.exposition import Histogram, Labels, Metric
 from stator.graph.outcomes import Moved, Outcome, Released
+from stator.worker.threads import Run
+
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
 
 
 class Measures:
@@ -20,7 +24,7 @@ class Measures:
         # Durations of the statements that claim and of those that record.
         self.times = {"claim": Histogram(), "record": Histogram()}
         # Steps of the worker that did not reach the database at their latest try.
-        self.unreachable: set[Any] = set()
+        self.unreachable: set[Callable[[], object]] = set()
 
     def note(self, claim: Claim, outcome: Outcome) -> None:
         """Count an attempt that has ended, unless it did not take place."""
@@ -32,12 +36,12 @@ class Measures:
         if (seconds := claim.duration) is not None:
             self.run_times[label].add(seconds)
 
-    def timed(self, what: str, run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    def timed(self, what: str, run: Run) -> Run:
         """Return the same function, timed; calls that raise are not timed."""
 
-        async def measured(*args: Any, **kwargs: Any) -> Any:
+        async def measured(function: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs) -> Result:
             started = time.monotonic()
-            result = await run(*args, **kwargs)
+            result = await run(function, *args, **kwargs)
             self.times[what].add(time.monotonic() - started)
             return result
 
@@ -66,7 +70,7 @@ def _by_model(times: dict[str, Histogram]) -> dict[Labels, Histogram]:
     return {(("model", label),): histogram for label, histogram in times.items()}
 
 
-def _counted(counts: Any, name: str) -> dict[Labels, float]:
+def _counted(counts: Counter[tuple[str, str]], name: str) -> dict[Labels, float]:
     """Return counts by model and one other label."""
     return {(("model", str(label)), (name, str(value))): count for (label, value), count in counts.copy().items()}
 

@@ -5,11 +5,13 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TypeVar
 
 from stator.db.retry import is_lock_timeout, is_of_schema, is_passing
 from stator.texts import one_line
 from stator.worker.schema import Schema
+
+Result = TypeVar("Result")
 
 logger = logging.getLogger("stator.worker")
 
@@ -54,8 +56,11 @@ class Outages:
 
 
 async def reach(
-    step: Callable[[], Awaitable[Any]], unreachable: set[Any], has_no_time: Callable[[], bool], schema: Schema
-) -> Any:
+    step: Callable[[], Awaitable[Result]],
+    unreachable: set[Callable[[], object]],
+    has_no_time: Callable[[], bool],
+    schema: Schema,
+) -> Result | None:
     """Return the result of the step, repeating it as needed; None if there is no time to wait.
 
     Until it succeeds, the step is in ``unreachable``. After an error about a missing table or column, the step is

@@ -5,7 +5,6 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
 
 from django.db.models.functions import Now
 
@@ -46,7 +45,7 @@ class Presence:
         """Record the end of the process."""
         self._refresh(heartbeat=Now(), stopped=Now())
 
-    def _refresh(self, **moments: Any) -> None:
+    def _refresh(self, **moments: Now) -> None:
         outages = Outages()
         for alias, group in self._by_alias.items():
             labels = sorted(operations.label for operations in group if not operations.lacking)

@@ -4,22 +4,26 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from django.dispatch import Signal
 
 from stator import signals
 from stator.db.batch import batches_of
 from stator.db.interface import Batch, Claim, Ended, Operations, Written
 from stator.db.retry import is_lock_timeout, is_of_schema, is_passing
 from stator.db.schema import lack_of
+from stator.db.values import Pk
 from stator.graph import State
 from stator.graph.failures import Failure, describe
 from stator.graph.outcomes import Outcome, Released, Waiting
 from stator.rows.columns import ready_at_once
 from stator.rows.waits import wakes
 from stator.signals import Move
+from stator.worker.isolated.messages import Answer
 from stator.worker.outage import Outages
+from stator.worker.threads import Run
 
 logger = logging.getLogger("stator.worker")
 
@@ -67,9 +71,7 @@ class Recorder:
     a function in a database thread; the function's first argument is the operations, which determine the thread.
     """
 
-    def __init__(
-        self, run: Callable[..., Awaitable[Any]], size: int, woken: Callable[[Operations, set[str]], None]
-    ) -> None:
+    def __init__(self, run: Run, size: int, woken: Callable[[Operations, set[str]], None]) -> None:
         self.held: dict[int, Claim] = {}
         self.handled: Counter[str] = Counter()
         self.moved: Counter[tuple[str, str]] = Counter()
@@ -199,7 +201,8 @@ class Recorder:
     async def _instead(self, unwritten: _Unwritten, error: Exception) -> list[_Unwritten]:
         """Return the batches to write instead of one that was refused."""
         batch = unwritten.batch
-        if not (is_of_schema(error) and await self._run(_lack, unwritten.operations)):
+        lack = await self._run(_lack, unwritten.operations) if is_of_schema(error) else ""
+        if not lack:
             return self._without_refused(unwritten, error)
         if not batch.released:
             # The model lacks a column that its states save; releasing rows writes only the framework's columns.
@@ -232,7 +235,7 @@ class Recorder:
         if woken := self._note(operations, source, written):
             self._woken(operations, woken)
 
-    def note_isolated(self, claim: Claim, said: dict[str, Any]) -> None:
+    def note_isolated(self, claim: Claim, said: Answer) -> None:
         """Count the attempt that another process made and recorded; ``said`` is its answer."""
         label = claim.operations.label
         self.handled[label] += said.get("ended") == "recorded"
@@ -289,7 +292,7 @@ def tell(operations: Operations, written: Written) -> None:
     _send(operations, written)
 
 
-def send_moves(operations: Operations, moves: list[Move], failures: Sequence[tuple[Any, Failure]] = ()) -> None:
+def send_moves(operations: Operations, moves: list[Move], failures: Sequence[tuple[Pk, Failure]] = ()) -> None:
     """Send ``transitioned`` for committed moves; log receivers that raise."""
     _robust(signals.transitioned, operations, moves=moves, failures=failures)
 
@@ -303,7 +306,7 @@ def _send(operations: Operations, written: Written) -> None:
         _robust(signals.lease_lost, operations, pks=[claim.pk for claim in written.lost])
 
 
-def _robust(signal: Any, operations: Operations, **values: Any) -> None:
+def _robust(signal: Signal, operations: Operations, **values: object) -> None:
     for receiver, answer in signal.send_robust(operations.model, using=operations.alias, **values):
         if isinstance(answer, Exception):
             logger.error("stator.receiver_failed", extra={"receiver": repr(receiver)}, exc_info=answer)

@@ -4,9 +4,10 @@ import asyncio
 import random
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+
+from django.db.models import Model
 
 from stator import signals
 from stator.conf import Settings
@@ -16,6 +17,7 @@ from stator.db.probe import Work, look
 from stator.worker.dispatcher import Lane
 from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
 from stator.worker.outage import Outages
+from stator.worker.threads import Run
 
 # Seconds until the first poll after activity; each further pause is twice as long, up to POLL_INTERVAL.
 FIRST_LOOK = 0.02
@@ -42,8 +44,8 @@ class Scheduler:
         operations: list[Operations],
         lanes: list[Lane],
         settings: Settings,
-        run: Callable[..., Awaitable[Any]],
-        prepare: Callable[..., Awaitable[Any]] | None = None,
+        run: Run,
+        prepare: Run | None = None,
     ) -> None:
         self.stopped = False
         self.passes = 0
@@ -51,7 +53,7 @@ class Scheduler:
         self._settings = settings
         self._run = run
         self._prepare = prepare or run
-        self._preparing: asyncio.Future[Any] | None = None
+        self._preparing: asyncio.Future[None] | None = None
         self._lanes = lanes
         self._operations = operations
         self._by_alias: dict[str, list[Operations]] = defaultdict(list)
@@ -72,7 +74,7 @@ class Scheduler:
         """The aliases of the databases that the process works on."""
         return sorted(self._by_alias)
 
-    def databases_of(self, model: Any) -> list[str]:
+    def databases_of(self, model: type[Model]) -> list[str]:
         """Return the aliases in which the process works on a model; for receivers of ``on_schedule``."""
         return sorted({operations.alias for operations in self._operations if operations.model is model})
 

@@ -2,14 +2,14 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from django.db import DatabaseError, InterfaceError
 
 from stator.db.interface import Operations
 from stator.db.schema import lack_of
 from stator.worker.startup import Unusable
+from stator.worker.threads import Run
 
 logger = logging.getLogger("stator.worker")
 
@@ -24,7 +24,7 @@ class Schema:
     taken back.
     """
 
-    def __init__(self, operations: list[Operations], run: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(self, operations: list[Operations], run: Run) -> None:
         self.changes = 0
         self._operations = operations
         self._run = run

@@ -7,7 +7,6 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any
 
 from stator.conf import Settings
 from stator.db.interface import Claim, Operations
@@ -321,5 +320,5 @@ class Slots:
         self._end(claim, outcome)
 
 
-def _fields(claim: Claim) -> dict[str, Any]:
+def _fields(claim: Claim) -> dict[str, str]:
     return {"model": claim.operations.label, "pk": str(claim.pk), "state": claim.state.name}

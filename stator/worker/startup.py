@@ -4,10 +4,13 @@ import gc
 import random
 import threading
 import time
-from typing import Any
+from collections.abc import Sequence
 
 from django.db import DatabaseError, InterfaceError, connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 from django.db.migrations.recorder import MigrationRecorder
+from django.db.models import Model
 
 from stator.capabilities import capabilities_of
 from stator.db.drivers import REMEDY, unsupported_driver
@@ -15,6 +18,7 @@ from stator.db.files import missing_file
 from stator.db.retry import is_outage
 from stator.db.schema import lack_of
 from stator.rows.concurrency_limits import Limit
+from stator.rows.meta import graph_of
 from stator.rows.pauses import Pause
 from stator.rows.reports import History, Report
 from stator.rows.statistics import Depth, Stats
@@ -27,7 +31,7 @@ PAUSES = (0.1, 0.2, 0.3, 0.5, 0.8)
 
 # The SQL privileges that workers need on the framework's tables.
 ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
-OWN: dict[Any, tuple[str, ...]] = {
+OWN: dict[type[Model], tuple[str, ...]] = {
     Stats: ALL, Depth: ALL, Report: ALL, Worker: ALL,
     History: ("SELECT", "INSERT"), Limit: ("SELECT", "INSERT", "UPDATE"), Pause: ("SELECT", "DELETE"),
 }  # fmt: skip
@@ -58,7 +62,7 @@ def collect_rarely() -> None:
         gc.set_threshold(YOUNGEST, *older)
 
 
-def check_database(models: list[Any], alias: str | None = None) -> None:
+def check_database(models: Sequence[type[Model]], alias: str | None = None) -> None:
     """Raise :class:`Unusable` if a database is out of reach, a replica, or lacks grants or tables of the framework.
 
     Also raised if no model has a complete table; the message then has one line for each.
@@ -68,10 +72,10 @@ def check_database(models: list[Any], alias: str | None = None) -> None:
         raise Unusable("\n".join(lacking.values()))
 
 
-def lacks_in(models: list[Any], alias: str | None = None) -> dict[Any, str]:
+def lacks_in(models: Sequence[type[Model]], alias: str | None = None) -> dict[type[Model], str]:
     """Return one line for each model whose table lacks something; raise problems that concern all models."""
-    lacking: dict[Any, str] = {}
-    by_alias: dict[str, list[Any]] = {}
+    lacking: dict[type[Model], str] = {}
+    by_alias: dict[str, list[type[Model]]] = {}
     for model in models:
         by_alias.setdefault(alias or router.db_for_write(model), []).append(model)
     for name, group in by_alias.items():
@@ -83,7 +87,7 @@ def lacks_in(models: list[Any], alias: str | None = None) -> dict[Any, str]:
     return lacking
 
 
-def _check_patiently(alias: str, models: list[Any]) -> dict[Any, str]:
+def _check_patiently(alias: str, models: Sequence[type[Model]]) -> dict[type[Model], str]:
     end = time.monotonic() + sum(PAUSES)
     for pause in PAUSES:
         try:
@@ -97,7 +101,7 @@ def _check_patiently(alias: str, models: list[Any]) -> dict[Any, str]:
     return _check(alias, models)
 
 
-def _check(alias: str, models: list[Any]) -> dict[Any, str]:
+def _check(alias: str, models: Sequence[type[Model]]) -> dict[type[Model], str]:
     connection = connections[alias]
     if driver := unsupported_driver(connection):
         raise Unusable(f"database {alias!r} uses {driver}, which Stator does not support; {REMEDY}")
@@ -121,7 +125,7 @@ def _check(alias: str, models: list[Any]) -> dict[Any, str]:
     return lacking
 
 
-def is_replica(connection: Any) -> bool:
+def is_replica(connection: BaseDatabaseWrapper) -> bool:
     """Return whether a database takes no writes because it follows another one."""
     if not capabilities_of(connection).may_be_replica:
         return False
@@ -130,7 +134,7 @@ def is_replica(connection: Any) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def migrated_by_another(connection: Any, tables: set[str]) -> bool:
+def migrated_by_another(connection: BaseDatabaseWrapper, tables: set[str]) -> bool:
     """Return whether the migrations recorded for our label belong to another package, such as Takahe's Stator.
 
     ``migrate`` then takes our first migration for applied and creates no table. That package also has a statistics
@@ -143,7 +147,7 @@ def migrated_by_another(connection: Any, tables: set[str]) -> bool:
     )
 
 
-def _check_privileges(connection: Any, cursor: Any, model: Any) -> None:
+def _check_privileges(connection: BaseDatabaseWrapper, cursor: CursorWrapper, model: type[Model]) -> None:
     table, needed = connection.ops.quote_name(model._meta.db_table), _needed(model)
     # Workers may have grants on single columns only, such as the framework's; DELETE is a grant on the table.
     parts = [f"has_{'table' if each == 'DELETE' else 'any_column'}_privilege(%s, %s)" for each in needed]
@@ -157,9 +161,9 @@ def _check_privileges(connection: Any, cursor: Any, model: Any) -> None:
         )
 
 
-def _needed(model: Any) -> tuple[str, ...]:
+def _needed(model: type[Model]) -> tuple[str, ...]:
     """Return the privileges that workers need on the table of a model."""
     if model in OWN:
         return OWN[model]
-    deletes = any(state.delete_after is not None for state in model.state_graph.states.values())
+    deletes = any(state.delete_after is not None for state in graph_of(model).states.values())
     return ("SELECT", "UPDATE", *["DELETE"] * deletes)

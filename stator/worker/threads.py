@@ -4,15 +4,20 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.worker.connections import clean_connections, watch_session
+
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 # Items of a queue that are not work.
 STOP = None
@@ -25,6 +30,15 @@ NEEDED_FOR = 30.0
 CLOSING_TIME = 2.0
 
 
+class Run(Protocol):
+    """A function that calls another one in a thread with its own database connections."""
+
+    def __call__(
+        self, function: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs
+    ) -> Awaitable[Result]:
+        """Call ``function``; return its result or raise its error."""
+
+
 class DatabaseThread:
     """One thread with its own database connections, for statements that must not block the event loop.
 
@@ -34,14 +48,14 @@ class DatabaseThread:
     def __init__(self, name: str, aliases: Iterable[str] = ()) -> None:
         self._aliases = tuple(aliases)
         self._queue: SimpleQueue[Any] = SimpleQueue()
-        self._connections: dict[str, Any] = {}
+        self._connections: dict[str, BaseDatabaseWrapper] = {}
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def run(self, function: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs) -> Result:
         """Call ``function`` in this thread; return its result or raise its error."""
         loop = asyncio.get_running_loop()
-        future = loop.create_future()
+        future: asyncio.Future[Result] = loop.create_future()
         self._queue.put((loop, future, function, args, kwargs))
         return await future
 
@@ -75,7 +89,7 @@ class DatabaseThread:
         connections.close_all()
 
 
-def is_open(connection: Any) -> bool:
+def is_open(connection: BaseDatabaseWrapper) -> bool:
     """Return whether Django's connection is open, as far as is known; any thread may call it."""
     drivers = connection.connection
     return drivers is not None and not getattr(drivers, "closed", False)
@@ -89,7 +103,9 @@ def open_connection(alias: str) -> None:
         connection.ensure_connection()
 
 
-def run_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, BaseException | None]:
+def run_in_thread(
+    function: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs
+) -> tuple[Result | None, BaseException | None]:
     """Return ``(result, error)`` of a call; afterwards the thread's connections are usable or closed."""
     try:
         return function(*args, **kwargs), None
@@ -139,7 +155,7 @@ async def database_thread_for_handlers() -> AsyncIterator[None]:
         # Else a handler's call does not end, and waiting for its thread would take as long.
 
 
-class HandlerThreads:
+class HandlerThreads(Generic[Item, Result]):
     """Threads that run synchronous handlers; a free thread takes the next claim, so a slow one holds up no other.
 
     ``run`` is called in a thread with each claim; its results go to ``done`` on the event loop, in batches. Threads
@@ -147,13 +163,13 @@ class HandlerThreads:
     claims at once.
     """
 
-    def __init__(self, count: int, run: Callable[[Any], Any], done: Callable[[Any, Any], None]) -> None:
+    def __init__(self, count: int, run: Callable[[Item], Result], done: Callable[[Item, Result], None]) -> None:
         self.count = count
         self._run = run
         self._done = done
         self._queue: SimpleQueue[Any] = SimpleQueue()
-        self._bed: SimpleQueue[Any] = SimpleQueue()
-        self._finished: deque[tuple[Any, Any]] = deque()
+        self._bed: SimpleQueue[object] = SimpleQueue()
+        self._finished: deque[tuple[Item, Result]] = deque()
         self._waking = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: list[threading.Thread] = []
@@ -171,7 +187,7 @@ class HandlerThreads:
             thread.start()
             self._threads.append(thread)
 
-    def submit(self, claims: list[Any]) -> None:
+    def submit(self, claims: list[Item]) -> None:
         """Submit claims; each runs as soon as a thread is free."""
         for claim in claims:
             self._queue.put(claim)
@@ -180,7 +196,7 @@ class HandlerThreads:
         if self._awake < self.count and self._awake < self._claims:
             self._wake_up(min(self._claims, self.count))
 
-    def take_back(self) -> list[Any]:
+    def take_back(self) -> list[Item]:
         """Return the claims that no thread has begun, which will not run."""
         claims = []
         # Without a check for emptiness: a thread may take the last item in between, and get() would wait forever.
@@ -254,7 +270,7 @@ class HandlerThreads:
             self._done(*self._finished.popleft())
 
 
-def _call_soon(loop: asyncio.AbstractEventLoop | None, function: Callable[..., Any], *args: Any) -> None:
+def _call_soon(loop: asyncio.AbstractEventLoop | None, function: Callable[..., object], *args: object) -> None:
     try:
         if loop is not None:
             loop.call_soon_threadsafe(function, *args)
@@ -263,11 +279,13 @@ def _call_soon(loop: asyncio.AbstractEventLoop | None, function: Callable[..., A
         return
 
 
-def _resolve_soon(loop: Any, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+def _resolve_soon(
+    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Result], result: Result, error: BaseException | None
+) -> None:
     _call_soon(loop, _resolve, future, result, error)
 
 
-def _resolve(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+def _resolve(future: asyncio.Future[Result], result: Result, error: BaseException | None) -> None:
     if future.cancelled():
         return
     if error is None:

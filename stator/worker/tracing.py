@@ -9,14 +9,18 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Token
 from functools import cache, partial
-from typing import Any
 
+from django.db.models import Model, QuerySet
 from opentelemetry import context, trace
+from opentelemetry.context.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.util.types import AttributeValue
 
 from stator import __version__
 from stator.db.interface import Claim, Ended, Moves, Operations
+from stator.graph import State
 from stator.graph.failures import Failure, bounded, describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows.reports import REASON_LENGTH
@@ -41,7 +45,7 @@ def traced() -> Calls:
 
 def flush() -> None:
     """Export ended spans if the provider can; the process may end without another chance."""
-    force: Callable[[], Any] | None = getattr(trace.get_tracer_provider(), "force_flush", None)
+    force: Callable[[], object] | None = getattr(trace.get_tracer_provider(), "force_flush", None)
     if force is not None:
         # In a thread, because a provider may ignore a timeout and try for long to reach a collector that is away.
         thread = threading.Thread(target=_flush, args=(force,), name="stator-flush", daemon=True)
@@ -49,7 +53,7 @@ def flush() -> None:
         thread.join(FLUSH_TIME)
 
 
-def _flush(force: Callable[[], Any]) -> None:
+def _flush(force: Callable[[], object]) -> None:
     try:
         force()
     except Exception as error:  # noqa: BLE001 - whatever the project's processors raise; the worker has done its work
@@ -96,7 +100,7 @@ class Tracer:
             self.end(claim, lambda span, claims: _tell(span, [(each, outcome) for each in claims]))
 
     def move_rows(
-        self, operations: Operations, rows: Any, source: str, to: Any, limit: int, *, reason: str = ""
+        self, operations: Operations, rows: QuerySet[Model], source: str, to: State, limit: int, *, reason: str = ""
     ) -> Moves:
         """Call ``move_rows`` of the operations, with a span for each statement that moved rows."""
         started = time.time_ns()
@@ -112,7 +116,7 @@ class Tracer:
                 self._complain(error)
         return moves
 
-    def begin(self, claims: list[Claim]) -> Any:
+    def begin(self, claims: list[Claim]) -> Token[Context] | None:
         """Start the span of a call and make it current; return the token that undoes the latter, None on an error."""
         try:
             operations, state = claims[0].operations, claims[0].state
@@ -156,7 +160,7 @@ class _Spanned:
         self._token = self._tracer.begin(self._claims)
         return self._ended
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
         if self._token is not None:
             context.detach(self._token)
         self._tracer.end(self._claims[0], lambda span, claims: _tell(span, self._ended, error, claims))
@@ -166,7 +170,7 @@ def _complain(error: Exception) -> None:
     logger.warning("stator.tracing_failed", extra={"error": bounded(repr(error), REASON_LENGTH)})
 
 
-def _attributes(operations: Operations, state: str, deed: str) -> dict[str, Any]:
+def _attributes(operations: Operations, state: str, deed: str) -> dict[str, AttributeValue]:
     """Return attributes under OpenTelemetry's names for messaging, and under ours."""
     return {
         "messaging.system": "stator",
@@ -180,7 +184,7 @@ def _attributes(operations: Operations, state: str, deed: str) -> dict[str, Any]
     }
 
 
-def _attributes_of_claims(claims: list[Claim]) -> dict[str, Any]:
+def _attributes_of_claims(claims: list[Claim]) -> dict[str, AttributeValue]:
     claim = claims[0]
     if claim.state.batch:
         return {"messaging.batch.message_count": len(claims), "stator.pks": _keys(claims)}
@@ -206,7 +210,7 @@ def _tell(span: Span, ended: list[Ended], raised: BaseException | None = None, c
         return
     words = Counter(_word(outcome) for _, outcome in ended)
     # Empty: the claim of an atomic state had ended before, and the handler was not called.
-    told: dict[str, Any] = {"stator.outcome": next(iter(words), "lost")}
+    told: dict[str, AttributeValue] = {"stator.outcome": next(iter(words), "lost")}
     if len(words) > 1:
         told = {"stator.outcome": "mixed"} | {f"stator.outcomes.{word}": count for word, count in words.items()}
     targets = {outcome.to.name for _, outcome in ended if isinstance(outcome, Moved)}
@@ -238,7 +242,7 @@ def _tell_failures(span: Span, failures: Mapping[Failure, Sequence[Claim]]) -> N
     span.set_status(StatusCode.ERROR, f"{first.kind}: {first.message}")
     span.set_attribute("error.type", first.kind)
     for failure, claims in list(failures.items())[:MOST_ERRORS]:
-        event: dict[str, Any] = {
+        event: dict[str, AttributeValue] = {
             "exception.type": failure.kind,
             "exception.message": failure.message,
             "exception.stacktrace": failure.traceback,

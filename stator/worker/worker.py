@@ -7,9 +7,10 @@ from contextlib import nullcontext
 from contextvars import Context
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connections
+from django.db.models import Model
 
 from stator import signals
 from stator.capabilities import capabilities_of
@@ -29,6 +30,7 @@ from stator.worker.endpoint import Endpoint
 from stator.worker.executor import Attempted
 from stator.worker.health import Health
 from stator.worker.heartbeat import Heartbeat, interval_for
+from stator.worker.isolated.messages import Answer
 from stator.worker.measures import Measures
 from stator.worker.outage import reach
 from stator.worker.presence import Presence
@@ -40,6 +42,8 @@ from stator.worker.slots import GRACE, Slots
 from stator.worker.summary import Summary
 from stator.worker.threads import database_thread_for_handlers, tidy_connections_of_loop
 from stator.worker.watchdog import Watchdog
+
+Result = TypeVar("Result")
 
 # Seconds after which connections that asynchronous handlers lost are closed, and the queries that DEBUG collects are
 # dropped.
@@ -61,7 +65,7 @@ class Worker:
 
     def __init__(
         self,
-        models: list[Any],
+        models: list[type[Model]],
         settings: Settings,
         *,
         alias: str | None = None,
@@ -74,7 +78,7 @@ class Worker:
         endpoint: Endpoint | None = None,
         announce: bool = False,
         requests: Requests | None = None,
-        isolate: dict[str, Any] | None = None,
+        isolate: dict[str, object] | None = None,
         queues: tuple[str, ...] = (),
     ) -> None:
         self.settings, self.queues = settings, queues
@@ -213,7 +217,7 @@ class Worker:
 
     # The loops
 
-    def _loops(self) -> list[Coroutine[Any, Any, None]]:
+    def _loops(self) -> list[Coroutine[None, None, None]]:
         return [self._fast_loop(), self._record_loop(), self._schedule_loop(), self._tick_loop(), self._mend_loop()]
 
     async def _fast_loop(self) -> None:
@@ -273,7 +277,7 @@ class Worker:
             await asyncio.sleep(MENDED_EVERY)
             await tidy_connections_of_loop(close=self.slots.loop_rests)
 
-    async def _reach(self, step: Callable[[], Awaitable[Any]]) -> Any:
+    async def _reach(self, step: Callable[[], Awaitable[Result]]) -> Result | None:
         return await reach(step, self.measures.unreachable, lambda: self._is_stopping and self._forced, self.schema)
 
     async def _wait(self, loops: list[asyncio.Task[None]]) -> BaseException | None:
@@ -336,7 +340,7 @@ class Worker:
             self.recorder.note_recorded(operations, attempted.recorded, attempted.written)
         self.dispatcher.woken.set()
 
-    def _isolated(self, claim: Claim, said: dict[str, Any]) -> None:
+    def _isolated(self, claim: Claim, said: Answer) -> None:
         """Note the answer of a process about an attempt that it recorded; it is empty if the process died."""
         self.recorder.note_isolated(claim, said)
         self._moved_on(claim.operations, set(said.get("moved", ())))

@@ -5,10 +5,10 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, TextIO
+from typing import TextIO, TypeVar
 from uuid import UUID
 
 from django.apps import apps
@@ -23,20 +23,23 @@ from stator.graph.outcomes import Released
 from stator.runner import StatorRunner
 from stator.worker.calls import calls_of
 from stator.worker.executor import Attempted, attempt_async, attempt_sync
+from stator.worker.isolated.messages import Answer, Request
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
 from stator.worker.schema import Schema
 from stator.worker.threads import DatabaseThread, database_thread_for_handlers
 from stator.worker.watchdog import Watchdog
 
-Say = Callable[[dict[str, Any]], None]
+Result = TypeVar("Result")
+
+Say = Callable[[Answer], None]
 
 
 async def serve(requests: TextIO, answers: TextIO, database: str | None) -> None:
     """Attempt the requested objects until the requests end; ``database``: the only one of the worker, if it has one."""
     lock = threading.Lock()
 
-    def say(said: dict[str, Any]) -> None:
+    def say(said: Answer) -> None:
         # Handlers extend their leases in threads of their own. Without a worker, the requests end too.
         with lock, suppress(BrokenPipeError):
             answers.write(json.dumps(said) + "\n")
@@ -95,7 +98,7 @@ def _tell_project(runner: StatorRunner) -> None:
 class Attempt:
     """An attempt of the row that a request names; ``say`` tells the worker about extended leases."""
 
-    def __init__(self, request: dict[str, Any], say: Say) -> None:
+    def __init__(self, request: Request, say: Say) -> None:
         self._settings = load_settings()
         model = apps.get_model(request["model"])
         self._operations = operations_for(model, self._settings, request["worker"], request["using"])
@@ -103,7 +106,7 @@ class Attempt:
         self._say = say
         self._is_given_back = False
 
-    async def answer(self, thread: DatabaseThread) -> dict[str, Any]:
+    async def answer(self, thread: DatabaseThread) -> Answer:
         """Make the attempt and record its outcome; return the answer."""
         try:
             claim = await thread.run(adopt, Held, self._operations, self._token)
@@ -129,7 +132,7 @@ class Attempt:
         if claim := await thread.run(adopt, Claim, self._operations, self._token):
             await self._record(Attempted([(claim, Released())]), thread)
 
-    async def _record(self, attempted: Attempted, thread: DatabaseThread) -> dict[str, Any]:
+    async def _record(self, attempted: Attempted, thread: DatabaseThread) -> Answer:
         """Record the outcome of an attempt, however long its database is away."""
         recorder = Recorder(thread.run, 1, lambda *_: None)
         if attempted.written:
@@ -144,7 +147,7 @@ class Attempt:
         return {"ended": "recorded", "moved": moved, "failed": recorder.failed, "lost": recorder.lost}
 
 
-async def _reach(step: Callable[[], Any], schema: Schema) -> Any:
+async def _reach(step: Callable[[], Awaitable[Result]], schema: Schema) -> Result | None:
     return await reach(step, set(), lambda: False, schema)
 
 

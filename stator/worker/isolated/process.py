@@ -11,11 +11,11 @@ from asyncio.subprocess import PIPE
 from asyncio.subprocess import Process as Subprocess
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 
 from stator.db.interface import Claim
+from stator.worker.isolated.messages import Answer, Request
 
 logger = logging.getLogger("stator.worker")
 
@@ -40,7 +40,7 @@ class Process:
         self._life = life
 
     @classmethod
-    async def start(cls, options: dict[str, Any]) -> "Process":
+    async def start(cls, options: dict[str, object]) -> "Process":
         """Start a process and return it once it is ready; raise :class:`NotStarted` if it does not get there."""
         theirs, ours = os.pipe()
         try:
@@ -68,10 +68,10 @@ class Process:
             raise NotStarted(f"{' '.join(COMMAND[1:])} ended with {code} before it was ready; see its error output")
         return started
 
-    async def attempt(self, claim: Claim) -> dict[str, Any] | None:
+    async def attempt(self, claim: Claim) -> Answer | None:
         """Return the answer of the process once the attempt is recorded, or None if the process died."""
         operations = claim.operations
-        request = {
+        request: Request = {
             "model": operations.label, "token": claim.token.hex, "using": operations.alias,
             "worker": operations.worker_id,
         }  # fmt: skip
@@ -108,9 +108,10 @@ class Process:
         os.close(self._life)
         self._life = -1
 
-    async def _answer(self) -> dict[str, Any] | None:
+    async def _answer(self) -> Answer | None:
         line = await self._process.stdout.readline()  # type: ignore[union-attr]
-        return json.loads(line) if line.endswith(b"\n") else None
+        answer: Answer | None = json.loads(line) if line.endswith(b"\n") else None
+        return answer
 
 
 def _environment() -> dict[str, str]:
