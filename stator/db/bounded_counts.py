@@ -4,14 +4,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.db import connections
-from django.db.models import DateTimeField, Expression, Q, Value
-from django.db.models.expressions import Case, F, RawSQL, TemporalSubtraction, When
+from django.db.models import DateTimeField, Expression, Model, Q, QuerySet, Value
+from django.db.models.expressions import Case, Combinable, F, RawSQL, TemporalSubtraction, When
 from django.db.models.functions import Now
 
+from stator.db.values import Params
 from stator.rows.indexes import place_in_line
+
+# Rows of one kind, with the columns that are counted.
+Kind: TypeAlias = QuerySet[Model, dict[str, Any]]
 
 # Kinds in one statement; SQLite joins at most 500.
 AT_ONCE = 100
@@ -35,10 +39,10 @@ class Tally:
 class Question:
     """Statements that count rows, with their parameters. Times come from the database, so they can be cached."""
 
-    statements: tuple[tuple[str, tuple[Any, ...]], ...]
+    statements: tuple[tuple[str, Params], ...]
 
 
-def question(using: str, kinds: Sequence[Any], most: int) -> Question:
+def question(using: str, kinds: Sequence[Kind], most: int) -> Question:
     """Return what to ask for the first ``most`` rows of each kind made by :func:`by_state` or :func:`in_all`."""
     parts = [_part(using, number, kind[:most]) for number, kind in enumerate(kinds)]
     return Question(tuple(_joined(parts[first : first + AT_ONCE]) for first in range(0, len(parts), AT_ONCE)))
@@ -55,23 +59,23 @@ def tally(using: str, asked: Question) -> dict[int, list[Tally]]:
     return found
 
 
-def by_state(rows: Any, late: Q | None = None) -> Any:
+def by_state(rows: QuerySet[Model], late: Q | None = None) -> Kind:
     """Return rows as a kind counted by state, with which of them are ``late``."""
     is_late = Case(When(late, then=1), default=0) if late else Value(0)
     return _kind(rows, F("state"), F("state_changed"), place_in_line(), is_late)
 
 
-def in_all(rows: Any) -> Any:
+def in_all(rows: QuerySet[Model]) -> Kind:
     """Return rows as a kind with a total only, which an index alone may answer."""
     return _kind(rows, Value(""), Now(), Now(), Value(0))
 
 
-def _kind(rows: Any, state: Any, changed: Any, turn: Any, late: Any) -> Any:
+def _kind(rows: QuerySet[Model], state: Combinable, changed: Combinable, turn: Combinable, late: Combinable) -> Kind:
     # Under names that no model has.
     return rows.values(stator_state=state, stator_changed=changed, stator_turn=turn, stator_late=late)
 
 
-def _part(using: str, n: int, rows: Any) -> tuple[str, list[Any]]:
+def _part(using: str, n: int, rows: Kind) -> tuple[str, list[object]]:
     compiler = rows.query.get_compiler(using=using, elide_empty=False)
     asked = [compiler.compile(_since(column)) for column in ("stator_changed", "stator_turn")]
     columns = ", ".join(["stator_state", "COUNT(*)", "SUM(stator_late)", *(column for column, _ in asked)])
@@ -80,7 +84,7 @@ def _part(using: str, n: int, rows: Any) -> tuple[str, list[Any]]:
     return statement, [*(each for _, some in asked for each in some), *params]
 
 
-def _joined(parts: list[tuple[str, list[Any]]]) -> tuple[str, tuple[Any, ...]]:
+def _joined(parts: list[tuple[str, list[Any]]]) -> tuple[str, Params]:
     return " UNION ALL ".join(sql for sql, _ in parts), tuple(each for _, params in parts for each in params)
 
 

@@ -7,7 +7,7 @@ any worker, and concurrently.
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import DurationField, ExpressionWrapper, Model, QuerySet, signals
 from django.db.models.deletion import get_candidate_relations_to_delete
@@ -30,6 +30,8 @@ from stator.rows.workers import WORKER_RETENTION, Worker
 # Seconds for which the samples of each minute are kept; hourly charts show the last day.
 BY_MINUTE = 2 * 86400.0
 HOUR = timedelta(hours=1)
+
+Kept = TypeVar("Kept", Depth, Stats)
 
 # Rows that one transaction deletes if receivers are called for each, which may take a while.
 HEARD_AT_ONCE = 10
@@ -147,18 +149,18 @@ def delete_due(operations: Operations, limit: int) -> int:
     return deleted
 
 
-def deleted_at_once(model: Any, limit: int) -> int:
+def deleted_at_once(model: type[Model], limit: int) -> int:
     """Return how many rows to delete in one transaction: few if receivers of signals are called for each."""
     return min(limit, HEARD_AT_ONCE) if _is_heard(model, set()) else limit
 
 
-def _is_heard(model: Any, seen: set[Any]) -> bool:
+def _is_heard(model: type[Model], seen: set[type[Model]]) -> bool:
     """Return whether receivers listen for deletions of a model or of rows deleted with it."""
     seen.add(model)
     if signals.pre_delete.has_listeners(model) or signals.post_delete.has_listeners(model):
         return True
     related = {relation.related_model for relation in get_candidate_relations_to_delete(model._meta)}
-    return any(_is_heard(each, seen) for each in related - seen)
+    return any(_is_heard(each, seen) for each in related - seen if each)
 
 
 @retrying
@@ -268,7 +270,7 @@ def _merge(operations: Operations, shards: QuerySet[Stats]) -> int:
     return len(found)
 
 
-def _lock_all(operations: Operations, rows: QuerySet[Model]) -> list[Any]:
+def _lock_all(operations: Operations, rows: QuerySet[Kept]) -> list[Kept]:
     """Lock rows that are to become one; return none if others have locked some or added one."""
     passing_over = operations.connection.features.has_select_for_update_skip_locked
     found = list(rows.select_for_update(skip_locked=passing_over)[:PARTS])

@@ -1,19 +1,31 @@
 """Columns and values of a model as SQL text in statements for PostgreSQL."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
 from django.db import connections
-from django.db.models import AutoField, BigAutoField, BigIntegerField, IntegerField, QuerySet, SmallAutoField, UUIDField
-from django.db.models.expressions import RawSQL
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import (
+    AutoField,
+    BigAutoField,
+    BigIntegerField,
+    Field,
+    IntegerField,
+    Model,
+    QuerySet,
+    SmallAutoField,
+    UUIDField,
+)
+from django.db.models.expressions import Col, RawSQL
 from django.db.models.sql import UpdateQuery
 
 from stator.db.instances import Converter
 from stator.db.interface import Batch, Claim
+from stator.db.values import Pk, Row
 from stator.rows.columns import Changes
 from stator.rows.meta import options_of
 
@@ -24,7 +36,7 @@ def places_of(claims: list[Claim]) -> str:
     return f"{{{places}}}"
 
 
-def array_of(values: list[Any]) -> Any:
+def array_of(values: list[Any]) -> object:
     """Return values of one type as an array; for numbers and UUIDs ten times as fast as psycopg."""
     kind = type(values[0])
     if kind is int:
@@ -59,19 +71,19 @@ PLAIN_KEYS = {AutoField, BigAutoField, SmallAutoField, IntegerField, BigIntegerF
 class Compiler:
     """One model in one database: its quoted names, types, and the values of its rows."""
 
-    def __init__(self, model: Any, alias: str) -> None:
+    def __init__(self, model: type[Model], alias: str) -> None:
         self.model = model
         self._alias = alias
         self._options = options_of(model)
         self._array_types: dict[tuple[str, ...], list[str] | None] = {}
 
     @property
-    def connection(self) -> Any:
+    def connection(self) -> BaseDatabaseWrapper:
         """The connection of the calling thread."""
         return connections[self._alias]
 
     @cached_property
-    def fields(self) -> list[Any]:
+    def fields(self) -> list[Field]:
         """The fields that have columns."""
         return list(self.model._meta.concrete_fields)
 
@@ -96,7 +108,7 @@ class Compiler:
         name = self._options.priority
         return f"{self.table}.{self.quote(self.field(name).column)}, " if name else ""
 
-    def field(self, name: str | None) -> Any:
+    def field(self, name: Any) -> Any:
         """Return the field of this name."""
         return self.model._meta.get_field(name)
 
@@ -112,7 +124,7 @@ class Compiler:
         return found
 
     @cached_property
-    def _pk_field(self) -> Any:
+    def _pk_field(self) -> Field:
         return self.model._meta.pk
 
     @cached_property
@@ -120,14 +132,14 @@ class Compiler:
         """Whether keys are equal in Python, in parameters and in the server's answers."""
         return type(self._pk_field) in PLAIN_KEYS
 
-    def sent(self, pks: list[Any]) -> list[Any]:
+    def sent(self, pks: list[Pk]) -> list[Pk]:
         """Return primary keys as they are sent to the server."""
         if self._pk_is_plain:
             return pks
         prepare, connection = self._pk_field.get_db_prep_value, self.connection
         return [prepare(pk, connection, prepared=False) for pk in pks]
 
-    def keys_of(self, found: list[Any]) -> list[Any]:
+    def keys_of(self, found: list[Row]) -> list[Pk]:
         """Return the primary keys, as objects have them, of rows that begin with them."""
         if self._pk_is_plain:
             return [row[0] for row in found]
@@ -138,7 +150,7 @@ class Compiler:
         return [to_python(key) for key in keys]
 
     @cached_property
-    def _key_converters(self) -> list[Callable[[Any, Any, Any], Any]]:
+    def _key_converters(self) -> list[Callable[[object, Col, BaseDatabaseWrapper], object]]:
         """The converters of the server's keys; mostly none."""
         at = self.names.index(self._pk_field.attname)
         return [convert for position, _, convert in self.converters if position == at]
@@ -148,7 +160,7 @@ class Compiler:
         """Whether the server can write keys into the history as Python does."""
         return not self._key_converters
 
-    def claimed(self, claims: list[Claim]) -> list[Any]:
+    def claimed(self, claims: list[Claim]) -> list[object]:
         """Return the keys of rows and the tokens of their claims, as arrays."""
         return [array_of(self.sent([claim.pk for claim in claims])), array_of([claim.token for claim in claims])]
 
@@ -163,10 +175,10 @@ class Compiler:
             self._array_types[names] = known if plain else None
         return self._array_types[names]
 
-    def saved_arrays(self, batch: Batch) -> list[list[Any]]:
+    def saved_arrays(self, batch: Batch) -> list[list[object]]:
         """Return an array of flags for outcomes with values, then one array of values for each field."""
         values = [outcome.values for _, outcome in batch.ended]
-        arrays: list[list[Any]] = [[given is not None for given in values]]
+        arrays: list[list[object]] = [[given is not None for given in values]]
         for name in batch.saves:
             prepare, connection = self.field(name).get_db_prep_save, self.connection
             arrays.append([None if given is None else prepare(given[name], connection) for given in values])
@@ -177,7 +189,7 @@ class Compiler:
         """The place of a row in its table."""
         return RawSQL(f"{self.table}.ctid", [])
 
-    def in_turn(self, rows: list[Any], *, by_age: bool) -> list[Any]:
+    def in_turn(self, rows: list[Row], *, by_age: bool) -> list[Row]:
         """Return rows in the order of their turn, by the server's values; converted values may have no order."""
         names = self.names
         wanted = (self._pk_field.attname, "state_next_attempt", "state_changed")
@@ -208,12 +220,12 @@ class Compiler:
         """The table."""
         return self.quote(self.model._meta.db_table)
 
-    def quote(self, name: str) -> str:
+    def quote(self, name: Any) -> str:
         """Return a name in quotes."""
         # A percent sign would be read as a placeholder.
         return str(self.connection.ops.quote_name(name)).replace("%", "%%")
 
-    def assignments(self, changes: Changes) -> tuple[str, Any]:
+    def assignments(self, changes: Changes) -> tuple[str, Sequence[object]]:
         """Return the SET list of an ORM update and its parameters."""
         update: Any = QuerySet(self.model, using=self._alias).query.chain(UpdateQuery)
         update.add_update_values(changes)

@@ -1,6 +1,6 @@
 """Files of SQLite databases: a process must not continue to write to a deleted or replaced file."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def watched_files() -> Iterator[None]:
         connection_created.disconnect(dispatch_uid=uid)
 
 
-def _watch(sender: Any, connection: Any, **kwargs: Any) -> None:
+def _watch(sender: object, connection: Any, **kwargs: object) -> None:
     if connection.vendor != "sqlite":
         return
     [path] = [path for _, name, path in connection.connection.execute("PRAGMA database_list") if name == "main"]
@@ -62,7 +62,9 @@ def _identity(path: str) -> Identity | None:
     return found.st_dev, found.st_ino
 
 
-def _fail_without_file(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+def _fail_without_file(
+    execute: Callable[..., object], sql: object, params: object, many: bool, context: dict[str, Any]
+) -> object:
     connection = context["connection"]
     path, opened = connection._stator_file
     found = _identity(path)

@@ -8,11 +8,14 @@ from contextlib import suppress
 from typing import Any
 
 from django.db import DatabaseError
-from django.db.models import Model, QuerySet
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Field, Model, QuerySet
 from django.db.models.base import ModelState
+from django.db.models.expressions import Col
 from django.db.models.query_utils import DeferredAttribute
 from django.db.models.signals import post_init, pre_init
 
+from stator.db.values import Instance, Pk, Row
 from stator.fields import MomentAttribute
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.meta import options_of
@@ -20,13 +23,17 @@ from stator.rows.meta import options_of
 # Where a stand-in keeps the error from the claim statement to its claim.
 UNREADABLE = "_stator_unreadable"
 
-Load = Callable[[str, list[str], Any], Any]
-Converter = tuple[int, Any, Callable[[Any, Any, Any], Any]]
+Load = Callable[[str, list[str], Sequence[object]], Instance]
+Converter = tuple[int, Col, Callable[[object, Col, BaseDatabaseWrapper], object]]
 
 
 def load_all(
-    model: Any, connection: Any, names: list[str], rows: list[Any], converters: Sequence[Converter]
-) -> list[Any]:
+    model: type[Model],
+    connection: BaseDatabaseWrapper,
+    names: list[str],
+    rows: list[Row],
+    converters: Sequence[Converter],
+) -> list[Instance]:
     """Return instances of rows as the server sent them; ``converters`` convert values of columns."""
     try:
         return _load(model, connection, names, rows, converters)
@@ -34,7 +41,7 @@ def load_all(
         return [_load_one(model, connection, names, row, converters) for row in rows]
 
 
-def load_rows(rows: QuerySet[Any]) -> list[Any]:
+def load_rows(rows: QuerySet[Any]) -> list[Instance]:
     """Return instances of the rows of a queryset."""
     try:
         return list(rows)
@@ -50,7 +57,7 @@ def loader_of(model: Any) -> Load:
         return model.from_db
     new, watches = model.__new__, bool(options_of(model).reconcile_on)
 
-    def load(alias: str, names: list[str], row: Any) -> Any:
+    def load(alias: str, names: list[str], row: Sequence[object]) -> Instance:
         instance = new(model)
         state = ModelState()
         state.adding, state.db = False, alias
@@ -65,29 +72,36 @@ def loader_of(model: Any) -> Load:
     return load
 
 
-def _load(model: Any, connection: Any, names: list[str], rows: list[Any], converters: Sequence[Converter]) -> list[Any]:
-    if converters:
-        rows = [list(row) for row in rows]
+def _load(
+    model: type[Model],
+    connection: BaseDatabaseWrapper,
+    names: list[str],
+    rows: Sequence[Row],
+    converters: Sequence[Converter],
+) -> list[Instance]:
+    values: Sequence[Any] = [list(row) for row in rows] if converters else rows
     for position, column, convert in converters:
-        for row in rows:
+        for row in values:
             row[position] = convert(row[position], column, connection)
     load, alias = loader_of(model), connection.alias
-    return [load(alias, names, row) for row in rows]
+    return [load(alias, names, row) for row in values]
 
 
-def _load_one(model: Any, connection: Any, names: list[str], row: Any, converters: Sequence[Converter]) -> Any:
+def _load_one(
+    model: type[Model], connection: BaseDatabaseWrapper, names: list[str], row: Row, converters: Sequence[Converter]
+) -> Instance:
     try:
         [instance] = _load(model, connection, names, [row], converters)
     except Exception as error:  # noqa: BLE001 - as above
-        row = list(row)
+        values: list[Any] = list(row)
         for position, column, convert in converters:
             with suppress(Exception):
-                row[position] = convert(row[position], column, connection)
-        return _stand_in(model, connection.alias, dict(zip(names, row, strict=True)), error)
+                values[position] = convert(values[position], column, connection)
+        return _stand_in(model, connection.alias, dict(zip(names, values, strict=True)), error)
     return instance
 
 
-def _load_row(rows: QuerySet[Any], pk: Any) -> Any:
+def _load_row(rows: QuerySet[Any], pk: Pk) -> Instance:
     row = rows.filter(pk=pk)
     try:
         return row.get()
@@ -98,7 +112,7 @@ def _load_row(rows: QuerySet[Any], pk: Any) -> Any:
         return _stand_in(rows.model, rows.db, row.values(*names).get(), error)
 
 
-def _stand_in(model: Any, alias: str, values: dict[str, Any], error: Exception) -> Any:
+def _stand_in(model: Any, alias: str, values: dict[str, Any], error: Exception) -> Instance:
     instance = model.__new__(model)
     state = ModelState()
     state.adding, state.db = False, alias
@@ -107,7 +121,7 @@ def _stand_in(model: Any, alias: str, values: dict[str, Any], error: Exception) 
     return instance
 
 
-def _is_plain(model: Any) -> bool:
+def _is_plain(model: type[Model]) -> bool:
     """Return whether the model leaves it to Django how an instance gets its values."""
     return (
         model.__init__ is Model.__init__
@@ -119,7 +133,7 @@ def _is_plain(model: Any) -> bool:
     )
 
 
-def _is_plain_attribute(model: Any, field: Any) -> bool:
+def _is_plain_attribute(model: type[Model], field: Field) -> bool:
     found = getattr(model, field.attname, None)
     ours = type(found) is MomentAttribute
     return ours or (isinstance(found, DeferredAttribute) and type(found).__module__.startswith("django.db.models."))

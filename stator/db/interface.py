@@ -21,7 +21,7 @@ from stator.db.instances import UNREADABLE
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.retry import retried
 from stator.db.rows import Rows
-from stator.db.values import Pk, Row
+from stator.db.values import Params, Pk, Row
 from stator.graph import State
 from stator.graph.failures import Failure
 from stator.graph.options import is_seconds
@@ -252,7 +252,7 @@ class Transactions(Protocol):
     def hurry(self) -> None:
         """Limit how long the rest of a handler's transaction waits for locks."""
 
-    def fetch(self, statement: str, params: list[Any], planner: str = ..., *, often: bool = False) -> list[Row]:
+    def fetch(self, statement: str, params: Params, planner: str = ..., *, often: bool = False) -> list[Row]:
         """Return the rows of one statement.
 
         ``planner``: settings that are sent ahead of it. ``often``: the same text is sent again and again. Only

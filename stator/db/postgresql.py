@@ -1,5 +1,6 @@
 """Parts for PostgreSQL 14 and later: one statement, and so one transaction, claims rows; one records outcomes."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from operator import attrgetter
@@ -19,7 +20,7 @@ from stator.db.leases import Leases
 from stator.db.ordering import Turn
 from stator.db.session import hurried, read_committed, send, session_of, set_limits
 from stator.db.strategies import Strategy, Wanted, strategy_for
-from stator.db.values import Instance, Pk, Row
+from stator.db.values import Instance, Params, Pk, Row
 from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
@@ -76,7 +77,7 @@ class Transactions(transactions.Transactions):
         own = connection.in_atomic_block and getattr(connection, "stator_transaction", False)
         return bool(own and connection.stator_shared)
 
-    def fetch(self, statement: str, params: list[Any], planner: str = sql.ANY, *, often: bool = False) -> list[Row]:
+    def fetch(self, statement: str, params: Params, planner: str = sql.ANY, *, often: bool = False) -> list[Row]:
         """Return the rows of one statement, which outside of a transaction is one by itself and takes one round trip.
 
         ``often``: the same text is sent again and again.
@@ -140,7 +141,7 @@ class Transactions(transactions.Transactions):
         found = self._operations.fetch(f"{statement} FOR SHARE SKIP LOCKED", list(params))
         return {to_python(pk) for (pk,) in found}
 
-    def pick(self, rows: QuerySet[Model], limit: int, **also: Any) -> tuple[str, list[Any]]:
+    def pick(self, rows: QuerySet[Model], limit: int, **also: F | RawSQL) -> tuple[str, list[object]]:
         """Return a query that locks rows and gives their keys and what is wanted ``also``, and its parameters."""
         locked = rows.select_for_update(**self._lock_options(skip_locked=True)).values("pk", **also)[:limit]
         # Not elided: for a graph without automatic states, Django knows that nothing is due.
@@ -224,7 +225,7 @@ class Records(records.Records):
 
     def _record_statement(
         self, outcome: Outcome, names: tuple[str, ...], placed: bool, history: bool, tell: bool
-    ) -> tuple[str, Any]:
+    ) -> tuple[str, Sequence[object]]:
         key = (type(outcome), outcome.to if isinstance(outcome, Moved) else None, names, placed, history, tell)
         if key not in self._statements:
             compiler = self._compiler
@@ -239,7 +240,7 @@ class Records(records.Records):
         return self._statements[key]
 
     @cached_property
-    def _statements(self) -> dict[Any, tuple[str, Any]]:
+    def _statements(self) -> dict[tuple[object, ...], tuple[str, Sequence[object]]]:
         return {}
 
     def move_rows(self, rows: QuerySet[Model], source: str, to: State, limit: int, *, reason: str = "") -> Moves:
@@ -252,7 +253,7 @@ class Records(records.Records):
         assignments, params = compiler.assignments(columns.entering(to))
         with operations.transaction():
             # Under names that no field of the model has.
-            also = {"stator_entered": F("state_changed"), "stator_place": compiler.place}
+            also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": compiler.place}
             pick, arguments = self._transactions.pick(rows, limit, **also)
             statement = sql.move(
                 compiler.table, compiler.pk, pick, compiler.quote("pk"), assignments, history=history, tell=tell
@@ -264,7 +265,7 @@ class Records(records.Records):
             wake(operations.model, operations.alias, to.name, pks)
         return Moves(len(pks) if tell else found[0][0], [Move(pk, source, to.name) for pk in pks])
 
-    def _arrays(self, batch: Batch, history: bool) -> list[Any]:
+    def _arrays(self, batch: Batch, history: bool) -> list[object]:
         # Values that are equal for all are left out: unnest fills shorter arrays up with null.
         return [
             *self._compiler.claimed(batch.claims),

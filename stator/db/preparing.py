@@ -1,7 +1,6 @@
 """Preparation before a handler is called: if it fails, the attempt did not take place."""
 
 import random
-from typing import Any
 
 from stator.db.retry import is_of_database, is_passing
 from stator.exceptions import LeaseLost, NotBegun
@@ -27,7 +26,7 @@ class Preparing:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, LeaseLost) and is_of_database(error):
             raise not_begun(error) from error
 

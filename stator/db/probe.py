@@ -132,10 +132,10 @@ def _coming(operations: Operations) -> list[QuerySet[Model, dict[str, Any]]]:
 @lru_cache(maxsize=16)
 def _statement(
     group: tuple[Operations, ...], pauses: tuple[Pauses, ...], open_rows: tuple[Open, ...]
-) -> tuple[str, tuple[Any, ...]]:
+) -> tuple[str, tuple[object, ...]]:
     """Return the statement and its parameters; the time in it is the database's own, so it can be cached."""
     parts: list[str] = []
-    params: list[Any] = []
+    params: list[object] = []
     for operations, open_to_me in zip(group, open_rows, strict=True):
         for probe in probes(operations, open_to_me):
             sql, arguments = _any(operations, probe)
@@ -154,13 +154,13 @@ def _statement(
     return f"SELECT {', '.join(parts)}", tuple(params)
 
 
-def _any(operations: Operations, probe: list[QuerySet[Model]]) -> tuple[str, list[Any]]:
+def _any(operations: Operations, probe: list[QuerySet[Model]]) -> tuple[str, list[object]]:
     """Return an expression, and its parameters, for whether any of the querysets has a row."""
     parts, params = zip(*(_exists(operations, rows) for rows in probe), strict=True)
     return f"({' OR '.join(parts)})", [each for some in params for each in some]
 
 
-def _exists(operations: Operations, probe: QuerySet[Model]) -> tuple[str, tuple[Any, ...]]:
+def _exists(operations: Operations, probe: QuerySet[Model]) -> tuple[str, tuple[object, ...]]:
     """Return an expression, and its parameters, for whether there is such a row."""
     query = probe.order_by().values("pk")[:1].query
     # Not elided: for a graph without automatic states Django knows that some of these are empty.

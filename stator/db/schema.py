@@ -1,8 +1,8 @@
 """Tables and columns of models that are missing in a database, and its indexes. Waits for no lock on PostgreSQL."""
 
-from typing import Any
-
 from django.db import DatabaseError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Model
 
 from stator.db.retry import is_of_schema
 from stator.rows.columns import FRAMEWORK_COLUMNS
@@ -20,17 +20,17 @@ INDEXES = {
 }
 
 
-def lack_of(model: Any, alias: str) -> str:
+def lack_of(model: type[Model], alias: str) -> str:
     """Return what the table of a model, or of a parent, lacks and the remedy, as one line; "" if it is complete."""
     return next(filter(None, (_lack_of(part, alias) for part in (model, *model._meta.get_parent_list()))), "")
 
 
-def _lack_of(model: Any, alias: str) -> str:
+def _lack_of(model: type[Model], alias: str) -> str:
     connection, table = connections[alias], model._meta.db_table
     there = _columns_of(connection, table)
     if not there:
         return f"database {alias!r} has no table {table} of {model._meta.label}; run manage.py migrate"
-    wanted = {field.column: field.name for field in model._meta.local_concrete_fields}
+    wanted = {str(field.column): field.name for field in model._meta.local_concrete_fields}
     missing = sorted(column for column in wanted if _folded(connection, column) not in there)
     if not missing:
         return ""
@@ -41,7 +41,7 @@ def _lack_of(model: Any, alias: str) -> str:
     return f"table {table} of {model._meta.label} in database {alias!r} {lacks}; {remedy}"
 
 
-def _columns_of(connection: Any, table: str) -> set[str]:
+def _columns_of(connection: BaseDatabaseWrapper, table: str) -> set[str]:
     """Return the names of a table's columns; an empty set if there is no such table."""
     name = connection.ops.quote_name(table)
     with connection.cursor() as cursor:
@@ -58,12 +58,12 @@ def _columns_of(connection: Any, table: str) -> set[str]:
         return {_folded(connection, column[0]) for column in cursor.description}
 
 
-def _folded(connection: Any, column: str) -> str:
+def _folded(connection: BaseDatabaseWrapper, column: str) -> str:
     """Return a column's name for comparison: only on PostgreSQL does case matter."""
     return column if connection.vendor == "postgresql" else column.lower()
 
 
-def index_names(connection: Any) -> set[str] | None:
+def index_names(connection: BaseDatabaseWrapper) -> set[str] | None:
     """Return the names of the valid indexes in a database; None if this is not known of its vendor."""
     if connection.vendor not in INDEXES:
         return None

@@ -10,13 +10,15 @@ from weakref import WeakKeyDictionary
 
 from django.conf import settings
 from django.db import DatabaseError, connections
-from psycopg import ClientCursor, IsolationLevel
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import ClientCursor, Connection, IsolationLevel
 from psycopg.types.datetime import TimestamptzLoader
 
 from stator.db.retry import is_lock_timeout, is_of_a_plan, is_outage
+from stator.db.values import Params, Row
 
 
-def send(connection: Any, statement: str, params: list[Any]) -> list[Any]:
+def send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:
     """Return the rows of the last statement that returns any; one round trip, with the parameters in the text."""
     connection.ensure_connection()
     # Otherwise a write after an error that a handler caught would seem to succeed and be rolled back.
@@ -26,7 +28,7 @@ def send(connection: Any, statement: str, params: list[Any]) -> list[Any]:
             # Django registers a loader written in Python; psycopg's own takes a tenth of the time.
             cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
         cursor.execute(statement, params)
-        rows: list[Any] = []
+        rows: list[Row] = []
         more: bool | None = True
         while more:
             rows = cursor.fetchall() if cursor.description else rows
@@ -37,13 +39,13 @@ def send(connection: Any, statement: str, params: list[Any]) -> list[Any]:
 @contextmanager
 def read_committed(
     alias: str,
-    begin: Callable[[], AbstractContextManager[Any]],
+    begin: Callable[[], AbstractContextManager[object]],
     usual: str,
     *,
     idle: float | None = None,
     wait: float | None = None,
     shared: bool = False,
-) -> Any:
+) -> Iterator[None]:
     """Open a transaction at READ COMMITTED on a connection outside any; ``usual`` is the session's default level.
 
     ``idle``: the server ends the session after so many seconds without a statement. ``wait``: seconds that a statement
@@ -67,7 +69,7 @@ def read_committed(
 
 @contextmanager
 def hurried(
-    connection: Any, begin: Callable[[], AbstractContextManager[Any]], wait: float, usual: str
+    connection: BaseDatabaseWrapper, begin: Callable[[], AbstractContextManager[object]], wait: float, usual: str
 ) -> Iterator[None]:
     """Limit lock waits in a part of a handler's transaction that has only our statements; then restore ``usual``."""
     with begin():
@@ -76,14 +78,14 @@ def hurried(
         _put(connection, {"lock_timeout": usual})
 
 
-def set_limits(connection: Any, *, idle: float | None = None, wait: float | None = None) -> None:
+def set_limits(connection: BaseDatabaseWrapper, *, idle: float | None = None, wait: float | None = None) -> None:
     """Set limits until the end of the transaction: for idle time, and for waiting for a lock."""
     limits = {"idle_in_transaction_session_timeout": idle, "lock_timeout": wait}
     if wanted := {name: f"{max(1, int(seconds * 1000))}ms" for name, seconds in limits.items() if seconds is not None}:
         _put(connection, wanted)
 
 
-def _put(connection: Any, settings: dict[str, str]) -> None:
+def _put(connection: BaseDatabaseWrapper, settings: dict[str, str]) -> None:
     values = ", ".join(["set_config(%s, %s, true)"] * len(settings))
     # Without Django's cursor, which would count this as a change of the session by a handler.
     with connection.wrap_database_errors:
@@ -120,7 +122,7 @@ class Session:
     ``usual``: its values of the settings that our statements change.
     """
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
         [(pid, self.isolation, *usual)] = send(connection, WHO, [])
         self.usual = dict(zip(OWN_SETTINGS, usual, strict=True))
         self.prepares = self.direct = pid == connection.connection.info.backend_pid
@@ -131,8 +133,15 @@ class Session:
         self._names = count()
 
     def send(
-        self, connection: Any, planner: str, statement: str, params: list[Any], *, often: bool, restore: bool = False
-    ) -> list[Any]:
+        self,
+        connection: BaseDatabaseWrapper,
+        planner: str,
+        statement: str,
+        params: Params,
+        *,
+        often: bool,
+        restore: bool = False,
+    ) -> list[Row]:
         """Return the rows of a statement; if it is sent ``often``, by a plan that the session keeps.
 
         Parsing and planning are half of the server's cost for a claim or a record of a few rows. ``restore``: reset the
@@ -176,11 +185,11 @@ class Session:
         return f"PREPARE {name} AS {numbered}; {self._texts[statement]}"
 
 
-_sessions: WeakKeyDictionary[Any, Session] = WeakKeyDictionary()
-_sent: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+_sessions: WeakKeyDictionary[Connection, Session] = WeakKeyDictionary()
+_sent: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
 
-def session_of(connection: Any) -> Session:
+def session_of(connection: BaseDatabaseWrapper) -> Session:
     """Return the current session of a connection; its settings are read once."""
     connection.ensure_connection()
     session = _sessions.get(connection.connection)
@@ -189,7 +198,7 @@ def session_of(connection: Any) -> Session:
     return session
 
 
-def send_in_passing(connection: Any, statement: str, params: list[Any]) -> list[Any]:
+def send_in_passing(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:
     """Return the rows of an application's statement, by a kept plan if it is sent often, else by Django's cursor.
 
     Django's cursor is used in a transaction, which an error would break, and where queries are counted or wrapped. It

@@ -5,7 +5,6 @@ has locked.
 """
 
 from functools import lru_cache
-from typing import Any
 
 # Sent ahead of a statement and in force for that statement only. Every statement here uses an index; for a small or
 # churned table the planner would rather read all of it, including dead rows.
@@ -158,7 +157,7 @@ UPDATE {table} SET {assignments} FROM chosen WHERE {table}.{pk} = chosen.pk RETU
 """  # noqa: S608 - quoted names
 
 
-def share_params(names: list[str], last: Any, limit: int, values: int) -> list[Any]:
+def share_params(names: list[str], last: object, limit: int, values: int) -> list[object]:
     """Return the parameters of :func:`claim_shares` for rows in states of these names, after the value ``last``."""
     return [last, names, names, values, last, names, limit, limit, limit, names, limit, limit]
 

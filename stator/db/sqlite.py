@@ -8,7 +8,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.db import portable, transactions
 from stator.db.interface import Operations, Parts
-from stator.db.values import Row
+from stator.db.values import Params, Row
 
 
 class Transactions(transactions.Transactions):
@@ -44,7 +44,7 @@ class Transactions(transactions.Transactions):
         connection.ensure_connection()
         return _waiting(connection, wait, nullcontext())
 
-    def fetch(self, statement: str, params: list[Any], planner: str = "", *, often: bool = False) -> list[Row]:
+    def fetch(self, statement: str, params: Params, planner: str = "", *, often: bool = False) -> list[Row]:
         """Return the rows of one statement."""
         with self.reading():
             return super().fetch(statement, params)

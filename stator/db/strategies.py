@@ -4,12 +4,14 @@ Whatever none of them can do is done by the portable statements: rows are picked
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from operator import itemgetter
-from typing import Any
 from uuid import UUID
+
+from django.db.models import Field
 
 from stator.db import sql
 from stator.db.claim import Crashes
@@ -59,11 +61,11 @@ class Strategy:
         return compiler.table, compiler.pk, self._changes[0], compiler.columns
 
     @cached_property
-    def _changes(self) -> tuple[str, Any]:
+    def _changes(self) -> tuple[str, Sequence[object]]:
         """The SET list and its parameters, with ``NO_TOKEN`` for the claim's token."""
         return self._compiler.assignments(columns.claiming_due(NO_TOKEN, self._operations.lease_end()))
 
-    def _params(self, token: UUID) -> list[Any]:
+    def _params(self, token: UUID) -> list[object]:
         return [token if param == NO_TOKEN else param for param in self._changes[1]]
 
     def _instances(self, rows: list[Row], turn: Turn, *, placed: bool = False) -> list[Instance]:
@@ -140,13 +142,15 @@ class InShares(Strategy):
         """The statements by priority and by age."""
         compiler, key = self._compiler, self._key
         collation = key.db_parameters(compiler.connection).get("collation")
-        key_type = key.rel_db_type(compiler.connection) + (f" COLLATE {compiler.quote(collation)}" if collation else "")
+        key_type = str(key.rel_db_type(compiler.connection))
+        if collation:
+            key_type += f" COLLATE {compiler.quote(collation)}"
         table, pk, assignments, returning = self._parts
         parts = table, pk, compiler.quote(key.column), key_type, assignments, returning
         return [sql.claim_shares(*parts, first) for first in (compiler.priority, "")]
 
     @property
-    def _key(self) -> Any:
+    def _key(self) -> Field:
         return self._compiler.field(self._operations.options.fair_by)
 
 

@@ -10,7 +10,7 @@ from django.db.models import Model, QuerySet
 from stator.db.interface import Claim, Operations
 from stator.db.locks import WAIT
 from stator.db.parking import PARKED_AT_ONCE
-from stator.db.values import Pk, Row
+from stator.db.values import Params, Pk, Row
 
 
 class Transactions:
@@ -19,7 +19,7 @@ class Transactions:
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
 
-    def fetch(self, statement: str, params: list[Any], planner: str = "", *, often: bool = False) -> list[Row]:
+    def fetch(self, statement: str, params: Params, planner: str = "", *, often: bool = False) -> list[Row]:
         """Return the rows of one statement."""
         with self._operations.connection.cursor() as cursor:
             cursor.execute(statement, params)
@@ -68,9 +68,9 @@ class Transactions:
         """Lock rows of any model until the transaction ends; return the keys of those that nobody else is changing."""
         return set(self._locked(rows, PARKED_AT_ONCE))
 
-    def _lock_options(self, **options: Any) -> dict[str, Any]:
+    def _lock_options(self, *, skip_locked: bool = False) -> dict[str, Any]:
         operations, features = self._operations, self._operations.connection.features
-        options["no_key"] = features.has_select_for_no_key_update
+        options: dict[str, Any] = {"skip_locked": skip_locked, "no_key": features.has_select_for_no_key_update}
         # Lock only the row itself, not the rows that a filter joins. Django takes no name with a schema here.
         if features.has_select_for_update_of and "." not in operations.model._meta.db_table:
             options["of"] = ("self",)

@@ -1,6 +1,6 @@
 """Types of what goes to a database and comes from it."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
@@ -9,6 +9,10 @@ Pk: TypeAlias = Hashable
 
 # A row as the server sent it: its columns differ in type.
 Row: TypeAlias = tuple[Any, ...]
+
+
+# The parameters of a statement: whatever a driver adapts.
+Params: TypeAlias = Sequence[Any]
 
 
 class Instance(Protocol):

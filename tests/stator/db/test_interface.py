@@ -1,0 +1,60 @@
+"""How operations are composed: of which parts, of whose, and how few methods there are."""
+
+import pickle
+from importlib import import_module
+
+import pytest
+from django.db import connection
+
+from stator.conf import Settings
+from stator.db import VENDORS, interface, operations_for, portable
+from stator.db.claim import new_worker_id
+from stator.db.interface import Operations, Parts
+from tests.testapp.basic import Step
+
+MOST_METHODS = 17
+
+# What each vendor replaces.
+REPLACED = {
+    "postgresql": {"transactions", "claims", "records"},
+    "sqlite": {"transactions"},
+    "mysql": {"transactions"},
+}
+
+
+def parts(parts_of):
+    made = Operations(Step, "default", Settings(), new_worker_id(), parts_of)
+    return {name: getattr(made, name) for name in Parts._fields}
+
+
+def test_every_vendor_is_listed():
+    assert set(REPLACED) == set(VENDORS)
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_vendor_replaces_parts_and_none_is_far_from_the_portable_one(vendor):
+    if vendor == "postgresql":
+        pytest.importorskip("psycopg")
+    common, own = parts(portable.parts_of), parts(import_module(VENDORS[vendor]).parts_of)
+    assert {name for name in own if type(own[name]) is not type(common[name])} == REPLACED[vendor]
+    for name in REPLACED[vendor]:
+        assert type(own[name]).__bases__ == (type(common[name]),)
+        assert type(common[name]).__bases__ == (object,)
+
+
+def test_interface_is_small_and_operations_have_all_of_it():
+    protocols = [interface.Transactions, interface.Leases, interface.Claims, interface.Records]
+    methods = [
+        name for each in protocols for name, found in vars(each).items() if callable(found) and not name.startswith("_")
+    ]
+    assert len(methods) <= MOST_METHODS
+    made = operations_for(Step, Settings(), new_worker_id())
+    assert all(callable(getattr(made, name)) for name in methods)
+
+
+def test_operations_are_pickled_with_their_parts():
+    made = operations_for(Step, Settings(), new_worker_id())
+    twin = pickle.loads(pickle.dumps(made))
+    assert (twin.model, twin.alias, twin.worker_id) == (made.model, made.alias, made.worker_id)
+    assert type(twin.transactions) is type(made.transactions)
+    assert type(twin.transactions).__module__ == VENDORS[connection.vendor]
