@@ -8,12 +8,14 @@ Unlike a worker, a program is refused from the end of its lease on, even if the 
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Expression, Model, Q, QuerySet
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
 from stator.conf import load_settings
@@ -24,6 +26,7 @@ from stator.db.interface import Claim, Ended, Operations, Written
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.probe import overdue
 from stator.db.retry import is_retryable, retrying
+from stator.db.values import Pk
 from stator.exceptions import LeaseLost
 from stator.graph import State
 from stator.graph.failures import Failure, bounded, describe
@@ -46,11 +49,11 @@ Pick = Callable[[QuerySet[Any]], QuerySet[Any]]
 
 
 def claim(
-    model: Any,
+    model: type[Model],
     limit: int = 1,
     *,
     pick: Pick | None = None,
-    lease: Any = None,
+    lease: float | Expression | None = None,
     worker: str = "",
     using: str | None = None,
     first: Callable[[], bool] | None = None,
@@ -76,7 +79,7 @@ def claim(
     operations.pauses = Pauses.of(operations.label, operations.read_pauses())
     until = operations.settings.LEASE if lease is None else lease
 
-    def locked() -> list[Any]:
+    def locked() -> list[Pk]:
         rows = operations.claimable(list(operations.graph.automatic_states))
         return operations.lock(
             (pick or _in_turn)(rows), limit, in_order=among is None, among=among(rows) if among else None
@@ -85,7 +88,7 @@ def claim(
     return _claim(operations, locked, until, first, then)
 
 
-def bring_up(model: Any, *, using: str | None = None) -> int:
+def bring_up(model: type[Model], *, using: str | None = None) -> int:
     """Mark due rows ready and end leases that ran out; return the number of those leases.
 
     Workers do this by themselves; with this call, programs that claim rows do not depend on a worker.
@@ -97,7 +100,7 @@ def bring_up(model: Any, *, using: str | None = None) -> int:
     return len(operations.reap(MOST)) if expired else 0
 
 
-def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> Claim:
+def find(model: type[Model], pk: Pk, token: UUID, *, using: str | None = None) -> Claim:
     """Return the claim for a token; raise ``LeaseLost`` if it has ended or never existed."""
     operations = _operations(model, using)
     instance: Any = operations.rows.filter(pk=pk, state_claim=token).first()
@@ -108,7 +111,7 @@ def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> Claim
     return _claim_of(operations, instance, token)
 
 
-def find_many(model: Any, tokens: Mapping[Any, UUID], *, using: str | None = None) -> list[Claim]:
+def find_many(model: type[Model], tokens: Mapping[Any, UUID], *, using: str | None = None) -> list[Claim]:
     """Return the claims for tokens by primary key, without those that have ended."""
     operations = _operations(model, using)
     rows: QuerySet[Any] = operations.rows.filter(pk__in=list(tokens))
@@ -116,12 +119,12 @@ def find_many(model: Any, tokens: Mapping[Any, UUID], *, using: str | None = Non
     return [_claim_of(operations, row, row.state_claim) for row in known]
 
 
-def hold(claim: Claim, until: Any, *, where: Q = Q()) -> bool:  # noqa: B008 - immutable in all that matters
+def hold(claim: Claim, until: Combinable | datetime, *, where: Q = Q()) -> bool:  # noqa: B008 - immutable in all that matters
     """Set the end of a lease; return False if the lease or claim has ended or the row does not match ``where``."""
     return _hold(claim.operations, claim, until, where)
 
 
-def longest_lease(model: Any, *, using: str | None = None) -> float:
+def longest_lease(model: type[Model], *, using: str | None = None) -> float:
     """Return the most seconds for which a row can be held; a lease further ahead means that a clock was set back."""
     return _operations(model, using).longest_lease
 
@@ -189,7 +192,7 @@ def preparing() -> Preparing:
     return PREPARING
 
 
-def _operations(model: Any, using: str | None, worker: str = "") -> Operations:
+def _operations(model: type[Model], using: str | None, worker: str = "") -> Operations:
     return operations_for(owner_of(model), load_settings(), worker or _process_id(os.getpid()), using)
 
 
@@ -208,7 +211,13 @@ def _claim_of(operations: Operations, instance: Any, token: UUID) -> Claim:
 
 
 @retrying
-def _claim(operations: Operations, locked: Callable[[], list[Any]], lease: Any, first: Any, then: Any) -> list[Claim]:
+def _claim(
+    operations: Operations,
+    locked: Callable[[], list[Pk]],
+    lease: float | Expression,
+    first: Callable[[], bool] | None,
+    then: Callable[[list[Claim]], list[Claim]] | None,
+) -> list[Claim]:
     token = new_token(operations.worker_id)
     until = lease if hasattr(lease, "resolve_expression") else columns.after(lease)
     with operations.transaction():
@@ -229,7 +238,7 @@ def _claim(operations: Operations, locked: Callable[[], list[Any]], lease: Any, 
 
 
 @retrying
-def _hold(operations: Operations, claim: Claim, until: Any, where: Q) -> bool:
+def _hold(operations: Operations, claim: Claim, until: Combinable | datetime, where: Q) -> bool:
     mine = operations.rows.filter(pk=claim.pk, state_claim=claim.token, state_locked_until__gt=Now())
     with operations.transaction():
         return bool(mine.filter(where).update(state_locked_until=until))
@@ -242,7 +251,7 @@ def _target(claim: Claim, to: State | str) -> State:
     return target
 
 
-def _end(claim: Claim, outcome: Outcome, values: dict[str, Any] | None, then: Any) -> None:
+def _end(claim: Claim, outcome: Outcome, values: dict[str, Any] | None, then: Callable[[], None] | None) -> None:
     operations = claim.operations
 
     def also(kept: list[Claim]) -> None:

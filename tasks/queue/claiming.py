@@ -1,7 +1,7 @@
 """Claims of tasks by named workers: programs anywhere, through Python or the HTTP API."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -38,7 +38,7 @@ class TaskClaim:
     for the first. ``lease``: seconds from the claim, or the latest heartbeat, until it runs out.
     """
 
-    def __init__(self, claim: Any, worker: str) -> None:
+    def __init__(self, claim: claims.Claim, worker: str) -> None:
         self._claim = claim
         self.worker = worker
         self.task = claim.instance
@@ -149,7 +149,7 @@ class TaskClaim:
                 lambda then: claims.retry(self._claim, failure=failure, reason=reason[:500], then=then),
             )
 
-    def _end(self, outcome: str, reason: str, write: Any, result: Any = None) -> None:
+    def _end(self, outcome: str, reason: str, write: Callable[[Callable[[], None]], None], result: Any = None) -> None:
         def note() -> None:
             self._run.update(ended=Now(), outcome=outcome, reason=reason, result=result)
 
@@ -229,7 +229,7 @@ def find_many(queue: Any, tokens: Mapping[int, UUID]) -> list[TaskClaim]:
     return found
 
 
-def _workers(model: Any, using: str, held: list[Any]) -> dict[Any, str]:
+def _workers(model: Any, using: str, held: list[claims.Claim]) -> dict[Any, str]:
     """Return the named workers that hold these claims, by task; worker processes have no names."""
     runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
     tokens = {each.pk: each.token for each in held}
@@ -254,16 +254,17 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
     for result in results.values():
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
 
-    def note(kept: list[Any]) -> None:
+    def note(kept: list[claims.Claim]) -> None:
         if not kept:
             return
         operations = kept[0].operations
-        ended: QuerySet[Any] = QuerySet(operations.model.runs.rel.related_model, using=operations.alias)
+        model: Any = operations.model
+        ended: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=operations.alias)
         mine = ended.filter(task__in=[claim.pk for claim in kept], token__in={claim.token for claim in kept})
-        written: QuerySet[Any] = QuerySet(operations.model, using=operations.alias).filter(pk=OuterRef("task"))
+        written: QuerySet[Any] = QuerySet(model, using=operations.alias).filter(pk=OuterRef("task"))
         mine.update(ended=Now(), outcome="succeeded", result=Subquery(written.values("result")[:1]))
 
-    ends: dict[str, list[Any]] = defaultdict(list)
+    ends: dict[str, list[tuple[claims.Claim, dict[str, Any] | None]]] = defaultdict(list)
     for held, result in results.items():
         ends[held._using].append((held._claim, {"result": result}))
     lost = [claim for each in ends.values() for claim in claims.move_many(each, "completed", then=note)]
@@ -292,7 +293,7 @@ def _failure(error: BaseException | str) -> Failure:
 def _claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: dict[str, Any]) -> list[TaskClaim]:
     model, using, settings = queue.tasks.model, queue._state.db, load_settings()
 
-    def note(found: list[Any]) -> list[Any]:
+    def note(found: list[claims.Claim]) -> list[claims.Claim]:
         kept = _without_second_parts(model, using, worker, found)
         runs.note(model.runs.rel.related_model, kept, worker, lease, using)
         return kept
@@ -318,7 +319,7 @@ def _claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: d
     return [TaskClaim(claim, worker) for claim in found]
 
 
-def _without_second_parts(model: Any, using: str, worker: str, found: list[Any]) -> list[Any]:
+def _without_second_parts(model: Any, using: str, worker: str, found: list[claims.Claim]) -> list[claims.Claim]:
     """Drop claims on parts of a shared task of which the worker holds another part, even by a concurrent claim."""
     wholes = {claim.instance.whole_id for claim in found} - {None}
     if not wholes:
