@@ -357,6 +357,7 @@ class Operations(Rows):
         self._parts_of = parts_of
         self.transactions, self.leases, self.claims, self.records = parts_of(self)
         transactions, leases, claims, records = self.transactions, self.leases, self.claims, self.records
+        # Bound once, so that a call costs one lookup; protocols say what each of them does.
         self.transaction = transactions.transaction
         self.reading = transactions.reading
         self.handler_transaction = transactions.handler_transaction

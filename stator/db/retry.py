@@ -41,8 +41,8 @@ NOT_AVAILABLE = "55P03"
 ATTEMPTS = 5
 
 
-class Waiting(Protocol):
-    """What limits the waits for locks."""
+class WaitLimit(Protocol):
+    """A limit of the waits for locks."""
 
     @property
     def wait(self) -> float | None:
@@ -50,15 +50,15 @@ class Waiting(Protocol):
 
 
 class Repeating(Protocol):
-    """Operations, of which some can be repeated."""
+    """Operations on a model in one database, whose functions can be repeated."""
 
     @property
     def alias(self) -> str:
         """The database."""
 
     @property
-    def locks(self) -> Waiting:
-        """The limit of waits; None for others than workers."""
+    def locks(self) -> WaitLimit:
+        """The limit of their waits; only workers have one."""
 
 
 def retrying(
