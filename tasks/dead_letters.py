@@ -81,12 +81,7 @@ def mail_administrators(letter: DeadLetter) -> None:
 
 def letter_of(task: Any) -> DeadLetter:
     """Return what is known of a dead letter, or of its parts, since it last began to wait; within limits of length."""
-    runs, acts = _latest(task)
-    named = {worker_digits(run.worker): run.worker for run in runs}
-    told = [(run.claimed, run.worker, run.reason or _unsaid(run)) for run in runs]
-    # Worker processes have no runs: only the history knows of their failures.
-    told += [line for line in acts if line[1] not in named]
-    told.sort(key=lambda line: line[0])
+    told = _told(task)
     return DeadLetter(
         id=task.pk,
         queue=task.queue.name,
@@ -94,8 +89,27 @@ def letter_of(task: Any) -> DeadLetter:
         data=task.data,
         attempts=len(told),
         workers=list(dict.fromkeys(worker for _, worker, _ in told)),
-        errors=[f"{worker}: {bounded(error, ERROR_LENGTH)}" for _, worker, error in told],
+        errors=_errors_in(told),
     )
+
+
+def errors_of(task: Any) -> list[str]:
+    """Return the errors of a task in any state, or of its parts, since it last began to wait: ``worker: message``."""
+    return _errors_in(_told(task))
+
+
+def _errors_in(told: list[tuple[Any, str, str]]) -> list[str]:
+    return [f"{worker}: {bounded(error, ERROR_LENGTH)}" for _, worker, error in told if error]
+
+
+def _told(task: Any) -> list[tuple[Any, str, str]]:
+    """Return the attempts, in order: when, which worker, and its error; empty if it succeeded or still runs."""
+    runs, acts = _latest(task)
+    named = {worker_digits(run.worker): run.worker for run in runs}
+    told = [(run.claimed, run.worker, _error_of(run)) for run in runs]
+    # Worker processes have no runs: only the history knows of their failures.
+    told += [line for line in acts if line[1] not in named]
+    return sorted(told, key=lambda line: line[0])
 
 
 def _latest(task: Any) -> tuple[list[Any], list[tuple[Any, str, str]]]:
@@ -104,7 +118,7 @@ def _latest(task: Any) -> tuple[list[Any], list[tuple[Any, str, str]]]:
     errors: list[tuple[Any, str, str]] = []
     for each in task.parts.all() if task.worker_count > 1 else [task]:
         stay = each.runs.aggregate(stay=Max("version"))["stay"]
-        runs.extend(each.runs.filter(version=stay).order_by("pk")[:ERRORS])
+        runs.extend(each.runs.filter(version=stay).select_related("task").order_by("pk")[:ERRORS])
         errors.extend(_errors(each))
     return runs, errors
 
@@ -123,8 +137,12 @@ def _errors(task: Any) -> list[tuple[Any, str, str]]:
     return found
 
 
-def _unsaid(run: Any) -> str:
-    return "its lease ran out" if run.ended is None else f"{run.outcome} without a reason"
+def _error_of(run: Any) -> str:
+    if run.outcome == "succeeded":
+        return ""
+    if run.ended is None:
+        return "" if run.task.state_claim == run.token else "its lease ran out"
+    return run.reason or f"{run.outcome} without a reason"
 
 
 def _send(using: str, pk: Any) -> bool:
