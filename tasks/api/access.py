@@ -14,7 +14,7 @@ from tasks.api.bodies import check
 from tasks.api.errors import Forbidden, NotFound, Unauthorized
 from tasks.api.rate_limits import rates
 from tasks.conf import load_settings
-from tasks.models import Queue, Task
+from tasks.models import Queue, Run, Task
 from tasks.querysets import TERMINAL
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.consumers import Consumer, Verb
@@ -89,6 +89,19 @@ def count_attempts(tasks: list[Any], using: str) -> None:
     counted = attempts_of(ended, using)
     for task in ended:
         task.counted = counted.get(task.pk, 0)
+
+
+def look_up_claimants(tasks: list[Any], using: str) -> None:
+    """Set ``looked_up_claimant``, the named worker that holds each of these tasks, with one query for all of them."""
+    held = {task.pk: task.state_claim for task in tasks if task.state_claim is not None}
+    runs = (
+        Run.objects.using(using).filter(task__in=list(held), token__in=set(held.values()))
+        if held
+        else Run.objects.none()
+    )
+    workers = {(pk, token): worker for pk, token, worker in runs.values_list("task", "token", "worker")}
+    for task in tasks:
+        task.looked_up_claimant = workers.get((task.pk, task.state_claim))
 
 
 def parts() -> Prefetch:

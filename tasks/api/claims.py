@@ -3,7 +3,7 @@
 A claim is ended by its own token alone, and by a consumer that may claim from the queue of the task.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.db.models.functions import Now
@@ -15,13 +15,14 @@ from tasks.api.errors import Invalid
 from tasks.api.schemas import (
     ClaimIn,
     ClaimsOut,
+    EndedManyOut,
     EndedOut,
     FailIn,
+    FailManyIn,
     HeartbeatIn,
     HeldIn,
     HeldOut,
     ReasonIn,
-    ResolvedManyOut,
     ResolveIn,
     ResolveManyIn,
 )
@@ -31,7 +32,7 @@ from tasks.conf import load_settings
 from tasks.exceptions import LeaseLost
 from tasks.messages import is_same_json
 from tasks.models import Task
-from tasks.queue.claiming import TaskClaim, find_many, was_ended, were_resolved
+from tasks.queue.claiming import TaskClaim, find_many, was_ended, were_failed, were_resolved
 
 router = Router(tags=["claims"])
 
@@ -63,13 +64,15 @@ def claim(request: Any, queue: str, payload: ClaimIn) -> Any:
             seconds,
             most_waiting(request),
         )
+    for each in claims:
+        each.task.looked_up_claimant = payload.worker
     return {"claims": claims, "waited": waited}
 
 
 @router.post(
     "queues/{queue}/claims/resolve",
     auth=CLAIM,
-    response={200: ResolvedManyOut, **refusals(404, 413, 415, 422)},
+    response={200: EndedManyOut, **refusals(404, 413, 415, 422)},
     summary="End many claims: success",
 )
 def resolve_many(request: Any, queue: str, payload: ResolveManyIn) -> Any:
@@ -79,13 +82,34 @@ def resolve_many(request: Any, queue: str, payload: ResolveManyIn) -> Any:
     """
     found = queue_of(request.auth, queue)
     ends = {end.task: (end.token, end.result) for end in payload.claims}
-    if len(ends) < len(payload.claims):
-        raise Invalid("claims: a task is listed twice; list each task once")
+    _refuse_twice(ends, payload.claims)
     held = {claim: ends[claim.task.pk][1] for claim in find_many(found, {pk: token for pk, (token, _) in ends.items()})}
     lost = found.resolve_many(held)
     done = {claim.task.pk for claim in held if claim not in lost}
     done |= were_resolved(found, {pk: end for pk, end in ends.items() if pk not in done})
     return {"results": [{"task": pk, "outcome": "completed" if pk in done else "lease_lost"} for pk in ends]}
+
+
+@router.post(
+    "queues/{queue}/claims/fail",
+    auth=CLAIM,
+    response={200: EndedManyOut, **refusals(404, 415, 422)},
+    summary="End many claims: failure",
+)
+def fail_many(request: Any, queue: str, payload: FailManyIn) -> Any:
+    """Release the tasks of the queue that these claims still hold, each with its error. Report the lost claims.
+
+    A client that lost the answer may repeat the request and gets the same answer.
+    """
+    found = queue_of(request.auth, queue)
+    ends = {end.task: end for end in payload.claims}
+    _refuse_twice(ends, payload.claims)
+    tokens = {pk: end.token for pk, end in ends.items()}
+    held = find_many(found, tokens)
+    lost = found.fail_many({claim: ends[claim.task.pk].error for claim in held})
+    done = {claim.task.pk for claim in held if claim not in lost}
+    done |= were_failed(found, {pk: token for pk, token in tokens.items() if pk not in done})
+    return {"results": [{"task": pk, "outcome": "failed" if pk in done else "lease_lost"} for pk in ends]}
 
 
 @router.post(
@@ -139,6 +163,11 @@ def fail(request: Any, pk: int, payload: FailIn) -> Any:
 def cancel_claim(request: Any, pk: int, payload: ReasonIn) -> Any:
     """Cancel the task."""
     return _end(request, pk, payload, "canceled", lambda held: held.cancel(payload.reason))
+
+
+def _refuse_twice(ends: dict[int, Any], claims: Sequence[Any]) -> None:
+    if len(ends) < len(claims):
+        raise Invalid("claims: a task is listed twice; list each task once")
 
 
 def _held(request: Any, pk: int, payload: HeldIn) -> TaskClaim:

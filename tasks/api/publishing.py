@@ -5,10 +5,10 @@ from functools import partial
 from typing import Any
 
 from django.db.models import prefetch_related_objects
-from ninja import Router
+from ninja import Query, Router
 from ninja.responses import Status
 
-from tasks.api.access import PUBLISH, count_attempts, parts, queue_of, task_of
+from tasks.api.access import PUBLISH, count_attempts, look_up_claimants, parts, queue_of, task_of
 from tasks.api.documents import refusals
 from tasks.api.rate_limits import row_rates
 from tasks.api.schemas import Manner, PublishedManyOut, PublishedOut, PublishIn, PublishManyIn, TaskOut
@@ -49,13 +49,21 @@ def publish_many(request: Any, queue: str, payload: PublishManyIn) -> Any:
 @router.post(
     "tasks/{int:pk}/cancel",
     auth=PUBLISH,
-    response={200: TaskOut, **refusals(404, 409)},
+    response={200: TaskOut, **refusals(404, 409, 422)},
     summary="Cancel a task",
 )
-def cancel(request: Any, pk: int) -> Any:
-    """Cancel a task that no worker holds; only its holder can cancel a running task. A repetition changes nothing."""
+def cancel(
+    request: Any,
+    pk: int,
+    running: bool = Query(False, example=True),
+    reason: str = Query("", max_length=500, example="ordered twice"),
+) -> Any:
+    """Cancel a task that waits; with `running=true` also one that a worker holds. A repetition changes nothing.
+
+    The worker that held it gets 409 `lease_lost` at its next heartbeat, and when it ends its claim.
+    """
     try:
-        task_of(request.auth, pk).cancel(actor=request.auth.name)
+        task_of(request.auth, pk).cancel(reason, actor=request.auth.name, running=running)
     except MoveRefused:
         if task_of(request.auth, pk).status != "canceled":
             raise
@@ -88,6 +96,7 @@ def _publish(consumer: Consumer, queue: str, tasks: list[Any], manner: Manner) -
     for using, tasks_there in by_alias.items():
         prefetch_related_objects([task for task in tasks_there if task.worker_count > 1], parts())
         count_attempts(tasks_there, using)
+        look_up_claimants(tasks_there, using)
     return results
 
 

@@ -10,11 +10,14 @@ from ninja.responses import Status
 from tasks.api.access import CONFIGURE, QUERY, queue_of
 from tasks.api.documents import refusals
 from tasks.api.errors import Conflict, Forbidden
-from tasks.api.queue_schemas import PauseIn, QueueIn, QueueOut, QueueSettings, QueuesOut
+from tasks.api.queue_schemas import DeletedOut, PauseIn, QueueIn, QueueOut, QueueSettings, QueuesOut
 from tasks.api.schemas import MOST_ON_PAGE, HealthOut
 from tasks.models import Queue
 
 router = Router(tags=["queues"])
+
+# The most tasks that one request deletes with their queue.
+MOST_DELETED = 10_000
 
 
 # Some load balancers send HEAD.
@@ -78,6 +81,34 @@ def configure_queue(request: Any, queue: str, payload: QueueSettings) -> Any:
             setattr(found, name, value)
         found.save(update_fields=list(changes))
     return found
+
+
+@router.delete(
+    "queues/{queue}",
+    auth=CONFIGURE,
+    response={200: DeletedOut, **refusals(404, 409, 422)},
+    summary="Delete a queue",
+)
+def delete_queue(request: Any, queue: str, tasks: bool = Query(False, example=True)) -> Any:
+    """Needs a token for all queues. With `tasks=true` its tasks are deleted with it, 10,000 at most.
+
+    Otherwise, and if there are more, it answers 409 `not_empty`. Workers that hold one of the tasks lose their claims.
+    """
+    if not request.auth.all_queues:
+        raise Forbidden("this token is not for all queues, so it cannot delete one")
+    found = queue_of(request.auth, queue)
+    most = MOST_DELETED if tasks else 0
+    count = sum(copy.tasks.order_by()[: most + 1].count() for copy in found.copies())
+    if count > most:
+        remedy = (
+            "wait until their retention is over, or delete the queue in the admin"
+            if tasks
+            else "delete them with tasks=true, or cancel them and wait for their retention"
+        )
+        told = f"more than {most:,} tasks" if tasks else "tasks"
+        raise Conflict(f"queue {found.name} has {told}; {remedy}", "not_empty")
+    found.delete()
+    return {"deleted": queue, "tasks": count}
 
 
 @router.put(

@@ -99,6 +99,19 @@ class TaskOut(Schema):
     metadata: dict[str, Any] = Field(examples=[{"title": "abc"}])
     attempts: int = Field(description="Claims since it was published or requeued.", examples=[0])
     max_attempts: int | None = Field(examples=[3])
+    lease: float | None = Field(description="Its own lease; null: that of its queue.", examples=[30])
+    timeout: float | None = Field(description="Its own time limit; null: that of its queue.", examples=[600])
+    claimant: str | None = Field(
+        description="The named worker that holds it; null while it is not held, or if a worker process holds it.",
+        examples=["bot-1"],
+    )
+    claimed_at: datetime | None = Field(
+        description="When its holder claimed it; null while it is not held.", examples=["2030-01-31T12:00:00Z"]
+    )
+    lease_until: datetime | None = Field(
+        description="When the claim ends without a heartbeat; null while it is not held.",
+        examples=["2030-01-31T12:00:30Z"],
+    )
     worker_ids: list[str] = Field(examples=[[]])
     worker_count: int = Field(examples=[1])
     whole: int | None = Field(description="The shared task that it is a part of.", examples=[None])
@@ -116,6 +129,18 @@ class TaskOut(Schema):
         """As the task has them; of many that have ended they were counted together."""
         counted = getattr(task, "counted", None)
         return int(task.attempts if counted is None else counted)
+
+    @staticmethod
+    def resolve_claimant(task: Any) -> str | None:
+        """As the task has it; of many tasks it was looked up together."""
+        claimant: str | None = task.looked_up_claimant if hasattr(task, "looked_up_claimant") else task.claimant
+        return claimant
+
+    @staticmethod
+    def resolve_lease_until(task: Any) -> datetime | None:
+        """The end of the lease."""
+        until: datetime | None = task.state_locked_until
+        return until
 
     @staticmethod
     def resolve_whole(task: Any) -> int | None:
@@ -146,8 +171,15 @@ class RunOut(Schema):
 
 
 class TaskWithRunsOut(TaskOut):
-    """A task and its latest runs."""
+    """A task, its latest runs, and what went wrong with it."""
 
+    rejected_by: list[str] = Field(
+        description="The named workers that gave up or lost the task, in order.", examples=[["bot-1"]]
+    )
+    errors: list[str] = Field(
+        description="The errors since it last began to wait, each after the name of its worker.",
+        examples=[["bot-1: image 7 is truncated"]],
+    )
     runs: list[RunOut]
 
     @staticmethod
@@ -253,20 +285,53 @@ class ResolveManyIn(Body):
     )
 
 
+class FailedIn(FailIn):
+    """One of many claims, with its task and error."""
+
+    task: int = Field(ge=1, le=BIGINT, description="The number of the task.", examples=[17])
+
+
+class FailManyIn(Body):
+    """Claims to end."""
+
+    claims: list[FailedIn] = Field(
+        min_length=1,
+        max_length=MOST_CLAIMED,
+        examples=[[{"task": 17, "token": "0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9", "error": "image 7 is truncated"}]],
+    )
+
+
 class EndOut(Schema):
     """The outcome for one claim."""
 
     task: int = Field(examples=[17])
     outcome: str = Field(
-        description="completed; lease_lost if the claim has ended: nothing was changed.",
+        description="completed, or failed; lease_lost if the claim has ended: nothing was changed.",
         examples=["completed"],
     )
 
 
-class ResolvedManyOut(Schema):
+class EndedManyOut(Schema):
     """One result for each claim, in the order of the claims."""
 
     results: list[EndOut]
+
+
+class ReasonOut(Schema):
+    """One reason why a task is not moving."""
+
+    code: str = Field(description="For programs; it does not change.", examples=["claim_paused"])
+    sentence: str = Field(examples=["Nothing of queue encode is claimed: paused by ann."])
+    numbers: dict[str, Any] = Field(description="The values in the sentence.", examples=[{"author": "ann"}])
+    remedy: str = Field(description="What to do; empty if nothing has to be done.", examples=["Resume the queue."])
+
+
+class ExplainedOut(Schema):
+    """Why a task is not moving, the most decisive reason first."""
+
+    task: int = Field(examples=[17])
+    status: str = Field(examples=["pending"])
+    reasons: list[ReasonOut]
 
 
 class HeldOut(Schema):

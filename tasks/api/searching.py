@@ -8,12 +8,13 @@ from django.db.models import Q
 from ninja import Query, Router, Schema
 from pydantic import Field
 
-from tasks.api.access import QUERY, count_attempts, queue_of, task_of, tasks_of
+from tasks.api.access import QUERY, count_attempts, look_up_claimants, queue_of, task_of, tasks_of
 from tasks.api.bodies import check
 from tasks.api.documents import refusals
 from tasks.api.errors import Invalid
-from tasks.api.schemas import BIGINT, LONGEST, MOST_ON_PAGE, TasksOut, TaskWithRunsOut
+from tasks.api.schemas import BIGINT, LONGEST, MOST_ON_PAGE, ExplainedOut, TasksOut, TaskWithRunsOut
 from tasks.conf import load_settings
+from tasks.dead_letters import errors_of
 from tasks.messages import check_metadata
 from tasks.sharding.task_ids import home, in_order
 
@@ -74,6 +75,7 @@ def search(request: Any, filters: Query[Filters]) -> Any:
         rows = tasks_of(request.auth, using) if queue is None else _of_queue(request.auth, queue, using)
         there = list(_matching(rows, filters).order_by("pk")[: filters.limit + 1 - len(found)])
         count_attempts(there, using)
+        look_up_claimants(there, using)
         found += there
         if len(found) > filters.limit:
             break
@@ -83,10 +85,20 @@ def search(request: Any, filters: Query[Filters]) -> Any:
 
 @router.get("tasks/{int:pk}", auth=QUERY, response={200: TaskWithRunsOut, **refusals(404)}, summary="Show a task")
 def show(request: Any, pk: int) -> Any:
-    """Return a task with its latest runs, the newest first."""
+    """Return a task with its latest runs, the newest first, the workers that rejected it, and its errors."""
     task: Any = task_of(request.auth, pk)
     task.latest_runs = list(task.runs.order_by("-pk")[:MOST_RUNS])
+    task.errors = errors_of(task)
     return task
+
+
+@router.get(
+    "tasks/{int:pk}/explain", auth=QUERY, response={200: ExplainedOut, **refusals(404)}, summary="Explain a task"
+)
+def explain(request: Any, pk: int) -> Any:
+    """Return why the task is not moving and what to do, the most decisive reason first."""
+    task = task_of(request.auth, pk)
+    return {"task": task.pk, "status": task.status, "reasons": [reason.as_dict() for reason in task.explain()]}
 
 
 def _databases(consumer: Any, queue: Any) -> list[str]:

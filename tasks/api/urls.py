@@ -9,7 +9,7 @@ from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
 
 import stator
-from tasks.api import claims, errors, publishing, queues, searching
+from tasks.api import claims, errors, publishing, queues, schedules, searching
 from tasks.api.bodies import JsonParser
 
 DESCRIPTION = """Publish tasks, claim them and report their outcomes.
@@ -26,7 +26,7 @@ api = NinjaAPI(
     urls_namespace="tasks-api",
 )
 errors.register(api)
-for router in (queues.router, publishing.router, claims.router, searching.router):
+for router in (queues.router, publishing.router, claims.router, searching.router, schedules.router):
     api.add_router("", router)
 
 
