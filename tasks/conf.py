@@ -42,6 +42,9 @@ class Settings:
     METADATA_LIMIT: int = _setting(16_384, "Maximum size of a task's metadata, in bytes of JSON.", 2, int, 2**20)
     CLAIM_LIMIT: int = _setting(1000, "Maximum number of tasks that one call claims.", 1, int, 10_000)
     PUBLISH_LIMIT: int = _setting(10_000, "Maximum number of tasks that one call publishes.", 1, int, 100_000)
+    TICK_LEASE: float = _setting(
+        10.0, "Lease of a schedule while its tick fires; read when a process starts.", 0.5, most=3600.0
+    )
     THREADS: int = _setting(10, "How many synchronous actions one process runs at once.", 1, int, 1000)
     NOTIFY: str = _setting(
         "tasks.dead_letters.mail_administrators",

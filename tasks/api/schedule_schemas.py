@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from ninja import Schema
 from pydantic import AwareDatetime, Field, JsonValue
 
-from tasks.api.schemas import LONGEST, Body, Metadata
+from tasks.api.schemas import BIGINT, LONGEST, Body, Count, Metadata, Seconds
 from tasks.models import Schedule
 
 Duration = Annotated[float, Field(gt=0, le=LONGEST, allow_inf_nan=False)]
@@ -35,6 +35,22 @@ class ScheduleSettings(Body):
         examples=["one"],
     )
     deadline: Duration | None = Field(None, description="A tick that is later than this does not fire.", examples=[30])
+    overlap: Schedule.Overlap = Field(
+        Schedule.Overlap.DELAY,
+        description="Ticks that are due while the task of the tick before has not ended: delay, skip or allow.",
+        examples=["delay"],
+    )
+    priority: int | None = Field(
+        None, ge=-BIGINT - 1, le=BIGINT, description="Of each task; null: its time of publication.", examples=[1]
+    )
+    timeout: Seconds | None = Field(None, description="Time limit of an attempt at a task.", examples=[600])
+    max_attempts: Count | None = Field(None, description="Claims of a task until it is errored.", examples=[3])
+    task_key: str = Field(
+        "",
+        max_length=200,
+        description="The key of its tasks, with {tick} and {entity}; empty: made by itself.",
+        examples=["refresh-{entity}-{tick}"],
+    )
     rate_key: str = Field("", max_length=200, description="Schedules with one key share a rate.", examples=[""])
     rate_limit: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="The most ticks per second of a key.", examples=[None]
@@ -68,6 +84,11 @@ class ScheduleOut(Schema):
     jitter: float = Field(examples=[15])
     missed: str = Field(examples=["one"])
     deadline: float | None = Field(examples=[30])
+    overlap: str = Field(examples=["delay"])
+    priority: int | None = Field(examples=[1])
+    timeout: float | None = Field(examples=[600])
+    max_attempts: int | None = Field(examples=[3])
+    task_key: str = Field(examples=[""])
     rate_key: str = Field(examples=[""])
     rate_limit: float | None = Field(examples=[None])
     until: datetime | None = Field(examples=[None])

@@ -40,12 +40,12 @@ def sync(using: str | None = None) -> None:
     for known in registry.values():
         if problem := next(iter(_problems(known).values()), None):
             raise ImproperlyConfigured(f"@periodic {known.name}: {problem}")
-        _declare(using, known)
-    rows = Schedule.objects.using(using).filter(queue=None, declared__isnull=False, removed=False)
-    gone = rows.exclude(name__in=registry)
-    if names := list(gone.values_list("name", flat=True)):
-        gone.filter(name__in=names).update(removed=True)
-        logger.warning("tasks.functions_removed", extra={"names": sorted(names)})
+        for entity in known.entities:
+            _declare(using, known, entity)
+    _, gone = _by_code(using, removed=False)
+    if gone:
+        Schedule.objects.using(using).filter(pk__in=list(gone), removed=False).update(removed=True)
+        logger.warning("tasks.functions_removed", extra={"names": sorted(set(gone.values()))})
 
 
 def bring_back(using: str) -> None:
@@ -53,10 +53,20 @@ def bring_back(using: str) -> None:
 
     While old and new code run side by side, each function is called for as long as any worker has it.
     """
-    rows = Schedule.objects.using(using).filter(queue=None, declared__isnull=False, removed=True, name__in=registry)
-    if names := list(rows.values_list("name", flat=True)):
-        rows.filter(name__in=names).update(removed=False)
-        logger.info("tasks.functions_back", extra={"names": sorted(names)})
+    back, _ = _by_code(using, removed=True)
+    if back:
+        Schedule.objects.using(using).filter(pk__in=list(back), removed=True).update(removed=False)
+        logger.info("tasks.functions_back", extra={"names": sorted(set(back.values()))})
+
+
+def _by_code(using: str, *, removed: bool) -> tuple[dict[Any, str], dict[Any, str]]:
+    """Return schedules that code has declared, names by key: those that the code here declares, and the others."""
+    rows = Schedule.objects.using(using).filter(queue=None, declared__isnull=False, removed=removed)
+    here, others = dict[Any, str](), dict[Any, str]()
+    for pk, name, entity in rows.values_list("pk", "name", "entity"):
+        declared = name in registry and entity in registry[name].entities
+        (here if declared else others)[pk] = name
+    return here, others
 
 
 def check_functions(app_configs: Any = None, **kwargs: Any) -> Iterator[checks.CheckMessage]:
@@ -113,11 +123,11 @@ def _haste(timetable: Timetable) -> str:
     return f"its ticks are {timetable.shortest():g} s apart, no more than the {LEASE:g} s of a lease."
 
 
-def _declare(using: str, known: Periodic) -> None:
-    """Create the schedule of a function, or update it where the code has changed."""
+def _declare(using: str, known: Periodic, entity: str) -> None:
+    """Create the schedule of a function for an entity, or update it where the code has changed."""
     columns = known.declared
     schedule, made = Schedule.objects.using(using).get_or_create(
-        name=known.name, entity="", defaults={**columns, "declared": columns}
+        name=known.name, entity=entity, defaults={**columns, "declared": columns}
     )
     if made:
         return

@@ -3,8 +3,9 @@
 import random
 import time
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from django.db.models import QuerySet
@@ -14,6 +15,7 @@ from django.utils.timezone import is_naive, make_aware
 from stator.exceptions import TryAgainLater
 from tasks.datetimes import aware, stored
 from tasks.exceptions import QueuePaused
+from tasks.querysets import TERMINAL
 from tasks.schedules.periodic import Tick, registry
 from tasks.schedules.rates import Rate, keep_rates, lock_rates
 from tasks.schedules.timetable import Due, Planned, judge, judge_last
@@ -23,6 +25,9 @@ ELSEWHERE = 60.0
 
 # Seconds between checks whether a paused queue takes tasks again.
 PAUSED = 10.0
+
+# Seconds between checks whether the task of the tick before has ended.
+UNENDED = 2.0
 
 # The columns of ``KEPT`` that are moments.
 MOMENTS = ("nominal", "planned", "held_until", "fired", "fired_for")
@@ -65,7 +70,8 @@ def tick(schedules: list[Any]) -> dict[Any, Any]:
     if keys := {row.rate_key for row in current if row.rate_limit}:
         rates, now = lock_rates(using, keys)
         clock = Clock(now, time.monotonic())
-    steps = [(row, _advance(row, clock.now, rates)) for row in current]
+    unended = _unended(current)
+    steps = [(row, _advance(row, clock.now, rates, row.pk in unended)) for row in current]
     _publish([(row, step.index) for row, step in steps if step.index is not None and row.queue])
     for row in current:
         # One UPDATE per row: Django needs ten times as long for one statement with a CASE for each column and row.
@@ -98,8 +104,20 @@ def call(schedule: Any) -> None:
     known.call(Tick(schedule, index, schedule.fired_for, schedule.key_of(index)))
 
 
-def _advance(row: Any, now: datetime, rates: dict[str, Rate]) -> Step:
-    """Update a row's tick columns in memory; return what to do."""
+def _unended(rows: list[Any]) -> set[Any]:
+    """Return the keys of those schedules for which the task of their latest tick matters and has not ended."""
+    found: set[Any] = set()
+    wary = [row for row in rows if row.queue and row.overlap != row.Overlap.ALLOW and row.tick_index]
+    for _, same in groupby(sorted(wary, key=attrgetter("queue_id")), key=attrgetter("queue_id")):
+        keys = {row.task_key_of(row.tick_index - 1): row for row in same}
+        for copy in next(iter(keys.values())).queue.copies():
+            tasks = copy.tasks.filter(key__in=list(keys)).exclude(state__in=TERMINAL)
+            found |= {keys[key].pk for key in tasks.values_list("key", flat=True)}
+    return found
+
+
+def _advance(row: Any, now: datetime, rates: dict[str, Rate], unended: bool) -> Step:
+    """Update a row's tick columns in memory; return what to do. ``unended``: the task of its latest tick goes on."""
     if not row.enabled or row.removed:
         _forget(row)
         return Step(to="paused")
@@ -107,6 +125,11 @@ def _advance(row: Any, now: datetime, rates: dict[str, Rate]) -> Step:
     # A due tick comes first; a requested one is extra.
     fires = due.fires or (Planned(now, now) if row.asked else None)
     row.dropped += due.dropped
+    if fires and unended:
+        skipped = row.overlap == row.Overlap.SKIP
+        row.dropped += skipped and due.fires is not None
+        _plan(row, due.following if skipped or due.fires is None else due.fires)
+        return _wait_for_the_task(row, now, skipped=skipped)
     if fires and row.rate_limit and (held := rates[row.rate_key].admit(now, row.rate_limit, row.held_until)):
         _plan(row, due.fires or due.following)
         row.held_until = held
@@ -124,6 +147,17 @@ def _advance(row: Any, now: datetime, rates: dict[str, Rate]) -> Step:
         _forget(row)
         return Step(to="ended", index=index)
     return Step(until=row.planned, index=index)
+
+
+def _wait_for_the_task(row: Any, now: datetime, *, skipped: bool) -> Step:
+    """Return when to look again; the end of a task does not wake its schedule."""
+    if skipped and not row.asked and row.planned is None:
+        _forget(row)
+        return Step(to="ended")
+    again = now + timedelta(seconds=UNENDED)
+    if skipped and not row.asked:
+        return Step(until=row.planned)
+    return Step(until=again, reason=f"waits for the task of tick {row.tick_index - 1}, which has not ended")
 
 
 def _due(row: Any, now: datetime) -> Due:
@@ -182,7 +216,8 @@ def _queue_of(fired: tuple[Any, int]) -> int:
 
 def _message(row: Any, index: int) -> dict[str, Any]:
     metadata = row.metadata_of(row.pk, index, row.fired_for.isoformat())
-    return {"action": row.action, "data": row.data, "key": row.key_of(index), "metadata": metadata}
+    own = {name: getattr(row, name) for name in ("priority", "timeout", "max_attempts")}
+    return {"action": row.action, "data": row.data, "key": row.task_key_of(index), "metadata": metadata, **own}
 
 
 def _result(step: Step, clock: Clock) -> Any:
