@@ -16,7 +16,7 @@ from tasks.actions.throttles import ActionRate, ActionSlot
 from tasks.indexes import MetadataIndex
 from tasks.messages import milliseconds
 from tasks.querysets import TERMINAL, TaskQuerySet
-from tasks.queue import claiming, eligibility, explaining, operator_actions
+from tasks.queue import claiming, eligibility, explaining, notices, operator_actions, unserved
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.consumers import Consumer
 from tasks.queue.graph import TaskGraph
@@ -71,6 +71,8 @@ class Task(StatorModel):
         history = True
         priority = "priority"
         claimable = staticmethod(eligibility.open_to_process)
+        reasons = staticmethod(unserved.reasons)
+        notices = staticmethod(notices.notices)
 
     class Meta:
         constraints = [

@@ -15,7 +15,7 @@ from django.utils.functional import cached_property
 from stator.admin.control_characters import SpellingAdmin
 from stator.admin.fields import prefilled
 from stator.querysets import OperatorQuerySet
-from stator.rows.meta import owner_of
+from stator.rows.meta import options_of, owner_of
 from stator.rows.pauses import Pause
 from stator.rows.workers import live_workers
 
@@ -148,4 +148,6 @@ def notices(model: Any) -> dict[str, Any]:
     return {
         "stator_pauses": list(pauses[:NOTICED]),
         "stator_unserved": not any(worker.serves(label) for worker in live_workers(using)),
+        # Others than worker processes may serve them; the overview and the pages of objects say whether they do.
+        "stator_has_others": options_of(owner).notices is not None,
     }

@@ -12,6 +12,7 @@ from django.db.models import (
     Exists,
     ExpressionWrapper,
     IntegerField,
+    Max,
     OuterRef,
     Q,
     QuerySet,
@@ -22,6 +23,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from stator.admin import Cell, Section
+from stator.graph.durations import span
 from tasks.models import Claimant, Queue, Task
 from tasks.queue.expressions import Later
 from tasks.queue.queues import CLAIMANT_ALIVE
@@ -52,11 +54,15 @@ def section_of_queues(request: HttpRequest) -> Section | None:
     using = router.db_for_write(Task)
     found = list(_read(using)[: SHOWN + 1])
     claimed = _claimed(using)
-    asking = dict(
-        Claimant.objects.using(using).filter(seen__gt=Later(-CLAIMANT_ALIVE)).values_list("queue").annotate(Count("pk"))
-    )
+    live = Claimant.objects.using(using).filter(seen__gt=Later(-CLAIMANT_ALIVE))
+    asking = {
+        queue: (count, (now - last).total_seconds())
+        for queue, count, last, now in live.values_list("queue").annotate(
+            count=Count("pk"), last=Max("seen"), read_at=Now()
+        )
+    }
     tasks = _list_of_tasks(request)
-    rows = [_row(queue, claimed[queue.pk], asking.get(queue.pk, 0), tasks) for queue in found[:SHOWN]]
+    rows = [_row(queue, claimed[queue.pk], asking.get(queue.pk), tasks) for queue in found[:SHOWN]]
     note = f"The first {SHOWN} queues; there are more." if len(found) > SHOWN else ""
     return Section("queues", "Queues", HEADS, rows, note=note, empty="There are no queues.")
 
@@ -84,7 +90,7 @@ def _claimed(using: str) -> Counter[Any]:
     return Counter(held.values_list("queue", flat=True)[:CLAIMED])
 
 
-def _row(queue: Any, claimed: int, asking: int, tasks: str) -> tuple[Cell, ...]:
+def _row(queue: Any, claimed: int, asking: tuple[int, float] | None, tasks: str) -> tuple[Cell, ...]:
     waited = max(0.0, queue.waited.total_seconds()) if queue.waited is not None else None
     late = waited is not None and waited > TOO_LONG and not queue.claiming_paused
     return (
@@ -92,7 +98,7 @@ def _row(queue: Any, claimed: int, asking: int, tasks: str) -> tuple[Cell, ...]:
         Cell(f"{COUNTED:,}+" if queue.waiting > COUNTED else f"{queue.waiting:,}"),
         Cell.lasting(waited, "error" if late else ""),
         Cell(f"{claimed:,}"),
-        Cell(f"{asking:,}"),
+        Cell(f"{asking[0]:,}, asked {span(max(0.0, asking[1]))} ago" if asking else "0"),
         Cell(_pauses(queue), level="warning"),
     )
 

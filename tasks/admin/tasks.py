@@ -26,6 +26,7 @@ from tasks.admin.timeline import MOST, as_text, timeline
 from tasks.backend.priorities import shown_priority
 from tasks.models import Queue, Task
 from tasks.querysets import STATUSES, TERMINAL
+from tasks.queue import unserved
 
 FIELDS = (
     ("queue", "action", "key"),
@@ -35,7 +36,7 @@ FIELDS = (
 )
 
 # Reasons that do not go away by themselves.
-TROUBLE = {"dead_letter", "no_handler", "no_eligible_worker"}
+TROUBLE = {"dead_letter", "no_handler", *unserved.TROUBLE}
 
 
 class StatusFilter(admin.SimpleListFilter):
