@@ -1,6 +1,5 @@
 """Queues whose tasks no live worker serves, or only named workers, for ``stator status``, ``doctor`` and the admin."""
 
-from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -32,7 +31,7 @@ class _Sum(Subquery):
 def notices(using: str) -> list[Notice]:
     """Return a notice for each queue with such tasks among its first, the unserved ones first.
 
-    Queues whose claims are paused have none. Four statements, and a few for each queue with tasks that nobody serves.
+    Queues whose claims are paused have none. Four statements, and a few for each notice.
     """
     tasks: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"), using=using)
     services = services_of(list(_with_ready(tasks)[:MOST_QUEUES]), using)
@@ -40,8 +39,11 @@ def notices(using: str) -> list[Notice]:
     if not found:
         return []
     trouble = reduce(or_, (found[code] for code in TROUBLE if code in found), Q(pk__in=[]))
-    told = list(_told(services, tasks, trouble, found.get("named_only", Q(pk__in=[]))))
-    return sorted(told, key=lambda notice: notice.served)[:MOST_TOLD]
+    named_only = found.get("named_only", Q(pk__in=[]))
+    counts = _counts(services, tasks, trouble, named_only)
+    unserved = [(service, count, trouble, False) for service, count, _ in counts if count]
+    named = [(service, count, named_only, True) for service, _, count in counts if count]
+    return [_notice(tasks, *each) for each in (*unserved, *named)[:MOST_TOLD]]
 
 
 def _with_ready(tasks: QuerySet[Any]) -> QuerySet[Any]:
@@ -57,23 +59,21 @@ def _line(tasks: QuerySet[Any]) -> QuerySet[Any]:
     return ready.order_by("priority", names_nobody(), "pk")
 
 
-def _told(services: list[Service], tasks: QuerySet[Any], trouble: Q, named_only: Q) -> Iterator[Notice]:
+def _counts(services: list[Service], tasks: QuerySet[Any], trouble: Q, named_only: Q) -> list[tuple[Service, int, int]]:
+    """Return for each queue how many of its first tasks nobody serves, and how many only named workers serve."""
     kind = Case(
         When(trouble, then=Value(1)), When(named_only, then=Value(NAMED_ONLY)),
         default=Value(0), output_field=IntegerField(),
     )  # fmt: skip
     line = _line(tasks.filter(queue=OuterRef("pk"))).values(kind=kind)[:FIRST]
     queues: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Queue"), using=tasks.db)
-    examined = queues.filter(pk__in=[service.queue.pk for service in services])
-    sums = {pk: divmod(total or 0, NAMED_ONLY) for pk, total in examined.values_list("pk", _Sum(line))}
-    for service in services:
-        named, unserved = sums.get(service.queue.pk, (0, 0))
-        for count, matching, is_served in ((unserved, trouble, False), (named, named_only, True)):
-            if count:
-                yield _notice(service, tasks, count, matching, is_served)
+    sums = queues.filter(pk__in=[service.queue.pk for service in services]).values_list("pk", _Sum(line))
+    found = {pk: divmod(total or 0, NAMED_ONLY) for pk, total in sums}
+    counts = [(service, *found.get(service.queue.pk, (0, 0))) for service in services]
+    return [(service, unserved, named) for service, named, unserved in counts]
 
 
-def _notice(service: Service, tasks: QuerySet[Any], count: int, matching: Q, is_served: bool) -> Notice:
+def _notice(tasks: QuerySet[Any], service: Service, count: int, matching: Q, is_served: bool) -> Notice:
     first = _line(tasks.filter(matching, queue=service.queue.pk)).first()
     reason = None
     if first is not None:
