@@ -2,6 +2,7 @@
 
 import re
 from html import unescape
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import Permission
@@ -12,6 +13,7 @@ from stator.metrics import metrics
 from stator.models import Worker
 from stator.worker.presence import published_by
 from tasks.models import Claimant, Queue, Task
+from tasks.queue import explaining, unserved
 from tasks.queue.notices import notices
 from tasks.queue.serving import Process, processes_in
 from tests.commanding import asked, run
@@ -19,6 +21,7 @@ from tests.processes import wait_until
 from tests.stator.making import ago
 from tests.tasks.making import claim_one, fresh, make_queue
 
+GUIDE = Path(__file__).parents[3] / "docs/guides/stuck.rst"
 OVERVIEW = "/admin/stator/overview/?model=tasks.Task"
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -158,6 +161,13 @@ def test_task_whose_worker_ids_are_all_gone_names_them(queue):
     assert "update=True" in found["no_eligible_worker"].remedy
     Worker.objects.all().delete()
     assert list(reasons(task)) == ["no_named_worker", "only_workers"]
+
+
+def test_every_reason_of_a_task_has_a_line_in_the_guide():
+    table = GUIDE.read_text().partition("\nWho serves a task\n")[2].partition("\nA named worker counts")[0]
+    own = {*explaining.REMEDIES, *unserved.TROUBLE, "named_only"} - {"terminal", "external", "no_worker"}
+    cells = [line[:22] for line in table.splitlines() if line.startswith("``")]
+    assert set(re.findall(r"\w+", " ".join(cells))) == own
 
 
 def test_counts_have_the_same_first_reasons(queue):
