@@ -40,11 +40,11 @@ def reason_of(task: Any, rows: QuerySet[Any], service: Service | None = None) ->
     if live := [*named, *sorted(serving)]:
         if not _is_any_eligible(task, live, rows):
             return _no_eligible(task, live, service)
-        return None if serving or not task.state_ready else _named_only(service)
+        return None if serving or not task.state_ready else _named_only(task, service)
     if task.worker_ids:
         return Reason("no_named_worker", _gone(task, service), {"workers": task.worker_ids}, REMEDIES["gone"])
     if task.elsewhere_only or _is_of_programs(service, here=declared(task.action, task.queue.name) is not None):
-        return _no_named(service)
+        return _no_named(task, service)
     if not service.processes:
         # The framework says so.
         return None
@@ -87,17 +87,25 @@ def _gone(task: Any, service: Service) -> str:
     return f"None of the workers in its worker_ids is live: {_some(told, len(task.worker_ids))}."
 
 
-def _named_only(service: Service) -> Any:
+def _named_only(task: Any, service: Service) -> Any:
     count, (last, seconds) = len(service.named), next(iter(service.asked.items()))
     live = "1 is live, and" if count == 1 else f"{count} are live, and"
-    sentence = f"Only named workers serve queue {service.queue.name}: {live} {last} asked last, {span(seconds)} ago."
+    sentence = f"{_only_named(task, service)}: {live} {last} asked last, {span(seconds)} ago."
     return Reason("named_only", sentence, {"workers": count, "last": last, "asked": seconds}, REMEDIES["named_only"])
 
 
-def _no_named(service: Service) -> Any:
+def _no_named(task: Any, service: Service) -> Any:
     last, seconds = next(iter(service.asked.items()), (None, None))
-    sentence = f"Only named workers serve queue {service.queue.name}, and none is live: {_last(service)}."
+    sentence = f"{_only_named(task, service)}, and none is live: {_last(service)}."
     return Reason("no_named_worker", sentence, {"last": last, "asked": seconds}, REMEDIES["no_named"])
+
+
+def _only_named(task: Any, service: Service) -> str:
+    if task.elsewhere_only:
+        return f"Only named workers may run it, those of queue {service.queue.name}"
+    if service.taking:
+        return f"Only named workers have action {task.action!r} for queue {service.queue.name}"
+    return f"Only named workers serve queue {service.queue.name}"
 
 
 def _action_unserved(task: Any, service: Service) -> Any:

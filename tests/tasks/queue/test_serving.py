@@ -102,8 +102,9 @@ def test_queue_of_named_workers_needs_no_runstator(queue, capsys):
     Claimant.objects.update(seen=ago(5))
     said = explained(queue.publish("resize").task, capsys)
     assert "runstator" not in said
-    assert said.startswith(
-        "named_only: Only named workers serve queue encode: 1 is live, and bot-1 asked last, 5 s ago.\n      -> Wait"
+    assert re.match(
+        r"named_only: Only named workers serve queue encode: 1 is live, and bot-1 asked last, \d+ s ago\.\n",
+        said,
     )
     assert "in_line: Ready, and next in line.\n" in said
 
@@ -120,7 +121,9 @@ def test_named_workers_that_are_gone_say_when_one_last_asked(queue, capsys):
     )
     typed = queue.publish("unheard of").task
     live_process()
-    assert list(reasons(typed)) == ["no_named_worker"]
+    assert [reason.sentence for reason in reasons(typed).values()] == [
+        "Only named workers have action 'unheard of' for queue encode, and none is live: bot-2 asked last, 2 h ago."
+    ]
 
 
 def test_queue_that_no_named_worker_ever_asked_says_so(queue):
@@ -129,6 +132,18 @@ def test_queue_that_no_named_worker_ever_asked_says_so(queue):
     assert found["no_named_worker"].sentence == (
         "Only named workers serve queue encode, and none is live: none has asked for work yet."
     )
+
+
+def test_task_that_a_program_published_is_for_named_workers(queue):
+    live_process()
+    task = queue.publish("echo").task
+    Task.objects.update(elsewhere_only=True)
+    found = reasons(task)
+    assert list(found) == ["elsewhere_only", "no_named_worker"]
+    assert found["no_named_worker"].sentence == (
+        "Only named workers may run it, those of queue encode, and none is live: none has asked for work yet."
+    )
+    assert Task.stator.explain_counts() == {"no_named_worker": 1}
 
 
 def test_task_of_this_code_without_any_worker_needs_runstator():
@@ -152,11 +167,11 @@ def test_task_whose_worker_ids_are_all_gone_names_them(queue):
     task = queue.publish("echo", worker_ids=["bot-1", "bot-2"]).task
     assert queue.claim(worker="bot-1", metadata={"none": "such"}) == []
     assert list(reasons(task)) == ["only_workers", "in_line"]
-    Claimant.objects.update(seen=ago(300))
+    Claimant.objects.update(seen=ago(7200))
     found = reasons(task)
     assert list(found) == ["no_eligible_worker", "only_workers"]
     assert found["no_eligible_worker"].sentence == (
-        "None of the workers in its worker_ids is live: bot-1 (asked 5 m ago), bot-2 (has not asked)."
+        "None of the workers in its worker_ids is live: bot-1 (asked 2 h ago), bot-2 (has not asked)."
     )
     assert "update=True" in found["no_eligible_worker"].remedy
     Worker.objects.all().delete()
@@ -300,8 +315,8 @@ class TestOperators:
         assert queue.claim(worker="bot-1", metadata={"none": "such"}) == []
         assert finding("served")["message"].startswith("tasks.Task, encode: 1 ready. Only named workers serve")
         assert finding("workers")["level"] == "warn"
-        Claimant.objects.update(seen=ago(300))
-        assert finding("served", code=1)["message"].endswith("and none is live: bot-1 asked last, 5 m ago")
+        Claimant.objects.update(seen=ago(7200))
+        assert finding("served", code=1)["message"].endswith("and none is live: bot-1 asked last, 2 h ago")
 
     def test_doctor_says_once_that_no_worker_is_live(self):
         make_queue(actions_elsewhere=False).publish("echo", 1)
