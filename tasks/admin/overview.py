@@ -24,6 +24,7 @@ from django.urls import reverse
 
 from stator.admin import Cell, Section
 from stator.graph.durations import span
+from tasks.admin.queues import pause_line
 from tasks.models import Claimant, Queue, Task
 from tasks.queue.expressions import Later
 from tasks.queue.queues import CLAIMANT_ALIVE
@@ -68,7 +69,7 @@ def section_of_queues(request: HttpRequest) -> Section | None:
 
 
 def _read(using: str) -> QuerySet[Any]:
-    tasks: QuerySet[Any] = QuerySet(Task, using=using)
+    tasks: QuerySet[Task] = QuerySet(Task, using=using)
     # Uses the index ``tasks_task_ready_in_queue``, which lacks the state: ready tasks are always pending.
     waiting = tasks.filter(queue=OuterRef("pk"), state_ready=True)
     since = Coalesce("state_next_attempt", "state_changed", output_field=DateTimeField())
@@ -84,8 +85,8 @@ def _read(using: str) -> QuerySet[Any]:
     return rows.order_by("-is_paused", "-waits", "name")
 
 
-def _claimed(using: str) -> Counter[Any]:
-    tasks: QuerySet[Any] = QuerySet(Task, using=using)
+def _claimed(using: str) -> Counter[int]:
+    tasks: QuerySet[Task] = QuerySet(Task, using=using)
     held = tasks.filter(state_claim__isnull=False).order_by("state_locked_until")
     return Counter(held.values_list("queue", flat=True)[:CLAIMED])
 
@@ -99,14 +100,8 @@ def _row(queue: Any, claimed: int, asking: tuple[int, float] | None, tasks: str)
         Cell.lasting(waited, "error" if late else ""),
         Cell(f"{claimed:,}"),
         Cell(f"{asking[0]:,}, asked {span(max(0.0, asking[1]))} ago" if asking else "0"),
-        Cell(_pauses(queue), level="warning"),
+        Cell(pause_line(queue, otherwise=""), level="warning"),
     )
-
-
-def _pauses(queue: Any) -> str:
-    paused = {"publishing": queue.publishing_paused, "claiming": queue.claiming_paused}
-    what = " and ".join(name for name, holds in paused.items() if holds)
-    return f"{what} {queue.pause_told}" if what else ""
 
 
 def _list_of_tasks(request: HttpRequest) -> str:
