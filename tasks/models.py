@@ -209,7 +209,7 @@ class Task(StatorModel):
         await sync_to_async(self.requeue)(reason, actor=actor)
 
     @classmethod
-    def find_claim(cls, pk: Any, token: UUID, *, using: str | None = None) -> claiming.TaskClaim:
+    def find_claim(cls, pk: int, token: UUID, *, using: str | None = None) -> claiming.TaskClaim:
         """Return the claim of a named worker with this token; raise ``LeaseLost`` if it has ended or never existed."""
         return claiming.find(cls, pk, token, using=using or database_of(pk))
 

@@ -15,10 +15,16 @@ from tasks.api.errors import Forbidden, NotFound, Unauthorized
 from tasks.api.rate_limits import rates
 from tasks.conf import load_settings
 from tasks.models import Queue, Run, Task
-from tasks.querysets import TERMINAL
+from tasks.querysets import TERMINAL, TaskQuerySet
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.consumers import Consumer, Verb
 from tasks.sharding.task_ids import database_of, home
+
+
+class ApiRequest(HttpRequest):
+    """A request that a :class:`Token` has let in."""
+
+    auth: Consumer
 
 
 class Token(HttpBearer):
@@ -74,9 +80,9 @@ def task_of(consumer: Consumer, pk: int) -> Task:
     return found
 
 
-def tasks_of(consumer: Consumer, using: str) -> Any:
+def tasks_of(consumer: Consumer, using: str) -> TaskQuerySet:
     """Return all tasks of one database in the queues that the consumer may use."""
-    rows = Task.objects.using(using).select_related("queue").prefetch_related(parts())
+    rows: TaskQuerySet = Task.objects.using(using).select_related("queue").prefetch_related(parts())
     if using != home():
         spread = consumer.reach().exclude(databases=[]).values_list("name", "databases")
         return rows.filter(queue__name__in=[name for name, databases in spread if using in databases])

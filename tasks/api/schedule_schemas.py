@@ -105,9 +105,9 @@ class ScheduleOut(Schema):
     created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
 
     @staticmethod
-    def resolve_queue(schedule: Any) -> str | None:
+    def resolve_queue(schedule: Schedule) -> str | None:
         """The name of its queue."""
-        return schedule.queue.name if schedule.queue_id is not None else None
+        return schedule.queue.name if schedule.queue is not None else None
 
 
 class SchedulesOut(Schema):

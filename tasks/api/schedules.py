@@ -5,15 +5,13 @@ changed to, actions that its queue lists in ``http_actions``. Schedules that cal
 only a token for all queues sees those, and none can change them.
 """
 
-from typing import Any
-
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from ninja import Query, Router, Schema
 from ninja.responses import Status
 from pydantic import Field
 
-from tasks.api.access import CONFIGURE, PUBLISH, QUERY, queue_of
+from tasks.api.access import CONFIGURE, PUBLISH, QUERY, ApiRequest, queue_of
 from tasks.api.documents import refusals
 from tasks.api.errors import Conflict, Forbidden, NotFound
 from tasks.api.schedule_schemas import ScheduleDeletedOut, ScheduleIn, ScheduleOut, ScheduleSettings, SchedulesOut
@@ -42,7 +40,7 @@ class Filters(Schema):
 
 
 @router.get("schedules", auth=QUERY, response={200: SchedulesOut, **refusals(404, 422)}, summary="List schedules")
-def list_schedules(request: Any, filters: Query[Filters]) -> Any:
+def list_schedules(request: ApiRequest, filters: Query[Filters]) -> dict[str, object]:
     """Return the schedules of the queues that this token may use, page by page."""
     rows = _reached(request.auth).filter(pk__gt=filters.after)
     if filters.queue is not None:
@@ -61,7 +59,7 @@ def list_schedules(request: Any, filters: Query[Filters]) -> Any:
     response={201: ScheduleOut, **refusals(404, 409, 415, 422)},
     summary="Create a schedule",
 )
-def create_schedule(request: Any, payload: ScheduleIn) -> Any:
+def create_schedule(request: ApiRequest, payload: ScheduleIn) -> Status[Schedule]:
     """The queue must list the action in `http_actions`. A name has at most one schedule for each entity."""
     values = payload.dict()
     queue = queue_of(request.auth, values.pop("queue"))
@@ -77,7 +75,7 @@ def create_schedule(request: Any, payload: ScheduleIn) -> Any:
 
 
 @router.get("schedules/{int:pk}", auth=QUERY, response={200: ScheduleOut, **refusals(404)}, summary="Show a schedule")
-def show_schedule(request: Any, pk: int) -> Any:
+def show_schedule(request: ApiRequest, pk: int) -> Schedule:
     """Return its timetable, its next tick and what became of the latest."""
     return _schedule_of(request.auth, pk)
 
@@ -88,7 +86,7 @@ def show_schedule(request: Any, pk: int) -> Any:
     response={200: ScheduleOut, **refusals(404, 415, 422)},
     summary="Change a schedule",
 )
-def change_schedule(request: Any, pk: int, payload: ScheduleSettings) -> Any:
+def change_schedule(request: ApiRequest, pk: int, payload: ScheduleSettings) -> Schedule:
     """Change the given values; the others stay. `enabled: false` pauses it. A change takes effect at once.
 
     If the code of the site declares the schedule, the next change of that declaration overwrites these values.
@@ -108,7 +106,7 @@ def change_schedule(request: Any, pk: int, payload: ScheduleSettings) -> Any:
     response={200: ScheduleDeletedOut, **refusals(404)},
     summary="Delete a schedule",
 )
-def delete_schedule(request: Any, pk: int) -> Any:
+def delete_schedule(request: ApiRequest, pk: int) -> dict[str, object]:
     """Tasks that it has published stay. One that the code of the site declares comes back with the next start."""
     _changeable(request.auth, pk).delete()
     return {"deleted": pk}
@@ -120,7 +118,7 @@ def delete_schedule(request: Any, pk: int) -> Any:
     response={200: ScheduleOut, **refusals(404, 409)},
     summary="Run a schedule now",
 )
-def run_schedule(request: Any, pk: int) -> Any:
+def run_schedule(request: ApiRequest, pk: int) -> Schedule:
     """Fire one extra tick now; the timetable stays. A schedule that is paused answers 409."""
     schedule = _changeable(request.auth, pk)
     if not schedule.run_now():
@@ -128,13 +126,13 @@ def run_schedule(request: Any, pk: int) -> Any:
     return _schedule_of(request.auth, pk)
 
 
-def _reached(consumer: Consumer) -> Any:
-    rows = Schedule.objects.select_related("queue")
+def _reached(consumer: Consumer) -> QuerySet[Schedule]:
+    rows: QuerySet[Schedule] = Schedule.objects.select_related("queue")
     return rows if consumer.all_queues else rows.filter(queue__in=consumer.reach())
 
 
 def _schedule_of(consumer: Consumer, pk: int) -> Schedule:
-    found: Schedule | None = _reached(consumer).filter(Q(pk=pk)).first()
+    found = _reached(consumer).filter(Q(pk=pk)).first()
     if found is None:
         raise NotFound(f"there is no schedule {pk}")
     return found

@@ -7,6 +7,8 @@ from uuid import UUID
 from ninja import Schema
 from pydantic import ConfigDict, Field, JsonValue
 
+from tasks.models import Run, Task
+
 BIGINT = 2**63 - 1
 LONGEST = 100 * 365 * 86400.0
 MOST_IN_BULK, MOST_ON_PAGE, MOST_CLAIMED = 10_000, 500, 1000
@@ -120,9 +122,9 @@ class TaskOut(Schema):
     due: datetime | None = Field(description="When it can be claimed; null: now or unknown.", examples=[None])
 
     @staticmethod
-    def resolve_queue(task: Any) -> str:
+    def resolve_queue(task: Task) -> str:
         """The name of its queue."""
-        return str(task.queue.name)
+        return task.queue.name
 
     @staticmethod
     def resolve_attempts(task: Any) -> int:
@@ -137,22 +139,19 @@ class TaskOut(Schema):
         return claimant
 
     @staticmethod
-    def resolve_lease_until(task: Any) -> datetime | None:
+    def resolve_lease_until(task: Task) -> datetime | None:
         """The end of the lease."""
-        until: datetime | None = task.state_locked_until
-        return until
+        return task.state_locked_until
 
     @staticmethod
-    def resolve_whole(task: Any) -> int | None:
+    def resolve_whole(task: Task) -> int | None:
         """The number of the shared task."""
-        whole: int | None = task.whole_id
-        return whole
+        return task.whole_id
 
     @staticmethod
-    def resolve_due(task: Any) -> datetime | None:
+    def resolve_due(task: Task) -> datetime | None:
         """When it may be claimed, if that is known."""
-        due: datetime | None = task.state_next_attempt
-        return due
+        return task.state_next_attempt
 
 
 class RunOut(Schema):
@@ -183,7 +182,7 @@ class TaskWithRunsOut(TaskOut):
     runs: list[RunOut]
 
     @staticmethod
-    def resolve_runs(task: Any) -> list[Any]:
+    def resolve_runs(task: Any) -> list[Run]:
         """The latest."""
         return list(task.latest_runs)
 

@@ -14,7 +14,7 @@ from tasks.schedules.timetable import ONE, Timetable
 # The longest name of an entity that a schedule stores.
 MOST_ENTITY = 200
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Tick:
 class Periodic:
     """A registered function with its timetable, as declared in the code."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     name: str
     every: float | None
     cron: str

@@ -1,8 +1,7 @@
 """Schedules of ``@periodic`` functions: synchronised with the code, and examined by system checks."""
 
 import logging
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
@@ -59,17 +58,17 @@ def bring_back(using: str) -> None:
         logger.info("tasks.functions_back", extra={"names": sorted(set(back.values()))})
 
 
-def _by_code(using: str, *, removed: bool) -> tuple[dict[Any, str], dict[Any, str]]:
+def _by_code(using: str, *, removed: bool) -> tuple[dict[int, str], dict[int, str]]:
     """Return schedules that code has declared, names by key: those that the code here declares, and the others."""
     rows = Schedule.objects.using(using).filter(queue=None, declared__isnull=False, removed=removed)
-    here, others = dict[Any, str](), dict[Any, str]()
+    here, others = dict[int, str](), dict[int, str]()
     for pk, name, entity in rows.values_list("pk", "name", "entity"):
         declared = name in registry and entity in registry[name].entities
         (here if declared else others)[pk] = name
     return here, others
 
 
-def check_functions(app_configs: Any = None, **kwargs: Any) -> Iterator[checks.CheckMessage]:
+def check_functions(app_configs: object = None, **kwargs: object) -> Iterator[checks.CheckMessage]:
     """Yield tasks.E101 for timetables that cannot work, and E102 for ticks that are no further apart than a lease."""
     for known in registry.values():
         problems = _problems(known)
@@ -79,7 +78,9 @@ def check_functions(app_configs: Any = None, **kwargs: Any) -> Iterator[checks.C
             yield checks.Error(f"@periodic {known.name}: {_haste(known.timetable)}", hint=HINT, id="tasks.E102")
 
 
-def check_schedules(app_configs: Any = None, databases: Any = None, **kwargs: Any) -> Iterator[checks.CheckMessage]:
+def check_schedules(
+    app_configs: object = None, databases: Sequence[str] | None = None, **kwargs: object
+) -> Iterator[checks.CheckMessage]:
     """Yield W101 and W102 for the same problems of schedules in the database, and W103 for functions that are gone."""
     for alias in databases or []:
         if not router.allow_migrate_model(alias, Schedule):
@@ -97,7 +98,7 @@ def check_schedules(app_configs: Any = None, databases: Any = None, **kwargs: An
 HINT = "Let ticks be further apart, so that one that a worker took down with it comes again before the next is due."
 
 
-def _check_row(row: Any) -> Iterator[checks.CheckMessage]:
+def _check_row(row: Schedule) -> Iterator[checks.CheckMessage]:
     problems = row.problems()
     for problem in problems.values():
         yield checks.Warning(f"Schedule {row.pk} ({row}): {problem}.", id="tasks.W101")
@@ -140,11 +141,11 @@ def _declare(using: str, known: Periodic, entity: str) -> None:
         rows.update(**changed, removed=False)
 
 
-def _on_start(sender: Any, **kwargs: Any) -> None:
+def _on_start(sender: object, **kwargs: object) -> None:
     sync()
 
 
-def _on_schedule(sender: Any, **kwargs: Any) -> None:
+def _on_schedule(sender: object, **kwargs: object) -> None:
     for using in worked_in(sender, Schedule):
         prune_rates(using)
         if registry:

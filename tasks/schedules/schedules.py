@@ -1,5 +1,6 @@
 """Schedules: rows whose attempts are ticks. ``timetable`` computes when ticks are due, ``ticking`` fires them."""
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
@@ -7,6 +8,7 @@ from django.db import models, router, transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
+from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
 from stator.graph.backoff import Backoff
 from stator.models import StateField, StatorModel
@@ -16,7 +18,8 @@ from tasks.datetimes import moment_problem
 from tasks.exceptions import PublishRefused, UnknownAction
 from tasks.messages import BIGINT, exclusive_value, message_of
 from tasks.queue.actions import refuse_unknown
-from tasks.schedules.ticking import KEPT, call, tick
+from tasks.queue.queues import Queue
+from tasks.schedules.ticking import ALLOW, DELAY, DROP, KEPT, call, tick
 from tasks.schedules.timetable import ALL, ONE, SKIP, Timetable
 
 
@@ -60,18 +63,18 @@ class ScheduleGraph(StateGraph):
     paused.when(Q(enabled=True, removed=False)).to(waiting)
 
     @classmethod
-    def handle_waiting(cls, schedules: list[Any]) -> Any:
+    def handle_waiting(cls, schedules: list["Schedule"]) -> dict["Schedule", str | TryAgainLater]:
         """Fire the ticks that are due."""
         return tick(schedules)
 
     @classmethod
-    def handle_calling(cls, schedule: Any) -> Any:
+    def handle_calling(cls, schedule: "Schedule") -> State:
         """Call the function."""
         call(schedule)
         return cls.waiting
 
 
-class ScheduleQuerySet(QuerySet[Any]):
+class ScheduleQuerySet(QuerySet["Schedule"]):
     """Schedules. A change of their timetables makes workers plan them again."""
 
     def update(self, **values: Any) -> int:
@@ -123,9 +126,9 @@ class Schedule(StatorModel):
     class Overlap(models.TextChoices):
         """What happens to ticks that are due while the task of the tick before has not ended."""
 
-        DELAY = "delay", "they wait for its end; then the rule for missed ticks applies"
-        SKIP = "skip", "they are dropped"
-        ALLOW = "allow", "they fire all the same"
+        DELAY = DELAY, "they wait for its end; then the rule for missed ticks applies"
+        SKIP = DROP, "they are dropped"
+        ALLOW = ALLOW, "they fire all the same"
 
     name = models.CharField(max_length=200)
     entity = models.CharField(max_length=200, blank=True)
@@ -261,7 +264,7 @@ class Schedule(StatorModel):
                 found[name] = str(refused)
         return found
 
-    def _found_queue(self) -> Any:
+    def _found_queue(self) -> Queue | None:
         try:
             return self.queue
         except ObjectDoesNotExist:
@@ -292,7 +295,7 @@ class Schedule(StatorModel):
             return str(refused)
         return ""
 
-    def save(self, *, update_fields: Any = None, **kwargs: Any) -> None:
+    def save(self, *, update_fields: Iterable[str] | None = None, **kwargs: Any) -> None:
         if problems := self.problems():
             raise ValidationError(problems)
         if self._state.adding or kwargs.get("force_insert"):
@@ -313,7 +316,7 @@ class Schedule(StatorModel):
         return bool(type(self).objects.filter(pk=self.pk).run_now())
 
 
-def look_again(using: str, pks: list[Any]) -> None:
+def look_again(using: str, pks: list[int]) -> None:
     """Make workers look at schedules now; paused and ended ones only if they may continue."""
     rows = Schedule.stator.using(using).filter(pk__in=pks)
     rows.in_state(ScheduleGraph.waiting).retry()
