@@ -15,6 +15,7 @@ from django.utils.functional import classproperty
 
 from stator.exceptions import LeaseLost
 from stator.explain import Reason, explain
+from stator.explain.notices import Notice
 from stator.fields import (
     ChangedField,
     ClaimField,
@@ -46,6 +47,7 @@ __all__ = [
     "Depth",
     "History",
     "Limit",
+    "Notice",
     "Overview",
     "Pause",
     "Report",

@@ -13,7 +13,7 @@ from django.utils.html import format_html
 
 from stator.admin import actions, detail, row_summary
 from stator.admin.filters import ConditionFilter
-from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, is_large, keep_keys, notices
+from stator.admin.listing import AnyAddressAdmin, is_large, notices
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.permissions import force_permission
 
@@ -33,9 +33,6 @@ class StatorAdmin(AnyAddressAdmin):
     change_form_template = "stator/admin/change_form.html"
     change_list_template = "stator/admin/change_list.html"
     live_template = "stator/admin/live.html"
-    paginator = BoundedPaginator
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
 
     class Media:
         css = {"all": ("stator/admin.css",)}
@@ -80,10 +77,6 @@ class StatorAdmin(AnyAddressAdmin):
         own = [*super().get_list_filter(request)]
         return [*own, *(["state"] if "state" not in own else []), ConditionFilter]
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> Any:
-        """Return a list class that stays fast on large tables."""
-        return BoundedChangeList
-
     def get_sortable_by(self, request: HttpRequest) -> Any:
         """Return the project's columns, and for a small table also those of the framework, which have no index."""
         names = super().get_sortable_by(request)
@@ -95,7 +88,6 @@ class StatorAdmin(AnyAddressAdmin):
         """Show the list, or run an action on its rows."""
         if request.method == "POST":
             actions.refuse_forbidden(self, request)
-            keep_keys(self, request)
         return super().changelist_view(request, {**notices(self.model), **(extra_context or {})})
 
     @admin.display(description="state", ordering="state")

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, is_large
+from stator.admin.listing import AnyAddressAdmin, is_large
 from stator.graph.durations import span
 
 # Models that the list of workers names, at most.
@@ -18,14 +18,7 @@ SEARCHED = 50_000
 class KeptAdmin(AnyAddressAdmin):
     """A read-only admin. The first column of ``ordering`` sorts the newest rows first, and has an index."""
 
-    paginator = BoundedPaginator
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
     search_help_text = f"Exact values, within the newest {SEARCHED:,} rows."
-
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> Any:
-        """Return a list class that stays fast on large tables."""
-        return BoundedChangeList
 
     def get_sortable_by(self, request: HttpRequest) -> Any:
         """Return all columns for a small table, else none, because not all of them have an index."""

@@ -32,7 +32,7 @@ def run(options: dict[str, Any]) -> Answer:
 
 def workers_in(alias: str) -> list[dict[str, Any]]:
     """Return the workers in a database: alive, gone without a stop, or stopped."""
-    rows = Worker.objects.using(alias).with_status().order_by("-started", "pk")
+    rows = Worker.objects.using(alias).with_status().defer("published").order_by("-started", "pk")
     return [_described(worker) for worker in rows[:MOST_WORKERS]]
 
 

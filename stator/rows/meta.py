@@ -1,6 +1,6 @@
 """A model's options in its ``class StatorMeta``, the owner of its columns, and its states by name."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -23,7 +23,9 @@ class ModelOptions:
     field whose values take turns. ``waits_for``: names of relations, each with the names of the states of the related
     object that end the waiting. ``claimable``: a function (a ``staticmethod``) of a worker's id and a ``Q`` of the rows
     that pauses hold. It returns a ``Q`` of the ready rows that this worker may claim, and is called at each poll and
-    each claim, so it has to be quick.
+    each claim, so it has to be quick. ``reasons`` and ``notices``: functions of a database's alias. The first returns
+    further reasons of :func:`~stator.explain.explain_counts`: a ``Q`` of rows for each code, which come before
+    ``no_worker``. The second returns :class:`~stator.explain.notices.Notice` objects.
     """
 
     history: bool = False
@@ -32,6 +34,8 @@ class ModelOptions:
     fair_by: str | None = None
     waits_for: tuple[tuple[str, tuple[str, ...]], ...] = ()
     claimable: Callable[[str, Q], Q] | None = None
+    reasons: Callable[[str], dict[str, Q]] | None = None
+    notices: Callable[[str], Iterable[Any]] | None = None
 
 
 def owner_of(model: type[Model]) -> Any:
@@ -88,6 +92,10 @@ def _remedy(name: str) -> str:
 
 def _wrong_function(model: Any, value: Any) -> str:
     return "" if callable(value) else "must be a function from the id of a worker and a Q to a Q"
+
+
+def _wrong_finder(model: Any, value: Any) -> str:
+    return "" if callable(value) else "must be a function of a database's alias"
 
 
 def _wrong_flag(model: Any, value: Any) -> str:
@@ -159,4 +167,6 @@ _CHECKS: dict[str, Callable[[Any, Any], str]] = {
     "fair_by": _wrong_key,
     "waits_for": _wrong_waits,
     "claimable": _wrong_function,
+    "reasons": _wrong_finder,
+    "notices": _wrong_finder,
 }
