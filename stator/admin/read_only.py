@@ -95,7 +95,7 @@ class WorkerAdmin(KeptAdmin):
     list_display = (
         "id", "host", "pid", "version", "status", "started", "heard_of", "running", "handled", "lost", "serves",
     )  # fmt: skip
-    readonly_fields = ("status",)
+    readonly_fields = ("status", "published")
     search_fields = ("=id", "host")
     ordering = ("-heartbeat", "-pk")
 

@@ -270,6 +270,13 @@ class TestNotices:
         (notice,) = notices("default")
         assert (notice.counted, notice.more) == ("3+", True)
 
+    def test_statements_are_as_many_however_many_queues_there_are(self, django_assert_num_queries):
+        live_process()
+        for name in "abcdef":
+            make_queue(name).publish_many([{"action": "echo"}] * 3)
+        with django_assert_num_queries(4):
+            assert notices("default") == []
+
     def test_task_that_all_live_workers_rejected_is_found(self, queue):
         task = queue.publish("resize").task
         claim_one(queue, "bot-1").release()
@@ -365,6 +372,11 @@ class TestOperators:
         assert (
             "No live worker process serves tasks: start <code>manage.py runstator</code>, unless other programs" in text
         )
+
+    def test_page_of_a_worker_shows_its_actions(self, admin_client):
+        worker = live_process(encode=["resize"])
+        text = unescape(admin_client.get(f"/admin/stator/worker/{worker.pk}/change/").text)
+        assert '"encode": ["resize"]' in text
 
     def test_page_of_the_task_says_so_as_trouble(self, queue, admin_client):
         live_process()
