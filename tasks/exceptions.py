@@ -4,7 +4,7 @@ from stator.exceptions import LeaseLost, StatorError
 
 __all__ = [
     "ActionNotAllowed", "LeaseLost", "MoveRefused", "PublishRefused", "QueuePaused", "ShardUnavailable", "TaskError",
-    "UnknownAction",
+    "TooManyWaiting", "UnknownAction",
 ]  # fmt: skip
 
 
@@ -34,3 +34,7 @@ class MoveRefused(TaskError):
 
 class ShardUnavailable(TaskError):
     """A database over which the queue is spread cannot be used now."""
+
+
+class TooManyWaiting(TaskError):
+    """As many claims wait in this process as may; nothing was claimed."""

@@ -59,7 +59,7 @@ def claim(request: ApiRequest, queue: str, payload: ClaimIn) -> dict[str, object
         claims, waited = until_some(
             # A token that is revoked, or a queue that is deleted, while the request waits gets nothing more.
             lambda: queue_of(still_usable(request.auth, CLAIM.verb), queue).claim(**wanted),
-            found.pk,
+            found,
             seconds,
             most_waiting(request),
         )

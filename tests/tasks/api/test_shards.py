@@ -4,10 +4,10 @@ import pytest
 from django.db import connections
 from django.db.models import prefetch_related_objects
 
-from tasks.api import waiting
 from tasks.api.access import parts
 from tasks.api.rate_limits import rates
 from tasks.models import Queue, Task
+from tasks.queue import waiting
 from tasks.sharding.task_ids import BITS
 from tests.stator.making import raw
 from tests.tasks.api.test_waiting import Waiting

@@ -9,11 +9,12 @@ from django.db import DatabaseError, connection, connections
 from django.test import Client
 from django.urls import resolve
 
-from tasks.api import waiting as module
+from tasks.api import waiting as requests_that_wait
 from tasks.api.rate_limits import rates
-from tasks.api.waiting import Waiters, waiters, with_ready
 from tasks.models import Queue, Task
+from tasks.queue import waiting as module
 from tasks.queue.consumers import Consumer
+from tasks.queue.waiting import Waiters, waiters, with_ready
 from tests.processes import wait_until
 from tests.tasks.serving import token
 
@@ -26,7 +27,7 @@ def fresh_rates(settings):
     # The test client says that it has no threads.
     settings.STATOR_TASKS = {"API_WAITING": 20}
     yield
-    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "tasks-api-waiting"])
+    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "tasks-waiting"])
 
 
 @pytest.fixture
@@ -164,14 +165,14 @@ def test_it_holds_neither_transaction_nor_connection(queue, monkeypatch, setting
     settings.DATABASES["default"]["ATOMIC_REQUESTS"] = True
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     seen = []
-    close = module._give_connections_back
+    close = requests_that_wait._give_connections_back
 
     def spy():
         close()
         seen.append([each.connection is None for each in connections.all(initialized_only=True)])
         seen.append([each.in_atomic_block for each in connections.all(initialized_only=True)])
 
-    monkeypatch.setattr(module, "_give_connections_back", spy)
+    monkeypatch.setattr(requests_that_wait, "_give_connections_back", spy)
     request = Waiting(token(), wait=0.5)
     with waiting(request):
         pass
@@ -254,10 +255,10 @@ def test_thread_that_watches_outlasts_an_outage(queue, monkeypatch):
     monkeypatch.setattr(waiters, "wake", lambda queues=None: queues is not None and Waiters.wake(waiters, queues))
     failures = iter([DatabaseError("gone"), DatabaseError("gone")])
 
-    def flaky(queues):
+    def flaky(queues, using):
         for error in failures:
             raise error
-        return with_ready(queues)
+        return with_ready(queues, using)
 
     monkeypatch.setattr(module, "with_ready", flaky)
     request = Waiting(token())

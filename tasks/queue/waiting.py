@@ -1,0 +1,218 @@
+"""Waiting for tasks of a queue: HTTP requests, ``queue.claim(wait=...)`` and the loops of named workers.
+
+While anybody waits, one thread per process polls the database for ready tasks in the awaited queues and wakes those
+that wait for them. A commit in this process wakes all of them at once.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.apps import apps
+from django.db import DatabaseError, InterfaceError, connections
+from django.db.models import Exists, OuterRef, QuerySet
+
+from stator.claims import bring_up
+from stator.signals import became_ready
+from tasks.exceptions import TooManyWaiting
+from tasks.sharding.replicas import awake, rest
+from tasks.sharding.task_ids import home
+
+logger = logging.getLogger("tasks.queues")
+
+POLL_INTERVAL = 0.2
+# Seconds between polls after a failed one.
+LONG_PAUSE = 1.0
+# Seconds between two tries of one claim. It may be woken by tasks that it may not claim: other metadata, or an
+# exclusive value that is taken.
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 0.4
+# Seconds after which one that waits looks whether it was stopped. A signal handler cannot wake it: the locks of the
+# event it waits for may be held by the very thread that the handler interrupts.
+STOP_INTERVAL = 0.2
+
+# The awaited queues: alias and primary key.
+Awaited = tuple[str, int]
+
+
+class Waiters:
+    """Those that wait in this process, each a function that wakes it."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Callable[[], None], Awaited] = {}
+        self._lock = threading.Lock()
+        self._watched = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @contextmanager
+    def join(self, queue: Any, wake: Callable[[], None], most: int | None = None) -> Iterator[None]:
+        """Call ``wake`` when a new try is worthwhile; raise ``TooManyWaiting`` if ``most`` wait already."""
+        with self._lock:
+            if most is not None and len(self._waiting) >= most:
+                raise TooManyWaiting(f"this process already has {most} waiting claims, its maximum; try again")
+            self._waiting[wake] = queue._state.db, queue.pk
+            start, self._watched = not self._watched, True
+        if start:
+            threading.Thread(target=self._watch, name="tasks-waiting", daemon=True).start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._waiting[wake]
+
+    def wake(self, queues: set[Awaited] | None = None) -> None:
+        """Wake those that wait for these queues, or all."""
+        with self._lock:
+            for wake, queue in self._waiting.items():
+                if queues is None or queue in queues:
+                    wake()
+
+    def _watch(self) -> None:
+        """Poll until nobody waits."""
+        while queues := self._waited_for():
+            pause = POLL_INTERVAL
+            try:
+                for alias, pks in queues.items():
+                    bring_up(_task(), using=alias)
+                    self.wake({(alias, pk) for pk in with_ready(pks, alias)})
+            except (DatabaseError, InterfaceError) as error:
+                logger.warning("tasks.watch_failed", extra={"error": type(error).__name__})
+                connections.close_all()
+                pause = LONG_PAUSE
+            time.sleep(pause)
+        connections.close_all()
+
+    def _waited_for(self) -> dict[str, set[int]]:
+        queues: dict[str, set[int]] = defaultdict(set)
+        with self._lock:
+            self._watched = bool(self._waiting)
+            for alias, pk in self._waiting.values():
+                queues[alias].add(pk)
+        return queues
+
+
+def with_ready(queues: set[int], using: str | None = None) -> set[int]:
+    """Return the queues that have a ready task; index ``tasks_task_ready_in_queue``."""
+    alias = using or home()
+    rows: QuerySet[Any] = QuerySet(_task().queue.field.related_model, using=alias)
+    asked = rows.filter(pk__in=queues).values_list("pk", "name", "databases", Exists(_ready()))
+    found: set[int] = set()
+    elsewhere: dict[str, dict[str, int]] = defaultdict(dict)
+    for pk, name, databases, is_ready in asked:
+        if is_ready:
+            found.add(pk)
+        for other in databases:
+            elsewhere[other][name] = pk
+    for other in awake(list(elsewhere)):
+        if other != alias:
+            found |= _with_ready_there(other, elsewhere[other])
+    return found
+
+
+def _with_ready_there(alias: str, queues: dict[str, int]) -> set[int]:
+    """Return the same for queues, by name, that are also in another database."""
+    try:
+        bring_up(_task(), using=alias)
+        rows: QuerySet[Any] = QuerySet(_task().queue.field.related_model, using=alias)
+        return {queues[name] for name in rows.filter(Exists(_ready()), name__in=queues).values_list("name", flat=True)}
+    except (DatabaseError, InterfaceError) as error:
+        rest(alias, error)
+        connections[alias].close()
+        return set()
+
+
+def until_some(
+    attempt: Callable[[], list[Any]],
+    queue: Any,
+    seconds: float,
+    *,
+    most: int | None = None,
+    before_wait: Callable[[], None] = lambda: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> tuple[list[Any], float]:
+    """Call ``attempt`` until it returns something; return that, and the seconds of waiting before that call began.
+
+    The list is empty if ``attempt`` returns nothing for ``seconds``, or once ``stopped`` returns true. ``most``: the
+    number that may wait in this process. ``before_wait``: called before each wait.
+    """
+    found: list[Any] = []
+    woken = threading.Event()
+    began = tried = time.monotonic()
+    end, pause = began + seconds, SHORTEST_PAUSE
+    with waiters.join(queue, woken.set, most):
+        while not found and (left := end - time.monotonic()) > 0 and not stopped():
+            before_wait()
+            if woken.wait(min(left, STOP_INTERVAL)):
+                woken.clear()
+                tried = time.monotonic()
+                found = attempt()
+                if not found:
+                    time.sleep(max(0.0, min(pause, end - time.monotonic())))
+                    pause = min(LONGEST_PAUSE, 2 * pause)
+    return found, tried - began
+
+
+class AsyncWake:
+    """An event of the running event loop that other threads and signal handlers may set."""
+
+    def __init__(self) -> None:
+        self._loop, self._event = asyncio.get_running_loop(), asyncio.Event()
+
+    def set(self) -> None:
+        """End the present wait, or the next one."""
+        # A loop may be closed under a generator that nobody closed; nothing waits in it any more.
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for the event and clear it; return False if it was not set for so long."""
+        try:
+            await asyncio.wait_for(self._event.wait(), seconds)
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True
+
+
+async def auntil_some(
+    attempt: Callable[[], Awaitable[list[Any]]],
+    queue: Any,
+    seconds: float,
+    *,
+    woken: AsyncWake | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[Any]:
+    """Run :func:`until_some` without holding a thread. Set ``woken`` to have ``stopped`` called at once."""
+    found: list[Any] = []
+    woken = woken or AsyncWake()
+    end, pause = time.monotonic() + seconds, SHORTEST_PAUSE
+    with waiters.join(queue, woken.set):
+        while not found and (left := end - time.monotonic()) > 0 and not stopped():
+            if await woken.wait(left) and not stopped() and not (found := await attempt()):
+                await asyncio.sleep(max(0.0, min(pause, end - time.monotonic())))
+                pause = min(LONGEST_PAUSE, 2 * pause)
+    return found
+
+
+def _ready() -> QuerySet[Any]:
+    return QuerySet(_task()).filter(queue=OuterRef("pk"), state_ready=True, state_claim=None)
+
+
+def _task() -> Any:
+    # By name: the model imports queues, which wait.
+    return apps.get_model("tasks", "Task")
+
+
+def _told(sender: Any, **kwargs: Any) -> None:
+    if sender is _task():
+        waiters.wake()
+
+
+waiters = Waiters()
+became_ready.connect(_told, dispatch_uid="tasks.waiting")
