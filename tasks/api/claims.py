@@ -22,6 +22,7 @@ from tasks.api.schemas import (
     HeldIn,
     HeldOut,
     ReasonIn,
+    ReleaseIn,
     ResolveIn,
     ResolveManyIn,
 )
@@ -147,9 +148,18 @@ def resolve(request: ApiRequest, pk: int, payload: ResolveIn) -> dict[str, objec
 
 
 @router.post("tasks/{int:pk}/claim/release", auth=CLAIM, response=ENDED, summary="End a claim: release the task")
-def release(request: ApiRequest, pk: int, payload: ReasonIn) -> dict[str, object]:
-    """Leave the task to another worker. If this was its last attempt, the task is errored."""
-    return _end(request, pk, payload, "released", lambda held: held.release(payload.reason))
+def release(request: ApiRequest, pk: int, payload: ReleaseIn) -> dict[str, object]:
+    """Leave the task to another worker. If this was its last attempt, the task is errored.
+
+    A task that was not begun is for every worker again, and has no attempt less.
+    """
+    return _end(
+        request,
+        pk,
+        payload,
+        "released",
+        lambda held: held.release(payload.reason) if payload.begun else held.hand_back(),
+    )
 
 
 @router.post("tasks/{int:pk}/claim/fail", auth=CLAIM, response=ENDED, summary="End a claim: failure")

@@ -256,6 +256,14 @@ class ReasonIn(HeldIn):
     reason: Text = Field("", examples=["no graphics card"])
 
 
+class ReleaseIn(ReasonIn):
+    """The reason, and whether the work was begun."""
+
+    begun: bool = Field(
+        True, description="false: as if the task had never been claimed; no attempt counts.", examples=[True]
+    )
+
+
 class FailIn(HeldIn):
     """The error of the attempt."""
 

@@ -1,5 +1,6 @@
 """Claims of tasks by named workers: programs anywhere, through Python or the HTTP API."""
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -26,6 +27,9 @@ from tasks.sharding import shards
 TRIES = 10
 REASON_LENGTH = 8000
 
+# Heartbeats in each lease.
+BEATS = 3
+
 # Seconds between two notes that a worker has asked for work.
 SEEN_EVERY = 10.0
 
@@ -35,19 +39,36 @@ class TaskClaim:
 
     Every method but ``verify`` writes, and only while the claim is held. Otherwise it raises
     :class:`~stator.exceptions.LeaseLost`, which says what became of the task, and nothing is changed. ``attempt``: 1
-    for the first. ``lease``: seconds from the claim, or the latest heartbeat, until it runs out.
+    for the first. ``lease``: seconds from the claim, or the latest heartbeat, until it runs out. ``ended``: whether
+    this program has ended the claim.
     """
 
-    def __init__(self, claim: claims.Claim, worker: str) -> None:
+    def __init__(self, claim: claims.Claim, worker: str, since: float | None = None) -> None:
         self._claim = claim
         self.worker = worker
         self.task = claim.instance
         self.token: UUID = claim.token
         self.attempt: int = claim.attempt
         self.lease: float = (self.task.state_locked_until - self.task.state_attempted).total_seconds()
+        self.ended = self._is_lost = False
+        # The monotonic time from which the lease counts: before the statement that took it.
+        self._since: float = claim.claimed if since is None else since
 
     def __repr__(self) -> str:
         return f"<TaskClaim of task {self.task.pk} by {self.worker}, attempt {self.attempt}>"
+
+    @property
+    def lost(self) -> bool:
+        """Return whether the claim is lost: a call of it said so, or its lease is over by this program's clock.
+
+        The clock runs on while the database is unavailable. A claim that was ended in time is not lost.
+        """
+        return not self.ended and (self._is_lost or time.monotonic() >= self._since + self.lease)
+
+    @property
+    def heartbeat_due(self) -> float:
+        """Return the monotonic time at which the next heartbeat is due: three in each lease."""
+        return self._since + self.lease / BEATS
 
     def verify(self) -> None:
         """Raise ``LeaseLost`` unless the claim is still held. Call it right before an action that cannot be undone."""
@@ -62,17 +83,19 @@ class TaskClaim:
         """
         settings, longest = load_settings(), claims.longest_lease(type(self.task), using=self._using)
         check_lease(lease, longest)
+        sent = time.monotonic()
         queues: QuerySet[Any] = QuerySet(type(self.task).queue.field.related_model, using=self._using)
         until = renewed_end(lease, longest, settings, queues, self._run)
         if not claims.hold(self._claim, until, where=allowed(self.worker)):
             if self._claim.still_mine():
                 self._end("released", "no longer allowed", lambda then: claims.release(self._claim, then=then))
+                self.ended, self._is_lost = False, True
                 raise LeaseLost(f"task {self.task.pk} is for other workers now than {self.worker}")
             raise self._lost()
         held = self._rows.filter(pk=self.task.pk, state_claim=self.token)
         for found, now in held.values_list("state_locked_until", Now()):
             self._run.update(lease_until=found, **({} if lease is None else {"lease": lease}))
-            self.lease = (found - now).total_seconds()
+            self.lease, self._since = (found - now).total_seconds(), sent
             if self.lease > 0:
                 return
         # The timeout was shortened to less than the attempt has taken already.
@@ -100,6 +123,10 @@ class TaskClaim:
         told = bounded(str(reason), REASON_LENGTH)
         self._end("canceled", told, lambda then: claims.move(self._claim, "canceled", then=then))
 
+    def hand_back(self) -> None:
+        """Return a task that was not begun, as if it had never been claimed: no attempt counts, and no rejection."""
+        self._write(lambda: claims.release(self._claim, then=self._forget_run))
+
     async def averify(self) -> None:
         """Run :meth:`verify` from async code."""
         await sync_to_async(self.verify)()
@@ -124,6 +151,10 @@ class TaskClaim:
         """Run :meth:`cancel` from async code."""
         await sync_to_async(self.cancel)(reason)
 
+    async def ahand_back(self) -> None:
+        """Run :meth:`hand_back` from async code."""
+        await sync_to_async(self.hand_back)()
+
     @property
     def _using(self) -> str:
         return str(self.task._state.db)
@@ -137,6 +168,9 @@ class TaskClaim:
         runs: QuerySet[Any] = QuerySet(type(self.task).runs.rel.related_model, using=self._using)
         # Tasks that were claimed together share one token.
         return runs.filter(task=self.task.pk, token=self.token)
+
+    def _forget_run(self) -> None:
+        self._run.delete()
 
     def _give_up(self, outcome: str, reason: str, failure: Failure | None) -> None:
         mine = self._rows.filter(pk=self.task.pk, state_claim=self.token)
@@ -153,13 +187,18 @@ class TaskClaim:
         def note() -> None:
             self._run.update(ended=Now(), outcome=outcome, reason=reason, result=result)
 
+        self._write(lambda: write(note))
+
+    def _write(self, write: Callable[[], None]) -> None:
         try:
-            write(note)
+            write()
         except LeaseLost:
             raise self._lost() from None
+        self.ended = True
 
     def _lost(self) -> LeaseLost:
-        """Return the error for a holder that has lost its claim; it says what became of the task."""
+        """Note that the claim is lost, and return the error for its holder; it says what became of the task."""
+        self._is_lost = True
         found = self._rows.filter(pk=self.task.pk).first()
         if found is None:
             why = "the task is gone"
@@ -277,8 +316,12 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
     ends: dict[str, list[tuple[claims.Claim, dict[str, Any] | None]]] = defaultdict(list)
     for held, result in results.items():
         ends[held._using].append((held._claim, {"result": result}))
-    lost = [claim for each in ends.values() for claim in claims.move_many(each, "completed", then=note)]
-    return [by_claim[claim] for claim in lost]
+    lost = [by_claim[claim] for each in ends.values() for claim in claims.move_many(each, "completed", then=note)]
+    for held in results:
+        held.ended, held._is_lost = True, False
+    for held in lost:
+        held.ended, held._is_lost = False, True
+    return lost
 
 
 def fail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim]:
@@ -327,6 +370,7 @@ def _claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: d
         queue.lock()
         return not shards.is_held(queue, worker)
 
+    since = time.monotonic()
     found = claims.claim(
         model,
         1 if queue.one_per_worker else limit,
@@ -340,7 +384,7 @@ def _claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: d
     )
     for claim in found:
         claim.instance.queue = queue
-    return [TaskClaim(claim, worker) for claim in found]
+    return [TaskClaim(claim, worker, since) for claim in found]
 
 
 def _without_second_parts(model: Any, using: str, worker: str, found: list[claims.Claim]) -> list[claims.Claim]:

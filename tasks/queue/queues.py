@@ -16,7 +16,7 @@ from django.utils import timezone
 from tasks.conf import LONGEST
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
-from tasks.queue import claiming, publishing, rules
+from tasks.queue import claiming, consuming, publishing, rules
 from tasks.queue.expressions import Later
 from tasks.queue.publishing import Manner, Published
 from tasks.sharding import replicas, shards
@@ -198,19 +198,38 @@ class Queue(models.Model):
     # Claiming
 
     def claim(
-        self, *, worker: str, limit: int = 1, lease: float | None = None, metadata: dict[str, Any] | None = None
+        self,
+        *,
+        worker: str,
+        limit: int = 1,
+        lease: float | None = None,
+        metadata: dict[str, Any] | None = None,
+        wait: float = 0.0,
     ) -> list[claiming.TaskClaim]:
         """Claim up to ``limit`` tasks for a worker, the most urgent first; return an empty list if it may claim none.
 
         ``lease``: seconds until the claim ends without a heartbeat; by default the task's, the queue's or the
-        setting's. ``metadata``: only tasks that have all of these pairs. An exclusive queue gives at most one task per
-        value; a queue with ``one_per_worker`` gives one task in all.
+        setting's. ``metadata``: only tasks that have all of these pairs. ``wait``: seconds to wait for the first task;
+        not inside a transaction. An exclusive queue gives at most one task per value; a queue with ``one_per_worker``
+        gives one task in all.
         """
-        return claiming.claim(self, worker, limit, lease, metadata)
+        return consuming.claim(self, wait, worker=worker, limit=limit, lease=lease, metadata=metadata)
 
     async def aclaim(self, **options: Any) -> list[claiming.TaskClaim]:
         """Run :meth:`claim` from async code."""
-        return await sync_to_async(self.claim)(**options)
+        return await consuming.aclaim(self, **options)
+
+    def consume(self, *, worker: str, **options: Any) -> consuming.QueueLoop:
+        """Return the loop of a named worker, which claims tasks until it is stopped: iterate over it, or ``run`` it.
+
+        ``limit``, ``lease`` and ``metadata`` are those of :meth:`claim`; the others are of
+        :class:`~tasks.queue.consuming.QueueLoop`.
+        """
+        return consuming.QueueLoop(self, worker=worker, **options)
+
+    def aconsume(self, *, worker: str, **options: Any) -> consuming.AsyncQueueLoop:
+        """Return the same for ``async for`` and ``await run``."""
+        return consuming.AsyncQueueLoop(self, worker=worker, **options)
 
     @staticmethod
     def resolve_many(results: Mapping[claiming.TaskClaim, Any]) -> list[claiming.TaskClaim]:

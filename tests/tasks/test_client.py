@@ -124,11 +124,12 @@ def clock(server, monkeypatch):
     return begin
 
 
-def test_module_imports_nothing_but_the_standard_library():
-    tree = ast.parse(Path(module.__file__).read_text())
-    for node in ast.walk(tree):
+def test_folder_imports_nothing_but_itself_and_the_standard_library():
+    files = sorted(Path(module.__file__).parent.glob("*.py"))
+    assert [path.name for path in files] == ["__init__.py", "consuming.py"]
+    for node in [node for path in files for node in ast.walk(ast.parse(path.read_text()))]:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        names += [node.module] if isinstance(node, ast.ImportFrom) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
         assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
 
 

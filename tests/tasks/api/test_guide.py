@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -100,11 +101,25 @@ def test_examples_of_the_page_do_what_it_says_in_its_order(tmp_path):
     assert [each.status for each in Task.objects.filter(key="image-8")] == ["completed"]
 
 
+class Images:
+    """What the bot of the page works with; it is asked to stop while it does."""
+
+    @staticmethod
+    def resize(image):
+        signal.raise_signal(signal.SIGTERM)
+        return 10 * image
+
+
 def run_python(base):
-    """Run the example of the client, with a token of its own."""
-    [example] = re.findall(r"^\.\. code-block:: python\n\n((?:    .*\n|\n)+)", GUIDE, re.MULTILINE)
-    code = textwrap.dedent(example).replace("https://example.com/api/", base)
-    exec(code, {"token": token("programmer"), "work": lambda data: {"done": data["image"]}})
+    """Run the examples of the client, with a token of its own."""
+    examples = re.findall(r"^\.\. code-block:: python\n\n((?:    .*\n|\n)+)", GUIDE, re.MULTILINE)
+    bot, without_loop = [textwrap.dedent(example).replace("https://example.com/api/", base) for example in examples]
+    names = {"token": token("programmer"), "images": Images, "work": lambda data: {"done": data["image"]}}
+    exec(bot, names)
+    assert Task.objects.get(key="image-8").result == {"size": 80}
+    names["client"].publish("encode", "thumbnail", {"image": 9}, key="image-9")
+    exec(without_loop, names)
+    assert Task.objects.get(key="image-9").result == {"done": 9}
 
 
 def test_every_code_is_told():

@@ -1,13 +1,11 @@
-"""A client of the HTTP API in one file. It needs only Python's standard library and can be copied anywhere.
+"""A client of the HTTP API. This folder needs only Python's standard library and can be copied anywhere.
 
 ::
 
     client = Client("https://example.com/api/", token)
     client.publish("encode", "resize", {"image": 7}, key="resize-7")
-    for claim in client.claim("encode", worker="bot-1", limit=10, wait=20):
-        with claim.heartbeating():
-            result = work(claim.task["data"])
-        claim.resolve(result)
+    for claim in client.consume("encode", worker="bot-1"):
+        claim.resolve(work(claim.task["data"]))
 
 If the server refuses a call, :class:`ApiError` is raised. If the connection breaks or the server is unavailable (500,
 502, 503, 504), calls that are safe to repeat are repeated, with growing pauses. The end of a claim is retried for as
@@ -21,16 +19,21 @@ import json
 import random
 import threading
 import time
+import traceback
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+# Relative, so that a copy of the folder works under any name.
+from .consuming import BEATS, ConsumerLoop
+
 LONGEST_PAUSE = 10.0
-# The most claims that one request ends.
-MOST_ENDED = 1000
+# The most claims that one request ends, and the most characters of an error.
+MOST_ENDED, MOST_TOLD = 1000, 8000
 
 
 class ApiError(Exception):
@@ -89,11 +92,27 @@ class Client:
 
     def claim(self, queue: str, *, worker: str, wait: float = 0.0, **options: Any) -> list["Claim"]:
         """Claim up to ``limit`` tasks (one by default), waiting up to ``wait`` seconds for the first."""
+        return self._claim(queue, worker, wait, options, time.sleep)
+
+    def consume(self, queue: str, *, worker: str, wait: float = 5.0, **options: Any) -> "ConsumerLoop":
+        """Return the loop of a worker, which claims tasks until it is stopped: iterate over it, or ``run`` it.
+
+        ``wait``: seconds for which one request waits, and so the longest time until a stopped loop ends. ``limit``,
+        ``lease`` and ``metadata`` are those of :meth:`claim`, the others those of :class:`ConsumerLoop`.
+        """
+        wanted: dict[str, Any] = {name: options.pop(name) for name in ("limit", "lease", "metadata") if name in options}
+        loop = _Loop(**options)
+        loop.take = partial(self._claim, queue, worker, wait, wanted, loop.pause)
+        return loop
+
+    def _claim(
+        self, queue: str, worker: str, wait: float, options: dict[str, Any], sleep: Callable[[float], None]
+    ) -> list["Claim"]:
         path, end, left = f"queues/{_quote(queue)}/claims", time.monotonic() + wait, wait
         while True:
             body = {"worker": worker, "wait": left, **options}
             try:
-                answer, sent = self._answered("POST", path, body, timeout=self.timeout + left)
+                answer, sent = self._answered("POST", path, body, timeout=self.timeout + left, sleep=sleep)
                 break
             except ApiError as error:
                 # The server has no room for another waiting claim: try again for the time that is left, at last without
@@ -234,6 +253,7 @@ class Client:
         again: bool | None = None,
         timeout: float | None = None,
         until: float = 0.0,
+        sleep: Callable[[float], None] | None = None,
     ) -> tuple[Any, float]:
         """Return the answer, and the monotonic time at which the answered try was sent.
 
@@ -253,7 +273,7 @@ class Client:
             except (Unreachable, _Unavailable):
                 if not again or self._is_last(tried, until):
                     raise
-            time.sleep(pause)
+            (sleep or time.sleep)(pause)
         raise AssertionError("the last try returns or raises")
 
     def _is_last(self, tried: int, until: float) -> bool:
@@ -283,7 +303,8 @@ class Client:
 class Claim:
     """A task that this program holds, until it ends the claim or the lease runs out.
 
-    ``since``: the monotonic time from which the lease counts; now by default.
+    ``since``: the monotonic time from which the lease counts; now by default. ``ended``: whether this program has ended
+    the claim.
     """
 
     def __init__(
@@ -292,8 +313,8 @@ class Claim:
         self.task: dict[str, Any] = answer["task"]
         self.attempt: int = answer["attempt"]
         self.lease: float = answer["lease"]
-        self._is_lost = self._has_ended = False
-        self._until = (time.monotonic() if since is None else since) + self.lease
+        self.ended = self._is_lost = False
+        self._since = time.monotonic() if since is None else since
         self._client, self._token, self._wanted = client, answer["token"], wanted
 
     def __repr__(self) -> str:
@@ -305,15 +326,26 @@ class Claim:
 
         The clock runs on while the server is unavailable. A claim that was ended in time is not lost.
         """
-        return self._is_lost or (not self._has_ended and time.monotonic() >= self._until)
+        return not self.ended and (self._is_lost or time.monotonic() >= self._until)
+
+    @property
+    def heartbeat_due(self) -> float:
+        """Return the monotonic time at which the next heartbeat is due: three in each lease."""
+        return self._since + self.lease / BEATS
+
+    @property
+    def _until(self) -> float:
+        return self._since + self.lease
 
     def verify(self) -> None:
         """Raise ``LeaseLost`` unless the claim is still held. Call it right before an action that cannot be undone."""
         self._hold("verify")
 
     def heartbeat(self, lease: float | None = None) -> None:
-        """Hold the task for ``lease`` seconds from now; by default as long as was asked for in the claim."""
-        self.lease = self._hold("heartbeat", lease=self._wanted if lease is None else lease)
+        """Hold the task for ``lease`` seconds from now; by default as long as was asked for last."""
+        if lease is not None:
+            self._wanted = lease
+        self._hold("heartbeat", lease=self._wanted)
 
     def resolve(self, result: Any = None) -> None:
         """Complete the task. Like every end of a claim, this is retried while the lease lasts."""
@@ -323,13 +355,18 @@ class Claim:
         """Return the task for another worker."""
         self._end("release", reason=reason)
 
-    def fail(self, error: str) -> None:
-        """End the attempt as failed, with the error."""
-        self._end("fail", error=error)
+    def fail(self, error: BaseException | str) -> None:
+        """End the attempt as failed, with the error; of an exception with its traceback."""
+        told = error if isinstance(error, str) else "".join(traceback.format_exception(error))
+        self._end("fail", error=told[-MOST_TOLD:])
 
     def cancel(self, reason: str = "") -> None:
         """Cancel the task: it need not be done at all."""
         self._end("cancel", reason=reason)
+
+    def hand_back(self) -> None:
+        """Return a task that was not begun, as if it had never been claimed: no attempt counts, and no rejection."""
+        self._end("release", begun=False)
 
     @contextmanager
     def heartbeating(self, every: float | None = None) -> Iterator["Claim"]:
@@ -344,7 +381,7 @@ class Claim:
             thread.join()
 
     def _beat(self, ended: threading.Event, every: float | None) -> None:
-        while not ended.wait(every or self.lease / 3):
+        while not ended.wait(every or self.lease / BEATS):
             try:
                 self.heartbeat()
             except LeaseLost:
@@ -353,11 +390,9 @@ class Claim:
                 # A later heartbeat may succeed. If none does, the lease runs out and ``lost`` becomes true.
                 continue
 
-    def _hold(self, verb: str, **values: Any) -> float:
-        """Return the seconds for which the task is held, counted from before the request was sent."""
+    def _hold(self, verb: str, **values: Any) -> None:
         answer, sent = self._call(verb, 0.0, values)
-        self._until = sent + answer["lease"]
-        return float(answer["lease"])
+        self.lease, self._since = float(answer["lease"]), sent
 
     def _end(self, verb: str, **values: Any) -> None:
         # The server answers a repeated end like the first one, so it may be sent again.
@@ -365,7 +400,7 @@ class Claim:
         self._note_end(lost=False)
 
     def _note_end(self, *, lost: bool) -> None:
-        self._is_lost, self._has_ended = lost, True
+        self._is_lost, self.ended = lost, not lost
 
     def _call(self, verb: str, until: float, values: dict[str, Any]) -> tuple[Any, float]:
         body = {"token": self._token, **{name: value for name, value in values.items() if value is not None}}
@@ -386,6 +421,15 @@ class _Unavailable(ApiError):
     """The server or its database failed: nobody knows whether the call was carried out."""
 
 
+class _Limited(ApiError):
+    """The server lets no more requests through for now; nothing was done."""
+
+
+class _Loop(ConsumerLoop):
+    lost_errors = (LeaseLost,)
+    passing_errors = (Unreachable, _Unavailable, _Limited)
+
+
 class _Later(Exception):
     """Nothing was done; any call may be repeated after ``seconds``."""
 
@@ -404,7 +448,7 @@ def _error_of(response: urllib.error.HTTPError) -> Exception:
     if code == "lease_lost":
         return LeaseLost(response.code, code, detail)
     if code in ("rate_limited", "busy"):
-        return _Later(ApiError(response.code, code, detail), _seconds(response.headers.get("Retry-After", "1")))
+        return _Later(_Limited(response.code, code, detail), _seconds(response.headers.get("Retry-After", "1")))
     if response.code in (500, 502, 503, 504):
         return _Unavailable(response.code, code, detail)
     return ApiError(response.code, code, detail)

@@ -1,0 +1,222 @@
+"""The loop of a worker with a name. It knows nothing of HTTP and of Django, but what a claim looks like.
+
+A claim has ``lost``, ``ended``, ``heartbeat_due`` (a monotonic time), and the methods ``heartbeat``, ``resolve``,
+``release``, ``fail`` and ``hand_back``.
+"""
+
+import logging
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+logger = logging.getLogger("tasks.consume")
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+# Heartbeats in each lease, and the least seconds from a heartbeat that failed to the next.
+BEATS, BEAT_AGAIN = 3, 1.0
+LEFT = "its worker left the loop"
+
+
+class StopSignals:
+    """Call ``stop`` at the first SIGTERM or SIGINT; a second one is handled as before. For the main thread alone."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT) if _is_main_thread() else ():
+            # A program that is started with nohup, or in the background, ignores some.
+            if signal.getsignal(number) not in (None, signal.SIG_IGN):
+                self._before[number] = signal.signal(number, self._on_signal)
+
+    def __exit__(self, *error: object) -> None:
+        while self._before and _is_main_thread():
+            number, handler = self._before.popitem()
+            if signal.getsignal(number) == self._on_signal:
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        self.__exit__()
+        self._stop()
+
+
+class Loop:
+    """What loops of workers have in common, be they sync or async.
+
+    ``local_retries``: how often the function given to ``run`` is called again after an error, each time after
+    ``local_delay`` seconds.
+    """
+
+    # The claim has ended.
+    lost_errors: tuple[type[Exception], ...] = ()
+    # Nothing is known to be wrong with the task, and the next try may succeed.
+    passing_errors: tuple[type[Exception], ...] = ()
+    # No local retries after these.
+    final_errors: tuple[type[Exception], ...] = ()
+
+    def __init__(self, *, local_retries: int = 0, local_delay: float = 1.0) -> None:
+        self.local_retries, self.local_delay = local_retries, local_delay
+        self.stopped = False
+        # The first is the one at hand.
+        self._held: list[Any] = []
+
+    def stop(self) -> None:
+        """Claim nothing more, and end after the task at hand. Any thread and any signal handler may call this."""
+        self.stopped = True
+
+    def _alive(self) -> list[Any]:
+        return [claim for claim in self._held if not claim.ended and not claim.lost]
+
+    def _until_heartbeat(self, *, failed: bool) -> float | None:
+        """Return the seconds until the next heartbeat is due; None if no claim needs one."""
+        left = min((claim.heartbeat_due - time.monotonic() for claim in self._alive()), default=None)
+        return None if left is None else max(left, BEAT_AGAIN if failed else 0.0)
+
+    def _is_last(self, claim: Any, error: Exception, left: int) -> bool:
+        """Return whether this error of the function ends the attempt."""
+        self._tell("tasks.consumer_attempt_failed", claim, error, exc_info=error)
+        ends = claim.ended or claim.lost or self.stopped
+        return ends or not left or isinstance(error, self.final_errors)
+
+    def _tell(self, what: str, claim: Any = None, error: Exception | None = None, exc_info: Any = None) -> None:
+        told = {"claim": repr(claim) if claim else None, "error": type(error).__name__ if error else None}
+        logger.warning(what, extra={name: value for name, value in told.items() if value}, exc_info=exc_info)
+
+
+class ConsumerLoop(Loop):
+    """The loop of a worker: iterate over it, or let :meth:`run` call a function for each task.
+
+    It waits for tasks, sends heartbeats for all claims that it holds from a thread, and ends after :meth:`stop`, or in
+    the main thread at SIGTERM or SIGINT, once the task at hand is done. If the body of a ``for`` has not ended its
+    claim, the next turn resolves it. If the body is left by an error or by ``break``, the claim is released. Tasks that
+    were claimed and not begun are handed back.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.take: Callable[[], list[Any]] = list
+        self._changed = threading.Event()
+        self._is_over = False
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, but not much longer than until the loop is stopped."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, SHORTEST_PAUSE))
+            if self.stopped:
+                return
+
+    def run(self, handle: Callable[[Any], Any]) -> None:
+        """Call ``handle(claim)`` for each task until the loop is stopped; what it returns is the task's result.
+
+        If it raises an error after all local retries, the attempt fails with that error and the loop goes on. If it
+        ends the claim itself, nothing else is done.
+        """
+        for claim in self:
+            self._attempt(claim, handle)
+
+    def __iter__(self) -> Iterator[Any]:
+        thread = threading.Thread(target=self._beat, name="heartbeats of a consumer", daemon=True)
+        begun = None
+        with StopSignals(self.stop):
+            thread.start()
+            try:
+                while claims := self._next_claims():
+                    self._held = claims
+                    self._changed.set()
+                    while self._held and not self.stopped:
+                        begun = self._held[0]
+                        if not begun.lost:
+                            yield begun
+                            self._end(begun, "resolve")
+                        begun, self._held = None, self._held[1:]
+            finally:
+                for claim in self._held:
+                    self._end(claim, *(("release", LEFT) if claim is begun else ("hand_back",)))
+                self._is_over = True
+                self._changed.set()
+                thread.join(LONGEST_PAUSE)
+
+    def _next_claims(self) -> list[Any]:
+        """Return claims once there are some, and nothing once the loop is stopped."""
+        pause = SHORTEST_PAUSE
+        while not self.stopped:
+            began = time.monotonic()
+            try:
+                if found := self.take():
+                    return found
+                # A server that does not wait is not asked all the time.
+                pause = SHORTEST_PAUSE
+                self.pause(began + 2 * pause - time.monotonic())
+            except self.passing_errors as error:
+                self._tell("tasks.consumer_claim_failed", error=error)
+                self.recover()
+                pause = min(LONGEST_PAUSE, 2 * pause)
+                self.pause(pause * random.uniform(0.5, 1.0))
+        return []
+
+    def _attempt(self, claim: Any, handle: Callable[[Any], Any]) -> None:
+        for left in range(self.local_retries, -1, -1):
+            try:
+                result = handle(claim)
+            except Exception as error:  # noqa: BLE001 - whatever the function raises is the end of this attempt alone
+                if self._is_last(claim, error, left):
+                    return self._end(claim, "fail", error)
+                self.pause(self.local_delay)
+            else:
+                return self._resolve(claim, result)
+        return None
+
+    def _resolve(self, claim: Any, result: Any) -> None:
+        try:
+            self._end(claim, "resolve", result)
+        except Exception as error:  # noqa: BLE001 - a result that cannot be stored, which no retry would change
+            self._end(claim, "fail", error)
+
+    def _end(self, claim: Any, verb: str, *arguments: Any) -> None:
+        """End the claim unless it has ended; try again while its lease lasts."""
+        while not claim.ended and not claim.lost:
+            try:
+                return getattr(claim, verb)(*arguments)
+            except self.lost_errors:
+                break
+            except self.passing_errors as error:
+                self._tell("tasks.consumer_end_failed", claim, error)
+                self.recover()
+                time.sleep(SHORTEST_PAUSE)
+        if not claim.ended:
+            self._tell("tasks.consumer_claim_lost", claim)
+        return None
+
+    def _beat(self) -> None:
+        pause: float | None = None
+        while not self._is_over:
+            if self._changed.wait(pause):
+                self._changed.clear()
+            due = [claim for claim in self._alive() if claim.heartbeat_due <= time.monotonic()]
+            failed = [claim for claim in due if not self._sent_heartbeat(claim)]
+            pause = self._until_heartbeat(failed=bool(failed))
+        self.leave_thread()
+
+    def _sent_heartbeat(self, claim: Any) -> bool:
+        try:
+            claim.heartbeat()
+        except Exception as error:  # noqa: BLE001 - if no later heartbeat succeeds, the claim is lost by its own clock
+            self._tell("tasks.consumer_heartbeat_failed", claim, error)
+            self.recover()
+            return False
+        return True
+
+    def recover(self) -> None:
+        """Prepare for another try; a hook for subclasses."""
+
+    def leave_thread(self) -> None:
+        """Close what the ending thread has opened; a hook for subclasses."""
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

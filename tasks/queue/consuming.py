@@ -1,0 +1,275 @@
+"""Claims that wait, in Python, and the loops of named workers: ``queue.consume()`` and ``queue.aconsume()``."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import InterfaceError, OperationalError, connections, transaction
+
+from stator.exceptions import Fail, LeaseLost
+from tasks.client.consuming import LEFT, LONGEST_PAUSE, SHORTEST_PAUSE, ConsumerLoop, Loop, StopSignals
+from tasks.conf import LONGEST
+from tasks.exceptions import ShardUnavailable, TaskError
+from tasks.queue import claiming
+from tasks.queue.waiting import AsyncWake, auntil_some, until_some
+
+# Seconds after which a loop that waits asks again, so that its worker counts as alive.
+LONGEST_WAIT = 20.0
+
+LOST = (LeaseLost,)
+PASSING = (OperationalError, InterfaceError, ShardUnavailable)
+FINAL = (Fail,)
+
+
+def claim(
+    queue: Any,
+    wait: float,
+    *,
+    worker: str,
+    limit: int = 1,
+    lease: float | None = None,
+    metadata: dict[str, Any] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[claiming.TaskClaim]:
+    """Claim tasks; if there are none, wait for so many seconds, or until ``stopped`` returns true."""
+    _check_wait(queue, wait)
+    take = partial(claiming.claim, queue, worker, limit, lease, metadata)
+    return take() or (until_some(take, queue, wait, stopped=stopped)[0] if wait else [])
+
+
+async def aclaim(queue: Any, *, wait: float = 0.0, **options: Any) -> list[claiming.TaskClaim]:
+    """Run :func:`claim` without holding a thread while it waits."""
+    await sync_to_async(_check_wait)(queue, wait)
+    take = partial(sync_to_async(claim), queue, 0.0, **options)
+    return await take() or (await auntil_some(take, queue, wait) if wait else [])
+
+
+class QueueLoop(ConsumerLoop):
+    """The loop of a named worker on one queue.
+
+    Errors of the database do not end it. They are logged, and the statement is repeated. ``limit``: how many tasks it
+    claims at once; it holds all of them while it does one after the other. ``local_retries``, ``local_delay``: how
+    often ``run`` calls its function again after an error that is not ``Fail``, and after how many seconds.
+    """
+
+    lost_errors, passing_errors, final_errors = LOST, PASSING, FINAL
+
+    def __init__(
+        self,
+        queue: Any,
+        *,
+        worker: str,
+        limit: int = 1,
+        lease: float | None = None,
+        metadata: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        wanted: dict[str, Any] = {"worker": worker, "limit": limit, "lease": lease, "metadata": metadata}
+        self.take = partial(claim, queue, LONGEST_WAIT, **wanted, stopped=lambda: self.stopped)
+
+    def recover(self) -> None:
+        """Close the connections of this thread that do not work any more."""
+        _close_unusable()
+
+    def leave_thread(self) -> None:
+        """Close the connections of the thread that sent heartbeats."""
+        connections.close_all()
+
+
+class AsyncQueueLoop(Loop):
+    """The same for ``async for`` and ``await run``. Heartbeats are sent by a task, in a thread of their own.
+
+    If the body of an ``async for`` is left by an error or by ``break``, Python closes the loop only some time later.
+    Use ``run``, or ``contextlib.aclosing(loop.claims())``, to have the claim released at once.
+    """
+
+    lost_errors, passing_errors, final_errors = LOST, PASSING, FINAL
+
+    def __init__(
+        self,
+        queue: Any,
+        *,
+        worker: str,
+        limit: int = 1,
+        lease: float | None = None,
+        metadata: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._queue = queue
+        wanted: dict[str, Any] = {"worker": worker, "limit": limit, "lease": lease, "metadata": metadata}
+        self._take = partial(sync_to_async(claim), queue, 0.0, **wanted)
+        self._woken: AsyncWake | None = None
+        self._changed = asyncio.Event()
+        self._work: asyncio.Future[Any] | None = None
+
+    def stop(self) -> None:
+        """Claim nothing more, and end after the task at hand. Any thread and any signal handler may call this."""
+        super().stop()
+        if self._woken is not None:
+            self._woken.set()
+
+    async def run(self, handle: Callable[[Any], Awaitable[Any]]) -> None:
+        """Await ``handle(claim)`` for each task until the loop is stopped; what it returns is the task's result.
+
+        If it raises an error after all local retries, the attempt fails with that error and the loop goes on. If it
+        ends the claim itself, nothing else is done. If the claim is lost, it is cancelled.
+        """
+        async with aclosing(self.claims()) as claims:
+            async for held in claims:
+                await self._attempt(held, handle)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self.claims()
+
+    async def claims(self) -> Any:
+        """Yield claims until the loop is stopped."""
+        self._woken = AsyncWake()
+        begun = None
+        with StopSignals(self.stop), ThreadPoolExecutor(1, "heartbeats of a consumer") as thread:
+            beats = asyncio.create_task(self._beat(thread))
+            try:
+                while claims := await self._next_claims():
+                    self._held = claims
+                    self._changed.set()
+                    while self._held and not self.stopped:
+                        begun = self._held[0]
+                        if not begun.lost:
+                            yield begun
+                            await self._end(begun, "resolve")
+                        begun, self._held = None, self._held[1:]
+            finally:
+                for held in self._held:
+                    await self._end(held, *(("release", LEFT) if held is begun else ("hand_back",)))
+                beats.cancel()
+                await asyncio.wait([beats])
+                await asyncio.get_running_loop().run_in_executor(thread, connections.close_all)
+
+    async def _next_claims(self) -> list[Any]:
+        """Return claims once there are some, and nothing once the loop is stopped."""
+        pause = SHORTEST_PAUSE
+        while not self.stopped:
+            try:
+                if found := await self._whole(self._waited()):
+                    return found
+                pause = SHORTEST_PAUSE
+            except self.passing_errors as error:
+                self._tell("tasks.consumer_claim_failed", error=error)
+                await sync_to_async(_close_unusable)()
+                pause = min(LONGEST_PAUSE, 2 * pause)
+                await self._pause(pause)
+        return []
+
+    async def _waited(self) -> list[Any]:
+        await sync_to_async(_check_wait)(self._queue, LONGEST_WAIT)
+        return await self._take() or await auntil_some(
+            self._take, self._queue, LONGEST_WAIT, woken=self._woken, stopped=lambda: self.stopped
+        )
+
+    async def _whole(self, taking: Any) -> list[Any]:
+        """Await claims. The thread that claims cannot be cancelled, so keep what it has claimed if this task is."""
+        work = asyncio.ensure_future(taking)
+        try:
+            return list(await asyncio.shield(work))
+        except asyncio.CancelledError:
+            self.stop()
+            self._held = await work
+            raise
+
+    async def _pause(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self._woken and not self.stopped and (left := end - time.monotonic()) > 0:
+            await self._woken.wait(left)
+
+    async def _attempt(self, held: Any, handle: Callable[[Any], Awaitable[Any]]) -> None:
+        for left in range(self.local_retries, -1, -1):
+            try:
+                result = await self._called(held, handle)
+            except Exception as error:  # noqa: BLE001 - whatever the function raises is the end of this attempt alone
+                if self._is_last(held, error, left):
+                    return await self._end(held, "fail", error)
+                await self._pause(self.local_delay)
+            else:
+                return await self._resolve(held, result)
+        return None
+
+    async def _called(self, held: Any, handle: Callable[[Any], Awaitable[Any]]) -> Any:
+        self._work = asyncio.ensure_future(handle(held))
+        try:
+            return await self._work
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if not held.lost or (this is not None and this.cancelling()):
+                raise
+            raise LeaseLost(f"task {held.task.pk} was cancelled because its claim is lost") from None
+        finally:
+            self._work = None
+
+    async def _resolve(self, held: Any, result: Any) -> None:
+        try:
+            await self._end(held, "resolve", result)
+        except TaskError as error:
+            await self._end(held, "fail", error)
+
+    async def _end(self, held: Any, verb: str, *arguments: Any) -> None:
+        """End the claim unless it has ended; try again while its lease lasts."""
+        while not held.ended and not held.lost:
+            try:
+                return await sync_to_async(getattr(held, verb))(*arguments)
+            except self.lost_errors:
+                break
+            except self.passing_errors as error:
+                self._tell("tasks.consumer_end_failed", held, error)
+                await sync_to_async(_close_unusable)()
+                await asyncio.sleep(SHORTEST_PAUSE)
+        if not held.ended:
+            self._tell("tasks.consumer_claim_lost", held)
+        return None
+
+    async def _beat(self, thread: ThreadPoolExecutor) -> None:
+        loop, pause = asyncio.get_running_loop(), None
+        while True:
+            try:
+                await asyncio.wait_for(self._changed.wait(), pause)
+                self._changed.clear()
+            except TimeoutError:
+                pass
+            due = [held for held in self._alive() if held.heartbeat_due <= time.monotonic()]
+            failed = [held for held in due if not await loop.run_in_executor(thread, self._sent_heartbeat, held)]
+            if self._work is not None and self._held[0].lost:
+                self._work.cancel()
+            pause = self._until_heartbeat(failed=bool(failed))
+
+    def _sent_heartbeat(self, held: Any) -> bool:
+        try:
+            held.heartbeat()
+        except Exception as error:  # noqa: BLE001 - if no later heartbeat succeeds, the claim is lost by its own clock
+            self._tell("tasks.consumer_heartbeat_failed", held, error)
+            _close_unusable()
+            return False
+        return True
+
+
+def _close_unusable() -> None:
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
+
+
+def _check_wait(queue: Any, wait: float) -> None:
+    """Refuse a wait that is no duration, and one inside a transaction, which would keep its locks meanwhile."""
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= LONGEST:
+        raise TaskError(f"wait={wait!r} must be a number of seconds from 0 to {LONGEST:.0f}")
+    if not wait:
+        return
+    try:
+        with transaction.atomic(using=queue._state.db, durable=True):
+            pass
+    except RuntimeError:
+        raise TaskError("waiting for tasks inside a transaction would keep its locks; wait outside of it") from None

@@ -1,0 +1,132 @@
+"""Bots in processes of their own, in Python and over HTTP: asked to stop, told twice, and killed."""
+
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tasks.models import Claimant, Run, Task
+from tests.processes import environment_for_subprocess, wait_until
+from tests.tasks.making import fresh, make_queue
+from tests.tasks.serving import server, token
+
+pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
+
+KINDS = ("for", "run", "async", "http")
+# Of a bot that is killed; long enough for the others on a machine that has other work.
+LEASE = 3.0
+
+
+@pytest.fixture
+def start(transactional_db):
+    """Start a bot; all that are left are killed in the end."""
+    with ExitStack() as stack:
+
+        def started(kind, name="bot-1", limit=1):
+            given = [stack.enter_context(server()), token()] if kind == "http" else []
+            command = [sys.executable, "-m", "tests.tasks.bot", kind, "encode", name, str(limit), *given]
+            bot = stack.enter_context(
+                subprocess.Popen(
+                    command,
+                    env=environment_for_subprocess(),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            stack.callback(bot.kill)
+            assert bot.stdout.readline() == "started\n"
+            return bot
+
+        yield started
+
+
+def begun(bot):
+    """The task that it begins next."""
+    return Task.objects.get(pk=int(bot.stdout.readline().removeprefix("begins ")))
+
+
+def go_on(bot):
+    bot.stdin.write("\n")
+    bot.stdin.flush()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bot_that_is_asked_to_stop_ends_its_task_and_hands_back_the_others(start, kind):
+    queue = make_queue(lease=LEASE)
+    tasks = [queue.publish("hold").task for _ in range(3)]
+    bot = start(kind, limit=3)
+    assert begun(bot) == tasks[0]
+    bot.send_signal(signal.SIGTERM)
+    # It holds all three beyond their leases.
+    until = max(Run.objects.values_list("lease_until", flat=True))
+    wait_until(lambda: Run.objects.filter(ended=None, lease_until__gt=until).count() == 3)
+    assert bot.poll() is None
+    go_on(bot)
+    assert (bot.wait(30), bot.stdout.read()) == (0, "ended\n")
+    assert [fresh(task).status for task in tasks] == ["completed", "pending", "pending"]
+    assert [fresh(task).attempts for task in tasks] == [1, 0, 0]
+    assert fresh(tasks[0]).result == "done"
+    assert len(queue.claim(worker="bot-1", limit=3)) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [(kind, signal.SIGTERM) for kind in KINDS] + [("for", signal.SIGINT), ("async", signal.SIGINT)],
+    ids=str,
+)
+def test_bot_that_waits_ends_when_it_is_asked_to(start, kind, number):
+    make_queue()
+    bot = start(kind)
+    wait_until(lambda: Claimant.objects.filter(worker="bot-1").exists())
+    bot.send_signal(number)
+    assert (bot.wait(30), bot.stdout.read()) == (0, "ended\n")
+
+
+@pytest.mark.parametrize("kind", ["for", "async", "http"])
+def test_second_signal_ends_the_bot_and_its_task_is_taken_over(start, kind):
+    queue = make_queue(lease=LEASE)
+    task = queue.publish("hold").task
+    bot = start(kind)
+    assert begun(bot) == task
+    bot.send_signal(signal.SIGTERM)
+    wait_until(lambda: not handles(bot.pid, signal.SIGTERM))
+    bot.send_signal(signal.SIGTERM)
+    assert bot.wait(30) == -signal.SIGTERM
+    other = start("run", "bot-2")
+    assert begun(other) == task
+    go_on(other)
+    wait_until(lambda: fresh(task).status == "completed")
+    assert list(Run.objects.order_by("claimed").values_list("worker", "outcome")) == [
+        ("bot-1", ""),
+        ("bot-2", "succeeded"),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["run", "async", "http"])
+def test_tasks_of_a_bot_that_is_killed_are_each_done_once_by_others(start, kind):
+    queue = make_queue(lease=LEASE)
+    queue.publish_many({"action": "hold" if n == 3 else "a"} for n in range(12))
+    killed = start(kind, "bot-0", limit=6)
+    pks = [begun(killed).pk for _ in range(4)]
+    killed.kill()
+    others = [start("run", f"bot-{number}", limit=2) for number in (1, 2)]
+    for other in others:
+        go_on(other)
+    wait_until(lambda: not Task.objects.exclude(state="completed").exists(), 60)
+    for other in others:
+        other.send_signal(signal.SIGTERM)
+        assert other.wait(30) == 0
+    done = list(Run.objects.filter(outcome="succeeded").values_list("task", flat=True))
+    assert sorted(done) == sorted(Task.objects.values_list("pk", flat=True))
+    assert set(Run.objects.filter(worker="bot-0", outcome="succeeded").values_list("task", flat=True)) == set(pks[:3])
+
+
+def handles(pid, number):
+    """Whether a process has a handler of its own for a signal, by what Linux tells of it."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    caught = next(line for line in lines if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)

@@ -1,0 +1,179 @@
+"""The loop of the client, against a server that answers by a script."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tasks.client import ApiError, Client, LeaseLost
+from tasks.client import __file__ as installed
+from tests.processes import wait_until
+from tests.tasks.test_client import DROPPED, LOST, answers, server
+
+__all__ = ["server"]
+
+HELD = (200, {"lease": 30})
+ENDED = (200, {"task": {}})
+
+
+@pytest.fixture
+def client(server):
+    yield Client(server.url, "tk_secret", timeout=10, retries=0)
+    names = [thread.name for thread in threading.enumerate()]
+    assert "heartbeats of a consumer" not in names
+
+
+def claims(*pks, lease=30.0):
+    found = [{"task": {"id": pk}, "attempt": 1, "lease": lease, "token": f"t{pk}"} for pk in pks]
+    return 200, {"claims": found, "waited": 0.0}
+
+
+def asked(server, after=0):
+    """What the server was asked: the end of each path, and the body without the token."""
+    calls = [(path.removeprefix("/api/"), dict(body)) for _, path, body, _ in server.asked[after:]]
+    return [(path, {name: value for name, value in body.items() if name != "token"}) for path, body in calls]
+
+
+def test_claims_of_a_batch_are_ended_one_after_the_other(client, server):
+    answers(server, claims(1, 2, 3), ENDED)
+    loop = client.consume("encode", worker="bot-1", limit=3, lease=30, wait=2)
+    for claim in loop:
+        if claim.task["id"] == 1:
+            claim.resolve({"ok": True})
+        else:
+            loop.stop()
+    assert asked(server) == [
+        ("queues/encode/claims", {"worker": "bot-1", "wait": 2, "limit": 3, "lease": 30}),
+        ("tasks/1/claim/resolve", {"result": {"ok": True}}),
+        ("tasks/2/claim/resolve", {}),
+        ("tasks/3/claim/release", {"begun": False}),
+    ]
+
+
+def test_body_that_raises_releases_its_claim_and_hands_back_the_others(client, server):
+    answers(server, claims(1, 2), ENDED)
+    with pytest.raises(ZeroDivisionError):
+        for _ in client.consume("encode", worker="bot-1", limit=2):
+            1 / 0  # noqa: B018 - the error is what it is about
+    assert asked(server, 1) == [
+        ("tasks/1/claim/release", {"reason": "its worker left the loop"}),
+        ("tasks/2/claim/release", {"begun": False}),
+    ]
+
+
+def test_function_that_raises_fails_its_task_with_the_end_of_the_traceback(client, server):
+    answers(server, claims(1), ENDED, claims(2), ENDED)
+    loop, made = client.consume("encode", worker="bot-1", local_retries=1, local_delay=0.01), []
+
+    def work(claim):
+        made.append(claim.task["id"])
+        if claim.task["id"] == 1:
+            raise RuntimeError("x" * 9000 + " no such image")
+        loop.stop()
+        return {"ok": True}
+
+    loop.run(work)
+    assert made == [1, 1, 2]
+    failed, _, resolved = asked(server, 1)
+    assert failed[0] == "tasks/1/claim/fail"
+    assert len(failed[1]["error"]) == 8000
+    assert failed[1]["error"].endswith("no such image\n")
+    assert resolved == ("tasks/2/claim/resolve", {"result": {"ok": True}})
+
+
+@pytest.mark.parametrize("result", [object(), float("nan")], ids=str)
+def test_result_that_is_no_json_fails_the_task(client, server, result):
+    answers(server, claims(1), ENDED)
+    loop = client.consume("encode", worker="bot-1")
+
+    def work(claim):
+        loop.stop()
+        return result
+
+    loop.run(work)
+    [(path, body)] = asked(server, 1)
+    assert path == "tasks/1/claim/fail"
+    assert "JSON" in body["error"]
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        DROPPED,
+        (503, {"error": "unavailable", "detail": "the database is away"}),
+        (502, b"<html>bad gateway</html>"),
+        (429, {"error": "rate_limited", "detail": "later"}, {"Retry-After": "0"}),
+    ],
+    ids=["dropped", "unavailable", "gateway", "limited"],
+)
+def test_loop_outlasts_an_outage(client, server, away):
+    answers(server, away, away, claims(1), ENDED)
+    loop = client.consume("encode", worker="bot-1")
+    for _ in loop:
+        loop.stop()
+    assert [path for path, _ in asked(server)] == [*["queues/encode/claims"] * 3, "tasks/1/claim/resolve"]
+
+
+def test_refusal_ends_the_loop(client, server):
+    answers(server, (401, {"error": "unauthorized", "detail": "no token"}))
+    with pytest.raises(ApiError, match="no token"):
+        list(client.consume("encode", worker="bot-1"))
+
+
+def test_server_that_does_not_wait_is_not_asked_all_the_time(client, server):
+    answers(server, claims())
+    loop = client.consume("encode", worker="bot-1", wait=1)
+    timer = threading.Timer(1.0, loop.stop)
+    timer.start()
+    assert list(loop) == []
+    timer.join()
+    assert 2 <= len(server.asked) <= 4
+
+
+def test_body_is_told_that_its_claim_is_lost_and_the_loop_goes_on(client, server):
+    answers(server, claims(1, lease=0.3), LOST, LOST, claims(2), ENDED)
+    loop = client.consume("encode", worker="bot-1")
+    for claim in loop:
+        if claim.task["id"] == 1:
+            wait_until(lambda claim=claim: claim.lost)
+            with pytest.raises(LeaseLost):
+                claim.verify()
+        else:
+            loop.stop()
+    paths = [path for path, _ in asked(server)]
+    assert paths[1:3] == ["tasks/1/claim/heartbeat", "tasks/1/claim/verify"]
+    assert paths[-1] == "tasks/2/claim/resolve"
+
+
+def test_heartbeats_keep_the_lease_that_was_asked_for_last(client, server):
+    answers(server, claims(1, lease=0.3), (200, {"lease": 0.3}))
+    loop = client.consume("encode", worker="bot-1", lease=0.3)
+    for claim in loop:
+        claim.heartbeat(0.5)
+        wait_until(lambda: len(server.asked) >= 4)
+        loop.stop()
+    beats = [body for path, body in asked(server) if path == "tasks/1/claim/heartbeat"]
+    assert [body["lease"] for body in beats if body][-2:] == [0.5, 0.5]
+
+
+PROGRAM = """
+import json, sys
+from my_client import Client
+loop = Client(sys.argv[1], "tk_secret").consume("encode", worker="bot-1")
+for claim in loop:
+    loop.stop()
+    print(json.dumps(claim.task))
+assert not [name for name in sys.modules if name.partition(".")[0] in ("django", "stator", "tasks")]
+"""
+
+
+def test_copy_of_the_folder_works_under_another_name(server, tmp_path):
+    shutil.copytree(Path(installed).parent, tmp_path / "my_client", ignore=shutil.ignore_patterns("__pycache__"))
+    answers(server, claims(7), ENDED)
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{PROGRAM}"
+    answer = subprocess.run([sys.executable, "-I", "-c", code, server.url], capture_output=True, text=True, check=True)
+    assert json.loads(answer.stdout) == {"id": 7}
