@@ -48,6 +48,8 @@ class Message:
     invisible_for: float | None = None
     max_attempts: int | None = None
     retention: float | None = None
+    heartbeat_interval: float | None = None
+    max_unexpected_retries: int | None = None
     worker_ids: tuple[str, ...] = ()
     worker_count: int = 1
 
@@ -168,6 +170,8 @@ def _check_numbers(message: Message, longest_lease: float) -> None:
     _check_number("invisible_for", message.invisible_for, 0, LONGEST)
     _check_number("retention", message.retention, 0, LONGEST)
     _check_number("max_attempts", message.max_attempts, 1, 1_000_000, whole=True)
+    _check_number("heartbeat_interval", message.heartbeat_interval, 0.05, LONGEST)
+    _check_number("max_unexpected_retries", message.max_unexpected_retries, 0, 1_000_000, whole=True)
     _check_number("worker_count", message.worker_count, 1, MOST_WORKERS, whole=True)
     _check_number("priority", message.priority, -BIGINT, BIGINT - 1, whole=True)
     if 0 < len(set(message.worker_ids)) < message.worker_count:

@@ -51,6 +51,10 @@ class Task(StatorModel):
     timeout = models.FloatField(null=True, blank=True)
     max_attempts = models.PositiveIntegerField(null=True, blank=True)
     retention = models.FloatField(null=True, blank=True)
+    # Seconds between the heartbeats of a named worker (null: a third of the lease), and how many unexpected errors one
+    # worker retries (null: as many as its loop, or the action, says).
+    heartbeat_interval = models.FloatField(null=True, blank=True)
+    max_unexpected_retries = models.PositiveIntegerField(null=True, blank=True)
     worker_ids = models.JSONField(default=list, blank=True)
     worker_count = models.PositiveIntegerField(default=1)
     # Whether only external programs may run it: it was published over HTTP with an action the queue does not list.
@@ -243,6 +247,8 @@ class Run(models.Model):
     lease_until = models.DateTimeField()
     # The lease that the worker last asked for, which its heartbeats keep; null if it never asked for one.
     lease = models.FloatField(null=True)
+    # Errors of the work in this claim after which the worker tried again, or gave up.
+    unexpected_errors = models.PositiveIntegerField(default=0, db_default=0)
     ended = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
     reason = models.TextField(blank=True)

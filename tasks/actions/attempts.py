@@ -1,6 +1,7 @@
 """The worker's attempt at a claimed task: run its action, then record a result, a retry or the final error."""
 
 import asyncio
+import itertools
 import logging
 import time
 from collections.abc import Callable, Coroutine
@@ -13,6 +14,7 @@ from weakref import WeakKeyDictionary
 from asgiref.sync import SyncToAsync, sync_to_async
 from django.apps import apps
 from django.db import Error
+from django.db.models import QuerySet
 from django.utils.module_loading import autodiscover_modules
 
 from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAgainLater
@@ -185,26 +187,48 @@ async def _carry_out(found: Action, task: Any, settings: Settings) -> None:
 
 
 async def _retried(found: Action, context: Context, settings: Settings) -> Any:
-    """Return what the action returns, after at most ``local_retries`` further tries within this attempt."""
-    for left in range(found.local_retries, -1, -1):
+    """Return what the action returns, after at most ``local_retries`` further tries within this attempt.
+
+    The task's ``max_unexpected_retries`` replaces that number, as the database has it at each error.
+    """
+    own = context.task.max_unexpected_retries
+    most = found.local_retries if own is None else own
+    for tried in itertools.count():
         try:
             return await _call(found, context, settings)
         except (Fail, LeaseLost, Throttled):
             raise
         except NotBegun as error:
-            if left == found.local_retries:
+            if not tried:
                 raise
             # The action has been called before, so this counts as an attempt.
             raise IsolationError(error.reason) from error
         except Exception as error:
-            if not left or not await sync_to_async(context.still_mine)():
+            if most:
+                most = await sync_to_async(_most_retries)(found, context)
+            if tried >= most:
                 raise
             logger.warning(
                 "tasks.local_retry",
-                extra={"action": found.name, "task": context.task.pk, "error": type(error).__name__, "left": left},
+                extra={
+                    "action": found.name,
+                    "task": context.task.pk,
+                    "error": type(error).__name__,
+                    "left": most - tried,
+                },
             )
             await asyncio.sleep(found.local_delay)
     raise AssertionError("the last try returns or raises")
+
+
+def _most_retries(found: Action, context: Context) -> int:
+    """Return how many errors this worker retries as of now; none if the claim has ended."""
+    if not context.still_mine():
+        return 0
+    task = context.task
+    rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
+    own = rows.filter(pk=task.pk).values_list("max_unexpected_retries", flat=True).first()
+    return found.local_retries if own is None else own
 
 
 async def _call(found: Action, context: Context, settings: Settings) -> Any:

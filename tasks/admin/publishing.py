@@ -12,8 +12,8 @@ from tasks.queue.publishing import Published
 
 AREA = forms.Textarea(attrs={"rows": 4, "cols": 80, "spellcheck": "false"})
 OPTIONS = (
-    "key", "priority", "metadata", "lease", "timeout", "invisible_for", "max_attempts", "retention", "worker_ids",
-    "worker_count",
+    "key", "priority", "metadata", "lease", "timeout", "invisible_for", "max_attempts", "retention",
+    "heartbeat_interval", "max_unexpected_retries", "worker_ids", "worker_count",
 )  # fmt: skip
 TOLD = {
     "inserted": "is published: it is new",
@@ -58,6 +58,12 @@ class PublishForm(forms.Form):
     )
     timeout = forms.FloatField(required=False, help_text="Time limit of an attempt, in seconds.")
     lease = forms.FloatField(required=False, help_text="Seconds that a claim holds without a heartbeat.")
+    heartbeat_interval = forms.FloatField(
+        required=False, help_text="Seconds between the heartbeats of its worker. Empty: a third of the lease."
+    )
+    max_unexpected_retries = forms.IntegerField(
+        required=False, help_text="Unexpected errors that one worker retries by itself. Empty: as its action says."
+    )
     retention = forms.FloatField(required=False, help_text="Seconds for which it is stored after it has ended.")
     worker_ids = forms.CharField(
         required=False,

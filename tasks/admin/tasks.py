@@ -31,6 +31,7 @@ FIELDS = (
     ("queue", "action", "key"),
     ("shown_priority", "created"),
     ("lease", "timeout", "max_attempts"),
+    ("heartbeat_interval", "max_unexpected_retries"),
     ("retention", "shown_workers", "exclusive_value"),
 )
 

@@ -124,7 +124,7 @@ def verify(request: ApiRequest, pk: int, payload: HeldIn) -> dict[str, object]:
     held.verify()
     mine = Task.objects.using(held.task._state.db).filter(pk=pk, state_claim=held.token)
     for until, now in mine.values_list("state_locked_until", Now()):
-        return {"lease": (until - now).total_seconds()}
+        return _held_out(held, (until - now).total_seconds())
     raise LeaseLost(f"task {pk} is not held by this claim any more")
 
 
@@ -137,8 +137,8 @@ def verify(request: ApiRequest, pk: int, payload: HeldIn) -> dict[str, object]:
 def heartbeat(request: ApiRequest, pk: int, payload: HeartbeatIn) -> dict[str, object]:
     """Extend the lease, counted from now, but never past the timeout of the task."""
     held = _held(request, pk, payload)
-    held.heartbeat(payload.lease)
-    return {"lease": held.lease}
+    held.heartbeat(payload.lease, unexpected=payload.unexpected)
+    return _held_out(held, held.lease)
 
 
 @router.post("tasks/{int:pk}/claim/resolve", auth=CLAIM, response=ENDED, summary="End a claim: success")
@@ -181,6 +181,15 @@ def _refuse_twice(ends: Sized, claims: Sized) -> None:
 
 def _held(request: ApiRequest, pk: int, payload: HeldIn) -> TaskClaim:
     return Task.find_claim(pk, payload.token, using=task_of(request.auth, pk)._state.db)
+
+
+def _held_out(held: TaskClaim, lease: float) -> dict[str, object]:
+    return {
+        "lease": lease,
+        "heartbeat_interval": held.task.heartbeat_interval,
+        "max_unexpected_retries": held.max_unexpected_retries,
+        "unexpected_errors": held.unexpected_errors,
+    }
 
 
 def _end(

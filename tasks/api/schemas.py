@@ -56,6 +56,16 @@ class TaskIn(Body):
     retention: SecondsOrNone | None = Field(
         None, description="How long it is stored after it has ended.", examples=[86400]
     )
+    heartbeat_interval: Seconds | None = Field(
+        None, description="Seconds between heartbeats of its holder; default: a third of the lease.", examples=[10]
+    )
+    max_unexpected_retries: int | None = Field(
+        None,
+        ge=0,
+        le=1_000_000,
+        description="Unexpected errors that one worker retries by itself; default: as many as the worker likes.",
+        examples=[2],
+    )
     worker_ids: list[Worker] = Field(
         [], max_length=1000, description="Only these workers may claim it; empty: any.", examples=[["bot-1"]]
     )
@@ -114,6 +124,8 @@ class TaskOut(Schema):
         description="When the claim ends without a heartbeat; null while it is not held.",
         examples=["2030-01-31T12:00:30Z"],
     )
+    heartbeat_interval: float | None = Field(examples=[10])
+    max_unexpected_retries: int | None = Field(examples=[2])
     worker_ids: list[str] = Field(examples=[[]])
     worker_count: int = Field(examples=[1])
     whole: int | None = Field(description="The shared task that it is a part of.", examples=[None])
@@ -166,6 +178,7 @@ class RunOut(Schema):
     )
     timed_out: bool = Field(examples=[False])
     reason: str = Field(examples=[""])
+    unexpected_errors: int = Field(description="After which the worker tried again, or gave up.", examples=[0])
     result: JsonValue = Field(examples=[None])
 
 
@@ -247,6 +260,9 @@ class HeartbeatIn(HeldIn):
 
     lease: Seconds | None = Field(
         None, description="Seconds from now; default: as at the last request, or the task's.", examples=[30]
+    )
+    unexpected: bool = Field(
+        False, description="Count an unexpected error after which the worker tries again.", examples=[False]
     )
 
 
@@ -342,9 +358,12 @@ class ExplainedOut(Schema):
 
 
 class HeldOut(Schema):
-    """The claim is held."""
+    """The claim is held; what the task says now."""
 
     lease: float = Field(description="Seconds until the lease expires.", examples=[30])
+    heartbeat_interval: float | None = Field(description="Seconds until the next heartbeat.", examples=[10])
+    max_unexpected_retries: int | None = Field(examples=[2])
+    unexpected_errors: int = Field(description="Of this worker, once one was counted in this claim.", examples=[0])
 
 
 class EndedOut(Schema):

@@ -29,7 +29,7 @@ from functools import partial
 from typing import Any
 
 # Relative, so that a copy of the folder works under any name.
-from .consuming import BEATS, ConsumerLoop
+from .consuming import ConsumerLoop, beat_after
 
 LONGEST_PAUSE = 10.0
 # The most claims that one request ends, and the most characters of an error.
@@ -314,6 +314,11 @@ class Claim:
         self.attempt: int = answer["attempt"]
         self.lease: float = answer["lease"]
         self.ended = self._is_lost = False
+        # An older server does not send these.
+        self._interval: float | None = self.task.get("heartbeat_interval")
+        self.max_unexpected_retries: int | None = self.task.get("max_unexpected_retries")
+        # Of this worker in all of its claims of the task, once one was noted in this claim.
+        self.unexpected_errors = 0
         self._since = time.monotonic() if since is None else since
         self._client, self._token, self._wanted = client, answer["token"], wanted
 
@@ -330,8 +335,8 @@ class Claim:
 
     @property
     def heartbeat_due(self) -> float:
-        """Return the monotonic time at which the next heartbeat is due: three in each lease."""
-        return self._since + self.lease / BEATS
+        """Return the monotonic time of the next heartbeat: after the task's interval, else a third of the lease."""
+        return self._since + beat_after(self.lease, self._interval)
 
     @property
     def _until(self) -> float:
@@ -346,6 +351,12 @@ class Claim:
         if lease is not None:
             self._wanted = lease
         self._hold("heartbeat", lease=self._wanted)
+
+    def note_error(self) -> None:
+        """Send a heartbeat that counts an unexpected error; ``unexpected_errors`` is then the number of all."""
+        counted = self.unexpected_errors + 1
+        self._hold("heartbeat", lease=self._wanted, unexpected=True)
+        self.unexpected_errors = max(self.unexpected_errors, counted)
 
     def resolve(self, result: Any = None) -> None:
         """Complete the task. Like every end of a claim, this is retried while the lease lasts."""
@@ -370,7 +381,7 @@ class Claim:
 
     @contextmanager
     def heartbeating(self, every: float | None = None) -> Iterator["Claim"]:
-        """Send heartbeats from a thread, three in each lease by default. ``lost`` becomes true with the claim."""
+        """Send heartbeats from a thread, by default as often as the task says. ``lost`` becomes true with the claim."""
         ended = threading.Event()
         thread = threading.Thread(target=self._beat, args=(ended, every), name=f"heartbeat of {self}", daemon=True)
         thread.start()
@@ -381,7 +392,7 @@ class Claim:
             thread.join()
 
     def _beat(self, ended: threading.Event, every: float | None) -> None:
-        while not ended.wait(every or self.lease / BEATS):
+        while not ended.wait(every or beat_after(self.lease, self._interval)):
             try:
                 self.heartbeat()
             except LeaseLost:
@@ -393,6 +404,9 @@ class Claim:
     def _hold(self, verb: str, **values: Any) -> None:
         answer, sent = self._call(verb, 0.0, values)
         self.lease, self._since = float(answer["lease"]), sent
+        if "unexpected_errors" in answer:
+            self._interval, self.max_unexpected_retries = answer["heartbeat_interval"], answer["max_unexpected_retries"]
+            self.unexpected_errors = max(self.unexpected_errors, answer["unexpected_errors"])
 
     def _end(self, verb: str, **values: Any) -> None:
         # The server answers a repeated end like the first one, so it may be sent again.

@@ -1,7 +1,8 @@
 """The loop of a worker with a name. It knows nothing of HTTP and of Django, but what a claim looks like.
 
-A claim has ``lost``, ``ended``, ``heartbeat_due`` (a monotonic time), and the methods ``heartbeat``, ``resolve``,
-``release``, ``fail`` and ``hand_back``.
+A claim has ``lost``, ``ended``, ``heartbeat_due`` (a monotonic time), ``max_unexpected_retries``,
+``unexpected_errors``, and the methods ``heartbeat``, ``note_error``, ``resolve``, ``release``, ``fail`` and
+``hand_back``.
 """
 
 import logging
@@ -15,9 +16,16 @@ from typing import Any
 logger = logging.getLogger("tasks.consume")
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
-# Heartbeats in each lease, and the least seconds from a heartbeat that failed to the next.
-BEATS, BEAT_AGAIN = 3, 1.0
+# The parts of a lease after which a heartbeat is sent by default, and at the latest.
+USUAL, LATEST = 1 / 3, 2 / 3
+# The least seconds from a heartbeat that failed to the next.
+BEAT_AGAIN = 1.0
 LEFT = "its worker left the loop"
+
+
+def beat_after(lease: float, interval: float | None) -> float:
+    """Return the seconds from one heartbeat to the next, given the task's own interval."""
+    return lease * USUAL if interval is None else min(interval, lease * LATEST)
 
 
 class StopSignals:
@@ -48,7 +56,7 @@ class Loop:
     """What loops of workers have in common, be they sync or async.
 
     ``local_retries``: how often the function given to ``run`` is called again after an error, each time after
-    ``local_delay`` seconds.
+    ``local_delay`` seconds, unless the task has ``max_unexpected_retries``.
     """
 
     # The claim has ended.
@@ -76,11 +84,15 @@ class Loop:
         left = min((claim.heartbeat_due - time.monotonic() for claim in self._alive()), default=None)
         return None if left is None else max(left, BEAT_AGAIN if failed else 0.0)
 
-    def _is_last(self, claim: Any, error: Exception, left: int) -> bool:
-        """Return whether this error of the function ends the attempt."""
+    def _is_last(self, claim: Any, error: Exception) -> bool:
+        """Return whether this error of the function ends the attempt without being counted."""
         self._tell("tasks.consumer_attempt_failed", claim, error, exc_info=error)
-        ends = claim.ended or claim.lost or self.stopped
-        return ends or not left or isinstance(error, self.final_errors)
+        return self.stopped or isinstance(error, self.final_errors) or not self._may_retry(claim, 1)
+
+    def _may_retry(self, claim: Any, least: int = 0) -> bool:
+        own = claim.max_unexpected_retries
+        most = self.local_retries if own is None else own
+        return not claim.ended and not claim.lost and most >= max(least, claim.unexpected_errors)
 
     def _tell(self, what: str, claim: Any = None, error: Exception | None = None, exc_info: Any = None) -> None:
         told = {"claim": repr(claim) if claim else None, "error": type(error).__name__ if error else None}
@@ -132,11 +144,11 @@ class ConsumerLoop(Loop):
                         begun = self._held[0]
                         if not begun.lost:
                             yield begun
-                            self._end(begun, "resolve")
+                            self._call(begun, "resolve")
                         begun, self._held = None, self._held[1:]
             finally:
                 for claim in self._held:
-                    self._end(claim, *(("release", LEFT) if claim is begun else ("hand_back",)))
+                    self._call(claim, *(("release", LEFT) if claim is begun else ("hand_back",)))
                 self._is_over = True
                 self._changed.set()
                 thread.join(LONGEST_PAUSE)
@@ -160,32 +172,36 @@ class ConsumerLoop(Loop):
         return []
 
     def _attempt(self, claim: Any, handle: Callable[[Any], Any]) -> None:
-        for left in range(self.local_retries, -1, -1):
+        while True:
             try:
                 result = handle(claim)
             except Exception as error:  # noqa: BLE001 - whatever the function raises is the end of this attempt alone
-                if self._is_last(claim, error, left):
-                    return self._end(claim, "fail", error)
+                if self._is_last(claim, error) or not self._counted(claim):
+                    return self._call(claim, "fail", error)
                 self.pause(self.local_delay)
             else:
                 return self._resolve(claim, result)
-        return None
+
+    def _counted(self, claim: Any) -> bool:
+        """Count an error with the task; return whether this worker tries again."""
+        self._call(claim, "note_error")
+        return self._may_retry(claim)
 
     def _resolve(self, claim: Any, result: Any) -> None:
         try:
-            self._end(claim, "resolve", result)
+            self._call(claim, "resolve", result)
         except Exception as error:  # noqa: BLE001 - a result that cannot be stored, which no retry would change
-            self._end(claim, "fail", error)
+            self._call(claim, "fail", error)
 
-    def _end(self, claim: Any, verb: str, *arguments: Any) -> None:
-        """End the claim unless it has ended; try again while its lease lasts."""
+    def _call(self, claim: Any, verb: str, *arguments: Any) -> None:
+        """Call a method of the claim unless it has ended; repeat the call while the lease lasts."""
         while not claim.ended and not claim.lost:
             try:
                 return getattr(claim, verb)(*arguments)
             except self.lost_errors:
                 break
             except self.passing_errors as error:
-                self._tell("tasks.consumer_end_failed", claim, error)
+                self._tell("tasks.consumer_call_failed", claim, error)
                 self.recover()
                 time.sleep(SHORTEST_PAUSE)
         if not claim.ended:

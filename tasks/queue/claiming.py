@@ -10,12 +10,13 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, IntegrityError
-from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models import F, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Now
 
 from stator import claims
 from stator.claims import Failure, bounded, describe
 from stator.exceptions import LeaseLost
+from tasks.client.consuming import beat_after
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
 from tasks.messages import check_json, check_lease, check_metadata, check_worker, is_same_json
@@ -27,8 +28,8 @@ from tasks.sharding import shards
 TRIES = 10
 REASON_LENGTH = 8000
 
-# Heartbeats in each lease.
-BEATS = 3
+# What a heartbeat reads anew from the task.
+FOLLOWED = ("heartbeat_interval", "max_unexpected_retries")
 
 # Seconds between two notes that a worker has asked for work.
 SEEN_EVERY = 10.0
@@ -51,6 +52,8 @@ class TaskClaim:
         self.attempt: int = claim.attempt
         self.lease: float = (self.task.state_locked_until - self.task.state_attempted).total_seconds()
         self.ended = self._is_lost = False
+        # Of this worker in all of its claims of the task, once one was noted in this claim.
+        self.unexpected_errors = 0
         # The monotonic time from which the lease counts: before the statement that took it.
         self._since: float = claim.claimed if since is None else since
 
@@ -67,19 +70,29 @@ class TaskClaim:
 
     @property
     def heartbeat_due(self) -> float:
-        """Return the monotonic time at which the next heartbeat is due: three in each lease."""
-        return self._since + self.lease / BEATS
+        """Return the monotonic time of the next heartbeat: after the task's interval, else a third of the lease."""
+        return self._since + beat_after(self.lease, self.task.heartbeat_interval)
+
+    @property
+    def max_unexpected_retries(self) -> int | None:
+        """Return the task's number of unexpected errors that one worker retries, as of the latest heartbeat."""
+        most: int | None = self.task.max_unexpected_retries
+        return most
 
     def verify(self) -> None:
         """Raise ``LeaseLost`` unless the claim is still held. Call it right before an action that cannot be undone."""
         if not self._claim.still_mine():
             raise self._lost()
 
-    def heartbeat(self, lease: float | None = None) -> None:
+    def note_error(self) -> None:
+        """Send a heartbeat that counts an unexpected error; ``unexpected_errors`` is then the number of all."""
+        self.heartbeat(unexpected=True)
+
+    def heartbeat(self, lease: float | None = None, *, unexpected: bool = False) -> None:
         """Hold the task for ``lease`` seconds from now, never past its timeout.
 
         By default the lease is the one asked for last, in the claim or a heartbeat; else the task's or its queue's. A
-        worker that is no longer in the task's ``worker_ids`` loses the claim.
+        worker that is no longer in the task's ``worker_ids`` loses the claim. ``unexpected``: see :meth:`note_error`.
         """
         settings, longest = load_settings(), claims.longest_lease(type(self.task), using=self._using)
         check_lease(lease, longest)
@@ -93,8 +106,13 @@ class TaskClaim:
                 raise LeaseLost(f"task {self.task.pk} is for other workers now than {self.worker}")
             raise self._lost()
         held = self._rows.filter(pk=self.task.pk, state_claim=self.token)
-        for found, now in held.values_list("state_locked_until", Now()):
-            self._run.update(lease_until=found, **({} if lease is None else {"lease": lease}))
+        for found, now, *followed in held.values_list("state_locked_until", Now(), *FOLLOWED):
+            counted = {"unexpected_errors": F("unexpected_errors") + 1} if unexpected else {}
+            self._run.update(lease_until=found, **({} if lease is None else {"lease": lease}), **counted)
+            if unexpected:
+                self.unexpected_errors = self._count_errors()
+            for name, value in zip(FOLLOWED, followed, strict=True):
+                setattr(self.task, name, value)
             self.lease, self._since = (found - now).total_seconds(), sent
             if self.lease > 0:
                 return
@@ -168,6 +186,11 @@ class TaskClaim:
         runs: QuerySet[Any] = QuerySet(type(self.task).runs.rel.related_model, using=self._using)
         # Tasks that were claimed together share one token.
         return runs.filter(task=self.task.pk, token=self.token)
+
+    def _count_errors(self) -> int:
+        runs: QuerySet[Any] = QuerySet(type(self.task).runs.rel.related_model, using=self._using)
+        mine = runs.filter(task=self.task.pk, worker=self.worker, version=self.task.state_version)
+        return int(mine.aggregate(count=Sum("unexpected_errors"))["count"] or 0)
 
     def _forget_run(self) -> None:
         self._run.delete()

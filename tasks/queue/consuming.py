@@ -54,7 +54,8 @@ class QueueLoop(ConsumerLoop):
 
     Errors of the database do not end it. They are logged, and the statement is repeated. ``limit``: how many tasks it
     claims at once; it holds all of them while it does one after the other. ``local_retries``, ``local_delay``: how
-    often ``run`` calls its function again after an error that is not ``Fail``, and after how many seconds.
+    often ``run`` calls its function again after an error that is not ``Fail``, unless the task says so itself, and
+    after how many seconds.
     """
 
     lost_errors, passing_errors, final_errors = LOST, PASSING, FINAL
@@ -142,11 +143,11 @@ class AsyncQueueLoop(Loop):
                         begun = self._held[0]
                         if not begun.lost:
                             yield begun
-                            await self._end(begun, "resolve")
+                            await self._call(begun, "resolve")
                         begun, self._held = None, self._held[1:]
             finally:
                 for held in self._held:
-                    await self._end(held, *(("release", LEFT) if held is begun else ("hand_back",)))
+                    await self._call(held, *(("release", LEFT) if held is begun else ("hand_back",)))
                 beats.cancel()
                 await asyncio.wait([beats])
                 await asyncio.get_running_loop().run_in_executor(thread, connections.close_all)
@@ -188,16 +189,20 @@ class AsyncQueueLoop(Loop):
             await self._woken.wait(left)
 
     async def _attempt(self, held: Any, handle: Callable[[Any], Awaitable[Any]]) -> None:
-        for left in range(self.local_retries, -1, -1):
+        while True:
             try:
                 result = await self._called(held, handle)
             except Exception as error:  # noqa: BLE001 - whatever the function raises is the end of this attempt alone
-                if self._is_last(held, error, left):
-                    return await self._end(held, "fail", error)
+                if self._is_last(held, error) or not await self._counted(held):
+                    return await self._call(held, "fail", error)
                 await self._pause(self.local_delay)
             else:
                 return await self._resolve(held, result)
-        return None
+
+    async def _counted(self, held: Any) -> bool:
+        """Count an error with the task; return whether this worker tries again."""
+        await self._call(held, "note_error")
+        return self._may_retry(held)
 
     async def _called(self, held: Any, handle: Callable[[Any], Awaitable[Any]]) -> Any:
         self._work = asyncio.ensure_future(handle(held))
@@ -213,19 +218,19 @@ class AsyncQueueLoop(Loop):
 
     async def _resolve(self, held: Any, result: Any) -> None:
         try:
-            await self._end(held, "resolve", result)
+            await self._call(held, "resolve", result)
         except TaskError as error:
-            await self._end(held, "fail", error)
+            await self._call(held, "fail", error)
 
-    async def _end(self, held: Any, verb: str, *arguments: Any) -> None:
-        """End the claim unless it has ended; try again while its lease lasts."""
+    async def _call(self, held: Any, verb: str, *arguments: Any) -> None:
+        """Call a method of the claim unless it has ended; repeat the call while the lease lasts."""
         while not held.ended and not held.lost:
             try:
                 return await sync_to_async(getattr(held, verb))(*arguments)
             except self.lost_errors:
                 break
             except self.passing_errors as error:
-                self._tell("tasks.consumer_end_failed", held, error)
+                self._tell("tasks.consumer_call_failed", held, error)
                 await sync_to_async(_close_unusable)()
                 await asyncio.sleep(SHORTEST_PAUSE)
         if not held.ended:

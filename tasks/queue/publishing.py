@@ -26,7 +26,7 @@ BATCH = 500
 # The columns that a publication may update in a waiting task of the same key.
 PARAMETERS = (
     "action", "data", "priority", "metadata", "exclusive_value", "lease", "timeout", "max_attempts", "retention",
-    "worker_ids", "elsewhere_only",
+    "heartbeat_interval", "max_unexpected_retries", "worker_ids", "elsewhere_only",
 )  # fmt: skip
 
 
@@ -168,6 +168,8 @@ def _row(queue: Any, message: Message, settings: Any, listed: frozenset[str] | N
         timeout=message.timeout,
         max_attempts=message.max_attempts or _declared_attempts(queue, message.action),
         retention=message.retention,
+        heartbeat_interval=message.heartbeat_interval,
+        max_unexpected_retries=message.max_unexpected_retries,
         worker_ids=list(message.worker_ids),
         worker_count=message.worker_count,
         elsewhere_only=listed is not None and message.action not in listed,

@@ -167,9 +167,10 @@ class Queue(models.Model):
         """Publish one task and return its outcome; raise :class:`~tasks.exceptions.PublishRefused` if it is refused.
 
         ``options``: ``key``, ``priority``, ``metadata``, ``lease``, ``timeout``, ``invisible_for``, ``max_attempts``,
-        ``retention``, ``worker_ids``, ``worker_count``. If a task with this ``key`` exists, ``update`` writes the
-        parameters of a waiting one. ``clear_failed`` and ``clear_succeeded`` forget the workers that failed, or
-        succeeded, so that they may run it again. ``known_only``: refuse an action that no code here registers.
+        ``retention``, ``heartbeat_interval``, ``max_unexpected_retries``, ``worker_ids``, ``worker_count``. If a task
+        with this ``key`` exists, ``update`` writes the parameters of a waiting one. ``clear_failed`` and
+        ``clear_succeeded`` forget the workers that failed, or succeeded, so that they may run it again.
+        ``known_only``: refuse an action that no code here registers.
         """
         manner = Manner(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
         return publishing.publish(self, [{"action": action, "data": data, **options}], manner, known_only=known_only)[0]

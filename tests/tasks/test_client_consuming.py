@@ -16,7 +16,7 @@ from tests.tasks.test_client import DROPPED, LOST, answers, server
 
 __all__ = ["server"]
 
-HELD = (200, {"lease": 30})
+HELD = (200, {"lease": 30, "heartbeat_interval": 5, "max_unexpected_retries": None, "unexpected_errors": 1})
 ENDED = (200, {"task": {}})
 
 
@@ -66,7 +66,8 @@ def test_body_that_raises_releases_its_claim_and_hands_back_the_others(client, s
 
 
 def test_function_that_raises_fails_its_task_with_the_end_of_the_traceback(client, server):
-    answers(server, claims(1), ENDED, claims(2), ENDED)
+    spent = (200, {**HELD[1], "unexpected_errors": 2})
+    answers(server, claims(1), HELD, spent, ENDED, claims(2), ENDED)
     loop, made = client.consume("encode", worker="bot-1", local_retries=1, local_delay=0.01), []
 
     def work(claim):
@@ -78,11 +79,29 @@ def test_function_that_raises_fails_its_task_with_the_end_of_the_traceback(clien
 
     loop.run(work)
     assert made == [1, 1, 2]
-    failed, _, resolved = asked(server, 1)
+    *noted, failed, _, resolved = asked(server, 1)
+    assert noted == [("tasks/1/claim/heartbeat", {"unexpected": True})] * 2
     assert failed[0] == "tasks/1/claim/fail"
     assert len(failed[1]["error"]) == 8000
     assert failed[1]["error"].endswith("no such image\n")
     assert resolved == ("tasks/2/claim/resolve", {"result": {"ok": True}})
+
+
+def test_number_of_retries_and_interval_are_the_latest_that_the_server_said(client, server):
+    latest = (200, {**HELD[1], "max_unexpected_retries": 1})
+    answers(server, claims(1), latest, latest, ENDED, claims(2), ENDED)
+    loop, intervals = client.consume("encode", worker="bot-1", local_retries=100, local_delay=0.01), []
+
+    def work(claim):
+        if claim.task["id"] == 2:
+            return loop.stop()
+        intervals.append(round(claim.heartbeat_due - claim._since, 3))
+        raise RuntimeError("no")
+
+    loop.run(work)
+    # The second error is counted here too, if the server has not.
+    assert intervals == [10.0, 5.0]
+    assert [path for path, _ in asked(server)][3] == "tasks/1/claim/fail"
 
 
 @pytest.mark.parametrize("result", [object(), float("nan")], ids=str)

@@ -207,6 +207,11 @@ class TestErrors:
         task = ran("flaky", {"times": times})
         assert (task.state, examples.seen, task.state_failures) == (state, ["flaky"] * 3, int(times == 3))
 
+    @pytest.mark.parametrize(("own", "calls"), [(0, 1), (1, 2), (4, 5), (None, 3)])
+    def test_number_of_retries_of_the_task_replaces_that_of_the_action(self, own: int | None, calls: int) -> None:
+        ran("flaky", {"times": 100}, max_unexpected_retries=own)
+        assert examples.seen == ["flaky"] * calls
+
     def test_a_task_that_takes_too_long_is_ended(self) -> None:
         task = ran("slow")
         assert (task.state, report(task).error) == ("pending", "stator.exceptions.AttemptTimedOut")

@@ -15,6 +15,7 @@ from tasks.models import Queue, Run, Task
 from tasks.queue import claiming
 from tasks.queue.waiting import waiters
 from tests.processes import wait_until
+from tests.stator.making import expire
 from tests.tasks.making import claim_one, claimed, fresh, make_queue
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -173,6 +174,20 @@ def test_changed_lease_is_taken_at_the_next_heartbeat():
         loop.stop()
 
 
+def test_interval_of_the_task_is_followed_and_a_changed_one_taken_at_the_next_heartbeat(queue):
+    (task,) = publish(queue, "a", heartbeat_interval=0.1)
+    loop = queue.consume(worker="bot-1")
+    for claim in loop:
+        until = Run.objects.get().lease_until
+        wait_until(lambda until=until: Run.objects.get().lease_until > until)
+        assert claim.heartbeat_due - claim._since == pytest.approx(0.1)
+        Task.objects.filter(pk=task.pk).update(heartbeat_interval=50)
+        wait_until(lambda claim=claim: claim.task.heartbeat_interval == 50)
+        # Never so late that the lease could run out.
+        assert claim.heartbeat_due - claim._since == pytest.approx(claim.lease * 2 / 3)
+        loop.stop()
+
+
 def lose_to_an_operator(task):
     task.cancel(running=True)
 
@@ -272,6 +287,68 @@ def test_unexpected_errors_are_tried_again_by_the_same_worker_and_then_fail(queu
     loop.run(work)
     assert made == [1] * calls
     assert (fresh(task).attempts, fresh(task).state_failures) == (1, 1)
+
+
+@pytest.mark.parametrize(("own", "calls", "counted"), [(0, 1, 0), (1, 2, 2), (4, 5, 5), (None, 3, 3)])
+def test_number_of_the_task_replaces_that_of_the_loop(queue, own, calls, counted):
+    publish(queue, "a", max_unexpected_retries=own)
+    queue.publish("last")
+    loop = queue.consume(worker="bot-1", local_retries=2, local_delay=0.01)
+    made = []
+
+    def work(claim):
+        if claim.task.action == "last":
+            return loop.stop()
+        made.append(claim)
+        raise RuntimeError("no")
+
+    loop.run(work)
+    assert len(made) == calls
+    assert Run.objects.get(outcome="failed").unexpected_errors == counted
+
+
+def test_number_may_be_changed_while_the_task_runs(queue):
+    (task,) = publish(queue, "a", max_unexpected_retries=100)
+    loop = queue.consume(worker="bot-1", local_delay=0.01)
+    made = []
+
+    def work(claim):
+        made.append(claim)
+        if claim.task.action == "b":
+            return loop.stop()
+        if len(made) == 3:
+            Task.objects.filter(pk=task.pk).update(max_unexpected_retries=1)
+            queue.publish("b")
+        raise RuntimeError("no")
+
+    loop.run(work)
+    assert len(made) == 4
+    assert Run.objects.get(outcome="failed").unexpected_errors == 3
+
+
+def test_errors_are_counted_with_the_task_over_all_claims_of_the_worker():
+    queue = make_queue(same_worker_again=True)
+    (task,) = publish(queue, "a", max_unexpected_retries=2)
+    first = claim_one(queue)
+    first.note_error()
+    first.note_error()
+    assert first.unexpected_errors == 2
+    expire(task)
+    loop, made = queue.consume(worker="bot-1", local_delay=0.01), []
+
+    def work(claim):
+        made.append(claim.attempt)
+        if claim.attempt == 3:
+            return loop.stop()
+        raise RuntimeError("no")
+
+    loop.run(work)
+    # The worker that crashed has used its retries.
+    assert made == [2, 3]
+    other = queue.publish("b", max_unexpected_retries=2)
+    claim = claim_one(queue, "bot-2")
+    claim.note_error()
+    assert (claim.task, claim.unexpected_errors) == (other.task, 1)
 
 
 def test_error_that_does_not_come_again_is_forgotten(queue):
