@@ -70,11 +70,16 @@ MUTANTS = [
     Mutant(
         "any claim was resolved",
         CLAIMING,
-        "if ends[pk][0] == token and is_same_json(ends[pk][1], result)}",
+        "if tokens[run.task_id] == run.token]",
+        "]",
+        tests("tasks/api/test_ends.py", "token_is_that_of_the_very_task"),
+    ),
+    Mutant(
+        "any result was that one",
+        CLAIMING,
+        "if is_same_json(ends[run.task_id][1], run.result)}",
         "}",
-        tests(
-            "tasks/api/test_ends.py", "who_lost_the_answer_is_answered_as_at_first", "token_is_that_of_the_very_task"
-        ),
+        tests("tasks/api/test_ends.py", "who_lost_the_answer_is_answered_as_at_first"),
     ),
     Mutant(
         "one attempt more than allowed",
