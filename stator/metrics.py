@@ -34,7 +34,7 @@ def metrics() -> Iterator[Metric]:
     values: dict[str, dict[Labels, float]] = {name: {} for name in HELP}
     models = managed(StatorModel.subclasses)
     for model in models:
-        rows = OperatorQuerySet(model, using=router.db_for_write(model))
+        rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=router.db_for_write(model))
         _add_model(values, model._meta.label_lower, depths(rows))
     for alias in dict.fromkeys(router.db_for_write(model) for model in models):
         _add_database(values, alias)

@@ -11,6 +11,7 @@ from stator.commands.named import told_missing
 from stator.commands.trouble import troubled
 from stator.explain import Reason, explain
 from stator.graph.durations import span
+from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows.meta import owner_of
 
@@ -45,14 +46,14 @@ def run(options: dict[str, Any]) -> Answer:
     return Answer(data, [line for reason in reasons for line in _lines(reason)])
 
 
-def reasons_of(model: Any, pk: Any, using: str) -> list[Reason]:
+def reasons_of(model: type[StatorModel], pk: object, using: str) -> list[Reason]:
     """Return the reasons of the object's own ``explain()``, which its model may have extended."""
-    row = OperatorQuerySet(model, using=using).filter(pk=pk).first()
+    rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
+    row = rows.filter(pk=pk).first()
     if row is None or router.db_for_write(type(row), instance=row) != using:
         # The object would look in the database of the routers, which is not the one where it was found.
         return explain(model, pk, using)
-    reasons: list[Reason] = row.explain()
-    return reasons
+    return row.explain()
 
 
 def _lines(reason: Reason) -> list[str]:

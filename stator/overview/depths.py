@@ -15,6 +15,7 @@ from django.db.models.functions import Now
 from stator.conf import load_settings
 from stator.db.bounded_counts import Question, Tally, by_state, in_all, question, tally
 from stator.graph import State
+from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.indexes import line_of_all
@@ -127,9 +128,12 @@ def depths(rows: OperatorQuerySet) -> Depths:
 
 
 @lru_cache(maxsize=256)
-def _question(model: Any, using: str, most: int, crashes: int, expected: tuple[float | None, ...]) -> Question:
+def _question(
+    model: type[StatorModel], using: str, most: int, crashes: int, expected: tuple[float | None, ...]
+) -> Question:
     """Return the statements for a model; cached, since writing them takes longer than the answer of a small table."""
-    rows, states = OperatorQuerySet(model, using=using), model.state_graph.states
+    rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
+    states = model.state_graph.states
     return question(
         using,
         [
