@@ -1,16 +1,18 @@
 """The settings: default, unit and help text of each. Read once at the edge and passed on from there."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 
 from stator.graph.backoff import LONGEST
+
+T = TypeVar("T")
 
 MOST = {int: 100_000, float: LONGEST}
 
@@ -19,8 +21,8 @@ ALONE_FROM = 2
 
 
 def _setting(
-    default: Any, help_text: str, least: float | None = None, kind: type = float, of_lease: float | None = None
-) -> Any:
+    default: T, help_text: str, least: float | None = None, kind: type = float, of_lease: float | None = None
+) -> T:
     """Declare a setting; its default is at most ``of_lease`` (a fraction) of the lease."""
     return field(default=default, metadata={"help": help_text, "least": least, "kind": kind, "of_lease": of_lease})
 
@@ -144,7 +146,7 @@ def _legacy() -> dict[str, Any]:
     }
 
 
-def _wrong_value(name: str, value: Any, metadata: Any) -> Iterator[str]:
+def _wrong_value(name: str, value: Any, metadata: Mapping[str, Any]) -> Iterator[str]:
     kind, least = metadata["kind"], metadata["least"]
     if kind is bool and not isinstance(value, bool):
         yield f"{name}={value!r} must be True or False"
@@ -158,7 +160,7 @@ def _wrong_value(name: str, value: Any, metadata: Any) -> Iterator[str]:
         yield f"{name}={value!r} must be at most {MOST[kind]:.0f}"
 
 
-def _wrong_text(name: str, value: Any) -> Iterator[str]:
+def _wrong_text(name: str, value: object) -> Iterator[str]:
     if name != "TOKEN":
         if not isinstance(value, str):
             yield f"{name} must be a string, not {type(value).__name__}"
@@ -176,13 +178,13 @@ def _has_tracing() -> bool:
         return False
 
 
-def _is_number(kind: type, value: Any) -> bool:
+def _is_number(kind: type, value: object) -> bool:
     if isinstance(value, bool):
         return False
     return isinstance(value, int) if kind is int else isinstance(value, int | float) and math.isfinite(value)
 
 
-def _unknown_key(name: Any, known: set[str]) -> str:
+def _unknown_key(name: object, known: set[str]) -> str:
     close = get_close_matches(str(name).upper(), known, 1)
     remedy = f"did you mean {close[0]}?" if close else f"known settings are {', '.join(sorted(known))}"
     return f"{name!r} is not a setting; {remedy}"

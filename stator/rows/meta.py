@@ -52,6 +52,13 @@ def field_of(model: type[Model], name: str) -> Field:
     return field
 
 
+def column_of(field: Field) -> str:
+    """Return the name of the column of a field that is known to have one."""
+    if field.column is None:
+        raise TypeError(f"{field} has no column")
+    return field.column
+
+
 def owner_of(model: type[M]) -> type[M]:
     """Return the model whose own table has the framework's columns: a parent, under multi-table inheritance."""
     # The parent has the field, so it is managed like the model itself.
