@@ -1,11 +1,10 @@
 """Checks for live workers, and for work that no worker does."""
 
-from typing import Any
-
 from stator.commands.doctor.finding import FAIL, OK, WARN, Finding
 from stator.commands.figures import bounded, shown
 from stator.conf import load_settings
 from stator.graph.durations import span
+from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.workers import WORKER_ALIVE
@@ -14,7 +13,7 @@ from stator.rows.workers import live_workers as alive
 START = "start manage.py runstator for them"
 
 
-def expired_leases(alias: str, models: list[Any]) -> Finding:
+def expired_leases(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check for leases that ran out and were not reaped."""
     patience = 2 * load_settings().REAP_INTERVAL + 1
     late = {"state_claim__isnull": False, "state_locked_until__lte": columns.after(-patience)}
@@ -25,7 +24,7 @@ def expired_leases(alias: str, models: list[Any]) -> Finding:
     return Finding("leases", alias, OK, "no expired lease is left")
 
 
-def live_workers(alias: str, models: list[Any]) -> Finding:
+def live_workers(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check that every model has a live worker; a failure if objects wait for one."""
     served = {label for worker in alive(alias) for label in worker.models}
     idle = [model for model in models if model._meta.label_lower not in served]
