@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Expression, F, Model, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from stator.conf import load_settings
@@ -28,7 +28,6 @@ from stator.exceptions import LeaseLost
 from stator.graph import State
 from stator.graph.failures import Failure, bounded, describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
-from stator.models import StatorModel
 from stator.rows import columns
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import named_state, owner_of
@@ -43,15 +42,15 @@ __all__ = [
 # Rows that one call marks ready, and leases that it ends, at most; workers or the next call do the rest.
 MOST = 1000
 
-Pick = Callable[[QuerySet[Model]], QuerySet[Model]]
+Pick = Callable[[QuerySet[Any]], QuerySet[Any]]
 
 
 def claim(
-    model: type[StatorModel],
+    model: Any,
     limit: int = 1,
     *,
     pick: Pick | None = None,
-    lease: float | Expression | F | None = None,
+    lease: Any = None,
     worker: str = "",
     using: str | None = None,
     first: Callable[[], bool] | None = None,
@@ -77,7 +76,7 @@ def claim(
     operations.pauses = Pauses.of(operations.label, operations.read_pauses())
     until = operations.settings.LEASE if lease is None else lease
 
-    def locked() -> list[object]:
+    def locked() -> list[Any]:
         rows = operations.claimable(list(operations.graph.automatic_states))
         return operations.lock(
             (pick or _in_turn)(rows), limit, in_order=among is None, among=among(rows) if among else None
@@ -86,7 +85,7 @@ def claim(
     return _claim(operations, locked, until, first, then)
 
 
-def bring_up(model: type[StatorModel], *, using: str | None = None) -> int:
+def bring_up(model: Any, *, using: str | None = None) -> int:
     """Mark due rows ready and end leases that ran out; return the number of those leases.
 
     Workers do this by themselves; with this call, programs that claim rows do not depend on a worker.
@@ -98,7 +97,7 @@ def bring_up(model: type[StatorModel], *, using: str | None = None) -> int:
     return len(operations.reap(MOST)) if expired else 0
 
 
-def find(model: type[StatorModel], pk: object, token: UUID, *, using: str | None = None) -> Claim:
+def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> Claim:
     """Return the claim for a token; raise ``LeaseLost`` if it has ended or never existed."""
     operations = _operations(model, using)
     instance = operations.rows.filter(pk=pk, state_claim=token).first()
@@ -109,7 +108,7 @@ def find(model: type[StatorModel], pk: object, token: UUID, *, using: str | None
     return _claim_of(operations, instance, token)
 
 
-def find_many(model: type[StatorModel], tokens: Mapping[Any, UUID], *, using: str | None = None) -> list[Claim]:
+def find_many(model: Any, tokens: Mapping[Any, UUID], *, using: str | None = None) -> list[Claim]:
     """Return the claims for tokens by primary key, without those that have ended."""
     operations = _operations(model, using)
     rows = operations.rows.filter(pk__in=list(tokens))
@@ -117,12 +116,12 @@ def find_many(model: type[StatorModel], tokens: Mapping[Any, UUID], *, using: st
     return [_claim_of(operations, row, row.state_claim) for row in known]
 
 
-def hold(claim: Claim, until: object, *, where: Q = Q()) -> bool:  # noqa: B008 - immutable in all that matters
+def hold(claim: Claim, until: Any, *, where: Q = Q()) -> bool:  # noqa: B008 - immutable in all that matters
     """Set the end of a lease; return False if the lease or claim has ended or the row does not match ``where``."""
     return _hold(claim.operations, claim, until, where)
 
 
-def longest_lease(model: type[StatorModel], *, using: str | None = None) -> float:
+def longest_lease(model: Any, *, using: str | None = None) -> float:
     """Return the most seconds for which a row can be held; a lease further ahead means that a clock was set back."""
     return _operations(model, using).longest_lease
 
@@ -131,7 +130,7 @@ def move(
     claim: Claim,
     to: State | str,
     *,
-    values: dict[str, object] | None = None,
+    values: dict[str, Any] | None = None,
     failure: Failure | None = None,
     then: Callable[[], None] | None = None,
 ) -> None:
@@ -143,7 +142,7 @@ def move(
 
 
 def move_many(
-    ends: Sequence[tuple[Claim, dict[str, object] | None]],
+    ends: Sequence[tuple[Claim, dict[str, Any] | None]],
     to: State | str,
     *,
     then: Callable[[list[Claim]], None] | None = None,
@@ -173,14 +172,14 @@ def retry(
     after: float = 0.0,
     failure: Failure | None = None,
     reason: str = "",
-    values: dict[str, object] | None = None,
+    values: dict[str, Any] | None = None,
     then: Callable[[], None] | None = None,
 ) -> None:
     """End a claim without a move: the row is due again ``after`` seconds, and the attempt counts."""
     _end(claim, Waiting(after, failure, reason), values, then)
 
 
-def release(claim: Claim, *, values: dict[str, object] | None = None, then: Callable[[], None] | None = None) -> None:
+def release(claim: Claim, *, values: dict[str, Any] | None = None, then: Callable[[], None] | None = None) -> None:
     """End a claim as if it had never been made: the row is ready and the attempt is not counted."""
     _end(claim, Released(), values, then)
 
@@ -190,7 +189,7 @@ def preparing() -> Preparing:
     return PREPARING
 
 
-def _operations(model: type[StatorModel], using: str | None, worker: str = "") -> Operations:
+def _operations(model: Any, using: str | None, worker: str = "") -> Operations:
     return operations_for(owner_of(model), load_settings(), worker or _process_id(os.getpid()), using)
 
 
@@ -200,22 +199,16 @@ def _process_id(pid: int) -> str:
     return new_worker_id()
 
 
-def _in_turn(rows: QuerySet[Model]) -> QuerySet[Model]:
+def _in_turn(rows: QuerySet[Any]) -> QuerySet[Any]:
     return rows.order_by(place_in_line(), "pk")
 
 
-def _claim_of(operations: Operations, instance: StatorModel, token: UUID) -> Claim:
+def _claim_of(operations: Operations, instance: Any, token: UUID) -> Claim:
     return Claim(operations, instance, operations.graph.states[instance.state], token, time.monotonic())
 
 
 @retrying
-def _claim(
-    operations: Operations,
-    locked: Callable[[], list[object]],
-    lease: float | Expression | F,
-    first: Callable[[], bool] | None,
-    then: Callable[[list[Claim]], list[Claim]] | None,
-) -> list[Claim]:
+def _claim(operations: Operations, locked: Callable[[], list[Any]], lease: Any, first: Any, then: Any) -> list[Claim]:
     token = new_token(operations.worker_id)
     until = lease if hasattr(lease, "resolve_expression") else columns.after(lease)
     with operations.transaction():
@@ -236,7 +229,7 @@ def _claim(
 
 
 @retrying
-def _hold(operations: Operations, claim: Claim, until: object, where: Q) -> bool:
+def _hold(operations: Operations, claim: Claim, until: Any, where: Q) -> bool:
     mine = operations.rows.filter(pk=claim.pk, state_claim=claim.token, state_locked_until__gt=Now())
     with operations.transaction():
         return bool(mine.filter(where).update(state_locked_until=until))
@@ -249,7 +242,7 @@ def _target(claim: Claim, to: State | str) -> State:
     return target
 
 
-def _end(claim: Claim, outcome: Outcome, values: dict[str, object] | None, then: Callable[[], None] | None) -> None:
+def _end(claim: Claim, outcome: Outcome, values: dict[str, Any] | None, then: Any) -> None:
     operations = claim.operations
 
     def also(kept: list[Claim]) -> None:
