@@ -8,6 +8,7 @@ from django.db.models import Count, Sum
 
 from stator.capabilities import capabilities_of
 from stator.commands.doctor.postgresql import oldest_transaction
+from stator.explain.notices import Notice, notices_of
 from stator.exposition import Labels, Metric
 from stator.models import StatorModel, Worker
 from stator.overview.depths import Depths, depths
@@ -22,6 +23,7 @@ HELP = {
     "stator_quarantined": "Objects that lost so many leases that workers no longer attempt them, counted up to 10,001.",
     "stator_stuck": "Counted objects that have been in their state for longer than expect_within.",
     "stator_unknown": "Objects in states that this code does not know, counted up to 20,002.",
+    "stator_unserved": "Ready objects that no live worker serves, among the first in line of each group, by reason.",
     "stator_objects": "Objects in each state, counted up to 10,001.",
     "stator_workers": "Worker processes of the last day, by status.",
     "stator_lost_leases": "Leases that the workers of the last day lost.",
@@ -36,6 +38,7 @@ def metrics() -> Iterator[Metric]:
     for model in models:
         rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=router.db_for_write(model))
         _add_model(values, model._meta.label_lower, depths(rows))
+        _add_notices(values, model._meta.label_lower, notices_of(model, rows.db))
     for alias in dict.fromkeys(router.db_for_write(model) for model in models):
         _add_database(values, alias)
     for name, found in values.items():
@@ -53,6 +56,12 @@ def _add_model(values: dict[str, dict[Labels, float]], label: str, found: Depths
     values["stator_stuck"][of] = found.stuck_count
     for state in found.states.values():
         values["stator_objects"][*of, ("state", state.name)] = state.count
+
+
+def _add_notices(values: dict[str, dict[Labels, float]], label: str, found: list[Notice]) -> None:
+    for notice in found:
+        if not notice.served:
+            values["stator_unserved"][("model", label), ("group", notice.group), ("reason", notice.code)] = notice.count
 
 
 def _add_database(values: dict[str, dict[Labels, float]], alias: str) -> None:

@@ -16,6 +16,7 @@ from django.utils.functional import classproperty
 
 from stator.exceptions import LeaseLost
 from stator.explain import Reason, explain
+from stator.explain.notices import Notice
 from stator.fields import (
     ChangedField,
     ClaimField,
@@ -47,6 +48,7 @@ __all__ = [
     "Depth",
     "History",
     "Limit",
+    "Notice",
     "Overview",
     "Pause",
     "Report",

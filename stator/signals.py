@@ -5,6 +5,8 @@
 ``failed``: ``sender`` is the model, ``failures`` a list of ``(pk, Failure)``, ``using`` the alias.
 ``lease_lost``: ``sender`` is the model, ``pks`` the objects whose outcome was refused, ``using`` the alias.
 ``became_ready``: objects of ``sender`` may be claimed on ``using``; it wakes workers.
+``on_heartbeat``: ``sender`` is the worker; sent from its heartbeat's thread before it reports itself, every 10 s. A
+receiver returns a dictionary that is published in the worker's row: ``Worker.published``. It has to be quick.
 ``on_start`` and ``on_schedule``: ``sender`` is the worker; sent before it claims anything and at each scheduling pass,
 in a thread with its own database connection, for a project to refresh its configuration. Sent again if a receiver
 finds the database away. At a pass, ``databases`` are the aliases of the worker, and ``sender.databases_of(model)``
@@ -13,7 +15,7 @@ those in which it works on a model.
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import Model
@@ -23,7 +25,7 @@ from django.dispatch import Signal
 class Move(NamedTuple):
     """The move of one object from one state to another."""
 
-    pk: object
+    pk: Any
     source: str
     to: str
 
@@ -32,6 +34,7 @@ transitioned = Signal()
 failed = Signal()
 lease_lost = Signal()
 became_ready = Signal(use_caching=True)
+on_heartbeat = Signal()
 on_start = Signal()
 on_schedule = Signal()
 

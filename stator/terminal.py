@@ -1,5 +1,6 @@
 """The base of management commands: every refusal is one line, and a closed output causes no traceback."""
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -59,6 +60,17 @@ class TerminalCommand(BaseCommand):
             self.stdout.write(escape(line))
         # Here rather than at the end of the process, where a failure could not be reported.
         self.stdout.flush()
+
+    def answer(self, data: object, lines: Iterable[str], *, as_json: bool) -> None:
+        """Write the data as one JSON document, or else the lines."""
+        self.tell([json.dumps(data, default=str)] if as_json else lines)
+
+    def add_subcommand(self, group: Any, name: str, help_text: str) -> CommandParser:
+        """Add a subcommand with ``--json`` to a group of argparse, and return its parser."""
+        part: CommandParser = group.add_parser(name, help=help_text, description=help_text)
+        part.add_argument("--json", action="store_true", help="Print one JSON document.")
+        self.one_line_errors(part)
+        return part
 
     @property
     def is_on_its_own(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import router
-from django.db.models import F, QuerySet
+from django.db.models import F, Model, QuerySet
 
 from stator import signals
 from stator.exceptions import StatorError
@@ -79,7 +79,7 @@ def attempt(row: StatorModel) -> Outcome:
     return outcome
 
 
-def advance(seconds: float, *models: type[StatorModel]) -> None:
+def advance(seconds: float, *models: type[Model]) -> None:
     """Let ``seconds`` pass for every row of the given models, or of all that are managed.
 
     The times of rows move into the past: when they entered their state, were attempted, are due, and when their leases
@@ -96,7 +96,7 @@ def advance(seconds: float, *models: type[StatorModel]) -> None:
         raise ValueError(f"advance({seconds}): time goes forward only")
     past = timedelta(seconds=seconds)
     for model in managed(list(models) or StatorModel.subclasses):
-        rows: QuerySet[StatorModel] = QuerySet(model, using=router.db_for_write(model))
+        rows: QuerySet[Model] = QuerySet(model, using=router.db_for_write(model))
         rows.update(**{name: F(name) - past for name in TIMES})
 
 

@@ -24,4 +24,5 @@ CONNECTED: list[str] = [
     "sharding.replicas",
     "schedules.periodic_sync",
     "queue.shared_tasks",
+    "queue.serving",
 ]

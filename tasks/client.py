@@ -110,17 +110,14 @@ class Client:
 
         One request ends up to ``MOST_ENDED`` claims. Requests are retried: the server repeats its first answer.
         """
-        lost, claims = [], list(results)
-        for start in range(0, len(claims), MOST_ENDED):
-            part = claims[start : start + MOST_ENDED]
-            ends = [{"task": claim.task["id"], "token": claim._token, "result": results[claim]} for claim in part]
-            until = min(claim._until for claim in part)
-            path = f"queues/{_quote(queue)}/claims/resolve"
-            answer = self._call("POST", path, {"claims": ends}, again=True, until=until)
-            for claim, end in zip(part, answer["results"], strict=True):
-                claim._note_end(lost=end["outcome"] != "completed")
-            lost += [claim for claim in part if claim.lost]
-        return lost
+        return self._end_many(queue, "resolve", "result", results)
+
+    def fail_many(self, queue: str, errors: dict["Claim", Any]) -> list["Claim"]:
+        """End claims of one queue without success, each with its error; return those that were lost.
+
+        Requests are split and retried as by :meth:`resolve_many`.
+        """
+        return self._end_many(queue, "fail", "error", {claim: str(error) for claim, error in errors.items()})
 
     def task(self, pk: int) -> Any:
         """Return one task, with its runs."""
@@ -132,9 +129,15 @@ class Client:
             filters["metadata"] = json.dumps(filters["metadata"])
         return self._pages("tasks", "tasks", filters)
 
-    def cancel(self, pk: int) -> Any:
-        """Cancel a task that nobody runs."""
-        return self._call("POST", f"tasks/{pk}/cancel", {}, again=True)
+    def explain(self, pk: int) -> list[Any]:
+        """Return the reasons why a task is not moving, the most decisive first."""
+        return list(self._call("GET", f"tasks/{pk}/explain")["reasons"])
+
+    def cancel(self, pk: int, *, running: bool = False, reason: str = "") -> Any:
+        """Cancel a task that waits, and with ``running`` also one that a worker holds."""
+        wanted = {"running": "true"} if running else {}
+        query = urllib.parse.urlencode(wanted | ({"reason": reason} if reason else {}))
+        return self._call("POST", f"tasks/{pk}/cancel{'?' if query else ''}{query}", {}, again=True)
 
     def requeue(self, pk: int) -> Any:
         """Requeue a dead letter."""
@@ -156,6 +159,10 @@ class Client:
         """Change settings of a queue; those not given stay as they are."""
         return self._call("PATCH", f"queues/{_quote(name)}", settings, again=True)
 
+    def delete_queue(self, name: str, *, tasks: bool = False) -> Any:
+        """Delete a queue without tasks; with ``tasks`` also up to 10,000 tasks."""
+        return self._call("DELETE", f"queues/{_quote(name)}{'?tasks=true' if tasks else ''}")
+
     def pause(
         self, name: str, *, publish: bool = False, claim: bool = False, reason: str = "", until: str | None = None
     ) -> Any:
@@ -166,6 +173,44 @@ class Client:
     def resume(self, name: str) -> Any:
         """End all pauses of a queue."""
         return self.pause(name)
+
+    def schedules(self, **filters: Any) -> Iterator[Any]:
+        """Yield the schedules that match (``queue``, ``name``, ``entity``), page by page."""
+        return self._pages("schedules", "schedules", filters)
+
+    def schedule(self, pk: int) -> Any:
+        """Return one schedule."""
+        return self._call("GET", f"schedules/{pk}")
+
+    def create_schedule(self, name: str, *, queue: str, action: str, **options: Any) -> Any:
+        """Create a schedule, with ``period`` or ``cron`` among its options."""
+        return self._call("POST", "schedules", {"name": name, "queue": queue, "action": action, **options})
+
+    def change_schedule(self, pk: int, **options: Any) -> Any:
+        """Change options of a schedule; those not given stay. ``enabled=False`` pauses it."""
+        return self._call("PATCH", f"schedules/{pk}", options, again=True)
+
+    def run_schedule(self, pk: int) -> Any:
+        """Fire one extra tick of a schedule now."""
+        return self._call("POST", f"schedules/{pk}/run", {})
+
+    def delete_schedule(self, pk: int) -> Any:
+        """Delete a schedule."""
+        return self._call("DELETE", f"schedules/{pk}")
+
+    def _end_many(self, queue: str, how: str, name: str, values: dict["Claim", Any]) -> list["Claim"]:
+        """End claims in parts, each with its value under this name; return those that were lost."""
+        lost, claims = [], list(values)
+        for start in range(0, len(claims), MOST_ENDED):
+            part = claims[start : start + MOST_ENDED]
+            ends = [{"task": claim.task["id"], "token": claim._token, name: values[claim]} for claim in part]
+            until = min(claim._until for claim in part)
+            path = f"queues/{_quote(queue)}/claims/{how}"
+            answer = self._call("POST", path, {"claims": ends}, again=True, until=until)
+            for claim, end in zip(part, answer["results"], strict=True):
+                claim._note_end(lost=end["outcome"] == "lease_lost")
+            lost += [claim for claim in part if claim.lost]
+        return lost
 
     def _pages(self, path: str, what: str, filters: dict[str, Any]) -> Iterator[Any]:
         while True:

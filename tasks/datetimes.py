@@ -4,7 +4,6 @@ With ``USE_TZ=False``, column values have no time zone.
 """
 
 from datetime import UTC, datetime, tzinfo
-from typing import Any
 
 from django.conf import settings
 from django.db import connections
@@ -16,7 +15,7 @@ from stator.capabilities import capabilities_of
 FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
-def moment_problem(moment: Any) -> str:
+def moment_problem(moment: object) -> str:
     """Return one line on what is wrong with a moment; empty if it is valid or no datetime."""
     try:
         kept = not isinstance(moment, datetime) or FIRST <= moment.astimezone(UTC) < LAST

@@ -3,6 +3,7 @@
 import json
 import logging
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.core.mail import mail_admins
@@ -13,7 +14,7 @@ from django.utils.module_loading import import_string
 from stator.claims import bounded
 from stator.models import History, Report
 from tasks.conf import load_settings
-from tasks.models import Task
+from tasks.models import Run, Task
 from tasks.queue.claiming import worker_digits
 from tasks.queue.expressions import Later
 
@@ -26,6 +27,10 @@ AGAIN = 600.0
 MOST = 100
 
 DATA_LENGTH, ERRORS, ERROR_LENGTH = 20_000, 200, 2_000
+
+
+# When, which worker, and its error.
+Attempt = tuple[datetime, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +49,13 @@ class DeadLetter:
         return f"task {self.id} ({self.action}) of queue {self.queue}"
 
 
-def send_notices(using: str, pks: list[Any] | None = None) -> int:
+def send_notices(using: str, pks: list[int] | None = None) -> int:
     """Send a notice of each dead letter without one, of all or of these keys; return how many were sent.
 
     A process reserves a notice in the row before it sends it, so only one sends it. If it dies or sending fails,
     another process tries again after ten minutes.
     """
-    rows: QuerySet[Any] = QuerySet(Task, using=using).filter(state="errored", whole=None, notice_due__lte=Now())
+    rows: QuerySet[Task] = QuerySet(Task, using=using).filter(state="errored", whole=None, notice_due__lte=Now())
     meant = rows if pks is None else rows.filter(pk__in=pks)
     sent = 0
     for pk in list(meant.order_by("notice_due").values_list("pk", flat=True)[:MOST]):
@@ -79,14 +84,9 @@ def mail_administrators(letter: DeadLetter) -> None:
     mail_admins(" ".join(f"Dead letter: {letter}".split()), "\n\n".join(lines))
 
 
-def letter_of(task: Any) -> DeadLetter:
+def letter_of(task: Task) -> DeadLetter:
     """Return what is known of a dead letter, or of its parts, since it last began to wait; within limits of length."""
-    runs, acts = _latest(task)
-    named = {worker_digits(run.worker): run.worker for run in runs}
-    told = [(run.claimed, run.worker, run.reason or _unsaid(run)) for run in runs]
-    # Worker processes have no runs: only the history knows of their failures.
-    told += [line for line in acts if line[1] not in named]
-    told.sort(key=lambda line: line[0])
+    told = _told(task)
     return DeadLetter(
         id=task.pk,
         queue=task.queue.name,
@@ -94,22 +94,41 @@ def letter_of(task: Any) -> DeadLetter:
         data=task.data,
         attempts=len(told),
         workers=list(dict.fromkeys(worker for _, worker, _ in told)),
-        errors=[f"{worker}: {bounded(error, ERROR_LENGTH)}" for _, worker, error in told],
+        errors=_errors_in(told),
     )
 
 
-def _latest(task: Any) -> tuple[list[Any], list[tuple[Any, str, str]]]:
+def errors_of(task: Task) -> list[str]:
+    """Return the errors of a task in any state, or of its parts, since it last began to wait: ``worker: message``."""
+    return _errors_in(_told(task))
+
+
+def _errors_in(told: list[Attempt]) -> list[str]:
+    return [f"{worker}: {bounded(error, ERROR_LENGTH)}" for _, worker, error in told if error]
+
+
+def _told(task: Task) -> list[Attempt]:
+    """Return the attempts, in order: when, which worker, and its error; empty if it succeeded or still runs."""
+    runs, acts = _latest(task)
+    named = {worker_digits(run.worker): run.worker for run in runs}
+    told = [(run.claimed, run.worker, _error_of(run)) for run in runs]
+    # Worker processes have no runs: only the history knows of their failures.
+    told += [line for line in acts if line[1] not in named]
+    return sorted(told, key=lambda line: line[0])
+
+
+def _latest(task: Task) -> tuple[list[Run], list[Attempt]]:
     """Return the claims and known errors of a task, or of a shared task's parts, since it last began to wait."""
-    runs: list[Any] = []
-    errors: list[tuple[Any, str, str]] = []
+    runs: list[Run] = []
+    errors: list[Attempt] = []
     for each in task.parts.all() if task.worker_count > 1 else [task]:
         stay = each.runs.aggregate(stay=Max("version"))["stay"]
-        runs.extend(each.runs.filter(version=stay).order_by("pk")[:ERRORS])
+        runs.extend(each.runs.filter(version=stay).select_related("task").order_by("pk")[:ERRORS])
         errors.extend(_errors(each))
     return runs, errors
 
 
-def _errors(task: Any) -> list[tuple[Any, str, str]]:
+def _errors(task: Task) -> list[Attempt]:
     """Return the errors in the task's history and report: when, which worker, what."""
     beside = {"model_label": Task._meta.label_lower, "object_pk": str(task.pk)}
     using = task._state.db
@@ -123,12 +142,16 @@ def _errors(task: Any) -> list[tuple[Any, str, str]]:
     return found
 
 
-def _unsaid(run: Any) -> str:
-    return "its lease ran out" if run.ended is None else f"{run.outcome} without a reason"
+def _error_of(run: Run) -> str:
+    if run.outcome == "succeeded":
+        return ""
+    if run.ended is None:
+        return "" if run.task.state_claim == run.token else "its lease ran out"
+    return run.reason or f"{run.outcome} without a reason"
 
 
-def _send(using: str, pk: Any) -> bool:
-    rows: QuerySet[Any] = QuerySet(Task, using=using)
+def _send(using: str, pk: int) -> bool:
+    rows: QuerySet[Task] = QuerySet(Task, using=using)
     task = rows.filter(pk=pk).select_related("queue").first()
     if task is None:
         return False
@@ -141,5 +164,5 @@ def _send(using: str, pk: Any) -> bool:
     return True
 
 
-def _text(data: Any) -> str:
+def _text(data: object) -> str:
     return bounded(json.dumps(data, ensure_ascii=False), DATA_LENGTH)

@@ -1,7 +1,6 @@
 """Errors that end attempts. They are recorded under the name of their original type."""
 
 from functools import lru_cache
-from typing import Any
 
 from stator.exceptions import Fail, NotBegun, StatorError
 from stator.graph.tracebacks import RemoteTraceback
@@ -53,5 +52,5 @@ def last_line(text: str) -> str:
 
 
 @lru_cache(maxsize=1000)
-def _named(base: type[Exception], module: str, qualname: str) -> Any:
+def _named(base: type[Exception], module: str, qualname: str) -> type[Exception]:
     return type(qualname.rpartition(".")[2], (base,), {"__module__": module, "__qualname__": qualname})

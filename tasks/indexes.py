@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from django.db.models import Index
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.models import Index, Model
 
 from stator.capabilities import capabilities_of
 
@@ -12,14 +13,16 @@ class MetadataIndex(Index):
 
     suffix = "gin"
 
-    def create_sql(self, model: Any, schema_editor: Any, using: str = "", **kwargs: Any) -> Any:
+    def create_sql(
+        self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor, using: str = "", **kwargs: Any
+    ) -> Any:
         """Return the statement that creates the index; elsewhere one that does nothing."""
         if not capabilities_of(schema_editor.connection).has_gin:
             return NOTHING
         # Django's GinIndex requires django.contrib.postgres in INSTALLED_APPS.
         return super().create_sql(model, schema_editor, using=" USING gin", **kwargs)
 
-    def remove_sql(self, model: Any, schema_editor: Any, **kwargs: Any) -> Any:
+    def remove_sql(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor, **kwargs: Any) -> Any:
         """Return the statement that drops the index; elsewhere one that does nothing."""
         if not capabilities_of(schema_editor.connection).has_gin:
             return NOTHING

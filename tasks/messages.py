@@ -39,10 +39,10 @@ class Message:
     """A task to publish. None takes the queue's value, or else the setting's. Durations are in seconds."""
 
     action: str
-    data: Any = None
+    data: object = None
     key: str | None = None
     priority: int = field(default_factory=milliseconds)
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, object] = field(default_factory=dict)
     lease: float | None = None
     timeout: float | None = None
     invisible_for: float | None = None
@@ -75,7 +75,7 @@ MESSAGE_FIELDS = frozenset(option.name for option in fields(Message))
 REQUIRED = ("action", "data")
 
 
-def check_worker(name: Any) -> str:
+def check_worker(name: object) -> str:
     """Return the name of a worker; raise ``TaskError`` if it is not valid."""
     if not isinstance(name, str) or not WORKER.fullmatch(name):
         raise TaskError(
@@ -85,12 +85,12 @@ def check_worker(name: Any) -> str:
     return name
 
 
-def check_json(what: str, value: Any, limit: int, depth: int) -> None:
+def check_json(what: str, value: object, limit: int, depth: int) -> None:
     """Refuse a value that no database stores as JSON, or that exceeds ``limit`` bytes or ``depth`` levels."""
     json_text(what, value, limit, depth)
 
 
-def json_text(what: str, value: Any, limit: int, depth: int) -> str:
+def json_text(what: str, value: object, limit: int, depth: int) -> str:
     """Return the value as JSON text; raise what :func:`check_json` raises."""
     if not _is_flat(value, depth):
         raise PublishRefused(f"{what} is nested deeper than {depth} levels")
@@ -109,18 +109,18 @@ def json_text(what: str, value: Any, limit: int, depth: int) -> str:
     return text
 
 
-def is_same_json(one: Any, other: Any) -> bool:
+def is_same_json(one: object, other: object) -> bool:
     """Return whether two values are equal as JSON. 1e2 equals 100: databases may return either."""
     first, second = (json.loads(json.dumps(each), parse_int=Decimal, parse_float=Decimal) for each in (one, other))
     return bool(first == second)
 
 
-def is_metadata_name(name: Any) -> bool:
+def is_metadata_name(name: object) -> bool:
     """Return whether metadata may have a value of this name."""
     return isinstance(name, str) and _METADATA_NAME.fullmatch(name) is not None
 
 
-def check_metadata(metadata: Any, limit: int) -> None:
+def check_metadata(metadata: object, limit: int) -> None:
     """Refuse metadata that cannot be searched: values must be text, numbers or booleans, with valid names."""
     if not isinstance(metadata, dict):
         raise PublishRefused(f"metadata={_short(metadata)} must be a dictionary of names and values")
@@ -132,7 +132,7 @@ def check_metadata(metadata: Any, limit: int) -> None:
     check_json("metadata", metadata, limit, 1)
 
 
-def exclusive_value(key: str, metadata: dict[str, Any]) -> str:
+def exclusive_value(key: str, metadata: dict[str, object]) -> str:
     """Return the message's value of an exclusive queue's key, as text; raise ``PublishRefused`` if it has none."""
     if key not in metadata:
         raise PublishRefused(f"the queue is exclusive by {key!r}, so the metadata must have a value of {key!r}")
@@ -152,7 +152,7 @@ def _check_names(message: Message) -> None:
             raise PublishRefused(f"{name}={_short(value)} must be a text of 1 to {NAME_LENGTH} printable characters")
     if message.action.startswith(DJANGO):
         raise PublishRefused(f"action={_short(message.action)} is for Django's Tasks framework; enqueue it there")
-    workers: Any = message.worker_ids
+    workers: object = message.worker_ids
     if isinstance(workers, str) or not isinstance(workers, list | tuple) or len(workers) > MOST_WORKERS:
         raise PublishRefused(f"worker_ids={_short(workers)} must be a list of at most {MOST_WORKERS} names")
     for worker in workers:
@@ -186,7 +186,7 @@ def _check_number(name: str, value: Any, least: float, most: float, *, whole: bo
         )
 
 
-def check_lease(value: Any, longest_lease: float) -> None:
+def check_lease(value: object, longest_lease: float) -> None:
     """Refuse a lease that is too short or too long."""
     _check_number("lease", value, 0.05, longest_lease)
 
@@ -196,7 +196,7 @@ def _plain(number: float) -> str:
     return str(int(number)) if number == int(number) else f"{number:g}"
 
 
-def _is_flat(value: Any, depth: int) -> bool:
+def _is_flat(value: object, depth: int) -> bool:
     """Return whether nesting is at most ``depth`` levels; a value that contains itself is not."""
     level = [value]
     for _ in range(depth + 1):
@@ -217,6 +217,6 @@ def _unknown(name: str) -> str:
     return f"a task has no option {name!r}; {remedy}"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:60]} ... ({len(text):,} characters)"

@@ -16,7 +16,7 @@ from tasks.actions.throttles import ActionRate, ActionSlot
 from tasks.indexes import MetadataIndex
 from tasks.messages import milliseconds
 from tasks.querysets import TERMINAL, TaskQuerySet
-from tasks.queue import claiming, eligibility, explaining, operator_actions
+from tasks.queue import claiming, eligibility, explaining, notices, operator_actions, unserved
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.consumers import Consumer
 from tasks.queue.graph import TaskGraph
@@ -71,6 +71,8 @@ class Task(StatorModel):
         history = True
         priority = "priority"
         claimable = staticmethod(eligibility.open_to_process)
+        reasons = staticmethod(unserved.reasons)
+        notices = staticmethod(notices.notices)
 
     class Meta:
         constraints = [
@@ -207,7 +209,7 @@ class Task(StatorModel):
         await sync_to_async(self.requeue)(reason, actor=actor)
 
     @classmethod
-    def find_claim(cls, pk: Any, token: UUID, *, using: str | None = None) -> claiming.TaskClaim:
+    def find_claim(cls, pk: int, token: UUID, *, using: str | None = None) -> claiming.TaskClaim:
         """Return the claim of a named worker with this token; raise ``LeaseLost`` if it has ended or never existed."""
         return claiming.find(cls, pk, token, using=using or database_of(pk))
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import router
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from stator.models import move_rows
@@ -38,7 +38,7 @@ class TaskQuerySet(QuerySet[Any]):
                 wanted |= way
         return self.filter(wanted)
 
-    def with_metadata(self, metadata: dict[str, Any]) -> "TaskQuerySet":
+    def with_metadata(self, metadata: dict[str, object]) -> "TaskQuerySet":
         """Return tasks that have all of these pairs."""
         found: TaskQuerySet = with_metadata(self, metadata)
         return found
@@ -92,7 +92,7 @@ class TaskQuerySet(QuerySet[Any]):
         """Run :meth:`requeue` from async code."""
         return await sync_to_async(self.requeue)(reason, actor=actor, per_minute=per_minute)
 
-    def bury(self, queue: Any = None) -> int:
+    def bury(self, queue: Model | None = None) -> int:
         """Move unclaimed tasks without attempts left to errored; return how many.
 
         A worker that ends a task's last claim does this itself; here are tasks whose last lease ran out. Index
@@ -113,7 +113,7 @@ class TaskQuerySet(QuerySet[Any]):
         if status in TERMINAL:
             # These columns tell the planner that the index ``st_rest`` has all such tasks.
             return [Q(state=status, state_ready=False, state_claim=None)]
-        parts: QuerySet[Any] = QuerySet(self.model, using=self.db).filter(whole=OuterRef("pk"), state="pending")
+        parts: QuerySet[Model] = QuerySet(self.model, using=self.db).filter(whole=OuterRef("pk"), state="pending")
         held, hidden = Q(state_claim__isnull=False), Q(state_ready=False, state_next_attempt__gt=Now())
         running, waiting = Exists(parts.filter(held)), Exists(parts.filter(~held & ~hidden))
         free, resting = Q(state="pending", state_claim=None), Q(state_ready=False)
@@ -130,7 +130,7 @@ class TaskQuerySet(QuerySet[Any]):
             return [*(free & way for way in due), shared & ~Q(running) & Q(waiting)]
         return [free & hidden, shared & ~Q(running) & ~Q(waiting)]
 
-    def _urgent(self) -> list[Any]:
+    def _urgent(self) -> list[int]:
         return list(self.in_order().values_list("pk", flat=True)[:MOST])
 
     @property
@@ -141,5 +141,5 @@ class TaskQuerySet(QuerySet[Any]):
         return rows
 
     @property
-    def _runs(self) -> QuerySet[Any]:
+    def _runs(self) -> QuerySet[Model]:
         return QuerySet(self.model.runs.rel.related_model, using=self.db)

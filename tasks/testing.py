@@ -1,10 +1,9 @@
 """Helpers for a project's tests: move time forward, for schedules too, instead of waiting."""
 
 from datetime import timedelta
-from typing import Any
 
 from django.db import router
-from django.db.models import F, QuerySet
+from django.db.models import F, Model, QuerySet
 
 from stator import testing
 from tasks.models import Schedule
@@ -12,13 +11,13 @@ from tasks.schedules.rates import Rate
 
 __all__ = ["advance"]
 
-MOMENTS: dict[Any, tuple[str, ...]] = {
+MOMENTS: dict[type[Model], tuple[str, ...]] = {
     Schedule: ("nominal", "planned", "held_until", "until", "fired", "fired_for"),
     Rate: ("free_at", "line_until"),
 }
 
 
-def advance(seconds: float, *models: Any) -> None:
+def advance(seconds: float, *models: type[Model]) -> None:
     """Move time forward as :func:`stator.testing.advance` does, and bring future ticks of schedules closer as well.
 
     >>> schedule = Schedule.objects.create(name="report", queue=queue, action="report", period=60)
@@ -32,5 +31,5 @@ def advance(seconds: float, *models: Any) -> None:
     """
     testing.advance(seconds, *models)
     for model, names in MOMENTS.items():
-        rows: QuerySet[Any] = QuerySet(model, using=router.db_for_write(model))
+        rows: QuerySet[Model] = QuerySet(model, using=router.db_for_write(model))
         rows.update(**{name: F(name) - timedelta(seconds=seconds) for name in names})

@@ -364,8 +364,8 @@ INHERITED = {
 
 def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     public = {"graph", "fields", "models", "signals", "exceptions", "admin", "testing", "runner", "claims"}
-    # How commands end, safe text, and what a database can do.
-    public |= {"terminal", "texts", "capabilities"}
+    # How settings are declared and checked, how commands end, safe text, and what a database can do.
+    public |= {"conf", "terminal", "texts", "capabilities"}
     # How any pool of threads leaves its connections, and how processes end with the one that started them.
     modules_of_worker = {"stator.worker.connections", "stator.worker.supervisor"}
     for path in modules("tasks"):

@@ -1,6 +1,7 @@
 """The list filter for conditions that operators look for, fast even if few of millions of rows match."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import Model, Q, QuerySet
@@ -113,9 +114,9 @@ def among(
     return queryset.filter(pk__in=rows.order_by().values("pk") if keys is None else keys)
 
 
-def few_keys(parts: Iterable[QuerySet[Model]]) -> set[object] | None:
+def few_keys(parts: Iterable[QuerySet[Model]]) -> set[Any] | None:
     """Return the keys of all rows of the parts; None if there are more than ``FEW``."""
-    keys: set[object] = set()
+    keys: set[Any] = set()
     for part in parts:
         keys.update(part.values_list("pk", flat=True)[: FEW + 1 - len(keys)])
         if len(keys) > FEW:
@@ -123,7 +124,7 @@ def few_keys(parts: Iterable[QuerySet[Model]]) -> set[object] | None:
     return keys
 
 
-def found_once(rows: QuerySet[Model]) -> set[object] | QuerySet[Model, dict[str, object]]:
+def found_once(rows: QuerySet[Model]) -> Any:
     """Return the keys of rows that are slow to find, so that a page searches once; a subquery if they are many."""
     keys = few_keys([rows.order_by()])
     return rows.order_by("-pk").values("pk")[:COUNTED] if keys is None else keys

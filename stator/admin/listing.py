@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from django.contrib import admin
 from django.contrib.admin import ListFilter, ModelAdmin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
@@ -12,14 +13,14 @@ from django.core.paginator import Page, Paginator
 from django.db import DataError, router
 from django.db.models import BigIntegerField, Field, Model, QuerySet
 from django.db.models.expressions import Combinable
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 
 from stator.admin.control_characters import SpellingAdmin
 from stator.admin.fields import prefilled
 from stator.querysets import OperatorQuerySet
 from stator.rows.column_guard import M
-from stator.rows.meta import owner_of
+from stator.rows.meta import options_of, owner_of
 from stator.rows.pauses import Pause
 from stator.rows.workers import live_workers
 
@@ -103,7 +104,21 @@ class BoundedChangeList(ChangeList):
 
 
 class AnyAddressAdmin(SpellingAdmin):
-    """Pages of one row that accept any address."""
+    """Lists that stay fast on large tables, and pages of one row; both accept any address."""
+
+    change_list: type[ChangeList] = BoundedChangeList
+    paginator = BoundedPaginator
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+
+    def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
+        """Return the class of the list."""
+        return self.change_list
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list, or run an action on its rows."""
+        keep_keys(self, request)
+        return super().changelist_view(request, extra_context)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """Return the row, or None for a key that no database accepts. An empty field name counts as none."""
@@ -154,4 +169,6 @@ def notices(model: type[Model]) -> dict[str, object]:
     return {
         "stator_pauses": list(pauses[:NOTICED]),
         "stator_unserved": not any(worker.serves(label) for worker in live_workers(using)),
+        # Others than worker processes may serve them; the overview and the pages of objects say whether they do.
+        "stator_has_others": options_of(owner).notices is not None,
     }

@@ -5,7 +5,6 @@ from typing import Any
 import django
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
-from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.response import TemplateResponse
@@ -14,7 +13,7 @@ from django.utils.html import format_html
 
 from stator.admin import actions, detail, row_summary
 from stator.admin.filters import ConditionFilter
-from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, is_large, keep_keys, notices
+from stator.admin.listing import AnyAddressAdmin, is_large, notices
 from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.permissions import force_permission
@@ -35,9 +34,6 @@ class StatorAdmin(AnyAddressAdmin):
     change_form_template = "stator/admin/change_form.html"
     change_list_template = "stator/admin/change_list.html"
     live_template = "stator/admin/live.html"
-    paginator = BoundedPaginator
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
 
     class Media:
         css = {"all": ("stator/admin.css",)}
@@ -82,10 +78,6 @@ class StatorAdmin(AnyAddressAdmin):
         own = [*super().get_list_filter(request)]
         return [*own, *(["state"] if "state" not in own else []), ConditionFilter]
 
-    def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
-        """Return a list class that stays fast on large tables."""
-        return BoundedChangeList
-
     def get_sortable_by(self, request: HttpRequest) -> Any:
         """Return the project's columns, and for a small table also those of the framework, which have no index."""
         names = super().get_sortable_by(request)
@@ -97,7 +89,6 @@ class StatorAdmin(AnyAddressAdmin):
         """Show the list, or run an action on its rows."""
         if request.method == "POST":
             actions.refuse_forbidden(self, request)
-            keep_keys(self, request)
         return super().changelist_view(request, {**notices(self.model), **(extra_context or {})})
 
     @admin.display(description="state", ordering="state")

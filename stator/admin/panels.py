@@ -1,5 +1,6 @@
 """The contents of the overview, for each model and for all together."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypedDict
@@ -8,6 +9,7 @@ from django.db import router
 
 from stator.admin.access import Pages
 from stator.admin.graphs import Picture, picture
+from stator.explain.notices import Notice, notices_of
 from stator.explain.sentences import counted
 from stator.graph.durations import span
 from stator.models import StatorModel
@@ -51,6 +53,7 @@ class Panel:
     pauses: list[Pause]
     live: int
     stays: list[Stays]
+    notices: list[Notice] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
 
     @property
@@ -95,8 +98,9 @@ class Panel:
 
     @property
     def needs_worker(self) -> bool:
-        """Whether objects are ready and no worker serves the model."""
-        return not self.live and bool(self.depths.ready)
+        """Whether objects are ready and no worker serves the model; the model may know workers of its own."""
+        known = not self.notices or any(notice.code == "no_worker" for notice in self.notices)
+        return not self.live and bool(self.depths.ready) and known
 
 
 class ShownGroup(TypedDict):
@@ -173,7 +177,7 @@ def _show_database(
         panel = Panel(
             model, using, found, picture(model, found, flow, pages), chart(flow.handled), chart(flow.queued),
             pages.list_of(model), [pause for pause in pauses if pause.model_label == label], people.live[label],
-            stays_of.get(label, []),
+            stays_of.get(label, []), notices_of(model, using),
         )  # fmt: skip
         shown.panels.append(panel)
     found_groups, older = groups(using, rows_of)
@@ -229,7 +233,19 @@ def _troubles(panel: Panel, failing: str, pages: Pages) -> list[Trouble]:
         ("warning", failing, f"{failing} failing", "#stator-errors"),
         ("warning", panel.pauses, f"paused: {'; '.join(map(_paused, panel.pauses))}", ""),
     ]
+    said += [("error", True, text, "") for text in _unserved(panel, pages)]
     return [Trouble(level, panel.label, text, url) for level, holds, text, url in said if holds]
+
+
+def _unserved(panel: Panel, pages: Pages) -> Iterator[str]:
+    """Yield what the model says of objects that no live worker serves; names only if the user may see all objects."""
+    for notice in panel.notices:
+        if notice.served or notice.code == "no_worker":
+            continue
+        if pages.sees_all(panel.model):
+            yield f"{notice.counted} ready in {notice.group}. {notice.sentence} {notice.remedy}"
+        else:
+            yield f"{notice.counted} ready that no live worker serves"
 
 
 def _paused(pause: Pause) -> str:

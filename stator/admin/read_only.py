@@ -3,11 +3,10 @@
 from typing import Any
 
 from django.contrib import admin
-from django.contrib.admin.views.main import ChangeList
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
-from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, is_large
+from stator.admin.listing import AnyAddressAdmin, is_large
 from stator.graph.durations import span
 from stator.models import Report, Stats, Worker
 
@@ -20,14 +19,7 @@ SEARCHED = 50_000
 class KeptAdmin(AnyAddressAdmin):
     """A read-only admin. The first column of ``ordering`` sorts the newest rows first, and has an index."""
 
-    paginator = BoundedPaginator
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
     search_help_text = f"Exact values, within the newest {SEARCHED:,} rows."
-
-    def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
-        """Return a list class that stays fast on large tables."""
-        return BoundedChangeList
 
     def get_sortable_by(self, request: HttpRequest) -> Any:
         """Return all columns for a small table, else none, because not all of them have an index."""

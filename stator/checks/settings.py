@@ -5,17 +5,13 @@ from collections.abc import Iterator
 from django.conf import settings as django_settings
 from django.core import checks
 
-from stator.conf import read_settings
+from stator.conf import Settings, read_settings
 
 
 def check_settings() -> Iterator[checks.CheckMessage]:
     """E001: a setting that cannot work, or two that conflict. W002: one with another meaning in Takahe's Stator."""
     settings, problems = read_settings()
-    for problem in problems:
-        message, _, remedy = problem.partition("; ")
-        yield checks.Error(
-            f"STATOR setting: {message}.", hint=f"{remedy or 'See the settings in the reference'}.", id="stator.E001"
-        )
+    yield from Settings.errors(problems, "stator.E001")
     most = getattr(django_settings, "STATOR_CONCURRENCY_PER_MODEL", None)
     if not problems and most and settings.CONCURRENCY_PER_MODEL == most < settings.CONCURRENCY:
         yield checks.Warning(

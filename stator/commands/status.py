@@ -10,6 +10,7 @@ from stator.commands.arguments import Options, database_of, models_of, positive,
 from stator.commands.figures import databases_of, failing
 from stator.commands.pause import described
 from stator.commands.workers import Reported, workers_in
+from stator.explain.notices import notices_of
 from stator.explain.sentences import counted
 from stator.graph.durations import span
 from stator.models import StatorModel
@@ -18,6 +19,7 @@ from stator.overview.stays import HEADS as STAYS
 from stator.overview.stays import Stays, moves, stays
 from stator.rows.pauses import Pause, read_pauses
 from stator.rows.statistics import Stats
+from stator.texts import escape
 
 HELP = (
     "Count the objects in each state, and those that are ready, leased, failing, stuck, quarantined or paused; "
@@ -57,7 +59,10 @@ def run(options: Options) -> Answer:
     ]
     left = [f"{counted(len(found) - len(listed), 'model')} without objects not listed"] * (len(listed) < len(found))
     times = [line for figures in found for line in _times_in_states(figures)] if options["labels"] else []
-    lines = [*table(HEADS, list(map(_row, listed))), *left, *times, "", *_crew(workers)]
+    noticed = [(figures["model"], notice) for figures in found for notice in figures["notices"]]
+    served = any(notice["served"] for _, notice in noticed)
+    told = [line for each in noticed for line in _noticed(*each)]
+    lines = [*table(HEADS, list(map(_row, listed))), *left, *times, "", *_crew(workers, served), *told]
     return Answer({"models": found, "workers": workers}, lines)
 
 
@@ -78,6 +83,7 @@ def _figures(model: type[StatorModel], options: Options, pauses: list[Pause], le
         "time_in_state": _times(model, rows.db),
         "stays": [asdict(one) for one in left],
         "paused": [described(pause) for pause in pauses if pause.model_label == model._meta.label_lower],
+        "notices": [notice.as_dict() for notice in notices_of(model, rows.db)],
     }
 
 
@@ -111,9 +117,16 @@ def _times_in_states(figures: dict[str, Any]) -> list[str]:
     return ["", head, *table([*STAYS], [[one.cells[0], *(cell or "-" for cell in one.cells[1:])] for one in left])]
 
 
-def _crew(workers: list[Reported]) -> list[str]:
+def _noticed(model: str, notice: dict[str, Any]) -> list[str]:
+    count = f"{notice['count']:,}{'+' if notice['more'] else ''}"
+    remedy = [f"      -> {notice['remedy']}"] if notice["remedy"] and not notice["served"] else []
+    return [escape(line) for line in (f"{model}, {notice['group']}: {count} ready. {notice['sentence']}", *remedy)]
+
+
+def _crew(workers: list[Reported], served: bool) -> list[str]:
+    """Say how many processes are live. ``served``: without any, named workers serve objects all the same."""
     alive = [worker for worker in workers if worker["status"] == "alive"]
     if not alive:
-        return ["No live worker; start runstator."]
+        return ["No live worker process."] if served else ["No live worker; start runstator."]
     running = sum(worker["running"] for worker in alive)
     return [f"{counted(len(alive), 'live worker')}, {counted(running, 'attempt')} running"]

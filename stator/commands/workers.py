@@ -50,7 +50,7 @@ def run(options: Options) -> Answer:
 
 def workers_in(alias: str) -> list[Reported]:
     """Return the workers in a database: alive, gone without a stop, or stopped."""
-    rows = Worker.objects.using(alias).with_status().order_by("-started", "pk")
+    rows = Worker.objects.using(alias).with_status().defer("published").order_by("-started", "pk")
     return [_described(worker) for worker in rows[:MOST_WORKERS]]
 
 

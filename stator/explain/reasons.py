@@ -12,7 +12,7 @@ from stator.explain import sentences
 from stator.explain.facts import Facts, gather
 from stator.explain.many import Many
 from stator.explain.sentences import Said
-from stator.rows.meta import graph_of, owner_of
+from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.reports import reports_of
 from stator.rows.waits import waiting
 
@@ -185,7 +185,15 @@ def explain_counts(queryset: QuerySet[Model]) -> dict[str, int]:
     """Return the number of rows by the code of their first reason, most first; in a handful of statements."""
     owner = owner_of(queryset.model)
     many = Many.of(owner, getattr(queryset, "_db", None) or router.db_for_write(owner))
-    first = Case(*(When(entry.condition(many), then=Value(entry.code)) for entry in REASONS), output_field=CharField())
+    first = Case(*(When(rows, then=Value(code)) for code, rows in _conditions(many)), output_field=CharField())
     rows = many.rows.filter(pk__in=queryset.order_by().values("pk")).annotate(stator_reason=first)
     counts = rows.values_list("stator_reason").annotate(stator_count=Count("pk"))
     return dict(counts.order_by("-stator_count"))
+
+
+def _conditions(many: Many) -> Iterator[tuple[str, Q]]:
+    """Yield the codes with their rows; those of the model itself say more than that no worker process is live."""
+    for entry in REASONS:
+        if entry.code == "no_worker" and (own := options_of(many.model).reasons):
+            yield from own(many.using).items()
+        yield entry.code, entry.condition(many)

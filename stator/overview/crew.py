@@ -46,7 +46,7 @@ def crew(using: str, held: Iterable[tuple[str, Held]]) -> Crew:
     for label, one in held:
         runs[worker_of(one.token)].append((label, one))
     rows: Any = Worker.objects.using(using)
-    workers = list(rows.with_status().order_by("status", "-started", "pk")[: SHOWN + 1])
+    workers = list(rows.with_status().defer("published").order_by("status", "-started", "pk")[: SHOWN + 1])
     found = Crew([_hand(worker, runs) for worker in workers[:SHOWN]], more=len(workers) > SHOWN)
     for worker in workers:
         if worker.status == "alive":

@@ -25,7 +25,9 @@ class ModelOptions:
     field whose values take turns. ``waits_for``: names of relations, each with the names of the states of the related
     object that end the waiting. ``claimable``: a function (a ``staticmethod``) of a worker's id and a ``Q`` of the rows
     that pauses hold. It returns a ``Q`` of the ready rows that this worker may claim, and is called at each poll and
-    each claim, so it has to be quick.
+    each claim, so it has to be quick. ``reasons`` and ``notices``: functions of a database's alias. The first returns
+    further reasons of :func:`~stator.explain.explain_counts`: a ``Q`` of rows for each code, which come before
+    ``no_worker``. The second returns :class:`~stator.explain.notices.Notice` objects.
     """
 
     history: bool = False
@@ -34,6 +36,8 @@ class ModelOptions:
     fair_by: str | None = None
     waits_for: tuple[tuple[str, tuple[str, ...]], ...] = ()
     claimable: Callable[[str, Q], Q] | None = None
+    reasons: Callable[[str], dict[str, Q]] | None = None
+    notices: Callable[[str], Iterable[Any]] | None = None
 
 
 def graph_of(model: type[Model]) -> type[StateGraph]:
@@ -107,6 +111,10 @@ def _wrong_function(model: type[Model], value: object) -> str:
     return "" if callable(value) else "must be a function from the id of a worker and a Q to a Q"
 
 
+def _wrong_finder(model: type[Model], value: object) -> str:
+    return "" if callable(value) else "must be a function of a database's alias"
+
+
 def _wrong_flag(model: type[Model], value: object) -> str:
     return "" if isinstance(value, bool) else "must be True or False"
 
@@ -178,4 +186,6 @@ _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "fair_by": _wrong_key,
     "waits_for": _wrong_waits,
     "claimable": _wrong_function,
+    "reasons": _wrong_finder,
+    "notices": _wrong_finder,
 }

@@ -64,6 +64,13 @@ class Worker(Model):
     running = PositiveIntegerField(default=0)
     handled = BigIntegerField(default=0)
     lost = BigIntegerField(default=0)
+    # The default of the database is for workers of older releases, which publish nothing.
+    published = JSONField(
+        default=dict,
+        db_default=Value({}, JSONField()),
+        editable=False,
+        help_text="What apps publish about it, such as the actions it has.",
+    )
 
     objects = WorkerQuerySet.as_manager()
 
@@ -89,7 +96,8 @@ class Overview(Worker):
 
 def live_workers(using: str) -> list[Worker]:
     """Return the live workers of a database, the latest first."""
-    return list(Worker.objects.using(using).live().order_by("-started", "pk")[:MOST_WORKERS])
+    live = Worker.objects.using(using).live().defer("published")
+    return list(live.order_by("-started", "pk")[:MOST_WORKERS])
 
 
 def worker_of(token: UUID) -> str:

@@ -1,5 +1,7 @@
 """The row of this process in the table of workers: inserted at the start, then refreshed, closed at the end."""
 
+import json
+import logging
 import os
 import socket
 import time
@@ -13,24 +15,43 @@ from stator import __version__
 from stator.db import Operations
 from stator.db.locks import Locks
 from stator.rows.workers import WORKER_BEAT, Worker
+from stator.signals import on_heartbeat
 from stator.worker.outage import Outages
 
+logger = logging.getLogger("stator.worker")
+
 HOST_LENGTH = 255
+
+# The most characters of JSON that a process publishes about itself.
+PUBLISHED = 65_536
 
 # The step in which the row is written.
 SHOW = "show"
 
 
 class Presence:
-    """One row in each database of the process. ``figures`` returns how much it runs, has handled and has lost."""
+    """One row in each database of the process.
 
-    def __init__(self, worker_id: str, operations: list[Operations], figures: Callable[[], dict[str, int]]) -> None:
+    ``figures`` returns how much it runs, has handled and has lost. ``published`` returns what apps publish about it;
+    that is written only when it changes.
+    """
+
+    def __init__(
+        self,
+        worker_id: str,
+        operations: list[Operations],
+        figures: Callable[[], dict[str, int]],
+        published: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
         self._id = worker_id
         self._by_alias: dict[str, list[Operations]] = defaultdict(list)
         for part in operations:
             self._by_alias[part.alias].append(part)
         self._locks = Locks(Worker._meta.label_lower)
         self._figures = figures
+        self._published = published
+        # By database, as it was last written.
+        self._written: dict[str, dict[str, Any]] = {}
         self._shown = float("-inf")
 
     def show(self) -> None:
@@ -47,17 +68,21 @@ class Presence:
         self._refresh(heartbeat=Now(), stopped=Now())
 
     def _refresh(self, **moments: Any) -> None:
-        outages = Outages()
+        outages, published = Outages(), self._published()
         for alias, group in self._by_alias.items():
             labels = sorted(operations.label for operations in group if not operations.lacking)
-            with outages.noted(alias), self._locks.tried(SHOW), group[0].transaction():
-                rows = Worker.objects.using(alias)
-                if not rows.filter(pk=self._id).update(models=labels, **moments, **self._figures()):
-                    # The first time, or the row was pruned while the process was cut off.
-                    rows.bulk_create([self._row(alias, labels)], ignore_conflicts=True)
+            with outages.noted(alias), self._locks.tried(SHOW):
+                with group[0].transaction():
+                    rows = Worker.objects.using(alias)
+                    changed = {} if self._written.get(alias) == published else {"published": published}
+                    if not rows.filter(pk=self._id).update(models=labels, **changed, **moments, **self._figures()):
+                        # The first time, or the row was pruned while the process was cut off.
+                        rows.bulk_create([self._row(alias, labels, published)], ignore_conflicts=True)
+                # After the commit: what was rolled back is written again.
+                self._written[alias] = published
         outages.tell()
 
-    def _row(self, alias: str, labels: list[str]) -> Worker:
+    def _row(self, alias: str, labels: list[str], published: dict[str, Any]) -> Worker:
         return Worker(
             id=self._id,
             host=socket.gethostname()[:HOST_LENGTH],
@@ -65,5 +90,26 @@ class Presence:
             version=__version__,
             models=labels,
             database=alias,
+            published=published,
             **self._figures(),
         )
+
+
+def published_by(worker: Any) -> dict[str, Any]:
+    """Return what the receivers of ``on_heartbeat`` publish about a worker; without those that fail or say too much."""
+    found: dict[str, Any] = {}
+    for receiver, answer in on_heartbeat.send_robust(worker):
+        if answer is None or isinstance(answer, Exception):
+            # Django logs the exception.
+            continue
+        try:
+            size = len(json.dumps(answer))
+        except (TypeError, ValueError):
+            size = PUBLISHED + 1
+        if isinstance(answer, dict) and size <= PUBLISHED:
+            found |= answer
+        else:
+            name = getattr(receiver, "__qualname__", repr(receiver))
+            remedy = f"return a dictionary of at most {PUBLISHED:,} characters of JSON"
+            logger.warning("stator.not_published", extra={"receiver": name, "remedy": remedy})
+    return found

@@ -30,7 +30,7 @@ from stator.worker.health import Health
 from stator.worker.heartbeat import Heartbeat, interval_for
 from stator.worker.measures import Measures
 from stator.worker.outage import reach
-from stator.worker.presence import Presence
+from stator.worker.presence import Presence, published_by
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler
 from stator.worker.schema import Schema
@@ -168,7 +168,7 @@ class Worker:
         self.scheduler = Scheduler(self.operations, lanes, self.settings, threads.duties.run, threads.prepare)
         self.schema = Schema(self.operations, threads.duties.run)
         leases = [each.lease_of(state) for each in self.operations for state in each.graph.automatic_states]
-        presence = Presence(self.id, self.operations, self._figures)
+        presence = Presence(self.id, self.operations, self._figures, partial(published_by, self))
         soon = partial(partial, self._loop.call_soon_threadsafe)
         self.heartbeat = Heartbeat(
             self._held, soon(self._claims_ended), interval_for(leases), presence,

@@ -1,24 +1,23 @@
 """Admin actions on tasks: cancel them, and requeue dead letters. Each is logged under the user's name."""
 
-from typing import Any
-
 from django import forms
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.timezone import template_localtime  # type: ignore[attr-defined]
 
+from stator.admin.actions import ReasonForm
 from stator.admin.listing import bounded_count
-from tasks.admin.confirmation import SHOWN, ask, back, given, log, tell
-from tasks.querysets import FASTEST, SLOWEST
+from tasks.admin.confirmation import SHOWN, Act, ask, back, given, log, tell
+from tasks.models import Task
+from tasks.querysets import FASTEST, SLOWEST, TaskQuerySet
 
-REASON_LENGTH = 500
 WAITING = ("invisible", "pending")
 
 
-class CancelForm(forms.Form):
+class CancelForm(ReasonForm):
     """The reason, and whether running tasks are canceled too."""
 
-    reason = forms.CharField(max_length=REASON_LENGTH, required=False, widget=forms.TextInput(attrs={"size": 60}))
     running = forms.BooleanField(
         required=False,
         label="Also running tasks",
@@ -26,10 +25,9 @@ class CancelForm(forms.Form):
     )
 
 
-class RequeueForm(forms.Form):
+class RequeueForm(ReasonForm):
     """The reason, and how many tasks become due per minute."""
 
-    reason = forms.CharField(max_length=REASON_LENGTH, required=False, widget=forms.TextInput(attrs={"size": 60}))
     per_minute = forms.FloatField(
         required=False,
         min_value=SLOWEST,
@@ -40,9 +38,9 @@ class RequeueForm(forms.Form):
 
 
 @admin.action(description="Cancel\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
-def task_cancel(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
+def task_cancel(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
     """Ask for a reason and whether running tasks are included; then cancel."""
-    tasks = _tasks(model_admin, queryset)
+    tasks = _tasks(queryset)
     form = CancelForm(given(request))
     if not form.is_valid():
         return _ask_cancel(model_admin, request, tasks, form)
@@ -55,9 +53,9 @@ def task_cancel(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpRe
 
 
 @admin.action(description="Requeue dead letters\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
-def task_requeue(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
+def task_requeue(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
     """Ask for a reason and a rate; then requeue."""
-    dead = _tasks(model_admin, queryset).dead_letters()
+    dead = _tasks(queryset).dead_letters()
     form = RequeueForm(given(request))
     if not form.is_valid():
         return _ask_requeue(model_admin, request, dead, form)
@@ -72,22 +70,25 @@ def task_requeue(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpR
     return back(model_admin, request)
 
 
-ACTS: tuple[Any, ...] = (task_cancel, task_requeue)
+ACTS: tuple[Act, ...] = (task_cancel, task_requeue)
 
 
-def useful_acts(task: Any) -> list[Any]:
+def useful_acts(task: Task) -> list[Act]:
     """Return the actions that would change this task."""
     if task.status in (*WAITING, "running"):
         return [task_cancel]
     return [task_requeue] if task.state == "errored" and task.whole_id is None else []
 
 
-def _tasks(model_admin: Any, queryset: Any) -> Any:
+def _tasks(queryset: QuerySet[Task]) -> TaskQuerySet:
     """Return the same rows through ``TaskQuerySet``, which has the methods for queues."""
-    return model_admin.model.objects.filter(pk__in=queryset.order_by().values("pk"))
+    rows: TaskQuerySet = Task.objects.filter(pk__in=queryset.order_by().values("pk"))
+    return rows
 
 
-def _ask_cancel(model_admin: Any, request: HttpRequest, tasks: Any, form: CancelForm) -> HttpResponse:
+def _ask_cancel(
+    model_admin: admin.ModelAdmin, request: HttpRequest, tasks: TaskQuerySet, form: CancelForm
+) -> HttpResponse:
     waiting, running = tasks.with_status(*WAITING), tasks.with_status("running")
     held = bounded_count(running)
     if not held:
@@ -104,7 +105,9 @@ def _ask_cancel(model_admin: Any, request: HttpRequest, tasks: Any, form: Cancel
     )  # fmt: skip
 
 
-def _ask_requeue(model_admin: Any, request: HttpRequest, dead: Any, form: RequeueForm) -> HttpResponse:
+def _ask_requeue(
+    model_admin: admin.ModelAdmin, request: HttpRequest, dead: TaskQuerySet, form: RequeueForm
+) -> HttpResponse:
     count = bounded_count(dead)
     noun = "dead letter" if count == 1 else "dead letters"
     return ask(
@@ -117,7 +120,7 @@ def _ask_requeue(model_admin: Any, request: HttpRequest, dead: Any, form: Requeu
     )  # fmt: skip
 
 
-def _named(tasks: Any) -> list[str]:
+def _named(tasks: TaskQuerySet) -> list[str]:
     found = tasks.select_related("queue").in_order()[: SHOWN + 1]
     return [
         f"{task} in {task.queue}"
@@ -130,7 +133,7 @@ def _many(count: int) -> str:
     return f"{count:,} {'task is' if count == 1 else 'tasks are'}"
 
 
-def _left(tasks: Any, running: bool) -> str:
+def _left(tasks: TaskQuerySet, running: bool) -> str:
     if running or not tasks.with_status("running").exists():
         return ""
     return "Running tasks were not canceled."

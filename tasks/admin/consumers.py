@@ -5,17 +5,19 @@ from typing import Any, ClassVar
 from django import forms
 from django.contrib import admin
 from django.db import models
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, keep_keys
+from stator.admin.listing import AnyAddressAdmin
 from tasks.queue.consumers import Consumer
+from tasks.queue.queues import Queue
 
 
 class QueuesField(forms.ModelMultipleChoiceField):
     """Django's field, which also refuses keys with too many digits for SQLite."""
 
-    def clean(self, value: Any) -> Any:
+    def clean(self, value: object) -> QuerySet[Queue]:
         """Return the chosen queues."""
         try:
             return super().clean(value)
@@ -30,19 +32,11 @@ class ConsumerAdmin(AnyAddressAdmin):
     list_filter = ("enabled", "may_publish", "may_claim", "may_query", "may_configure")
     search_fields = ("name", "prefix")
     filter_horizontal = ("queues",)
-    formfield_overrides: ClassVar[Any] = {models.ManyToManyField: {"form_class": QueuesField}}
+    formfield_overrides: ClassVar[dict[type[models.Field], dict[str, object]]] = {
+        models.ManyToManyField: {"form_class": QueuesField}
+    }
     readonly_fields = ("shown_prefix", "used_minute", "created")
-    paginator = BoundedPaginator
-    show_full_result_count = False
-
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> Any:
-        """Return a list that counts no further than it shows."""
-        return BoundedChangeList
-
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Show the list, or delete the selected consumers."""
-        keep_keys(self, request)
-        return super().changelist_view(request, extra_context)
+    show_facets = admin.ShowFacets.ALLOW
 
     @admin.display(description="token")
     def shown_prefix(self, consumer: Consumer) -> str:
@@ -54,7 +48,7 @@ class ConsumerAdmin(AnyAddressAdmin):
         """Return what the consumer may do."""
         return ", ".join(consumer.verbs)
 
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+    def save_model(self, request: HttpRequest, obj: Any, form: forms.ModelForm, change: bool) -> None:
         """Issue a token for a new consumer; of an old one write changed fields only: the API updates its counters."""
         if change:
             obj.save(update_fields=[name for name in form.changed_data if name != "queues"])

@@ -12,6 +12,7 @@ from django.db.models import (
     Exists,
     ExpressionWrapper,
     IntegerField,
+    Max,
     OuterRef,
     Q,
     QuerySet,
@@ -22,6 +23,8 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from stator.admin import Cell, Section
+from stator.graph.durations import span
+from tasks.admin.queues import pause_line
 from tasks.models import Claimant, Queue, Task
 from tasks.queue.expressions import Later
 from tasks.queue.queues import CLAIMANT_ALIVE
@@ -52,17 +55,21 @@ def section_of_queues(request: HttpRequest) -> Section | None:
     using = router.db_for_write(Task)
     found = list(_read(using)[: SHOWN + 1])
     claimed = _claimed(using)
-    asking = dict(
-        Claimant.objects.using(using).filter(seen__gt=Later(-CLAIMANT_ALIVE)).values_list("queue").annotate(Count("pk"))
-    )
+    live = Claimant.objects.using(using).filter(seen__gt=Later(-CLAIMANT_ALIVE))
+    asking = {
+        queue: (count, (now - last).total_seconds())
+        for queue, count, last, now in live.values_list("queue").annotate(
+            count=Count("pk"), last=Max("seen"), read_at=Now()
+        )
+    }
     tasks = _list_of_tasks(request)
-    rows = [_row(queue, claimed[queue.pk], asking.get(queue.pk, 0), tasks) for queue in found[:SHOWN]]
+    rows = [_row(queue, claimed[queue.pk], asking.get(queue.pk), tasks) for queue in found[:SHOWN]]
     note = f"The first {SHOWN} queues; there are more." if len(found) > SHOWN else ""
     return Section("queues", "Queues", HEADS, rows, note=note, empty="There are no queues.")
 
 
 def _read(using: str) -> QuerySet[Any]:
-    tasks: QuerySet[Any] = QuerySet(Task, using=using)
+    tasks: QuerySet[Task] = QuerySet(Task, using=using)
     # Uses the index ``tasks_task_ready_in_queue``, which lacks the state: ready tasks are always pending.
     waiting = tasks.filter(queue=OuterRef("pk"), state_ready=True)
     since = Coalesce("state_next_attempt", "state_changed", output_field=DateTimeField())
@@ -78,13 +85,13 @@ def _read(using: str) -> QuerySet[Any]:
     return rows.order_by("-is_paused", "-waits", "name")
 
 
-def _claimed(using: str) -> Counter[Any]:
-    tasks: QuerySet[Any] = QuerySet(Task, using=using)
+def _claimed(using: str) -> Counter[int]:
+    tasks: QuerySet[Task] = QuerySet(Task, using=using)
     held = tasks.filter(state_claim__isnull=False).order_by("state_locked_until")
     return Counter(held.values_list("queue", flat=True)[:CLAIMED])
 
 
-def _row(queue: Any, claimed: int, asking: int, tasks: str) -> tuple[Cell, ...]:
+def _row(queue: Any, claimed: int, asking: tuple[int, float] | None, tasks: str) -> tuple[Cell, ...]:
     waited = max(0.0, queue.waited.total_seconds()) if queue.waited is not None else None
     late = waited is not None and waited > TOO_LONG and not queue.claiming_paused
     return (
@@ -92,15 +99,9 @@ def _row(queue: Any, claimed: int, asking: int, tasks: str) -> tuple[Cell, ...]:
         Cell(f"{COUNTED:,}+" if queue.waiting > COUNTED else f"{queue.waiting:,}"),
         Cell.lasting(waited, "error" if late else ""),
         Cell(f"{claimed:,}"),
-        Cell(f"{asking:,}"),
-        Cell(_pauses(queue), level="warning"),
+        Cell(f"{asking[0]:,}, asked {span(max(0.0, asking[1]))} ago" if asking else "0"),
+        Cell(pause_line(queue, otherwise=""), level="warning"),
     )
-
-
-def _pauses(queue: Any) -> str:
-    paused = {"publishing": queue.publishing_paused, "claiming": queue.claiming_paused}
-    what = " and ".join(name for name, holds in paused.items() if holds)
-    return f"{what} {queue.pause_told}" if what else ""
 
 
 def _list_of_tasks(request: HttpRequest) -> str:

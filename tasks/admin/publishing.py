@@ -8,6 +8,7 @@ from stator.admin.fields import JSONField
 from tasks.exceptions import PublishRefused
 from tasks.messages import NAME_LENGTH
 from tasks.models import Queue
+from tasks.queue.publishing import Published
 
 AREA = forms.Textarea(attrs={"rows": 4, "cols": 80, "spellcheck": "false"})
 OPTIONS = (
@@ -67,15 +68,16 @@ class PublishForm(forms.Form):
     worker_count = forms.IntegerField(required=False, help_text="Number of workers that run it, each once. Empty: one.")
 
     # The publication's result, once the form is valid.
-    published: Any = None
+    published: Published
 
     def clean_worker_ids(self) -> list[str]:
         """Return the names, one per line."""
         return [name for line in self.cleaned_data["worker_ids"].splitlines() if (name := line.strip())]
 
-    def clean(self) -> Any:
+    def clean(self) -> dict[str, Any]:
         """Publish the task if the form has no errors so far: only the queue can tell whether it refuses the task."""
-        values: Any = super().clean()
+        super().clean()
+        values = self.cleaned_data
         if self.errors:
             return values
         options = {name: values[name] for name in OPTIONS if values[name] not in (None, "")}

@@ -1,28 +1,28 @@
 """Admin of queues: their depth, their rules and their pauses."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from django import forms
 from django.contrib import admin
-from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.admin.views.main import ChangeList
 from django.core.validators import MaxValueValidator
 from django.db import models
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 
 from stator.admin.actions import refuse_forbidden
+from stator.admin.detail import offered
 from stator.admin.fields import JSONField
-from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, BoundedPaginator, keep_keys
+from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
 from stator.graph.durations import span
-from tasks.admin.confirmation import ask, back, buttons, given, tell
+from tasks.admin.confirmation import Act, ask, back, given, log, tell
 from tasks.conf import LONGEST
 from tasks.exceptions import ShardUnavailable
 from tasks.models import Queue
 from tasks.queue.expressions import Later
-from tasks.queue.figures import figures_by_database, figures_of, together
+from tasks.queue.figures import Figures, figures_by_database, figures_of, together
 from tasks.queue.queues import CLAIMANT_ALIVE
 from tasks.queue.rules import MOST, NAME
 
@@ -69,17 +69,18 @@ class QueueForm(forms.ModelForm):
             # SQLite accepts larger values than the other databases.
             self.fields[name].validators.append(MaxValueValidator(MOST[name]))
 
-    def clean_databases(self) -> Any:
+    def clean_databases(self) -> list[str]:
         """Return an empty list for an empty field."""
         return self.cleaned_data["databases"] or []
 
-    def clean_http_actions(self) -> Any:
+    def clean_http_actions(self) -> list[str]:
         """Return an empty list for an empty field."""
         return self.cleaned_data["http_actions"] or []
 
-    def clean(self) -> Any:
+    def clean(self) -> dict[str, Any]:
         """Require a key for an exclusive queue, and refuse one for any other."""
-        values: Any = super().clean()
+        super().clean()
+        values = self.cleaned_data
         exclusive = values.get("kind") == Queue.Kind.EXCLUSIVE
         if "exclusive_key" in values and "kind" in values and exclusive != bool(values["exclusive_key"]):
             told = "An exclusive queue needs a key." if exclusive else "Only an exclusive queue has a key."
@@ -103,16 +104,17 @@ class PauseForm(forms.Form):
         help_text="The pause then ends by itself. Empty: until it is resumed.",
     )
 
-    def clean(self) -> Any:
+    def clean(self) -> dict[str, Any]:
         """Require publishing, claiming or both."""
-        values: Any = super().clean()
+        super().clean()
+        values = self.cleaned_data
         if not (values.get("publish") or values.get("claim")):
             raise forms.ValidationError("Choose publishing, claiming or both.")
         return values
 
 
 @admin.action(description="Pause\N{HORIZONTAL ELLIPSIS}", permissions=["change"])
-def queue_pause(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
+def queue_pause(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Queue]) -> HttpResponse | None:
     """Ask what to pause, why and for how long; then pause."""
     form = PauseForm(given(request))
     queues = list(queryset.order_by("name"))
@@ -127,7 +129,7 @@ def queue_pause(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpRe
         queue.pause(
             publish=values["publish"], claim=values["claim"], reason=values["reason"], author=author, seconds=seconds
         )
-        _log(request, queue, f"Paused {what}{f' for {span(seconds)}' if seconds else ''}. {values['reason']}".strip())
+        log(request, [queue], f"Paused {what}{f' for {span(seconds)}' if seconds else ''}. {values['reason']}".strip())
     tell(
         model_admin,
         request,
@@ -139,33 +141,37 @@ def queue_pause(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpRe
 
 
 @admin.action(description="Resume", permissions=["change"])
-def queue_resume(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
+def queue_resume(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Queue]) -> HttpResponse | None:
     """End both pauses."""
     paused = [queue for queue in queryset.order_by("name") if _paused(queue)]
     for queue in paused:
         was = pause_line(queue)
         queue.resume(author=request.user.get_username())
-        _log(request, queue, f"Resumed. It was {was}.")
+        log(request, [queue], f"Resumed. It was {was}.")
     tell(model_admin, request, len(paused), "resumed", "" if paused else "None of them is paused.")
     return back(model_admin, request)
 
 
-ACTS: tuple[Any, ...] = (queue_pause, queue_resume)
+ACTS: tuple[Act, ...] = (queue_pause, queue_resume)
 
 
-def pause_line(queue: Any) -> str:
+def pause_line(queue: Queue, otherwise: str = NONE) -> str:
     """Return what is paused in a queue, by whom, until when and why; a dash if nothing is."""
     parts = [("publishing", queue.publishing_paused), ("claiming", queue.claiming_paused)]
     what = " and ".join(name for name, paused in parts if paused)
-    return f"{what} {queue.pause_told}" if what else NONE
+    return f"{what} {queue.pause_told}" if what else otherwise
 
 
-def _paused(queue: Any) -> bool:
+def _paused(queue: Queue) -> bool:
     return bool(queue.publishing_paused or queue.claiming_paused)
 
 
-def _log(request: HttpRequest, queue: Any, message: str) -> None:
-    LogEntry.objects.log_actions(request.user.pk, [queue], CHANGE, message)  # type: ignore[arg-type]
+class QueueWithFigures(Protocol):
+    """A queue whose figures have been read."""
+
+    pk: int
+    databases: list[str]
+    figures: Figures
 
 
 class QueueList(BoundedChangeList):
@@ -189,10 +195,10 @@ class QueueAdmin(AnyAddressAdmin):
     """Admin of queues. A queue's name, kind and exclusive key cannot be changed after it is created."""
 
     form = QueueForm
-    formfield_overrides: ClassVar[Any] = {models.JSONField: {"form_class": JSONField}}
-    paginator = BoundedPaginator
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
+    formfield_overrides: ClassVar[dict[type[models.Field], dict[str, object]]] = {
+        models.JSONField: {"form_class": JSONField}
+    }
+    change_list = QueueList
     list_display = ("name", *FIGURES, "kind", "shown_databases")
     list_filter = ("kind",)
     list_per_page = 50
@@ -204,66 +210,61 @@ class QueueAdmin(AnyAddressAdmin):
     class Media:
         css = {"all": ("stator/admin.css", "tasks/admin.css")}
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return the page of queues."""
-        return QueueList
-
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or run an action on the selected queues."""
         if request.method == "POST":
             refuse_forbidden(self, request, ACTS)
-            keep_keys(self, request)
         return super().changelist_view(request, extra_context)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: Queue | None = None) -> bool:
         """Allow deletion only of an empty queue, from its own page: deleting several would read every task first."""
         return obj is not None and super().has_delete_permission(request, obj) and _is_empty(obj)
 
     @admin.display(description="databases")
-    def shown_databases(self, queue: Any) -> str:
+    def shown_databases(self, queue: Queue) -> str:
         """Return the names of the databases that hold its tasks."""
         return ", ".join(queue.databases) or NONE
 
     # Figures
 
     @admin.display(description="waiting")
-    def waiting(self, queue: Any) -> str:
+    def waiting(self, queue: QueueWithFigures) -> str:
         """Return how many tasks may be claimed now."""
         return _link(queue, queue.figures.waiting, "pending")
 
     @admin.display(description="oldest waits")
-    def oldest(self, queue: Any) -> str:
+    def oldest(self, queue: QueueWithFigures) -> str:
         """Return how long the first of them has been waiting."""
         return NONE if queue.figures.oldest is None else span(queue.figures.oldest)
 
     @admin.display(description="due later")
-    def later(self, queue: Any) -> str:
+    def later(self, queue: QueueWithFigures) -> str:
         """Return how many tasks are not due yet."""
         return _link(queue, queue.figures.later, "invisible")
 
     @admin.display(description="running")
-    def running(self, queue: Any) -> str:
+    def running(self, queue: QueueWithFigures) -> str:
         """Return how many tasks workers hold."""
         return _link(queue, queue.figures.running, "running")
 
     @admin.display(description="dead letters")
-    def dead(self, queue: Any) -> str:
+    def dead(self, queue: QueueWithFigures) -> str:
         """Return how many tasks are dead letters."""
         return format_html('<span class="queue-dead">{}</span>', _link(queue, queue.figures.dead, "errored"))
 
     @admin.display(description="paused")
-    def pauses(self, queue: Any) -> str:
+    def pauses(self, queue: Queue) -> str:
         """Return what is paused, by whom, until when and why."""
         line = pause_line(queue)
         return line if line == NONE else format_html('<span class="queue-paused">{}</span>', line)
 
     # Pages of queues
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_readonly_fields(self, request: HttpRequest, obj: Queue | None = None) -> tuple[str, ...]:
         """Return the fields that are fixed at creation, and the figures."""
         return (*FIXED, *FIGURES, "created") if obj is not None else ()
 
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fieldsets(self, request: HttpRequest, obj: Queue | None = None) -> Any:
         """Show the queue's figures first, then its rules."""
         rules = [(None if obj is None else "Rules", {"fields": (*FIXED, *RULES)})]
         now = [
@@ -274,32 +275,30 @@ class QueueAdmin(AnyAddressAdmin):
         ]
         return rules if obj is None else [*now, *rules]
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Queue | None:
         """Return the queue with its figures."""
         queue = super().get_object(request, object_id, from_field)
         if queue is not None:
             add_figures([queue], queue._state.db)
         return queue
 
-    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
         """Render the page, with the live workers of the queue and the actions that are possible."""
         queue = kwargs.get("obj") or (args[3] if len(args) > 3 else None)
         if queue is not None:
+            acts = [queue_pause, *([queue_resume] if _paused(queue) else [])]
             live = queue.claimants.filter(seen__gt=Later(-CLAIMANT_ALIVE)).order_by("worker")[: MOST_WORKERS + 1]
             context |= {
                 "queue_workers": live[:MOST_WORKERS],
                 "queue_more": len(live) > MOST_WORKERS,
-                "queue_acts": self._acts_on(request, queue),
+                "queue_acts": offered(self, request, queue, acts),
                 "queue_may_publish": request.user.has_perm("tasks.add_task"),
             }
         return super().render_change_form(request, context, *args, **kwargs)
 
-    def _acts_on(self, request: HttpRequest, queue: Any) -> list[Any]:
-        if not self.has_change_permission(request, queue):
-            return []
-        return buttons([queue_pause, *([queue_resume] if _paused(queue) else [])])
-
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+    def save_model(self, request: HttpRequest, obj: Queue, form: forms.ModelForm, change: bool) -> None:
         """Write only the rules that were changed: the pauses may have changed meanwhile."""
         if change:
             obj.save(update_fields=form.changed_data)
@@ -307,17 +306,17 @@ class QueueAdmin(AnyAddressAdmin):
             super().save_model(request, obj, form, change)
 
 
-def _is_empty(queue: Any) -> bool:
+def _is_empty(queue: Queue) -> bool:
     try:
         return not any(copy.tasks.exists() for copy in queue.copies())
     except ShardUnavailable:
         return False
 
 
-def _link(queue: Any, figure: str, status: str) -> str:
+def _link(queue: QueueWithFigures, figure: str, status: str) -> str:
     """Return a figure that links to the tasks it counts."""
     # The list of tasks shows one database only.
     if figure == "0" or queue.databases:
         return figure
-    query = urlencode({"queue__id__exact": queue.pk, "status": status})
+    query = urlencode({"queue__id__exact": str(queue.pk), "status": status})
     return format_html('<a href="{}?{}">{}</a>', reverse("admin:tasks_task_changelist"), query, figure)

@@ -1,13 +1,12 @@
 """Admin of claims by named workers: read-only."""
 
-from typing import Any
-
 from django.contrib import admin
 from django.db.models import F, QuerySet
 from django.http import HttpRequest
 
 from stator.admin.read_only import SEARCHED, KeptAdmin
 from tasks.failures import last_line
+from tasks.models import Run
 
 OPEN = {"held": "held now", "lost": "lost: its lease ran out"}
 OUTCOMES = ("succeeded", "failed", "released", "canceled")
@@ -19,18 +18,18 @@ class OutcomeFilter(admin.SimpleListFilter):
     title = "outcome"
     parameter_name = "outcome"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
         """Return the outcomes, and the two kinds of claims without one."""
         return [*OPEN.items(), *((name, name) for name in OUTCOMES)]
 
-    def queryset(self, request: HttpRequest, queryset: Any) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
         """Return the claims with the chosen outcome."""
         value = self.value()
         if value in OUTCOMES:
             return queryset.filter(outcome=value)
         if value not in OPEN:
             return queryset
-        found: QuerySet[Any] = queryset.filter(outcome="")
+        found = queryset.filter(outcome="")
         held = {"task__state_claim": F("token")}
         return found.filter(**held) if value == "held" else found.exclude(**held)
 
@@ -53,11 +52,11 @@ class RunAdmin(KeptAdmin):
     readonly_fields = ("shown_outcome", "shown_reason")
 
     @admin.display(description="outcome", ordering="outcome")
-    def shown_outcome(self, run: Any) -> str:
+    def shown_outcome(self, run: Run) -> str:
         """Return how the claim ended, or whether it is still held or lost."""
         return run.outcome or OPEN["held" if run.task.state_claim == run.token else "lost"]
 
     @admin.display(description="reason")
-    def shown_reason(self, run: Any) -> str:
+    def shown_reason(self, run: Run) -> str:
         """Return the worker's reason; for an error, its last line. The traceback is on the task's page."""
         return last_line(run.reason)

@@ -8,25 +8,23 @@ from django.db import models
 from django.db.models import Q
 from django.http import HttpRequest
 
-from stator.admin import StatorAdmin
 from stator.admin.fields import JSONField
-from stator.admin.filters import found_once
-from stator.admin.listing import is_large
-from stator.admin.read_only import SEARCHED, newest
+from stator.admin.read_only import SEARCHED
 from tasks.admin.confirmation import log, tell
-from tasks.schedules.schedules import Schedule
+from tasks.admin.newest import NewestAdmin
+from tasks.schedules.schedules import Schedule, ScheduleQuerySet
 
 
 class ScheduleForm(forms.ModelForm):
     """A schedule as a user enters it."""
 
-    def clean_metadata(self) -> Any:
+    def clean_metadata(self) -> dict[str, Any]:
         """Return an empty object for an empty field."""
-        metadata = self.cleaned_data["metadata"]
+        metadata: dict[str, Any] | None = self.cleaned_data["metadata"]
         return {} if metadata is None else metadata
 
 
-class ScheduleAdmin(StatorAdmin):
+class ScheduleAdmin(NewestAdmin):
     """Admin of schedules: their ticks, and the actions of operators. Edits take effect at once."""
 
     list_display = ("name", "entity", "queue", "shown_timetable", "planned", "tick_index", "shown_enabled")
@@ -36,22 +34,15 @@ class ScheduleAdmin(StatorAdmin):
     search_help_text = f"An exact name; or part of a name, entity or action, within the newest {SEARCHED:,} schedules."
     form = ScheduleForm
     raw_id_fields = ("queue",)
-    formfield_overrides: ClassVar[Any] = {models.JSONField: {"form_class": JSONField}}
+    formfield_overrides: ClassVar[dict[type[models.Field], dict[str, object]]] = {
+        models.JSONField: {"form_class": JSONField}
+    }
     readonly_fields = ("tick_index", "planned", "held_until", "fired", "fired_for", "dropped", "removed", "created")
     actions = ("run_now", "pause", "resume")
 
-    def get_sortable_by(self, request: HttpRequest) -> Any:
-        """Allow sorting by any column in a small table only: no column has an index for it."""
-        return () if is_large(self.get_queryset(request)) else super().get_sortable_by(request)
-
-    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
-        """Return schedules with exactly this name, and matches among the newest."""
-        words = search_term.strip()
-        if not words:
-            return queryset, False
-        schedules = Schedule.objects.using(queryset.db)
-        matching, _ = super().get_search_results(request, newest(schedules.all(), "pk"), search_term)
-        return queryset.filter(Q(name=words) | Q(pk__in=found_once(matching))), False
+    def exactly(self, words: str, using: str) -> Q:
+        """Return the condition for schedules of exactly this name."""
+        return Q(name=words)
 
     @admin.display(description="timetable")
     def shown_timetable(self, schedule: Schedule) -> str:
@@ -65,19 +56,19 @@ class ScheduleAdmin(StatorAdmin):
         return schedule.enabled and not schedule.removed
 
     @admin.action(description="Run now", permissions=["change"])
-    def run_now(self, request: HttpRequest, queryset: Any) -> None:
+    def run_now(self, request: HttpRequest, queryset: ScheduleQuerySet) -> None:
         """Have each schedule fire one extra tick."""
         log(request, queryset, "Run now.")
         tell(self, request, queryset.run_now(), "will fire now")
 
     @admin.action(description="Pause", permissions=["change"])
-    def pause(self, request: HttpRequest, queryset: Any) -> None:
+    def pause(self, request: HttpRequest, queryset: ScheduleQuerySet) -> None:
         """Stop all ticks of the selected schedules until they are resumed."""
         log(request, queryset, "Paused.")
         tell(self, request, queryset.update(enabled=False), "paused")
 
     @admin.action(description="Resume", permissions=["change"])
-    def resume(self, request: HttpRequest, queryset: Any) -> None:
+    def resume(self, request: HttpRequest, queryset: ScheduleQuerySet) -> None:
         """Resume from now on; ticks that were missed meanwhile do not fire."""
         log(request, queryset, "Resumed.")
         tell(self, request, queryset.update(enabled=True), "resumed")

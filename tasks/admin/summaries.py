@@ -1,7 +1,7 @@
 """Status, attempts and holder of tasks for lists and pages, read for all tasks of a page together."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
@@ -12,6 +12,14 @@ from stator.graph.durations import span
 from tasks.models import Run, Task
 from tasks.querysets import TERMINAL
 from tasks.queue.attempt_counts import attempts_of
+
+
+class SummarizedTask(Protocol):
+    """A task after :func:`summarize`."""
+
+    told_status: str
+    told_attempts: int
+    told_holder: str
 
 
 def summarize(tasks: Iterable[Any], using: str) -> None:
@@ -27,13 +35,13 @@ def summarize(tasks: Iterable[Any], using: str) -> None:
         task.told_holder = f"{worker}, {_left(task)}" if worker else lease(task)
 
 
-def _of_parts(pks: list[Any], using: str) -> dict[Any, str]:
+def _of_parts(pks: list[int], using: str) -> dict[int, str]:
     """Return the statuses of shared tasks by primary key; those that are merely invisible are left out."""
     if not pks:
         return {}
-    parts: QuerySet[Any] = QuerySet(Task, using=using).filter(whole=OuterRef("pk"), state="pending")
+    parts: QuerySet[Task] = QuerySet(Task, using=using).filter(whole=OuterRef("pk"), state="pending")
     held, hidden = Q(state_claim__isnull=False), Q(state_ready=False, state_next_attempt__gt=Now())
-    told: QuerySet[Any] = QuerySet(Task, using=using).filter(pk__in=pks)
+    told: QuerySet[Task] = QuerySet(Task, using=using).filter(pk__in=pks)
     running, waiting = Exists(parts.filter(held)), Exists(parts.filter(~held & ~hidden))
     return {
         pk: "running" if is_running else "pending"
@@ -42,7 +50,7 @@ def _of_parts(pks: list[Any], using: str) -> dict[Any, str]:
     }
 
 
-def _holders(held: list[Any], using: str) -> dict[Any, str]:
+def _holders(held: list[Task], using: str) -> dict[int, str]:
     """Return the named workers that hold tasks. For other claims, the token itself names the worker process."""
     if not held:
         return {}
@@ -51,7 +59,7 @@ def _holders(held: list[Any], using: str) -> dict[Any, str]:
     return {pk: worker for pk, token, worker in runs.values_list("task", "token", "worker") if (pk, token) in claims}
 
 
-def _left(task: Any) -> str:
+def _left(task: Task) -> str:
     if task.state_locked_until is None:
         return NONE
     left = (task.state_locked_until - timezone.now()).total_seconds()

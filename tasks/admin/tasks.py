@@ -3,29 +3,29 @@
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
-from django.contrib.admin.views.main import ChangeList
+from django.contrib.admin.models import ADDITION, CHANGE
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.html import format_html
 
-from stator.admin import StatorAdmin
 from stator.admin.actions import refuse_forbidden
 from stator.admin.detail import offered
-from stator.admin.filters import ConditionFilter, few_keys, found_once
-from stator.admin.listing import BoundedChangeList, is_large
-from stator.admin.read_only import SEARCHED, newest
+from stator.admin.filters import ConditionFilter, few_keys
+from stator.admin.listing import BoundedChangeList
+from stator.admin.read_only import SEARCHED
 from stator.graph.durations import span
 from tasks.admin import actions
-from tasks.admin.confirmation import admin_url, ask, given
+from tasks.admin.confirmation import admin_url, ask, given, log
+from tasks.admin.newest import NewestAdmin
 from tasks.admin.publishing import PublishForm
-from tasks.admin.summaries import summarize
+from tasks.admin.summaries import SummarizedTask, summarize
 from tasks.admin.timeline import MOST, as_text, timeline
 from tasks.backend.priorities import shown_priority
 from tasks.models import Queue, Task
 from tasks.querysets import STATUSES, TERMINAL
+from tasks.queue import unserved
 
 FIELDS = (
     ("queue", "action", "key"),
@@ -35,7 +35,7 @@ FIELDS = (
 )
 
 # Reasons that do not go away by themselves.
-TROUBLE = {"dead_letter", "no_handler", "no_eligible_worker"}
+TROUBLE = {"dead_letter", "no_handler", *unserved.TROUBLE}
 
 
 class StatusFilter(admin.SimpleListFilter):
@@ -44,11 +44,11 @@ class StatusFilter(admin.SimpleListFilter):
     title = "status"
     parameter_name = "status"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
         """Return the six statuses."""
         return [(status, status) for status in STATUSES]
 
-    def queryset(self, request: HttpRequest, queryset: Any) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Task]) -> QuerySet[Task]:
         """Return the tasks with the chosen status."""
         status = self.value()
         if status not in STATUSES:
@@ -59,8 +59,7 @@ class StatusFilter(admin.SimpleListFilter):
             keys = few_keys(Task.objects.using(queryset.db).parts_with_status(str(status)))
             if keys is not None:
                 return queryset.filter(pk__in=keys)
-        found: QuerySet[Any] = queryset.filter(pk__in=Task.objects.using(queryset.db).with_status(status))
-        return found
+        return queryset.filter(pk__in=Task.objects.using(queryset.db).with_status(status))
 
 
 class TaskList(BoundedChangeList):
@@ -72,13 +71,14 @@ class TaskList(BoundedChangeList):
         summarize(self.result_list, self.queryset.db)
 
 
-class TaskAdmin(StatorAdmin):
+class TaskAdmin(NewestAdmin):
     """Admin of tasks. Adding a task publishes it. Tasks are not edited: only their queue and workers change them."""
 
     list_display = (
         "__str__", "queue", "shown_status", "shown_holder", "shown_attempts", "stator_next", "shown_since", "key",
         "shown_priority",
     )  # fmt: skip
+    change_list = TaskList
     list_filter = ("queue", StatusFilter)
     list_select_related = ("queue",)
     search_fields = ("action",)
@@ -102,29 +102,25 @@ class TaskAdmin(StatorAdmin):
     # The permissions below replace Django's, but do not depend on the object.
     differs_by_object = False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: Task | None = None) -> bool:
         """Return False: nobody edits a task. A user with the change permission may operate it."""
         return False
 
-    def has_retry_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_retry_permission(self, request: HttpRequest, obj: Task | None = None) -> bool:
         """Return whether the user may retry, unlock, cancel and requeue."""
         return request.user.has_perm("tasks.change_task")
 
-    def has_move_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_move_permission(self, request: HttpRequest, obj: Task | None = None) -> bool:
         """Return whether the user may move tasks by hand."""
         return request.user.has_perm("tasks.force_task")
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: Task | None = None) -> bool:
         """Return False: workers delete tasks whose retention is over. To stop a task earlier, cancel it."""
         return False
 
     # Lists
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return the page of tasks."""
-        return TaskList
-
-    def get_list_display(self, request: HttpRequest) -> Any:
+    def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
         """Return the columns for queues only; the framework's columns are on the page of each task."""
         return self.list_display
 
@@ -132,73 +128,64 @@ class TaskAdmin(StatorAdmin):
         """Return the filters: queue, status and the framework's conditions."""
         return [*self.list_filter, ConditionFilter]
 
-    def get_sortable_by(self, request: HttpRequest) -> Any:
-        """Allow sorting by any column in a small table only: no column has an index for it."""
-        return () if is_large(self.get_queryset(request)) else super().get_sortable_by(request)
-
-    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
-        """Return the task with this number or key, and matches of actions among the newest."""
-        words = search_term.strip()
-        if not words:
-            return queryset, False
-        tasks = Task.objects.using(queryset.db)
+    def exactly(self, words: str, using: str) -> Q:
+        """Return the condition for tasks with this number or key."""
         # The index on keys begins with the queue.
-        keyed = tasks.filter(queue__in=list(Queue.objects.using(queryset.db).values_list("pk", flat=True)), key=words)
-        found = [*keyed.values_list("pk", flat=True)]
+        queues = list(Queue.objects.using(using).values_list("pk", flat=True))
+        found = [*Task.objects.using(using).filter(queue__in=queues, key=words).values_list("pk", flat=True)]
         found += [int(words)] if words.isascii() and words.isdecimal() and len(words) < 19 else []
-        matching, _ = super().get_search_results(request, newest(tasks.all(), "pk"), search_term)
-        return queryset.filter(Q(pk__in=found) | Q(pk__in=found_once(matching))), False
+        return Q(pk__in=found)
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or run an action on the selected tasks."""
         if request.method == "POST":
             refuse_forbidden(self, request, actions.ACTS)
         return super().changelist_view(request, extra_context)
 
     @admin.display(description="status")
-    def shown_status(self, task: Any) -> str:
+    def shown_status(self, task: SummarizedTask) -> str:
         """Return one of the six statuses, coloured."""
         return format_html('<span class="task-status task-{}">{}</span>', task.told_status, task.told_status)
 
     @admin.display(description="attempts")
-    def shown_attempts(self, task: Any) -> int:
+    def shown_attempts(self, task: SummarizedTask) -> int:
         """Return the number of claims since the task was published or requeued."""
-        return int(task.told_attempts)
+        return task.told_attempts
 
     @admin.display(description="held by")
-    def shown_holder(self, task: Any) -> str:
+    def shown_holder(self, task: SummarizedTask) -> str:
         """Return the worker that holds the task, and the time left on its lease."""
-        return str(task.told_holder)
+        return task.told_holder
 
     @admin.display(description="published", ordering="-created")
-    def shown_since(self, task: Any) -> str:
+    def shown_since(self, task: Task) -> str:
         """Return how long ago the task was published."""
         return f"{span((timezone.now() - task.created).total_seconds())} ago"
 
     @admin.display(description="priority", ordering="priority")
-    def shown_priority(self, task: Any) -> int:
+    def shown_priority(self, task: Task) -> int:
         """Return the priority, smaller is sooner; for a task of Django's framework Django's own, larger is sooner."""
         return shown_priority(task.action, task.priority)
 
     # Pages of tasks
 
     @admin.display(description="workers")
-    def shown_workers(self, task: Any) -> str:
+    def shown_workers(self, task: Task) -> str:
         """Return which workers may claim the task, and how many are to run it."""
         names = ", ".join(task.worker_ids[:MOST]) + (", ..." if len(task.worker_ids) > MOST else "")
         return f"{task.worker_count} of {names or 'any'}"
 
     @admin.display(description="metadata")
-    def shown_metadata(self, task: Any) -> str:
+    def shown_metadata(self, task: Task) -> str:
         """Return the metadata as JSON."""
         return format_html("<pre>{}</pre>", as_text(task.metadata))
 
     @admin.display(description="data")
-    def shown_data(self, task: Any) -> str:
+    def shown_data(self, task: Task) -> str:
         """Return the action's data as JSON."""
         return format_html("<pre>{}</pre>", as_text(task.data))
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Task | None:
         """Return the task with its summary."""
         task = super().get_object(request, object_id, from_field)
         if task is not None:
@@ -227,7 +214,9 @@ class TaskAdmin(StatorAdmin):
 
     # Publishing
 
-    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         """Show the form for a task, and publish it."""
         if not self.has_add_permission(request):
             raise PermissionDenied
@@ -237,7 +226,7 @@ class TaskAdmin(StatorAdmin):
             return ask(self, request, form, title="Publish a task", does="Publish", words=words)
         task, outcome = form.published.task, str(form.published.outcome)
         flag = ADDITION if outcome == "inserted" else CHANGE
-        LogEntry.objects.log_actions(request.user.pk, [task], flag, f"Published: {outcome}.")  # type: ignore[arg-type]
+        log(request, [task], f"Published: {outcome}.", flag)
         self.message_user(request, form.told, messages.SUCCESS if outcome == "inserted" else messages.WARNING)
         if task._state.db != Task.objects.db:
             # The queue is spread over several databases, and the lists here show one only.

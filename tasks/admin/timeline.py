@@ -2,11 +2,11 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 from stator.admin.row_summary import holder
 from stator.admin.timeline import Event
 from tasks.failures import last_line
+from tasks.models import Run, Task
 
 # At most so many events of each kind, and so many characters of each text. The lists and the API have the rest.
 LATEST = 50
@@ -19,7 +19,7 @@ MOST = 20
 KINDS = {"failed": "error", "released": "said", "canceled": "hand"}
 
 
-def timeline(task: Any, kept: list[Event]) -> list[Event]:
+def timeline(task: Task, kept: list[Event]) -> list[Event]:
     """Return the framework's events of a task, its publishing and its claims by named workers, the latest first."""
     runs = list(task.runs.order_by("-pk")[:LATEST])
     # The framework knows a claim only by its token.
@@ -33,13 +33,13 @@ def timeline(task: Any, kept: list[Event]) -> list[Event]:
     return sorted(events, key=lambda event: event.at, reverse=True)
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """Return a value as indented JSON, truncated if it is long."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     return text if len(text) <= LENGTH else f"{text[:LENGTH]} ... ({len(text):,} characters)"
 
 
-def _of_run(run: Any, task: Any) -> list[Event]:
+def _of_run(run: Run, task: Task) -> list[Event]:
     who = f"worker {run.worker}"
     events = [Event("begun", run.claimed, "claimed", who)]
     if run.ended is not None:

@@ -14,11 +14,17 @@ from tasks.api.bodies import check
 from tasks.api.errors import Forbidden, NotFound, Unauthorized
 from tasks.api.rate_limits import rates
 from tasks.conf import load_settings
-from tasks.models import Queue, Task
-from tasks.querysets import TERMINAL
+from tasks.models import Queue, Run, Task
+from tasks.querysets import TERMINAL, TaskQuerySet
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.consumers import Consumer, Verb
 from tasks.sharding.task_ids import database_of, home
+
+
+class ApiRequest(HttpRequest):
+    """A request that a :class:`Token` has let in."""
+
+    auth: Consumer
 
 
 class Token(HttpBearer):
@@ -74,9 +80,9 @@ def task_of(consumer: Consumer, pk: int) -> Task:
     return found
 
 
-def tasks_of(consumer: Consumer, using: str) -> Any:
+def tasks_of(consumer: Consumer, using: str) -> TaskQuerySet:
     """Return all tasks of one database in the queues that the consumer may use."""
-    rows = Task.objects.using(using).select_related("queue").prefetch_related(parts())
+    rows: TaskQuerySet = Task.objects.using(using).select_related("queue").prefetch_related(parts())
     if using != home():
         spread = consumer.reach().exclude(databases=[]).values_list("name", "databases")
         return rows.filter(queue__name__in=[name for name, databases in spread if using in databases])
@@ -89,6 +95,19 @@ def count_attempts(tasks: list[Any], using: str) -> None:
     counted = attempts_of(ended, using)
     for task in ended:
         task.counted = counted.get(task.pk, 0)
+
+
+def look_up_claimants(tasks: list[Any], using: str) -> None:
+    """Set ``looked_up_claimant``, the named worker that holds each of these tasks, with one query for all of them."""
+    held = {task.pk: task.state_claim for task in tasks if task.state_claim is not None}
+    runs = (
+        Run.objects.using(using).filter(task__in=list(held), token__in=set(held.values()))
+        if held
+        else Run.objects.none()
+    )
+    workers = {(pk, token): worker for pk, token, worker in runs.values_list("task", "token", "worker")}
+    for task in tasks:
+        task.looked_up_claimant = workers.get((task.pk, task.state_claim))
 
 
 def parts() -> Prefetch:

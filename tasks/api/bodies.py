@@ -2,9 +2,10 @@
 
 import json
 import math
-from typing import Any
+from typing import Any, NoReturn
 
 from django.http import HttpRequest
+from django.utils.datastructures import MultiValueDict
 from ninja.parser import Parser
 
 from tasks.api.errors import Invalid, Refused, Unsupported
@@ -29,18 +30,18 @@ class JsonParser(Parser):
         check(value)
         return value
 
-    def parse_querydict(self, data: Any, list_fields: list[str], request: HttpRequest) -> Any:
+    def parse_querydict(self, data: MultiValueDict, list_fields: list[str], request: HttpRequest) -> dict[str, Any]:
         """Return the checked parameters of the query string."""
         found = super().parse_querydict(data, list_fields, request)
         check(found)
         return found
 
 
-def check(value: Any) -> None:
+def check(value: object) -> None:
     """Raise ``Invalid`` for deep nesting and values no database stores: NUL, a lone surrogate, an infinite number."""
     level = [value]
     for _ in range(MOST_DEPTH + 1):
-        below: list[Any] = []
+        below: list[object] = []
         for item in level:
             if isinstance(item, str):
                 _check_text(item)
@@ -63,5 +64,5 @@ def _check_text(text: str) -> None:
         raise Invalid("a text has half a surrogate pair, which is not a character")
 
 
-def _no_number(text: str) -> Any:
+def _no_number(text: str) -> NoReturn:
     raise ValueError(text)

@@ -1,10 +1,8 @@
 """Error responses in the OpenAPI document."""
 
-from typing import Any
-
 from tasks.api.schemas import ErrorOut
 
 
-def refusals(*statuses: int) -> dict[int, Any]:
+def refusals(*statuses: int) -> dict[int, type[ErrorOut]]:
     """Return the error responses of an endpoint: those of every endpoint, and these statuses."""
     return dict.fromkeys(sorted({400, 401, 403, 429, 500, 503, *statuses}), ErrorOut)

@@ -1,22 +1,24 @@
 """Publishing tasks, canceling them, and running dead letters again."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from django.db.models import prefetch_related_objects
-from ninja import Router
+from ninja import Query, Router
 from ninja.responses import Status
 
-from tasks.api.access import PUBLISH, count_attempts, parts, queue_of, task_of
+from tasks.api.access import PUBLISH, ApiRequest, count_attempts, look_up_claimants, parts, queue_of, task_of
 from tasks.api.documents import refusals
 from tasks.api.rate_limits import row_rates
-from tasks.api.schemas import Manner, PublishedManyOut, PublishedOut, PublishIn, PublishManyIn, TaskOut
+from tasks.api.schemas import Manner, PublishedManyOut, PublishedOut, PublishIn, PublishManyIn, TaskIn, TaskOut
 from tasks.conf import load_settings
 from tasks.exceptions import MoveRefused
+from tasks.models import Task
 from tasks.queue import publishing
 from tasks.queue.actions import refuse_to_change_over_http
 from tasks.queue.consumers import Consumer
+from tasks.queue.publishing import Published
 
 router = Router(tags=["publishing"])
 
@@ -29,7 +31,7 @@ MANNER = set(Manner.model_fields)
     response={200: PublishedOut, 201: PublishedOut, **refusals(404, 409, 413, 415, 422)},
     summary="Publish a task",
 )
-def publish(request: Any, queue: str, payload: PublishIn) -> Any:
+def publish(request: ApiRequest, queue: str, payload: PublishIn) -> Status[Published]:
     """Answers 201 if the task was inserted, and 200 if the queue already has a task with this key."""
     [published] = _publish(request.auth, queue, [payload], payload)
     return Status(201 if published.outcome == "inserted" else 200, published)
@@ -41,7 +43,7 @@ def publish(request: Any, queue: str, payload: PublishIn) -> Any:
     response={200: PublishedManyOut, **refusals(404, 409, 413, 415, 422)},
     summary="Publish many tasks",
 )
-def publish_many(request: Any, queue: str, payload: PublishManyIn) -> Any:
+def publish_many(request: ApiRequest, queue: str, payload: PublishManyIn) -> dict[str, object]:
     """Publish all tasks or none. The results are in the order of the tasks."""
     return {"results": _publish(request.auth, queue, payload.tasks, payload)}
 
@@ -49,13 +51,21 @@ def publish_many(request: Any, queue: str, payload: PublishManyIn) -> Any:
 @router.post(
     "tasks/{int:pk}/cancel",
     auth=PUBLISH,
-    response={200: TaskOut, **refusals(404, 409)},
+    response={200: TaskOut, **refusals(404, 409, 422)},
     summary="Cancel a task",
 )
-def cancel(request: Any, pk: int) -> Any:
-    """Cancel a task that no worker holds; only its holder can cancel a running task. A repetition changes nothing."""
+def cancel(
+    request: ApiRequest,
+    pk: int,
+    running: bool = Query(False, example=True),
+    reason: str = Query("", max_length=500, example="ordered twice"),
+) -> Task:
+    """Cancel a task that waits; with `running=true` also one that a worker holds. A repetition changes nothing.
+
+    The worker that held it gets 409 `lease_lost` at its next heartbeat, and when it ends its claim.
+    """
     try:
-        task_of(request.auth, pk).cancel(actor=request.auth.name)
+        task_of(request.auth, pk).cancel(reason, actor=request.auth.name, running=running)
     except MoveRefused:
         if task_of(request.auth, pk).status != "canceled":
             raise
@@ -68,7 +78,7 @@ def cancel(request: Any, pk: int) -> Any:
     response={200: TaskOut, **refusals(404, 409)},
     summary="Run a dead letter again",
 )
-def requeue(request: Any, pk: int) -> Any:
+def requeue(request: ApiRequest, pk: int) -> Task:
     """Requeue an errored task, with all its attempts."""
     dead = task_of(request.auth, pk)
     refuse_to_change_over_http(queue_of(request.auth, dead.queue.name), [dead])
@@ -76,7 +86,7 @@ def requeue(request: Any, pk: int) -> Any:
     return task_of(request.auth, pk)
 
 
-def _publish(consumer: Consumer, queue: str, tasks: list[Any], manner: Manner) -> list[Any]:
+def _publish(consumer: Consumer, queue: str, tasks: Sequence[TaskIn], manner: Manner) -> list[Published]:
     messages = [task.dict(exclude_unset=True, exclude=MANNER) for task in tasks]
     options = publishing.Manner(**{name: getattr(manner, name) for name in MANNER})
     found = queue_of(consumer, queue)
@@ -88,6 +98,7 @@ def _publish(consumer: Consumer, queue: str, tasks: list[Any], manner: Manner) -
     for using, tasks_there in by_alias.items():
         prefetch_related_objects([task for task in tasks_there if task.worker_count > 1], parts())
         count_attempts(tasks_there, using)
+        look_up_claimants(tasks_there, using)
     return results
 
 

@@ -10,6 +10,10 @@ from tasks.api.schemas import Body, Count, Seconds, SecondsOrNone
 from tasks.models import Queue
 from tasks.queue.actions import MOST_LISTED
 
+# The most databases that one queue is spread over, as far as a request may say.
+MOST_DATABASES = 100
+
+Alias = Annotated[str, Field(min_length=1, max_length=100)]
 Action = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -37,6 +41,12 @@ class QueueSettings(Body):
     )
     one_per_worker: bool = Field(
         False, description="Whether a worker may hold only one task at a time.", examples=[False]
+    )
+    databases: list[Alias] = Field(
+        [],
+        max_length=MOST_DATABASES,
+        description="The databases over which its tasks are spread; empty: the one of the queue.",
+        examples=[[]],
     )
 
 
@@ -67,6 +77,7 @@ class QueueOut(Schema):
     actions_elsewhere: bool = Field(examples=[True])
     http_actions: list[str] = Field(examples=[[]])
     one_per_worker: bool = Field(examples=[False])
+    databases: list[str] = Field(examples=[[]])
     publish_paused: bool = Field(examples=[False])
     claim_paused: bool = Field(examples=[False])
     pause_reason: str = Field(examples=[""])
@@ -80,6 +91,13 @@ class QueuesOut(Schema):
 
     queues: list[QueueOut]
     next: str | None = Field(examples=[None])
+
+
+class DeletedOut(Schema):
+    """The queue is gone."""
+
+    deleted: str = Field(description="Its name.", examples=["encode"])
+    tasks: int = Field(description="How many tasks were deleted with it.", examples=[0])
 
 
 class PauseIn(Body):

@@ -1,26 +1,27 @@
 """Endpoints for queues (list, create, configure, pause) and for health."""
 
-from typing import Any
-
 from django.db import IntegrityError, connection, transaction
 from django.http import HttpRequest
 from ninja import Query, Router
 from ninja.responses import Status
 
-from tasks.api.access import CONFIGURE, QUERY, queue_of
+from tasks.api.access import CONFIGURE, QUERY, ApiRequest, queue_of
 from tasks.api.documents import refusals
 from tasks.api.errors import Conflict, Forbidden
-from tasks.api.queue_schemas import PauseIn, QueueIn, QueueOut, QueueSettings, QueuesOut
+from tasks.api.queue_schemas import DeletedOut, PauseIn, QueueIn, QueueOut, QueueSettings, QueuesOut
 from tasks.api.schemas import MOST_ON_PAGE, HealthOut
 from tasks.models import Queue
 
 router = Router(tags=["queues"])
 
+# The most tasks that one request deletes with their queue.
+MOST_DELETED = 10_000
+
 
 # Some load balancers send HEAD.
 @router.api_operation(["HEAD"], "health", response={200: HealthOut, **refusals(503)}, include_in_schema=False)
 @router.get("health", response={200: HealthOut, **refusals(503)}, summary="Check the server and its database")
-def health(request: HttpRequest) -> Any:
+def health(request: HttpRequest) -> dict[str, object]:
     """Needs no token and shows no data. `HEAD` works as well."""
     connection.ensure_connection()
     Queue.objects.order_by().exists()
@@ -29,17 +30,17 @@ def health(request: HttpRequest) -> Any:
 
 @router.get("queues", auth=QUERY, response={200: QueuesOut, **refusals()}, summary="List queues")
 def list_queues(
-    request: Any,
+    request: ApiRequest,
     after: str = Query("", example="encode"),
     limit: int = Query(100, ge=1, le=MOST_ON_PAGE, example=100),
-) -> Any:
+) -> dict[str, object]:
     """List the queues that this token may use, by name."""
     rows = list(request.auth.reach().filter(name__gt=after).order_by("name")[: limit + 1])
     return {"queues": rows[:limit], "next": rows[limit - 1].name if len(rows) > limit else None}
 
 
 @router.post("queues", auth=CONFIGURE, response={201: QueueOut, **refusals(409, 415, 422)}, summary="Create a queue")
-def create_queue(request: Any, payload: QueueIn) -> Any:
+def create_queue(request: ApiRequest, payload: QueueIn) -> Status[Queue]:
     """Needs a token for all queues. Kind and exclusive key cannot be changed later."""
     if not request.auth.all_queues:
         raise Forbidden("this token is not for all queues, so it cannot create one")
@@ -54,7 +55,7 @@ def create_queue(request: Any, payload: QueueIn) -> Any:
 
 
 @router.get("queues/{queue}", auth=QUERY, response={200: QueueOut, **refusals(404)}, summary="Show a queue")
-def show_queue(request: Any, queue: str) -> Any:
+def show_queue(request: ApiRequest, queue: str) -> Queue:
     """Return the rules and the pauses of a queue."""
     return queue_of(request.auth, queue)
 
@@ -62,7 +63,7 @@ def show_queue(request: Any, queue: str) -> Any:
 @router.patch(
     "queues/{queue}", auth=CONFIGURE, response={200: QueueOut, **refusals(404, 415, 422)}, summary="Configure a queue"
 )
-def configure_queue(request: Any, queue: str, payload: QueueSettings) -> Any:
+def configure_queue(request: ApiRequest, queue: str, payload: QueueSettings) -> Queue:
     """Change the given rules; the others stay. Changes apply from the next publication and the next claim.
 
     `http_actions` can only be made shorter. Otherwise a token that may configure could run any code of the site.
@@ -80,10 +81,38 @@ def configure_queue(request: Any, queue: str, payload: QueueSettings) -> Any:
     return found
 
 
+@router.delete(
+    "queues/{queue}",
+    auth=CONFIGURE,
+    response={200: DeletedOut, **refusals(404, 409, 422)},
+    summary="Delete a queue",
+)
+def delete_queue(request: ApiRequest, queue: str, tasks: bool = Query(False, example=True)) -> dict[str, object]:
+    """Needs a token for all queues. With `tasks=true` its tasks are deleted with it, 10,000 at most.
+
+    Otherwise, and if there are more, it answers 409 `not_empty`. Workers that hold one of the tasks lose their claims.
+    """
+    if not request.auth.all_queues:
+        raise Forbidden("this token is not for all queues, so it cannot delete one")
+    found = queue_of(request.auth, queue)
+    most = MOST_DELETED if tasks else 0
+    count = sum(copy.tasks.order_by()[: most + 1].count() for copy in found.copies())
+    if count > most:
+        remedy = (
+            "wait until their retention is over, or delete the queue in the admin"
+            if tasks
+            else "delete them with tasks=true, or cancel them and wait for their retention"
+        )
+        told = f"more than {most:,} tasks" if tasks else "tasks"
+        raise Conflict(f"queue {found.name} has {told}; {remedy}", "not_empty")
+    found.delete()
+    return {"deleted": queue, "tasks": count}
+
+
 @router.put(
     "queues/{queue}/pause", auth=CONFIGURE, response={200: QueueOut, **refusals(404, 415, 422)}, summary="Pause a queue"
 )
-def pause_queue(request: Any, queue: str, payload: PauseIn) -> Any:
+def pause_queue(request: ApiRequest, queue: str, payload: PauseIn) -> Queue:
     """Set both pauses: a pause that is not given ends, so an empty object resumes the queue."""
     found = queue_of(request.auth, queue)
     if payload.publish or payload.claim:

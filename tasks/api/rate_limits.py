@@ -8,7 +8,6 @@ refusal is remembered until then and costs no statement.
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import Now, TruncMinute
@@ -100,7 +99,7 @@ def _count(pk: int, column: str, count: int, most: int) -> bool:
     minute = TruncMinute(Now())
     fresh = Q(used_minute=None) | Q(used_minute__lt=minute)
     room = Q(**{f"{column}__lte": most - count})
-    changes: dict[str, Any] = {
+    changes: dict[str, Case] = {
         each: Case(When(fresh, then=Value(taken)), default=F(each) + taken)
         for each, taken in {**dict.fromkeys(TOLD, 0), column: count}.items()
     }

@@ -7,6 +7,8 @@ from uuid import UUID
 from ninja import Schema
 from pydantic import ConfigDict, Field, JsonValue
 
+from tasks.models import Run, Task
+
 BIGINT = 2**63 - 1
 LONGEST = 100 * 365 * 86400.0
 MOST_IN_BULK, MOST_ON_PAGE, MOST_CLAIMED = 10_000, 500, 1000
@@ -99,6 +101,19 @@ class TaskOut(Schema):
     metadata: dict[str, Any] = Field(examples=[{"title": "abc"}])
     attempts: int = Field(description="Claims since it was published or requeued.", examples=[0])
     max_attempts: int | None = Field(examples=[3])
+    lease: float | None = Field(description="Its own lease; null: that of its queue.", examples=[30])
+    timeout: float | None = Field(description="Its own time limit; null: that of its queue.", examples=[600])
+    claimant: str | None = Field(
+        description="The named worker that holds it; null while it is not held, or if a worker process holds it.",
+        examples=["bot-1"],
+    )
+    claimed_at: datetime | None = Field(
+        description="When its holder claimed it; null while it is not held.", examples=["2030-01-31T12:00:00Z"]
+    )
+    lease_until: datetime | None = Field(
+        description="When the claim ends without a heartbeat; null while it is not held.",
+        examples=["2030-01-31T12:00:30Z"],
+    )
     worker_ids: list[str] = Field(examples=[[]])
     worker_count: int = Field(examples=[1])
     whole: int | None = Field(description="The shared task that it is a part of.", examples=[None])
@@ -107,9 +122,9 @@ class TaskOut(Schema):
     due: datetime | None = Field(description="When it can be claimed; null: now or unknown.", examples=[None])
 
     @staticmethod
-    def resolve_queue(task: Any) -> str:
+    def resolve_queue(task: Task) -> str:
         """The name of its queue."""
-        return str(task.queue.name)
+        return task.queue.name
 
     @staticmethod
     def resolve_attempts(task: Any) -> int:
@@ -118,16 +133,25 @@ class TaskOut(Schema):
         return int(task.attempts if counted is None else counted)
 
     @staticmethod
-    def resolve_whole(task: Any) -> int | None:
-        """The number of the shared task."""
-        whole: int | None = task.whole_id
-        return whole
+    def resolve_claimant(task: Any) -> str | None:
+        """As the task has it; of many tasks it was looked up together."""
+        claimant: str | None = task.looked_up_claimant if hasattr(task, "looked_up_claimant") else task.claimant
+        return claimant
 
     @staticmethod
-    def resolve_due(task: Any) -> datetime | None:
+    def resolve_lease_until(task: Task) -> datetime | None:
+        """The end of the lease."""
+        return task.state_locked_until
+
+    @staticmethod
+    def resolve_whole(task: Task) -> int | None:
+        """The number of the shared task."""
+        return task.whole_id
+
+    @staticmethod
+    def resolve_due(task: Task) -> datetime | None:
         """When it may be claimed, if that is known."""
-        due: datetime | None = task.state_next_attempt
-        return due
+        return task.state_next_attempt
 
 
 class RunOut(Schema):
@@ -146,12 +170,19 @@ class RunOut(Schema):
 
 
 class TaskWithRunsOut(TaskOut):
-    """A task and its latest runs."""
+    """A task, its latest runs, and what went wrong with it."""
 
+    rejected_by: list[str] = Field(
+        description="The named workers that gave up or lost the task, in order.", examples=[["bot-1"]]
+    )
+    errors: list[str] = Field(
+        description="The errors since it last began to wait, each after the name of its worker.",
+        examples=[["bot-1: image 7 is truncated"]],
+    )
     runs: list[RunOut]
 
     @staticmethod
-    def resolve_runs(task: Any) -> list[Any]:
+    def resolve_runs(task: Any) -> list[Run]:
         """The latest."""
         return list(task.latest_runs)
 
@@ -253,20 +284,53 @@ class ResolveManyIn(Body):
     )
 
 
+class FailedIn(FailIn):
+    """One of many claims, with its task and error."""
+
+    task: int = Field(ge=1, le=BIGINT, description="The number of the task.", examples=[17])
+
+
+class FailManyIn(Body):
+    """Claims to end."""
+
+    claims: list[FailedIn] = Field(
+        min_length=1,
+        max_length=MOST_CLAIMED,
+        examples=[[{"task": 17, "token": "0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9", "error": "image 7 is truncated"}]],
+    )
+
+
 class EndOut(Schema):
     """The outcome for one claim."""
 
     task: int = Field(examples=[17])
     outcome: str = Field(
-        description="completed; lease_lost if the claim has ended: nothing was changed.",
+        description="completed, or failed; lease_lost if the claim has ended: nothing was changed.",
         examples=["completed"],
     )
 
 
-class ResolvedManyOut(Schema):
+class EndedManyOut(Schema):
     """One result for each claim, in the order of the claims."""
 
     results: list[EndOut]
+
+
+class ReasonOut(Schema):
+    """One reason why a task is not moving."""
+
+    code: str = Field(description="For programs; it does not change.", examples=["claim_paused"])
+    sentence: str = Field(examples=["Nothing of queue encode is claimed: paused by ann."])
+    numbers: dict[str, Any] = Field(description="The values in the sentence.", examples=[{"author": "ann"}])
+    remedy: str = Field(description="What to do; empty if nothing has to be done.", examples=["Resume the queue."])
+
+
+class ExplainedOut(Schema):
+    """Why a task is not moving, the most decisive reason first."""
+
+    task: int = Field(examples=[17])
+    status: str = Field(examples=["pending"])
+    reasons: list[ReasonOut]
 
 
 class HeldOut(Schema):

@@ -8,13 +8,17 @@ from django.db.models import Q
 from ninja import Query, Router, Schema
 from pydantic import Field
 
-from tasks.api.access import QUERY, count_attempts, queue_of, task_of, tasks_of
+from tasks.api.access import QUERY, ApiRequest, count_attempts, look_up_claimants, queue_of, task_of, tasks_of
 from tasks.api.bodies import check
 from tasks.api.documents import refusals
 from tasks.api.errors import Invalid
-from tasks.api.schemas import BIGINT, LONGEST, MOST_ON_PAGE, TasksOut, TaskWithRunsOut
+from tasks.api.schemas import BIGINT, LONGEST, MOST_ON_PAGE, ExplainedOut, TasksOut, TaskWithRunsOut
 from tasks.conf import load_settings
+from tasks.dead_letters import errors_of
 from tasks.messages import check_metadata
+from tasks.models import Queue, Task
+from tasks.querysets import TaskQuerySet
+from tasks.queue.consumers import Consumer
 from tasks.sharding.task_ids import home, in_order
 
 router = Router(tags=["searching"])
@@ -64,16 +68,17 @@ class Filters(Schema):
 
 
 @router.get("tasks", auth=QUERY, response={200: TasksOut, **refusals(404, 422)}, summary="Search tasks")
-def search(request: Any, filters: Query[Filters]) -> Any:
+def search(request: ApiRequest, filters: Query[Filters]) -> dict[str, object]:
     """Return tasks in the order of their publication, page by page."""
     if unknown := sorted(request.GET.keys() - Filters.model_fields.keys()):
         raise Invalid(f"query: there is no filter {unknown[0]!r}; filters are {', '.join(Filters.model_fields)}")
     queue = None if filters.queue is None else queue_of(request.auth, filters.queue)
-    found: list[Any] = []
+    found: list[Task] = []
     for using in in_order(_databases(request.auth, queue), filters.after):
         rows = tasks_of(request.auth, using) if queue is None else _of_queue(request.auth, queue, using)
         there = list(_matching(rows, filters).order_by("pk")[: filters.limit + 1 - len(found)])
         count_attempts(there, using)
+        look_up_claimants(there, using)
         found += there
         if len(found) > filters.limit:
             break
@@ -82,14 +87,24 @@ def search(request: Any, filters: Query[Filters]) -> Any:
 
 
 @router.get("tasks/{int:pk}", auth=QUERY, response={200: TaskWithRunsOut, **refusals(404)}, summary="Show a task")
-def show(request: Any, pk: int) -> Any:
-    """Return a task with its latest runs, the newest first."""
+def show(request: ApiRequest, pk: int) -> Task:
+    """Return a task with its latest runs, the newest first, the workers that rejected it, and its errors."""
     task: Any = task_of(request.auth, pk)
     task.latest_runs = list(task.runs.order_by("-pk")[:MOST_RUNS])
+    task.errors = errors_of(task)
     return task
 
 
-def _databases(consumer: Any, queue: Any) -> list[str]:
+@router.get(
+    "tasks/{int:pk}/explain", auth=QUERY, response={200: ExplainedOut, **refusals(404)}, summary="Explain a task"
+)
+def explain(request: ApiRequest, pk: int) -> dict[str, object]:
+    """Return why the task is not moving and what to do, the most decisive reason first."""
+    task = task_of(request.auth, pk)
+    return {"task": task.pk, "status": task.status, "reasons": [reason.as_dict() for reason in task.explain()]}
+
+
+def _databases(consumer: Consumer, queue: Queue | None) -> list[str]:
     """Return the databases that may hold tasks of a queue, or of all queues that the consumer may use."""
     if queue is not None:
         return queue.databases or [home()]
@@ -99,12 +114,12 @@ def _databases(consumer: Any, queue: Any) -> list[str]:
     return [home(), *(alias for databases in spread for alias in databases)]
 
 
-def _of_queue(consumer: Any, queue: Any, using: str) -> Any:
+def _of_queue(consumer: Consumer, queue: Queue, using: str) -> TaskQuerySet:
     here = Q(queue=queue) if using == home() else Q(queue__name=queue.name)
     return tasks_of(consumer, using).filter(here)
 
 
-def _matching(rows: Any, filters: Filters) -> Any:
+def _matching(rows: TaskQuerySet, filters: Filters) -> TaskQuerySet:
     rows = rows.filter(pk__gt=filters.after)
     if filters.status:
         rows = rows.with_status(*filters.status)
@@ -123,7 +138,7 @@ def _matching(rows: Any, filters: Filters) -> Any:
     return rows
 
 
-def _metadata(text: str) -> dict[str, Any]:
+def _metadata(text: str) -> dict[str, object]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -4,7 +4,8 @@ import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from socketserver import ThreadingMixIn
-from typing import Any
+
+from django.http import HttpRequest
 
 from tasks.conf import load_settings
 
@@ -15,7 +16,7 @@ PLENTY = 20
 LEAST = 2
 
 
-def most_waiting(request: Any) -> int:
+def most_waiting(request: HttpRequest) -> int:
     """Return how many claims may wait in this process at once: ``API_WAITING``, else half of the server's threads."""
     configured: int | None = load_settings().API_WAITING
     if configured is not None:

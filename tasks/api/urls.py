@@ -1,15 +1,16 @@
 """The API as URL patterns: ``path("api/", include("tasks.api.urls"))``."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db import connections, transaction
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import re_path
+from django.urls import URLPattern, URLResolver, re_path
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
 
 import stator
-from tasks.api import claims, errors, publishing, queues, searching
+from tasks.api import claims, errors, publishing, queues, schedules, searching
 from tasks.api.bodies import JsonParser
 
 DESCRIPTION = """Publish tasks, claim them and report their outcomes.
@@ -26,7 +27,7 @@ api = NinjaAPI(
     urls_namespace="tasks-api",
 )
 errors.register(api)
-for router in (queues.router, publishing.router, claims.router, searching.router):
+for router in (queues.router, publishing.router, claims.router, searching.router, schedules.router):
     api.add_router("", router)
 
 
@@ -36,7 +37,7 @@ def nothing_here(request: HttpRequest) -> HttpResponse:
     return errors.answer(errors.no_such_path())
 
 
-def _patterns() -> list[Any]:
+def _patterns() -> list[URLPattern | URLResolver]:
     patterns, _, _ = api.urls
     for pattern in patterns:
         _be_plain(pattern)
@@ -51,13 +52,13 @@ def _be_plain(pattern: Any) -> None:
     pattern.callback = view
 
 
-def _told(view: Any) -> Any:
+def _told(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Wrap a view so that errors outside ninja have the same format: unsupported methods, and the bare root."""
 
     @csrf_exempt
-    def told(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def told(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         try:
-            response: HttpResponse = view(request, *args, **kwargs)
+            response = view(request, *args, **kwargs)
         except Http404:
             return errors.answer(errors.no_such_path())
         return errors.answer(errors.NotAllowed(response["Allow"])) if response.status_code == 405 else response

@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TypeVar
 
 from django.db import DatabaseError, InterfaceError, connections
 from django.db.models import Exists, OuterRef
@@ -21,6 +21,8 @@ from tasks.api.errors import Busy
 from tasks.models import Queue, Task
 from tasks.sharding.replicas import awake, rest
 from tasks.sharding.task_ids import home
+
+Claimed = TypeVar("Claimed")
 
 logger = logging.getLogger("tasks.api")
 
@@ -117,12 +119,14 @@ def _with_ready_there(alias: str, queues: dict[str, int]) -> set[int]:
         return set()
 
 
-def until_some(attempt: Callable[[], list[Any]], queue: int, seconds: float, most: int) -> tuple[list[Any], float]:
+def until_some(
+    attempt: Callable[[], list[Claimed]], queue: int, seconds: float, most: int
+) -> tuple[list[Claimed], float]:
     """Call ``attempt`` until it returns something; return that, and the seconds of waiting before that call began.
 
     The list is empty if ``attempt`` returns nothing for ``seconds``.
     """
-    found: list[Any] = []
+    found: list[Claimed] = []
     began = tried = time.monotonic()
     end, pause = began + seconds, SHORTEST_PAUSE
     with waiters.join(queue, most) as woken:
@@ -145,7 +149,7 @@ def _give_connections_back() -> None:
             connection.close()
 
 
-def _told(sender: Any, **kwargs: Any) -> None:
+def _told(sender: object, **kwargs: object) -> None:
     if sender is Task:
         waiters.wake()
 

@@ -1,8 +1,10 @@
 """Imports of Django's Tasks framework: ``django.tasks`` from Django 6.0 on, the package ``django-tasks`` before."""
 
 import logging
-from typing import Any
+from collections.abc import Callable
 from weakref import ref
+
+from django.dispatch import Signal
 
 try:
     from django.tasks import signals, task, task_backends
@@ -26,18 +28,18 @@ __all__ = [
 ]  # fmt: skip
 
 
-def is_heard(signal: Any, level: int = logging.INFO) -> bool:
+def is_heard(signal: Signal, level: int = logging.INFO) -> bool:
     """Return whether anything observes the signal: the framework's log at that level, or a receiver."""
     return signals.logger.isEnabledFor(level) or is_received(signal)
 
 
-def is_received(signal: Any) -> bool:
+def is_received(signal: Signal) -> bool:
     """Return whether the signal has receivers other than the framework's own, which logs."""
     receivers = [each() if isinstance(each, ref) else each for _, each, *_ in signal.receivers]
     return any(getattr(each, "__module__", "") != signals.__name__ for each in receivers)
 
 
-def send_finished(result: Any, error: BaseException | None) -> list[tuple[Any, Any]]:
+def send_finished(result: TaskResult, error: BaseException | None) -> list[tuple[Callable[..., object], object]]:
     """Send ``task_finished`` as the framework does: while ``error`` is handled, so that its log has the traceback."""
     sender = type(task_backends[result.backend])
     if error is None:

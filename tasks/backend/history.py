@@ -1,20 +1,51 @@
 """History of tasks' attempts, read by the statement that reads the tasks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
 
 from django.apps import apps
-from django.db.models import Aggregate, CharField, JSONField, OuterRef, QuerySet, Subquery
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Aggregate, CharField, JSONField, Model, OuterRef, QuerySet, Subquery
+from django.db.models.base import ModelState
 from django.db.models.functions import Cast, JSONObject
+from django.db.models.sql.compiler import SQLCompiler
 
 from tasks.datetimes import moment_of_text
+from tasks.sharding.task_ids import home
+
+RowT = TypeVar("RowT", bound=Model)
 
 EVENTS, REPORT = "kept_events", "kept_report"
 
 # The columns that are read of an attempt, and of the latest error.
 EVENT = ("at", "version", "to", "worker", "claimed", "duration", "attempts", "error")
 ERROR = ("error", "message", "traceback")
+
+
+class _Named(Protocol):
+    name: str
+
+
+class Row(Protocol):
+    """The columns of a task that its result is built from. Models cannot be imported where tasks are declared."""
+
+    _state: ModelState
+    pk: int
+    action: str
+    data: Any
+    priority: int
+    queue: _Named
+    created: datetime
+    result: Any
+    state: str
+    state_changed: datetime
+    state_claim: UUID | None
+    state_attempted: datetime | None
+    state_attempts: int
+    state_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +71,18 @@ class _All(Aggregate):
     function = "JSON_GROUP_ARRAY"
     output_field = JSONField()
 
-    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_postgresql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any
+    ) -> tuple[str, Sequence[object]]:
         return self.as_sql(compiler, connection, function="JSONB_AGG", **context)
 
-    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_mysql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any
+    ) -> tuple[str, Sequence[object]]:
         return self.as_sql(compiler, connection, function="JSON_ARRAYAGG", **context)
 
 
-def with_history(rows: QuerySet[Any]) -> QuerySet[Any]:
+def with_history(rows: QuerySet[RowT]) -> QuerySet[RowT]:
     """Annotate tasks with what :func:`events_of` and :func:`latest_error` read."""
     history, report = apps.get_model("stator", "History"), apps.get_model("stator", "Report")
     mine = {"model_label": rows.model._meta.label_lower, "object_pk": Cast(OuterRef("pk"), CharField(max_length=255))}
@@ -57,19 +92,19 @@ def with_history(rows: QuerySet[Any]) -> QuerySet[Any]:
     return rows.annotate(**{EVENTS: Subquery(events), REPORT: Subquery(errors[:1])})
 
 
-def add_history(row: Any) -> None:
+def add_history(row: Row) -> None:
     """Read the history of a task that was loaded without it: one statement."""
-    rows: QuerySet[Any] = QuerySet(type(row), using=row._state.db).filter(pk=row.pk)
+    rows: QuerySet[Model] = QuerySet(apps.get_model("tasks", "Task"), using=row._state.db).filter(pk=row.pk)
     row.__dict__.update(with_history(rows).values(EVENTS, REPORT).first() or {})
 
 
-def events_of(row: Any) -> list[Event]:
+def events_of(row: Row) -> list[Event]:
     """Return the recorded attempts of a task, in order."""
     kept = [_event(row, values) for values in row.__dict__.get(EVENTS) or ()]
     return sorted(kept, key=lambda event: (event.stay, event.number, event.at))
 
 
-def latest_error(row: Any) -> dict[str, str] | None:
+def latest_error(row: Row) -> dict[str, str] | None:
     """Return the latest error with its traceback; earlier ones have only type and message."""
     return row.__dict__.get(REPORT)
 
@@ -78,8 +113,8 @@ def _named(columns: tuple[str, ...]) -> dict[str, str]:
     return dict(zip(columns, columns, strict=True))
 
 
-def _event(row: Any, values: dict[str, Any]) -> Event:
-    using = row._state.db
+def _event(row: Row, values: dict[str, Any]) -> Event:
+    using = row._state.db or home()
     at = moment_of_text(values["at"], using)
     # Rows that an earlier version wrote lack the time of the claim.
     started = values["claimed"] and moment_of_text(values["claimed"], using)

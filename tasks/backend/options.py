@@ -1,10 +1,12 @@
 """The ``OPTIONS`` of a backend for Django's Tasks framework, and their checks."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
+from stator.graph.backoff import Backoff
 from tasks.actions.registry import BACKOFF, Action, is_delay
 from tasks.conf import LONGEST
 from tasks.queue.rules import queue_name_problem
@@ -24,7 +26,7 @@ class Options:
     """
 
     max_attempts: int | None = None
-    backoff: Any = BACKOFF
+    backoff: Backoff | Callable[[int], float] | float = BACKOFF
     timeout: float | None = None
     retention: float | None = None
     isolated: bool = False
@@ -43,12 +45,12 @@ def shared_options(options: Options) -> dict[str, Any]:
     return {name: getattr(options, name) for name in SHARED}
 
 
-def problem(given: Any, queues: Any) -> str:
+def problem(given: object, queues: Iterable[object]) -> str:
     """Return one line on the first problem in ``OPTIONS`` or ``QUEUES``; empty if there is none."""
     return _problem_of_options(given) or _problem_of_queues(queues)
 
 
-def _problem_of_options(given: Any) -> str:
+def _problem_of_options(given: object) -> str:
     if not isinstance(given, dict):
         return f"OPTIONS={given!r} must be a dictionary"
     if unknown := sorted(map(str, given.keys() - KNOWN)):
@@ -70,7 +72,7 @@ def _problem_of_options(given: Any) -> str:
     return ""
 
 
-def _problem_of_queues(queues: Any) -> str:
+def _problem_of_queues(queues: Iterable[object]) -> str:
     for name in queues:
         if wrong := queue_name_problem(name):
             return f"QUEUES: {wrong}"

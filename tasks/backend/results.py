@@ -1,15 +1,15 @@
 """Results of Django's Tasks framework, built from tasks and their history."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
 from tasks.actions.registry import DJANGO
-from tasks.backend.framework import TaskError, TaskException, TaskResult, TaskResultStatus
-from tasks.backend.history import Event, events_of, latest_error
+from tasks.backend.framework import Task, TaskError, TaskException, TaskResult, TaskResultStatus
+from tasks.backend.history import Event, Row, events_of, latest_error
 from tasks.backend.priorities import django_priority
 from tasks.failures import NoHandler
 
@@ -26,7 +26,7 @@ NONCE = "nonce"
 UNKNOWN_WORKER = "unknown"
 
 
-def new_result(pk: int, created: datetime, data: dict[str, Any], task: Any, alias: str) -> Any:
+def new_result(pk: int, created: datetime, data: dict[str, Any], task: Task, alias: str) -> TaskResult:
     """Return the result of a task that was just enqueued with this data."""
     return TaskResult(
         task=task,
@@ -53,12 +53,12 @@ def result_id(pk: int, data: dict[str, Any]) -> str:
     return f"{pk}-{data[NONCE]}" if data.get(NONCE) else str(pk)
 
 
-def number_of(result: Any) -> int:
+def number_of(result: TaskResult) -> int:
     """Return the task number of a result."""
     return int(result.id.partition("-")[0])
 
 
-def results_of(rows: list[Any], resolve: Callable[[str], Any]) -> list[Any]:
+def results_of(rows: Iterable[Row], resolve: Callable[[str], Task]) -> list[TaskResult]:
     """Return the results of tasks that were read with their history. ``resolve`` returns the task for a path.
 
     Rows whose task no longer exists are left out.
@@ -72,12 +72,12 @@ def results_of(rows: list[Any], resolve: Callable[[str], Any]) -> list[Any]:
     return results
 
 
-def has_past(row: Any) -> bool:
+def has_past(row: Row) -> bool:
     """Return whether the task has been attempted before, or has ended."""
     return row.state_version > 0 or row.state_attempts > bool(row.state_claim)
 
 
-def _result(row: Any, task: Any) -> Any:
+def _result(row: Row, task: Task) -> TaskResult:
     result = new_result(row.pk, row.created, row.data, task, task.backend)
     events = events_of(row)
     attempts = _attempts(row, events)
@@ -98,7 +98,7 @@ def _result(row: Any, task: Any) -> Any:
     return result
 
 
-def _task(row: Any, resolve: Callable[[str], Any]) -> Any:
+def _task(row: Row, resolve: Callable[[str], Task]) -> Task:
     """Return the task with the options it was enqueued with."""
     data = row.data if isinstance(row.data, dict) else {}
     run_after = data.get("run_after")
@@ -113,7 +113,7 @@ def _task(row: Any, resolve: Callable[[str], Any]) -> Any:
         raise NoHandler(f"no handler: {row.action} cannot be loaded as it was enqueued: {error}") from error
 
 
-def _errors(events: list[Event], latest: dict[str, str] | None) -> list[Any]:
+def _errors(events: list[Event], latest: dict[str, str] | None) -> list[TaskError]:
     """Return the errors of the attempts in order; the latest has its traceback."""
     told = [event.error for event in events if event.error]
     errors = [_error(*error.partition(": ")[::2]) for error in told]
@@ -122,14 +122,14 @@ def _errors(events: list[Event], latest: dict[str, str] | None) -> list[Any]:
     return errors
 
 
-def _error(kind: str, message: str, traceback: str = "") -> Any:
+def _error(kind: str, message: str, traceback: str = "") -> TaskError:
     path = kind if "." in kind else f"builtins.{kind}"
     return TaskError(exception_class_path=path, traceback=traceback or f"{kind}: {message}\n")
 
 
-def _attempts(row: Any, events: list[Event]) -> list[tuple[str, Any]]:
+def _attempts(row: Row, events: list[Event]) -> list[tuple[str, datetime | None]]:
     """Return the worker and the start of each attempt since the task was enqueued."""
-    stays: dict[int, dict[int, tuple[str, Any]]] = defaultdict(dict)
+    stays: dict[int, dict[int, tuple[str, datetime | None]]] = defaultdict(dict)
     for event in events:
         if event.number:
             stays[event.stay].setdefault(event.number, (event.worker or UNKNOWN_WORKER, event.started))

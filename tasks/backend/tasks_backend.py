@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import import_module
@@ -17,14 +17,17 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
+from django.db.models import Model
 
-from stator.signals import transitioned
+from stator.graph.failures import Failure
+from stator.signals import Move, transitioned
 from tasks.actions.registry import DJANGO, Action, Context
 from tasks.backend.enqueueing import Enqueued, insert
 from tasks.backend.framework import (
     BaseTaskBackend,
     Task,
     TaskContext,
+    TaskResult,
     TaskResultDoesNotExist,
     is_heard,
     is_received,
@@ -35,7 +38,7 @@ from tasks.backend.framework import (
     task_finished,
     task_started,
 )
-from tasks.backend.history import add_history, with_history
+from tasks.backend.history import Row, add_history, with_history
 from tasks.backend.options import Options, problem, shared_options
 from tasks.backend.priorities import priority_of
 from tasks.backend.results import NONCE, STATUSES, has_past, new_result, number_of, results_of
@@ -58,6 +61,9 @@ MOST_DECLARED = 10_000
 
 REMEDY = 'Add its app to INSTALLED_APPS, or list the module: TASKS[{!r}]["OPTIONS"]["modules"] = [{!r}].'
 
+# The positional and keyword arguments of one call.
+Call = tuple[list[Any], dict[str, Any]]
+
 logger = logging.getLogger("tasks.backend")
 
 
@@ -78,17 +84,17 @@ class StatorBackend(BaseTaskBackend):
         self._problem = problem(self.options, self.queues)
         self._found: set[str] = set()
 
-    def validate_task(self, task: Any) -> None:
+    def validate_task(self, task: Task) -> None:
         """Validate as the framework does, and note the task's module for the system check."""
         super().validate_task(task)
         if len(_declared) < MOST_DECLARED:
             _declared.add((self.alias, task.func.__module__))
 
-    def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
+    def enqueue(self, task: Task, args: list[Any], kwargs: dict[str, Any]) -> TaskResult:
         """Insert a task and return its result; ``TypeError`` or ``PublishRefused`` if the arguments are not JSON."""
         return self._enqueue(task, [(args, kwargs)])[0]
 
-    def enqueue_many(self, task: Any, calls: Iterable[tuple[Any, Any]]) -> list[Any]:
+    def enqueue_many(self, task: Task, calls: Iterable[tuple[Sequence[Any], dict[str, Any]]]) -> list[TaskResult]:
         """Enqueue the task once for each pair of positional and keyword arguments: all of them, or none.
 
         The results are in order. As with :meth:`enqueue`, each call is checked and ``task_enqueued`` is sent for it.
@@ -99,11 +105,13 @@ class StatorBackend(BaseTaskBackend):
             raise PublishRefused(f"{len(given):,} tasks are too many for one call; the maximum is {most:,}")
         return self._enqueue(task, given)
 
-    async def aenqueue_many(self, task: Any, calls: Iterable[tuple[Any, Any]]) -> list[Any]:
+    async def aenqueue_many(
+        self, task: Task, calls: Iterable[tuple[Sequence[Any], dict[str, Any]]]
+    ) -> list[TaskResult]:
         """Run :meth:`enqueue_many` from async code."""
         return await sync_to_async(self.enqueue_many)(task, calls)
 
-    def _enqueue(self, task: Any, calls: list[tuple[Any, Any]]) -> list[Any]:
+    def _enqueue(self, task: Task, calls: list[Call]) -> list[TaskResult]:
         options = self.own_options
         self.validate_task(task)
         self._check_found(task)
@@ -135,12 +143,12 @@ class StatorBackend(BaseTaskBackend):
                 task_enqueued.send(type(self), task_result=result)
         return results
 
-    def _data(self, task: Any, args: Any, kwargs: Any, nonce: str) -> dict[str, Any]:
+    def _data(self, task: Task, args: list[Any], kwargs: dict[str, Any], nonce: str) -> dict[str, Any]:
         call = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs))}
         data = {**call, "backend": self.alias, NONCE: nonce}
         return data if task.run_after is None else {**data, "run_after": task.run_after.isoformat()}
 
-    def get_result(self, result_id: str) -> Any:
+    def get_result(self, result_id: str) -> TaskResult:
         """Return the result with that id; raise ``TaskResultDoesNotExist`` if this backend has none."""
         given = str(result_id)
         match = RESULT_ID.fullmatch(given)
@@ -153,9 +161,9 @@ class StatorBackend(BaseTaskBackend):
             raise TaskResultDoesNotExist(f"there is no result {given[:64]!r}")
         return results[0]
 
-    def check(self, **kwargs: Any) -> list[Any]:
+    def check(self, **kwargs: object) -> list[checks.CheckMessage]:
         """Return the errors tasks.E201 (app missing), E202 (wrong options) and E203 (tasks that no worker imports)."""
-        found = [
+        found: list[checks.CheckMessage] = [
             checks.Error(
                 f"TASKS[{self.alias!r}] needs the app {app!r}.", hint=f"Add {app!r} to INSTALLED_APPS.", id="tasks.E201"
             )
@@ -183,7 +191,7 @@ class StatorBackend(BaseTaskBackend):
             raise ImproperlyConfigured(f"TASKS[{self.alias!r}]: {self._problem}")
         return Options(**self.options)
 
-    def _check_found(self, task: Any) -> None:
+    def _check_found(self, task: Task) -> None:
         """Raise ``PublishRefused`` for a task that no worker would find by its path."""
         path = task.module_path
         if path in self._found:
@@ -212,13 +220,13 @@ class DjangoAction(Action):
     database.
     """
 
-    task: Any
+    task: Task
     queues: frozenset[str] = frozenset()
 
     def arguments(self, context: Context) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments it was enqueued with, after the context if it takes one."""
         data = context.task.data
-        before: list[Any] = [TaskContext(task_result=_result_of(context.task))] if self.takes_context else []
+        before: list[object] = [TaskContext(task_result=_result_of(context.task))] if self.takes_context else []
         return [*before, *data["args"]], data["kwargs"]
 
     async def acall(self, context: Context) -> Any:
@@ -249,10 +257,10 @@ class DjangoAction(Action):
 
 
 # Actions built in this process, by backend and path: the task, the backend's settings and the action.
-_actions: dict[tuple[str, str], tuple[Any, Any, DjangoAction]] = {}
+_actions: dict[tuple[str, str], tuple[Task, object, DjangoAction]] = {}
 
 
-def action_of(path: str, queue: str, data: Any) -> DjangoAction:
+def action_of(path: str, queue: str, data: object) -> DjangoAction:
     """Return the action for a task's path, queue and data.
 
     Raise ``NoHandler`` unless the path leads to a task and the backend serves that queue.
@@ -276,7 +284,7 @@ def action_of(path: str, queue: str, data: Any) -> DjangoAction:
     return found
 
 
-def resolve(path: str) -> Any:
+def resolve(path: str) -> Task:
     """Return the task of that path, from a module that is loaded, in an installed app, or listed in ``modules``.
 
     Raise ``NoHandler`` for a path in any other module, without importing it. Only a task is ever returned.
@@ -302,10 +310,15 @@ def _parts_of(path: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def tell_finished(sender: Any, moves: Any, using: str, failures: Any = (), **kwargs: Any) -> None:
+def tell_finished(
+    sender: type[Model],
+    moves: Iterable[Move],
+    using: str,
+    failures: Iterable[tuple[Any, Failure]] = (),
+    **kwargs: object,
+) -> None:
     """Send ``task_finished`` for those ended tasks that belong to Django's framework."""
-    model = _model()
-    if sender is not model:
+    if sender is not _model():
         return
     # The framework logs failed tasks as errors, so they are sent even if no receiver wants them.
     all_wanted = is_heard(task_finished)
@@ -313,7 +326,7 @@ def tell_finished(sender: Any, moves: Any, using: str, failures: Any = (), **kwa
     if not ended:
         return
     # Queues are read by a separate query: with stale statistics, a join would read all tasks of a queue.
-    rows = model.objects.using(using).filter(pk__in=ended, action__startswith=DJANGO).prefetch_related("queue")
+    rows = _model().objects.using(using).filter(pk__in=ended, action__startswith=DJANGO).prefetch_related("queue")
     errors = {pk: failure.loggable for pk, failure in failures}
     for result in results_of(list(with_history(rows)), resolve):
         for receiver, answer in send_finished(result, errors.get(number_of(result))):
@@ -325,19 +338,21 @@ def tell_finished(sender: Any, moves: Any, using: str, failures: Any = (), **kwa
 transitioned.connect(tell_finished, dispatch_uid="tasks.backend")
 
 
-def _action(name: str, function: Any, options: Options, task: Any = None, queues: Any = ()) -> DjangoAction:
+def _action(
+    name: str, function: Callable[..., object], options: Options, task: Task, queues: Iterable[str]
+) -> DjangoAction:
     return DjangoAction(
         name=name,
         function=function,
         task=task,
         queues=frozenset(queues),
-        takes_context=bool(task and task.takes_context),
+        takes_context=task.takes_context,
         errors_are_final=options.max_attempts is None,
         **shared_options(options),
     )
 
 
-def _result_of(row: Any) -> Any:
+def _result_of(row: Row) -> TaskResult:
     """Return the result of a row that is being attempted; raise ``NoHandler`` if its task cannot be restored."""
     if has_past(row):
         add_history(row)
@@ -358,10 +373,10 @@ def _may_import(name: str) -> bool:
     return any(name == package or name.startswith(f"{package}.") for package in belongs) or name in listed
 
 
-def _call(given: Any) -> tuple[Any, Any]:
+def _call(given: object) -> Call:
     match given:
         case (list() | tuple() as args, dict() as kwargs):
-            return args, kwargs
+            return list(args), kwargs
     raise TypeError(f"each call must be a pair (list, dictionary) of arguments, not {given!r:.80}")
 
 

@@ -239,12 +239,22 @@ def _workers(model: Any, using: str, held: list[Any]) -> dict[Any, str]:
 
 def were_resolved(queue: Any, ends: Mapping[int, tuple[UUID, Any]]) -> set[int]:
     """Return the tasks that these claims completed with these results, for a holder that repeats its request."""
-    found = set()
-    for copy in queue.copies() if ends else ():
+    done = _ended_runs(queue, {pk: token for pk, (token, _) in ends.items()}, "succeeded")
+    return {run.task_id for run in done if is_same_json(ends[run.task_id][1], run.result)}
+
+
+def were_failed(queue: Any, tokens: Mapping[int, UUID]) -> set[int]:
+    """Return the tasks whose claims with these tokens ended as failed, for a holder that repeats its request."""
+    return {run.task_id for run in _ended_runs(queue, tokens, "failed")}
+
+
+def _ended_runs(queue: Any, tokens: Mapping[int, UUID], outcome: str) -> list[Any]:
+    """Return the runs of claims in a queue with these tokens, by task number, that ended with this outcome."""
+    found: list[Any] = []
+    for copy in queue.copies() if tokens else ():
         runs: QuerySet[Any] = QuerySet(copy.tasks.model.runs.rel.related_model, using=copy._state.db)
-        mine = runs.filter(task__queue=copy, task__in=list(ends), token__in={token for token, _ in ends.values()})
-        done = mine.filter(outcome="succeeded").values_list("task", "token", "result")
-        found |= {pk for pk, token, result in done if ends[pk][0] == token and is_same_json(ends[pk][1], result)}
+        mine = runs.filter(task__queue=copy, task__in=list(tokens), token__in=set(tokens.values()), outcome=outcome)
+        found += [run for run in mine if tokens[run.task_id] == run.token]
     return found
 
 
@@ -268,6 +278,20 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
         ends[held._using].append((held._claim, {"result": result}))
     lost = [claim for each in ends.values() for claim in claims.move_many(each, "completed", then=note)]
     return [by_claim[claim] for claim in lost]
+
+
+def fail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim]:
+    """End claims without success, each with its error; return the claims that were lost.
+
+    Each claim is a transaction of its own: its task waits again, or is errored if it has no attempts left.
+    """
+    lost = []
+    for held, error in errors.items():
+        try:
+            held.fail(error)
+        except LeaseLost:
+            lost.append(held)
+    return lost
 
 
 def was_ended(model: Any, pk: Any, token: UUID, outcome: str, *, using: str | None = None) -> bool:

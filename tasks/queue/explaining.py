@@ -7,11 +7,13 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from stator.models import Reason, Report, Worker
+from stator.models import Reason, Report
 from tasks.actions.registry import declared, find
 from tasks.conf import load_settings
 from tasks.failures import NoHandler, last_line
-from tasks.queue.eligibility import attempts_left, had_by
+from tasks.queue.eligibility import attempts_left
+from tasks.queue.serving import service_of
+from tasks.queue.unserved import TROUBLE, reason_of
 
 # The most workers that a sentence names; their number is always given.
 NAMED = 5
@@ -30,7 +32,6 @@ REMEDIES = {
     "exclusive_behind": "Wait for that task, or cancel it.",
     "no_handler": "Deploy code that has the action. If external programs run it, set actions_elsewhere on the queue.",
     "elsewhere_only": "Claim it from an external program; or add the action to http_actions and publish it again.",
-    "no_eligible_worker": "Start another worker.",
     "only_workers": "Check whether those workers are running.",
 }
 
@@ -40,6 +41,8 @@ def explain(task: Any, framework: list[Any]) -> list[Any]:
     rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
     row = rows.filter(pk=task.pk).select_related("queue").first()
     own = [] if row is None else [*_beside(row), *_reasons(row, rows)]
+    if row is not None and row.state == "pending" and row.state_claim is None:
+        framework = _served(row, rows, framework)
     if any(reason.code == "held" for reason in own):
         # The framework knows the holder only by a token.
         framework = [reason for reason in framework if reason.code != "leased"]
@@ -126,7 +129,8 @@ def _exclusive(row: Any, rows: QuerySet[Any]) -> Any:
 
 
 def _no_handler(row: Any, rows: QuerySet[Any]) -> Any:
-    if row.queue.actions_elsewhere:
+    if row.queue.actions_elsewhere or service_of(row.queue).taking:
+        # What the workers have counts, not what this code has: see :mod:`tasks.queue.unserved`.
         return None
     try:
         find(row.action, row.queue.name)
@@ -144,20 +148,7 @@ def _elsewhere(row: Any, rows: QuerySet[Any]) -> Any:
     return Reason("elsewhere_only", sentence, {"action": row.action})
 
 
-def _nobody(row: Any, rows: QuerySet[Any]) -> Any:
-    """Return a reason if every live worker has had the task already or is not among those it names."""
-    live = live_workers(row)
-    able = eligible(row, live, rows)
-    if able or not live:
-        return None
-    shown = ", ".join(sorted(live)[:NAMED]) + (", ..." if len(live) > NAMED else "")
-    sentence = (
-        f"No eligible worker: all {len(live)} that ask for work ({shown}) have had it or are not in its worker_ids."
-    )
-    return Reason("no_eligible_worker", sentence, {"workers": len(live)})
-
-
-def _named(row: Any, rows: QuerySet[Any]) -> Any:
+def _named(row: Any) -> Any:
     if not row.worker_ids:
         return None
     shown = ", ".join(row.worker_ids[:NAMED]) + (", ..." if len(row.worker_ids) > NAMED else "")
@@ -165,26 +156,24 @@ def _named(row: Any, rows: QuerySet[Any]) -> Any:
 
 
 def live_workers(task: Any) -> set[str]:
-    """Return the live workers of the task's queue: named ones, and worker processes that have its action."""
-    names = set(task.queue.live_workers())
-    if task.elsewhere_only:
-        return names
-    try:
-        find(task.action, task.queue.name)
-    except NoHandler:
-        return names
-    live = Worker.objects.using(task._state.db).live()
-    serving = [worker.pk for worker in live if worker.serves(task._meta.label_lower)]
-    return names | set(serving)
+    """Return the live workers of the task's queue: named ones, and worker processes that can run the task."""
+    service = service_of(task.queue)
+    return {*service.named, *service.serving(task)}
 
 
-def eligible(task: Any, workers: set[str], rows: QuerySet[Any]) -> set[str]:
-    """Return the workers that could claim the task if it were its turn."""
-    wanted = workers & set(task.worker_ids) if task.worker_ids else workers
-    row = rows.filter(pk=task.pk)
-    return {
-        worker for worker in wanted if not any(row.filter(had).exists() for had in had_by(worker, rows, task.queue))
-    }
+def _served(row: Any, rows: QuerySet[Any], framework: list[Any]) -> list[Any]:
+    """Return the framework's reasons with what is known of the task's workers in place of the lack of any."""
+    found = reason_of(row, rows)
+    at = next((place for place, reason in enumerate(framework) if reason.code in IN_LINE), len(framework))
+    before, after = framework[:at], framework[at:]
+    if found is not None:
+        after = [
+            reason for reason in after if reason.code not in (IN_LINE if found.code in TROUBLE else ("no_worker",))
+        ]
+    return [*before, *filter(None, (found, _named(row))), *after]
 
 
-ORDER = (_paused, _used_up, _exclusive, _no_handler, _elsewhere, _nobody, _named)
+# Reasons of an object that a worker claims when it is its turn, which means nothing if no worker serves it.
+IN_LINE = ("no_worker", "crashed", "at_limit", "in_line", "due")
+
+ORDER = (_paused, _used_up, _exclusive, _no_handler, _elsewhere)

@@ -225,6 +225,16 @@ class Queue(models.Model):
         """Run :meth:`resolve_many` from async code."""
         return await sync_to_async(claiming.resolve_many)(results)
 
+    @staticmethod
+    def fail_many(errors: Mapping[claiming.TaskClaim, BaseException | str]) -> list[claiming.TaskClaim]:
+        """End many claims, of any queues, without success, each with its error; return the claims that were lost."""
+        return claiming.fail_many(errors)
+
+    @staticmethod
+    async def afail_many(errors: Mapping[claiming.TaskClaim, BaseException | str]) -> list[claiming.TaskClaim]:
+        """Run :meth:`fail_many` from async code."""
+        return await sync_to_async(claiming.fail_many)(errors)
+
     # Pauses
 
     def pause(

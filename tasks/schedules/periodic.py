@@ -1,7 +1,7 @@
 """The registry of ``@tasks.periodic`` functions, which are called on a timetable. ``declared`` makes their rows."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -11,7 +11,10 @@ from django.conf import settings
 
 from tasks.schedules.timetable import ONE, Timetable
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+# The longest name of an entity that a schedule stores.
+MOST_ENTITY = 200
+
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +31,17 @@ class Tick:
     planned: datetime
     key: str
 
+    @property
+    def entity(self) -> str:
+        """Return the entity of its schedule; empty if there is only one."""
+        return str(self.schedule.entity)
+
 
 @dataclass(frozen=True, slots=True)
 class Periodic:
     """A registered function with its timetable, as declared in the code."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     name: str
     every: float | None
     cron: str
@@ -41,6 +49,7 @@ class Periodic:
     jitter: float
     missed: str
     deadline: float | None
+    entities: tuple[str, ...] = ("",)
 
     @property
     def timetable(self) -> Timetable:
@@ -71,6 +80,7 @@ def periodic(
     missed: str = ONE,
     deadline: float | None = None,
     name: str | None = None,
+    entity: str | Iterable[str] = "",
 ) -> Callable[[Function], Function]:
     """Register a function that workers call every so many seconds, or at the times of a cron expression.
 
@@ -79,15 +89,21 @@ def periodic(
     ...     print(tick.index, tick.key)
 
     The arguments are those of a :class:`~tasks.models.Schedule`; ``zone`` defaults to ``TIME_ZONE``. ``name`` defaults
-    to the function's module and name. It must not change: the schedule is found by it.
+    to the function's module and name. It must not change: the schedule is found by it. ``entity``: a name, or several;
+    each has a schedule of its own, with ticks of its own, and ``tick.entity`` tells which it is.
     """
+    entities = (entity,) if isinstance(entity, str) else tuple(dict.fromkeys(entity or ()))
+    if not entities or not all(isinstance(each, str) and len(each) <= MOST_ENTITY for each in entities):
+        raise ValueError(
+            f"@periodic: entity={entity!r:.80} must be a text of up to {MOST_ENTITY} characters, or several"
+        )
 
     def register(function: Function) -> Function:
         known_as = name or f"{function.__module__}.{function.__qualname__}"
         if known_as in registry and registry[known_as].function is not function:
             raise ValueError(f"@periodic: another function is named {known_as!r}; give one of them a name=")
         registry[known_as] = Periodic(
-            function, known_as, every, cron, zone or settings.TIME_ZONE, jitter, missed, deadline
+            function, known_as, every, cron, zone or settings.TIME_ZONE, jitter, missed, deadline, entities
         )
         return function
 

@@ -1,8 +1,7 @@
 """Schedules of ``@periodic`` functions: synchronised with the code, and examined by system checks."""
 
 import logging
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
@@ -40,12 +39,12 @@ def sync(using: str | None = None) -> None:
     for known in registry.values():
         if problem := next(iter(_problems(known).values()), None):
             raise ImproperlyConfigured(f"@periodic {known.name}: {problem}")
-        _declare(using, known)
-    rows = Schedule.objects.using(using).filter(queue=None, declared__isnull=False, removed=False)
-    gone = rows.exclude(name__in=registry)
-    if names := list(gone.values_list("name", flat=True)):
-        gone.filter(name__in=names).update(removed=True)
-        logger.warning("tasks.functions_removed", extra={"names": sorted(names)})
+        for entity in known.entities:
+            _declare(using, known, entity)
+    _, gone = _by_code(using, removed=False)
+    if gone:
+        Schedule.objects.using(using).filter(pk__in=list(gone), removed=False).update(removed=True)
+        logger.warning("tasks.functions_removed", extra={"names": sorted(set(gone.values()))})
 
 
 def bring_back(using: str) -> None:
@@ -53,13 +52,23 @@ def bring_back(using: str) -> None:
 
     While old and new code run side by side, each function is called for as long as any worker has it.
     """
-    rows = Schedule.objects.using(using).filter(queue=None, declared__isnull=False, removed=True, name__in=registry)
-    if names := list(rows.values_list("name", flat=True)):
-        rows.filter(name__in=names).update(removed=False)
-        logger.info("tasks.functions_back", extra={"names": sorted(names)})
+    back, _ = _by_code(using, removed=True)
+    if back:
+        Schedule.objects.using(using).filter(pk__in=list(back), removed=True).update(removed=False)
+        logger.info("tasks.functions_back", extra={"names": sorted(set(back.values()))})
 
 
-def check_functions(app_configs: Any = None, **kwargs: Any) -> Iterator[checks.CheckMessage]:
+def _by_code(using: str, *, removed: bool) -> tuple[dict[int, str], dict[int, str]]:
+    """Return schedules that code has declared, names by key: those that the code here declares, and the others."""
+    rows = Schedule.objects.using(using).filter(queue=None, declared__isnull=False, removed=removed)
+    here, others = dict[int, str](), dict[int, str]()
+    for pk, name, entity in rows.values_list("pk", "name", "entity"):
+        declared = name in registry and entity in registry[name].entities
+        (here if declared else others)[pk] = name
+    return here, others
+
+
+def check_functions(app_configs: object = None, **kwargs: object) -> Iterator[checks.CheckMessage]:
     """Yield tasks.E101 for timetables that cannot work, and E102 for ticks that are no further apart than a lease."""
     for known in registry.values():
         problems = _problems(known)
@@ -69,7 +78,9 @@ def check_functions(app_configs: Any = None, **kwargs: Any) -> Iterator[checks.C
             yield checks.Error(f"@periodic {known.name}: {_haste(known.timetable)}", hint=HINT, id="tasks.E102")
 
 
-def check_schedules(app_configs: Any = None, databases: Any = None, **kwargs: Any) -> Iterator[checks.CheckMessage]:
+def check_schedules(
+    app_configs: object = None, databases: Sequence[str] | None = None, **kwargs: object
+) -> Iterator[checks.CheckMessage]:
     """Yield W101 and W102 for the same problems of schedules in the database, and W103 for functions that are gone."""
     for alias in databases or []:
         if not router.allow_migrate_model(alias, Schedule):
@@ -87,7 +98,7 @@ def check_schedules(app_configs: Any = None, databases: Any = None, **kwargs: An
 HINT = "Let ticks be further apart, so that one that a worker took down with it comes again before the next is due."
 
 
-def _check_row(row: Any) -> Iterator[checks.CheckMessage]:
+def _check_row(row: Schedule) -> Iterator[checks.CheckMessage]:
     problems = row.problems()
     for problem in problems.values():
         yield checks.Warning(f"Schedule {row.pk} ({row}): {problem}.", id="tasks.W101")
@@ -113,11 +124,11 @@ def _haste(timetable: Timetable) -> str:
     return f"its ticks are {timetable.shortest():g} s apart, no more than the {LEASE:g} s of a lease."
 
 
-def _declare(using: str, known: Periodic) -> None:
-    """Create the schedule of a function, or update it where the code has changed."""
+def _declare(using: str, known: Periodic, entity: str) -> None:
+    """Create the schedule of a function for an entity, or update it where the code has changed."""
     columns = known.declared
     schedule, made = Schedule.objects.using(using).get_or_create(
-        name=known.name, entity="", defaults={**columns, "declared": columns}
+        name=known.name, entity=entity, defaults={**columns, "declared": columns}
     )
     if made:
         return
@@ -130,11 +141,11 @@ def _declare(using: str, known: Periodic) -> None:
         rows.update(**changed, removed=False)
 
 
-def _on_start(sender: Any, **kwargs: Any) -> None:
+def _on_start(sender: object, **kwargs: object) -> None:
     sync()
 
 
-def _on_schedule(sender: Any, **kwargs: Any) -> None:
+def _on_schedule(sender: object, **kwargs: object) -> None:
     for using in worked_in(sender, Schedule):
         prune_rates(using)
         if registry:

@@ -1,5 +1,6 @@
 """Schedules: rows whose attempts are ticks. ``timetable`` computes when ticks are due, ``ticking`` fires them."""
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
@@ -7,20 +8,29 @@ from django.db import models, router, transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
+from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
 from stator.graph.backoff import Backoff
 from stator.models import StateField, StatorModel
 from tasks.actions.registry import DJANGO
-from tasks.conf import LONGEST, load_settings
+from tasks.conf import LONGEST, Settings, load_settings, read_settings
 from tasks.datetimes import moment_problem
 from tasks.exceptions import PublishRefused, UnknownAction
 from tasks.messages import BIGINT, exclusive_value, message_of
 from tasks.queue.actions import refuse_unknown
-from tasks.schedules.ticking import KEPT, call, tick
+from tasks.queue.queues import Queue
+from tasks.schedules.ticking import ALLOW, DELAY, DROP, KEPT, call, tick
 from tasks.schedules.timetable import ALL, ONE, SKIP, Timetable
 
+
+def _tick_lease() -> float:
+    settings, problems = read_settings()
+    # The checks tell the problems, and they must be able to import this module.
+    return Settings.TICK_LEASE if problems else settings.TICK_LEASE
+
+
 # How long the schedules of a dead worker wait; it must be shorter than any period.
-LEASE = 10.0
+LEASE = _tick_lease()
 
 # A failed tick is retried soon: the next one may be due within a minute.
 BACKOFF = Backoff(base=1.0, cap=60.0)
@@ -53,18 +63,18 @@ class ScheduleGraph(StateGraph):
     paused.when(Q(enabled=True, removed=False)).to(waiting)
 
     @classmethod
-    def handle_waiting(cls, schedules: list[Any]) -> Any:
+    def handle_waiting(cls, schedules: list["Schedule"]) -> dict["Schedule", str | TryAgainLater]:
         """Fire the ticks that are due."""
         return tick(schedules)
 
     @classmethod
-    def handle_calling(cls, schedule: Any) -> Any:
+    def handle_calling(cls, schedule: "Schedule") -> State:
         """Call the function."""
         call(schedule)
         return cls.waiting
 
 
-class ScheduleQuerySet(QuerySet[Any]):
+class ScheduleQuerySet(QuerySet["Schedule"]):
     """Schedules. A change of their timetables makes workers plan them again."""
 
     def update(self, **values: Any) -> int:
@@ -98,8 +108,10 @@ class Schedule(StatorModel):
     """A schedule of ticks for one entity; each publishes a task or calls a function. Durations are in seconds.
 
     ``period``, or ``cron`` in the time of ``zone``. ``jitter``: random seconds sooner or later. ``missed``: which ticks
-    fire that were due while no worker ran. ``deadline``: a tick that is later than this does not fire. ``rate_limit``:
-    the most ticks per second over all schedules with the same ``rate_key``. ``until``: no tick is due after this time.
+    fire that were due while no worker ran. ``deadline``: a tick that is later than this does not fire. ``overlap``:
+    what happens to a tick that is due while the task of the tick before it has not ended. ``rate_limit``: the most
+    ticks per second over all schedules with the same ``rate_key``. ``until``: no tick is due after this time.
+    ``priority``, ``timeout``, ``max_attempts`` and ``task_key`` are for its tasks; empty: as if published without them.
     Each tick has an index that no other tick ever has. Changes take effect at once; ``save()`` never overwrites the
     workers' columns.
     """
@@ -111,18 +123,36 @@ class Schedule(StatorModel):
         ONE = ONE, "the latest"
         ALL = ALL, "all, one after the other"
 
+    class Overlap(models.TextChoices):
+        """What happens to ticks that are due while the task of the tick before has not ended."""
+
+        DELAY = DELAY, "they wait for its end; then the rule for missed ticks applies"
+        SKIP = DROP, "they are dropped"
+        ALLOW = ALLOW, "they fire all the same"
+
     name = models.CharField(max_length=200)
     entity = models.CharField(max_length=200, blank=True)
     queue = models.ForeignKey("tasks.Queue", models.CASCADE, null=True, blank=True, related_name="+")
     action = models.CharField(max_length=200, blank=True)
     data = models.JSONField(null=True, blank=True)
     metadata = models.JSONField(default=dict, blank=True)
+    priority = models.BigIntegerField(null=True, blank=True)
+    timeout = models.FloatField(null=True, blank=True)
+    max_attempts = models.PositiveIntegerField(null=True, blank=True)
+    task_key = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The key of its tasks, with {tick} for the number of the tick and {entity}; empty: made by itself.",
+    )
     period = models.FloatField(null=True, blank=True)
     cron = models.CharField(max_length=100, blank=True)
     zone = models.CharField(max_length=64, default="UTC")
     jitter = models.FloatField(default=0.0)
     missed = models.CharField(max_length=4, choices=Missed, default=Missed.ONE)
     deadline = models.FloatField(null=True, blank=True)
+    overlap = models.CharField(max_length=5, choices=Overlap, default=Overlap.DELAY, db_default=Overlap.DELAY)
     rate_key = models.CharField(max_length=200, blank=True)
     rate_limit = models.FloatField(null=True, blank=True)
     until = models.DateTimeField(null=True, blank=True)
@@ -178,8 +208,14 @@ class Schedule(StatorModel):
         return self.queue_id is None
 
     def key_of(self, index: int) -> str:
-        """Return the unique name of a tick, which is the key of its task."""
+        """Return the unique name of a tick."""
         return f"{self.pk}:{index}"
+
+    def task_key_of(self, index: int) -> str:
+        """Return the key of a tick's task."""
+        if not self.task_key:
+            return self.key_of(index)
+        return self.task_key.replace("{tick}", str(index)).replace("{entity}", self.entity)
 
     def metadata_of(self, pk: int, index: int, planned: str) -> dict[str, Any]:
         """Return the metadata of a tick's task. ``pk``: of the schedule."""
@@ -199,6 +235,10 @@ class Schedule(StatorModel):
             found["rate_limit"] = f"rate_limit={self.rate_limit!r} must be at least {SLOWEST_RATE!r}"
         if (self.rate_limit is None) != (not self.rate_key):
             found["rate_limit"] = "rate_limit and rate_key go together"
+        if self.overlap not in self.Overlap.values:
+            found["overlap"] = f"overlap={self.overlap!r} must be one of {', '.join(self.Overlap.values)}"
+        if self.task_key and "{tick}" not in self.task_key:
+            found["task_key"] = f"task_key={self.task_key!r} needs {{tick}}, or all ticks would be one task"
         if self.missed not in self.Missed.values:
             found["missed"] = f"missed={self.missed!r} must be one of {', '.join(self.Missed.values)}"
         if self.queue_id is not None and not self.action:
@@ -214,16 +254,17 @@ class Schedule(StatorModel):
             # With the longest values that a tick can add.
             metadata = self.metadata_of(BIGINT, BIGINT, "9999-12-31T23:59:59.999999+00:00")
         found, settings = {}, load_settings()
-        for name, value in {"action": self.action, "data": self.data, "metadata": metadata}.items():
+        named = {name: getattr(self, name) for name in ("action", "data", "priority", "timeout", "max_attempts")}
+        for name, value in {**named, "metadata": metadata, "task_key": self.task_key_of(BIGINT)}.items():
             try:
-                message_of({"action": "any", name: value}, settings, LONGEST)
+                message_of({"action": "any", "key" if name == "task_key" else name: value}, settings, LONGEST)
                 if name == "metadata" and (key := self._exclusive_key()):
                     exclusive_value(key, metadata)
             except PublishRefused as refused:
                 found[name] = str(refused)
         return found
 
-    def _found_queue(self) -> Any:
+    def _found_queue(self) -> Queue | None:
         try:
             return self.queue
         except ObjectDoesNotExist:
@@ -254,7 +295,7 @@ class Schedule(StatorModel):
             return str(refused)
         return ""
 
-    def save(self, *, update_fields: Any = None, **kwargs: Any) -> None:
+    def save(self, *, update_fields: Iterable[str] | None = None, **kwargs: Any) -> None:
         if problems := self.problems():
             raise ValidationError(problems)
         if self._state.adding or kwargs.get("force_insert"):
@@ -275,7 +316,7 @@ class Schedule(StatorModel):
         return bool(type(self).objects.filter(pk=self.pk).run_now())
 
 
-def look_again(using: str, pks: list[Any]) -> None:
+def look_again(using: str, pks: list[int]) -> None:
     """Make workers look at schedules now; paused and ended ones only if they may continue."""
     rows = Schedule.stator.using(using).filter(pk__in=pks)
     rows.in_state(ScheduleGraph.waiting).retry()

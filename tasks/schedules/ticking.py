@@ -3,20 +3,23 @@
 import random
 import time
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Any
+from operator import attrgetter
+from typing import Any, Protocol, TypeVar
 
 from django.db.models import QuerySet
+from django.db.models.base import ModelState
 from django.db.models.functions import Now
 from django.utils.timezone import is_naive, make_aware
 
 from stator.exceptions import TryAgainLater
 from tasks.datetimes import aware, stored
 from tasks.exceptions import QueuePaused
+from tasks.querysets import TERMINAL
 from tasks.schedules.periodic import Tick, registry
 from tasks.schedules.rates import Rate, keep_rates, lock_rates
-from tasks.schedules.timetable import Due, Planned, judge, judge_last
+from tasks.schedules.timetable import Due, Planned, Timetable, judge, judge_last
 
 # Seconds for which a worker leaves a schedule alone whose function it does not have; another worker may have it.
 ELSEWHERE = 60.0
@@ -24,11 +27,75 @@ ELSEWHERE = 60.0
 # Seconds between checks whether a paused queue takes tasks again.
 PAUSED = 10.0
 
+# Seconds between checks whether the task of the tick before has ended.
+UNENDED = 2.0
+
+# What happens to ticks that are due while the task of the tick before has not ended.
+DELAY, DROP, ALLOW = "delay", "skip", "allow"
+
 # The columns of ``KEPT`` that are moments.
 MOMENTS = ("nominal", "planned", "held_until", "fired", "fired_for")
 KEPT = ("tick_index", "nominal", "planned", "planned_for", "held_until", "asked", "fired", "fired_for", "dropped")
 
 chance = random.SystemRandom()
+
+
+class TickedSchedule(Protocol):
+    """A schedule as its ticks read and write it; its model imports this module."""
+
+    _state: ModelState
+    pk: int
+    name: str
+    # The queue; its model imports this module.
+    queue: Any
+    action: str
+    data: Any
+    missed: str
+    overlap: str
+    deadline: float | None
+    rate_key: str
+    rate_limit: float | None
+    until: datetime | None
+    enabled: bool
+    removed: bool
+    tick_index: int
+    # Set while there is a plan.
+    nominal: Any
+    planned: datetime | None
+    planned_for: str
+    held_until: datetime | None
+    asked: bool
+    fired: datetime | None
+    # Set once a tick has fired.
+    fired_for: Any
+    dropped: int
+
+    @property
+    def timetable(self) -> Timetable:
+        """The timetable of its ticks."""
+
+    @property
+    def plan_key(self) -> str:
+        """A text that changes whenever the timetable does."""
+
+    @property
+    def calls_function(self) -> bool:
+        """Whether a tick calls a function instead of publishing a task."""
+
+    def key_of(self, index: int) -> str:
+        """Return the unique name of a tick."""
+
+    def task_key_of(self, index: int) -> str:
+        """Return the key of a tick's task."""
+
+    def metadata_of(self, pk: int, index: int, planned: str) -> dict[str, Any]:
+        """Return the metadata of a tick's task."""
+
+    def problems(self) -> dict[str, str]:
+        """Return one sentence for each field that cannot work."""
+
+
+ScheduleT = TypeVar("ScheduleT", bound=TickedSchedule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +120,7 @@ class Step:
     index: int | None = None
 
 
-def tick(schedules: list[Any]) -> dict[Any, Any]:
+def tick(schedules: list[Any]) -> dict[Any, str | TryAgainLater]:
     """Fire and plan a batch of schedules within the open transaction, which has locked their rows."""
     using = schedules[0]._state.db
     rows: QuerySet[Any] = QuerySet(type(schedules[0]), using=using)
@@ -65,7 +132,8 @@ def tick(schedules: list[Any]) -> dict[Any, Any]:
     if keys := {row.rate_key for row in current if row.rate_limit}:
         rates, now = lock_rates(using, keys)
         clock = Clock(now, time.monotonic())
-    steps = [(row, _advance(row, clock.now, rates)) for row in current]
+    unended = _unended(current)
+    steps = [(row, _advance(row, clock.now, rates, row.pk in unended)) for row in current]
     _publish([(row, step.index) for row, step in steps if step.index is not None and row.queue])
     for row in current:
         # One UPDATE per row: Django needs ten times as long for one statement with a CASE for each column and row.
@@ -74,7 +142,7 @@ def tick(schedules: list[Any]) -> dict[Any, Any]:
     return {row: _result(step, clock) for row, step in steps}
 
 
-def _with_zones(row: Any, using: str) -> Any:
+def _with_zones(row: ScheduleT, using: str) -> ScheduleT:
     for name in ("now", *MOMENTS):
         if (moment := getattr(row, name)) is not None:
             setattr(row, name, aware(moment, using))
@@ -84,12 +152,12 @@ def _with_zones(row: Any, using: str) -> Any:
     return row
 
 
-def _kept(row: Any, using: str) -> dict[str, Any]:
+def _kept(row: TickedSchedule, using: str) -> dict[str, Any]:
     values = {name: getattr(row, name) for name in KEPT}
     return values | {name: stored(values[name], using) for name in MOMENTS if values[name] is not None}
 
 
-def call(schedule: Any) -> None:
+def call(schedule: TickedSchedule) -> None:
     """Call the schedule's function for the tick that fired last."""
     known = registry.get(schedule.name)
     if known is None:
@@ -98,8 +166,20 @@ def call(schedule: Any) -> None:
     known.call(Tick(schedule, index, schedule.fired_for, schedule.key_of(index)))
 
 
-def _advance(row: Any, now: datetime, rates: dict[str, Rate]) -> Step:
-    """Update a row's tick columns in memory; return what to do."""
+def _unended(rows: list[TickedSchedule]) -> set[int]:
+    """Return the keys of those schedules for which the task of their latest tick matters and has not ended."""
+    found: set[int] = set()
+    wary = [row for row in rows if row.queue and row.overlap != ALLOW and row.tick_index]
+    for _, same in groupby(sorted(wary, key=attrgetter("queue_id")), key=attrgetter("queue_id")):
+        keys = {row.task_key_of(row.tick_index - 1): row for row in same}
+        for copy in next(iter(keys.values())).queue.copies():
+            tasks = copy.tasks.filter(key__in=list(keys)).exclude(state__in=TERMINAL)
+            found |= {keys[key].pk for key in tasks.values_list("key", flat=True)}
+    return found
+
+
+def _advance(row: TickedSchedule, now: datetime, rates: dict[str, Rate], unended: bool) -> Step:
+    """Update a row's tick columns in memory; return what to do. ``unended``: the task of its latest tick goes on."""
     if not row.enabled or row.removed:
         _forget(row)
         return Step(to="paused")
@@ -107,6 +187,11 @@ def _advance(row: Any, now: datetime, rates: dict[str, Rate]) -> Step:
     # A due tick comes first; a requested one is extra.
     fires = due.fires or (Planned(now, now) if row.asked else None)
     row.dropped += due.dropped
+    if fires and unended:
+        skipped = row.overlap == DROP
+        row.dropped += skipped and due.fires is not None
+        _plan(row, due.following if skipped or due.fires is None else due.fires)
+        return _wait_for_the_task(row, now, skipped=skipped)
     if fires and row.rate_limit and (held := rates[row.rate_key].admit(now, row.rate_limit, row.held_until)):
         _plan(row, due.fires or due.following)
         row.held_until = held
@@ -126,9 +211,20 @@ def _advance(row: Any, now: datetime, rates: dict[str, Rate]) -> Step:
     return Step(until=row.planned, index=index)
 
 
-def _due(row: Any, now: datetime) -> Due:
+def _wait_for_the_task(row: TickedSchedule, now: datetime, *, skipped: bool) -> Step:
+    """Return when to look again; the end of a task does not wake its schedule."""
+    if skipped and not row.asked and row.planned is None:
+        _forget(row)
+        return Step(to="ended")
+    again = now + timedelta(seconds=UNENDED)
+    if skipped and not row.asked:
+        return Step(until=row.planned)
+    return Step(until=again, reason=f"waits for the task of tick {row.tick_index - 1}, which has not ended")
+
+
+def _due(row: TickedSchedule, now: datetime) -> Due:
     """Return what is due now; if the timetable has changed, plan again."""
-    timetable, planned = row.timetable, row.planned and Planned(row.nominal, row.planned)
+    timetable, planned = row.timetable, Planned(row.nominal, row.planned) if row.planned else None
     if row.until and planned and row.until < planned.at:
         return Due(None, None)
     if row.planned_for != row.plan_key:
@@ -147,25 +243,25 @@ def _places(plan_key: str) -> str:
     return plan_key.rpartition(" ")[0]
 
 
-def _begin(row: Any, planned: Planned | None, now: datetime) -> Due:
+def _begin(row: TickedSchedule, planned: Planned | None, now: datetime) -> Due:
     """Return what is due under a new timetable; a tick that was due before the change still fires."""
     first = row.timetable.first(now, chance)
     return judge_last(planned, first, now, missed=row.missed, deadline=row.deadline) if planned else Due(None, first)
 
 
-def _plan(row: Any, planned: Planned | None) -> None:
+def _plan(row: TickedSchedule, planned: Planned | None) -> None:
     if planned and row.until and row.until < planned.at:
         planned = None
     row.planned_for, row.held_until = row.plan_key, None
     row.nominal, row.planned = (planned.nominal, planned.at) if planned else (None, None)
 
 
-def _forget(row: Any) -> None:
+def _forget(row: TickedSchedule) -> None:
     """Discard the plan, so that the schedule is planned again when it resumes."""
     row.planned_for, row.nominal, row.planned, row.held_until = "", None, None, None
 
 
-def _publish(fired: list[tuple[Any, int]]) -> None:
+def _publish(fired: list[tuple[TickedSchedule, int]]) -> None:
     """Publish the tasks of ticks; an existing key means that the task of the same tick is there already."""
     for _, same in groupby(sorted(fired, key=_queue_of), key=_queue_of):
         ticks = list(same)
@@ -176,16 +272,17 @@ def _publish(fired: list[tuple[Any, int]]) -> None:
             raise TryAgainLater(PAUSED, str(paused)) from None
 
 
-def _queue_of(fired: tuple[Any, int]) -> int:
-    return int(fired[0].queue_id)
+def _queue_of(fired: tuple[TickedSchedule, int]) -> int:
+    return int(fired[0].queue.pk)
 
 
-def _message(row: Any, index: int) -> dict[str, Any]:
+def _message(row: TickedSchedule, index: int) -> dict[str, Any]:
     metadata = row.metadata_of(row.pk, index, row.fired_for.isoformat())
-    return {"action": row.action, "data": row.data, "key": row.key_of(index), "metadata": metadata}
+    own = {name: getattr(row, name) for name in ("priority", "timeout", "max_attempts")}
+    return {"action": row.action, "data": row.data, "key": row.task_key_of(index), "metadata": metadata, **own}
 
 
-def _result(step: Step, clock: Clock) -> Any:
+def _result(step: Step, clock: Clock) -> str | TryAgainLater:
     if step.until is None:
         return step.to
     return TryAgainLater(clock.until(step.until), step.reason)

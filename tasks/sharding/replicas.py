@@ -5,18 +5,20 @@ The row in the home database, where queues are configured, is authoritative. The
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from django.apps import apps
 from django.core import checks
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, InterfaceError, OperationalError, ProgrammingError, connections, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.db.models.functions import Now
 
 from tasks.exceptions import ShardUnavailable, TaskError
-from tasks.sharding.task_ids import home, number_from
+from tasks.sharding.task_ids import SpreadQueue, home, number_from
+
+QueueT = TypeVar("QueueT", bound=SpreadQueue)
 
 logger = logging.getLogger("tasks.shards")
 
@@ -35,7 +37,9 @@ def connect() -> None:
 # The list
 
 
-def check_queues(app_configs: Any = None, databases: Any = None, **kwargs: Any) -> Iterator[checks.CheckMessage]:
+def check_queues(
+    app_configs: object = None, databases: Sequence[str] | None = None, **kwargs: object
+) -> Iterator[checks.CheckMessage]:
     """Return the errors tasks.E301: a queue is spread over a database that is no longer configured."""
     if home() not in (databases or []):
         return
@@ -50,7 +54,7 @@ def check_queues(app_configs: Any = None, databases: Any = None, **kwargs: Any) 
             yield checks.Error(f"Queue {queue.name}: databases: {found}.", hint=hint, id="tasks.E301")
 
 
-def problem(databases: Any) -> str:
+def problem(databases: object) -> str:
     """Return one line on what is wrong with a list of databases; empty if nothing is."""
     if not isinstance(databases, list) or not all(isinstance(alias, str) for alias in databases):
         return 'must be a list of names from DATABASES, such as ["default", "second"]'
@@ -61,7 +65,7 @@ def problem(databases: Any) -> str:
     return ""
 
 
-def check_change(queue: Any, before: list[str] | None) -> None:
+def check_change(queue: SpreadQueue, before: list[str] | None) -> None:
     """Refuse a change of databases that cannot work or that existing tasks forbid; ``before``: None for a new queue."""
     if found := problem(queue.databases):
         raise ValidationError({"databases": found})
@@ -77,7 +81,7 @@ def check_change(queue: Any, before: list[str] | None) -> None:
         raise ValidationError({"databases": told})
 
 
-def _refused(queue: Any, old: list[str], new: list[str]) -> str:
+def _refused(queue: SpreadQueue, old: list[str], new: list[str]) -> str:
     for alias in sorted({*old, *new}):
         if (alias in old) != (alias in new) and tasks_in(queue, alias).exists():
             way = "comes to" if alias in new else "leaves"
@@ -88,7 +92,7 @@ def _refused(queue: Any, old: list[str], new: list[str]) -> str:
     return ""
 
 
-def tasks_in(queue: Any, alias: str) -> Any:
+def tasks_in(queue: SpreadQueue, alias: str) -> Any:
     """Return the tasks of a queue in one database."""
     rows = type(queue).tasks.rel.related_model.objects.using(alias)
     return rows.filter(queue__name=queue.name)
@@ -97,21 +101,21 @@ def tasks_in(queue: Any, alias: str) -> Any:
 # Copies
 
 
-def copy_in(queue: Any, alias: str) -> Any:
+def copy_in(queue: QueueT, alias: str) -> QueueT:
     """Return the current copy of a queue in a database, with that database's time."""
-    rows: QuerySet[Any] = QuerySet(type(queue), using=alias).filter(name=queue.name)
+    rows: QuerySet[Any] = QuerySet(_model(), using=alias).filter(name=queue.name)
     if found := rows.annotate(read_at=Now()).first():
         return found
     raise ShardUnavailable(f"queue {queue.name} has no copy in database {alias!r}; {REMEDY}")
 
 
-def difference(queue: Any, alias: str) -> dict[str, Any] | None:
+def difference(queue: SpreadQueue, alias: str) -> dict[str, Any] | None:
     """Return the values in which a copy differs from the queue, as they should be; None if there is no copy."""
-    values = {field.attname: getattr(queue, field.attname) for field in queue._meta.concrete_fields}
-    del values[queue._meta.pk.attname]
-    rows: QuerySet[Any] = QuerySet(type(queue), using=alias)
+    rows: QuerySet[Model] = QuerySet(_model(), using=alias)
     there = rows.filter(name=queue.name).first()
-    return there and {name: value for name, value in values.items() if getattr(there, name) != value}
+    if there is None:
+        return None
+    return {name: value for name, value in _values(queue).items() if getattr(there, name) != value}
 
 
 def spread() -> list[Any]:
@@ -150,7 +154,7 @@ def mirror_all() -> dict[str, dict[str, str]]:
     return {queue.name: mirror(queue.name) for queue in spread() if _is_behind(queue)}
 
 
-def _is_behind(queue: Any) -> bool:
+def _is_behind(queue: SpreadQueue) -> bool:
     """Return whether a copy differs, in databases that answer. Checked before the row is locked: it may take long."""
     behind = False
     for alias in awake([alias for alias in queue.databases if alias in connections and alias != home()]):
@@ -161,13 +165,12 @@ def _is_behind(queue: Any) -> bool:
     return behind
 
 
-def _copy(queue: Any, alias: str) -> str:
+def _copy(queue: SpreadQueue, alias: str) -> str:
     with transaction.atomic(using=alias):
-        rows: QuerySet[Any] = QuerySet(type(queue), using=alias)
+        rows: QuerySet[Model] = QuerySet(_model(), using=alias)
         different = difference(queue, alias)
         if different is None:
-            values = {field.attname: getattr(queue, field.attname) for field in queue._meta.concrete_fields}
-            rows.bulk_create([type(queue)(**{**values, queue._meta.pk.attname: None})])
+            rows.bulk_create([_model()(**_values(queue))])
         elif different:
             rows.filter(name=queue.name).update(**different)
         else:
@@ -195,5 +198,11 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
-def _model() -> Any:
+def _values(queue: SpreadQueue) -> dict[str, Any]:
+    """Return the columns of a queue, without its number, which each database gives anew."""
+    columns = [field.attname for field in _model()._meta.concrete_fields if not field.primary_key]
+    return {name: getattr(queue, name) for name in columns}
+
+
+def _model() -> type[Model]:
     return apps.get_model("tasks", "Queue")

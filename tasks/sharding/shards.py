@@ -5,27 +5,29 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
-from typing import Any
+from typing import TypeVar
 
 from django.db import InterfaceError, OperationalError, transaction
 
 from tasks.exceptions import PublishRefused, ShardUnavailable
 from tasks.messages import Message, exclusive_value
-from tasks.sharding.replicas import awake, copy_in, one_line, rest, tasks_in
-from tasks.sharding.task_ids import home
+from tasks.sharding.replicas import QueueT, awake, copy_in, one_line, rest, tasks_in
+from tasks.sharding.task_ids import SpreadQueue, home
+
+Result = TypeVar("Result")
 
 # Publishing
 
 
 def publish(
-    queue: Any, messages: Sequence[Message], write: Callable[[Any, list[Message]], list[Any]], *, update: bool
-) -> list[Any]:
+    queue: QueueT, messages: Sequence[Message], write: Callable[[QueueT, list[Message]], list[Result]], *, update: bool
+) -> list[Result]:
     """Call ``write(copy, messages)`` for each database concerned; return its results for all messages, in order.
 
     With several databases, each has a transaction of its own. They are committed one after the other once all is
     written.
     """
-    results: list[Any] = [None] * len(messages)
+    results: dict[int, Result] = {}
     with ExitStack() as stack:
         by_alias: dict[str, list[int]] = defaultdict(list)
         for number, alias in enumerate(_destinations(queue, messages, stack, update=update)):
@@ -35,19 +37,18 @@ def publish(
                 if len(by_alias) > 1:
                     stack.enter_context(transaction.atomic(using=alias))
                 written = write(copy_in(queue, alias), [messages[number] for number in numbers])
-            for number, result in zip(numbers, written, strict=True):
-                results[number] = result
-    return results
+            results.update(zip(numbers, written, strict=True))
+    return [results[number] for number in range(len(messages))]
 
 
-def any_copy(queue: Any) -> Any:
+def any_copy(queue: QueueT) -> QueueT:
     """Return the queue in a random one of its databases, for a task that may be in any."""
     alias = random.choice(awake(queue.databases))
     with _reached(queue, alias):
         return copy_in(queue, alias)
 
 
-def _destinations(queue: Any, messages: Sequence[Message], stack: ExitStack, *, update: bool) -> list[str]:
+def _destinations(queue: SpreadQueue, messages: Sequence[Message], stack: ExitStack, *, update: bool) -> list[str]:
     """Return the database of each message: by its exclusive value, else by its key, else in turn."""
     if queue.exclusive:
         return _of_values(queue, messages, stack, update=update)
@@ -58,7 +59,7 @@ def _destinations(queue: Any, messages: Sequence[Message], stack: ExitStack, *, 
     ]
 
 
-def _of_values(queue: Any, messages: Sequence[Message], stack: ExitStack, *, update: bool) -> list[str]:
+def _of_values(queue: SpreadQueue, messages: Sequence[Message], stack: ExitStack, *, update: bool) -> list[str]:
     """Return databases by exclusive value; but a key that exists already, under any value, stays where it is.
 
     Publishers with keys wait for each other. Of two with one key but different values, the second must see what the
@@ -89,7 +90,7 @@ def _of_values(queue: Any, messages: Sequence[Message], stack: ExitStack, *, upd
     ]
 
 
-def _chosen(queue: Any, text: str) -> str:
+def _chosen(queue: SpreadQueue, text: str) -> str:
     digest = sha256(text.encode()).digest()
     return str(queue.databases[int.from_bytes(digest[:8], "big") % len(queue.databases)])
 
@@ -97,13 +98,13 @@ def _chosen(queue: Any, text: str) -> str:
 # Claiming
 
 
-def gather(queue: Any, limit: int, take: Callable[[Any, int], list[Any]]) -> list[Any]:
+def gather(queue: QueueT, limit: int, take: Callable[[QueueT, int], list[Result]]) -> list[Result]:
     """Call ``take(copy, room)`` for one database after the other, in random order; return up to ``limit`` results.
 
     A database that does not answer is skipped; :class:`~tasks.exceptions.ShardUnavailable` if none answers.
     """
     known, line, asked = queue.databases, _shuffled(queue.databases), set()
-    found: list[Any] = []
+    found: list[Result] = []
     failed, answered = None, False
     while line and len(found) < limit:
         asked.add(alias := line.pop())
@@ -122,7 +123,7 @@ def gather(queue: Any, limit: int, take: Callable[[Any, int], list[Any]]) -> lis
     return found
 
 
-def is_held(queue: Any, worker: str) -> bool:
+def is_held(queue: SpreadQueue, worker: str) -> bool:
     """Return whether a worker holds a task of a queue, in any of its databases."""
     if not queue.databases:
         rows = queue.tasks.model.objects.using(queue._state.db)
@@ -131,7 +132,7 @@ def is_held(queue: Any, worker: str) -> bool:
 
 
 @contextmanager
-def alone(queue: Any) -> Iterator[None]:
+def alone(queue: SpreadQueue) -> Iterator[None]:
     """Lock out other claims while a worker claims from a ``one_per_worker`` queue in several databases."""
     if not (queue.databases and queue.one_per_worker):
         yield
@@ -141,7 +142,7 @@ def alone(queue: Any) -> Iterator[None]:
         yield
 
 
-def copies(queue: Any) -> list[Any]:
+def copies(queue: QueueT) -> list[QueueT]:
     """Return the queue in each of its databases."""
     found = []
     for alias in queue.databases:
@@ -154,14 +155,14 @@ def copies(queue: Any) -> list[Any]:
 
 
 @contextmanager
-def _reached(queue: Any, alias: str) -> Iterator[None]:
+def _reached(queue: SpreadQueue, alias: str) -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError) as error:
         raise _refusal(queue, alias, error) from error
 
 
-def _refusal(queue: Any, alias: str, error: Exception) -> ShardUnavailable:
+def _refusal(queue: SpreadQueue, alias: str, error: Exception) -> ShardUnavailable:
     rest(alias, error)
     if isinstance(error, ShardUnavailable):
         return error

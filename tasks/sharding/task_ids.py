@@ -1,14 +1,35 @@
 """Numbers of tasks, which tell the database: each database over which queues are spread has its own range."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from django.apps import apps
 from django.db import connections, router, transaction
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Model, QuerySet
+from django.db.models.base import ModelState
 
 from stator.capabilities import capabilities_of
 from tasks.exceptions import TaskError
+
+
+class SpreadQueue(Protocol):
+    """A queue as it is needed here; its model imports these modules."""
+
+    name: str
+    databases: list[str]
+    exclusive_key: str
+    one_per_worker: bool
+    # The related manager of the queue's tasks.
+    tasks: Any
+    _state: ModelState
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether at most one task for each value of ``exclusive_key`` runs at a time."""
+
+    def lock(self) -> None:
+        """Lock the row."""
+
 
 # Task numbers stay below 2**53, the largest integer that every JSON reader keeps exact.
 BITS, MOST = 48, 31
@@ -25,7 +46,7 @@ def home() -> str:
     return str(router.db_for_write(apps.get_model("tasks", "Queue")))
 
 
-def worked_in(sender: Any, model: Any) -> list[str]:
+def worked_in(sender: object, model: type[Model]) -> list[str]:
     """Return the databases in which a worker runs a model's chores at a scheduling pass."""
     told: list[str] = sender.databases_of(model) if hasattr(sender, "databases_of") else [home()]
     return told
@@ -49,13 +70,13 @@ def in_order(databases: Iterable[str], after: int = 0) -> list[str]:
     return [*here, *there.order_by("number").values_list("alias", flat=True)]
 
 
-def number_from(queue: Any) -> None:
+def number_from(queue: SpreadQueue) -> None:
     """Make the database of this copy of a queue number its tasks in its own range. It is safe to repeat."""
-    using, model = queue._state.db, queue.tasks.model
+    using, model = queue._state.db or home(), queue.tasks.model
     if using == home():
         return
     first = _number(using) << BITS
-    tasks: QuerySet[Any] = QuerySet(model, using=using)
+    tasks: QuerySet[Model] = QuerySet(model, using=using)
     with transaction.atomic(using=using):
         probe = model(queue=queue, action="numbering")
         probe.save_base(raw=True, force_insert=True, using=using)
@@ -64,18 +85,18 @@ def number_from(queue: Any) -> None:
         if beyond:
             raise TaskError(f"database {using!r} has given numbers that belong to another; it had another name before")
         if probe.pk < first:
-            _count_from(first, model, queue)
+            _count_from(first, queue, using)
 
 
-def _count_from(first: int, model: Any, queue: Any) -> None:
-    connection = connections[queue._state.db]
+def _count_from(first: int, queue: SpreadQueue, using: str) -> None:
+    connection, model = connections[using], queue.tasks.model
     if capabilities_of(connection).has_sequences:
         table = connection.ops.quote_name(model._meta.db_table)
         with connection.cursor() as cursor:
             cursor.execute(SET_COUNTER, [first, table, model._meta.pk.column, first])
         return
     # Other databases continue from the largest number that ever existed.
-    tasks: QuerySet[Any] = QuerySet(model, using=connection.alias)
+    tasks: QuerySet[Model] = QuerySet(model, using=connection.alias)
     tasks.bulk_create([model(pk=first, queue=queue, action="numbering")], ignore_conflicts=True)
     tasks.filter(pk=first).delete()
 

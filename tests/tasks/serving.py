@@ -6,7 +6,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from tasks.models import Queue, Run, Task
+from tasks.models import Queue, Run, Schedule, Task
 from tasks.queue.consumers import Consumer, Verb
 from tests.processes import WorkerProcess, wait_until
 
@@ -76,7 +76,7 @@ def finished(process, timeout=60):
 
 
 class Scene:
-    """A queue with a task that waits, one that is held and one that is a dead letter."""
+    """A queue with a task that waits, one that is held, one that is a dead letter, and a schedule."""
 
     def __init__(self, queue):
         self.queue = queue
@@ -86,9 +86,12 @@ class Scene:
         [claim] = queue.claim(worker="bot-1")
         claim.fail("broken")
         self.task = queue.publish("resize", {"image": 3}, key="image-3", metadata={"title": "abc"}).task
+        self.schedule = Schedule.objects.create(name="refresh", queue=queue, action="resize", period=60)
 
     def path(self, path):
-        return path.format(queue=self.queue.name, task=self.task.pk, held=self.held.pk, dead=self.dead.pk)
+        return path.format(
+            queue=self.queue.name, task=self.task.pk, held=self.held.pk, dead=self.dead.pk, schedule=self.schedule.pk
+        )
 
     def body(self, path, body):
         return {**body, "token": str(self.claim.token)} if "/claim/" in path else body
@@ -97,4 +100,5 @@ class Scene:
         rows = Task.objects.order_by("pk").values_list("pk", "state", "state_claim", "state_locked_until")
         runs = Run.objects.order_by("pk").values_list("pk", "ended", "outcome")
         queues = Queue.objects.order_by("pk").values_list("name", "lease", "claim_paused")
-        return [list(rows), list(runs), list(queues)]
+        schedules = Schedule.objects.order_by("pk").values_list("pk", "enabled", "asked")
+        return [list(rows), list(runs), list(queues), list(schedules)]

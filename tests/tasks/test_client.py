@@ -15,6 +15,9 @@ from tests.processes import wait_until
 
 LOST = (409, {"error": "lease_lost", "detail": "gone"}, {})
 DROPPED = None
+ANYTHING = {
+    "results": [{"task": 7, "outcome": "failed"}], "lease": 30, "reasons": [], "schedules": [], "next": None,
+}  # fmt: skip
 
 
 class Scripted(ThreadingHTTPServer):
@@ -49,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    do_GET = do_POST = do_PUT = do_PATCH = answer
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
 
     def log_message(self, *args):
         pass
@@ -158,6 +161,12 @@ def test_token_goes_in_the_header_and_nowhere_else(client, server):
         lambda client: client.configure_queue("q", lease=3),
         lambda client: client.pause("q", claim=True),
         lambda client: client.cancel(7),
+        lambda client: client.cancel(7, running=True, reason="a b"),
+        lambda client: client.explain(7),
+        lambda client: list(client.schedules(queue="q")),
+        lambda client: client.schedule(3),
+        lambda client: client.change_schedule(3, enabled=False),
+        lambda client: client.fail_many("q", {claim(client): "broken"}),
         lambda client: claim(client).verify(),
         lambda client: claim(client).heartbeat(),
         lambda client: claim(client).resolve(),
@@ -167,7 +176,7 @@ def test_token_goes_in_the_header_and_nowhere_else(client, server):
     ],
 )
 def test_calls_that_may_be_made_twice_are_made_again(client, server, pauses, call, lost):
-    answers(server, lost, lost, (200, {"results": [], "lease": 30}))
+    answers(server, lost, lost, (200, ANYTHING))
     call(client)
     assert len(server.asked) == 3
     assert len(pauses) == 2
@@ -185,6 +194,10 @@ def test_calls_that_may_be_made_twice_are_made_again(client, server, pauses, cal
         lambda client: client.claim("q", worker="bot-1"),
         lambda client: client.requeue(7),
         lambda client: client.create_queue("q"),
+        lambda client: client.delete_queue("q"),
+        lambda client: client.create_schedule("s", queue="q", action="a", period=60),
+        lambda client: client.run_schedule(3),
+        lambda client: client.delete_schedule(3),
     ],
 )
 def test_calls_that_may_not_are_made_once(client, server, pauses, call, lost):

@@ -86,6 +86,14 @@ def test_shared_task_is_told_once_with_the_errors_of_its_parts(queue):
     assert letters[0].errors[1] == "bot-2: tasks.Failed: no"
 
 
+def test_parts_that_succeeded_are_not_among_the_errors(queue):
+    queue.publish("resize", worker_count=2, max_attempts=1)
+    good, failing = claim_one(queue, "bot-1"), claim_one(queue, "bot-2")
+    good.resolve()
+    failing.fail("no")
+    assert (letters[0].workers, letters[0].errors) == (["bot-1", "bot-2"], ["bot-2: tasks.Failed: no"])
+
+
 def test_what_cannot_be_told_is_told_later(queue, settings):
     settings.STATOR_TASKS = {"NOTIFY": f"{__name__}.refuse"}
     task = make_task(queue, "errored")

@@ -28,6 +28,7 @@ LOOKS: tuple[Look, ...] = (
     objects.forgotten_pauses,
     crew.expired_leases,
     crew.live_workers,
+    crew.served,
     clocks.skew,
 )
 # On databases with monitoring views.

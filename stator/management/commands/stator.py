@@ -1,13 +1,11 @@
 """The command ``stator``: options in, answer out; ``stator.commands`` has the subcommands."""
 
-import json
 import sys
 from typing import Any, cast
 
 from django.core.management.base import CommandParser
 
 from stator.commands import SUBCOMMANDS
-from stator.commands.answer import Answer
 from stator.commands.arguments import Options, check_database_name
 from stator.commands.watching import watch
 from stator.terminal import TerminalCommand
@@ -24,13 +22,11 @@ class Command(TerminalCommand):
         chosen = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", required=True)
         self.one_line_errors(parser)
         for name, module in SUBCOMMANDS.items():
-            part = chosen.add_parser(name, help=module.HELP, description=module.HELP)
-            part.add_argument("--json", action="store_true", help="Print one JSON document.")
+            part = self.add_subcommand(chosen, name, module.HELP)
             part.add_argument(
                 "--database", metavar="ALIAS", help="Use this database instead of where the routers write each model."
             )
             module.add_arguments(part)
-            self.one_line_errors(part)
 
     def act(self, options: dict[str, Any]) -> None:
         """Answer, repeatedly with ``--watch``; end the process with the exit code of the answer."""
@@ -40,9 +36,6 @@ class Command(TerminalCommand):
             watch(self.stdout, lambda: subcommand.run(given), every=options["every"], as_json=options["json"])
             return
         answer = subcommand.run(given)
-        self._print(answer, options)
+        self.answer(answer.data, answer.lines, as_json=options["json"])
         if answer.code:
             sys.exit(answer.code)
-
-    def _print(self, answer: Answer, options: dict[str, Any]) -> None:
-        self.tell([json.dumps(answer.data, default=str)] if options["json"] else answer.lines)

@@ -1,10 +1,10 @@
 """``manage.py tasks``: queues and their dead letters, tokens of programs, and queues in several databases."""
 
-import json
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
@@ -19,12 +19,26 @@ from tasks.queue import commands as queue_commands
 from tasks.queue import operating
 from tasks.queue.consumers import Consumer, Verb
 from tasks.queue.figures import figures_by_database
-from tasks.queue.operating import wrong
+from tasks.queue.operating import Told, wrong
 from tasks.queue.rules import queue_name_problem
 from tasks.sharding.replicas import difference, mirror_all, problem, spread
 
 MOST_LISTED = 10_000
 COUNTS = {"waiting": "waiting", "later": "due later", "running": "running", "dead": "dead letters"}
+
+
+class ConsumerTold(TypedDict):
+    """A consumer as JSON has it; ``queues``: None for all."""
+
+    name: str
+    prefix: str
+    enabled: bool
+    verbs: list[str]
+    queues: list[str] | None
+    expires: str | None
+    used: str | None
+    requests_per_minute: int | None
+    rows_per_minute: int | None
 
 
 class Command(TerminalCommand):
@@ -40,15 +54,15 @@ class Command(TerminalCommand):
         """The subcommands; all take ``--json``."""
         self.one_line_errors(parser)
         groups = parser.add_subparsers(dest="act", metavar="SUBCOMMAND", required=True)
-        operating.add_subcommands(lambda name, told: self._add(groups, name, told))
+        operating.add_subcommands(partial(self.add_subcommand, groups))
         queue = groups.add_parser("queue", help="Create queues and change their rules.")
         self.one_line_errors(queue)
         acts = queue.add_subparsers(dest="queue_act", metavar="create|set", required=True)
-        queue_commands.add_subcommands(partial(self._add, acts))
+        queue_commands.add_subcommands(partial(self.add_subcommand, acts))
         token = groups.add_parser("token", help="Manage tokens of the HTTP API.")
         self.one_line_errors(token)
         acts = token.add_subparsers(dest="token", metavar="create|list|revoke", required=True)
-        create = self._add(acts, "create", "Create a consumer and show its token. It is shown only once.")
+        create = self.add_subcommand(acts, "create", "Create a consumer and show its token. It is shown only once.")
         create.add_argument("name", help="Name of the program.")
         create.add_argument(
             "--queue", action="append", default=[], metavar="NAME", help="A queue that it may use; repeatable."
@@ -67,32 +81,28 @@ class Command(TerminalCommand):
         create.add_argument("--requests-per-minute", type=int, metavar="N", help="Overrides API_REQUESTS_PER_MINUTE.")
         told = "Overrides API_ROWS_PER_MINUTE. A task with worker_count=n is n + 1 rows."
         create.add_argument("--rows-per-minute", type=int, metavar="N", help=told)
-        self._add(acts, "list", "List consumers, without their tokens, which are not stored.")
-        self._add(acts, "revoke", "Disable a consumer for good.").add_argument("name", help="Name of the program.")
+        self.add_subcommand(acts, "list", "List consumers, without their tokens, which are not stored.")
+        self.add_subcommand(acts, "revoke", "Disable a consumer for good.").add_argument(
+            "name", help="Name of the program."
+        )
         told = "List queues in several databases: their tasks in each, and whether each copy of the queue is correct."
-        shards = self._add(groups, "shards", told)
+        shards = self.add_subcommand(groups, "shards", told)
         shards.add_argument("--repair", action="store_true", help="Create missing copies and repair the others.")
 
     def act(self, options: dict[str, Any]) -> None:
         """Act, and answer in lines or in one JSON document."""
         act = _act(options)
         data, lines = act(options)
-        self.tell([json.dumps(data, default=str)] if options["json"] else lines)
-
-    def _add(self, acts: Any, name: str, help_text: str) -> CommandParser:
-        part: CommandParser = acts.add_parser(name, help=help_text, description=help_text)
-        part.add_argument("--json", action="store_true", help="Print one JSON document.")
-        self.one_line_errors(part)
-        return part
+        self.answer(data, lines, as_json=options["json"])
 
 
-def _act(options: dict[str, Any]) -> Any:
+def _act(options: dict[str, Any]) -> Callable[[dict[str, Any]], Told]:
     if options["act"] == "token":
         return TOKEN_ACTS[options["token"]]
     return queue_commands.ACTS[options["queue_act"]] if options["act"] == "queue" else ACTS[options["act"]]
 
 
-def _create(options: dict[str, Any]) -> tuple[Any, list[str]]:
+def _create(options: dict[str, Any]) -> Told:
     names = set(options["queue"])
     if bool(names) == options["all_queues"]:
         raise wrong("choose the queues of the token: either --queue NAME, once or more, or --all-queues")
@@ -124,13 +134,13 @@ def _create(options: dict[str, Any]) -> tuple[Any, list[str]]:
     return {**_told(consumer), "token": token}, [token]
 
 
-def _list(options: dict[str, Any]) -> tuple[Any, list[str]]:
+def _list(options: object) -> Told:
     consumers = Consumer.objects.prefetch_related("queues").order_by("name")[:MOST_LISTED]
     data = [_told(consumer) for consumer in consumers]
     return data, [_line(one) for one in data] or ["There are no consumers; create one with: tasks token create"]
 
 
-def _revoke(options: dict[str, Any]) -> tuple[Any, list[str]]:
+def _revoke(options: dict[str, Any]) -> Told:
     consumer = Consumer.objects.filter(name=options["name"]).first()
     if consumer is None:
         raise wrong(f"there is no consumer {options['name']!r}; see tasks token list")
@@ -139,7 +149,7 @@ def _revoke(options: dict[str, Any]) -> tuple[Any, list[str]]:
     return _told(consumer), [f"{consumer.name} is disabled; its token is no longer valid"]
 
 
-def _shards(options: dict[str, Any]) -> tuple[Any, list[str]]:
+def _shards(options: dict[str, bool]) -> Told:
     repaired = mirror_all() if options["repair"] else {}
     queues = spread()
     figures = figures_by_database(queues)
@@ -168,12 +178,13 @@ def _state_of(queue: Queue, alias: str) -> str:
     return f"differs in {', '.join(sorted(different))}; repair it with --repair" if different else "correct"
 
 
-def _shard_line(told: dict[str, Any]) -> str:
+def _shard_line(told: dict[str, object]) -> str:
     counts = [f"{told[name]} {word}" for name, word in COUNTS.items() if name in told]
-    return f"{told['queue']} in {told['database']}: {', '.join([*counts, 'copy ' + told['copy']])}"
+    parts = [*counts, f"copy {told['copy']}"]
+    return f"{told['queue']} in {told['database']}: {', '.join(parts)}"
 
 
-def _told(consumer: Consumer) -> dict[str, Any]:
+def _told(consumer: Consumer) -> ConsumerTold:
     return {
         "name": consumer.name,
         "prefix": consumer.prefix,
@@ -191,7 +202,7 @@ def _moment(moment: datetime | None) -> str | None:
     return aware(moment, router.db_for_write(Consumer)).astimezone(UTC).isoformat() if moment else None
 
 
-def _line(told: dict[str, Any]) -> str:
+def _line(told: ConsumerTold) -> str:
     queues = "all queues" if told["queues"] is None else f"queues {', '.join(told['queues']) or 'none'}"
     parts = [
         f"{told['name']}: tk_{told['prefix']}_..., {', '.join(told['verbs']) or 'nothing'}, {queues}",

@@ -55,7 +55,7 @@ def test_healthy_site_is_all_ok(crew_of_all):
         "postgresql": {"triggers", "transactions", "snapshots", "dead rows", "replication", "pooler"},
         "sqlite": {"sqlite"},
     }
-    everywhere = {"database", "indexes", "states", "objects", "pauses", "leases", "workers", "clock"}
+    everywhere = {"database", "indexes", "states", "objects", "pauses", "leases", "workers", "served", "clock"}
     assert set(found) == everywhere | of_vendor[connection.vendor]
     out = io.StringIO()
     call_command("stator", "doctor", "--database", "default", stdout=out)

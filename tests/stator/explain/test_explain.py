@@ -282,7 +282,10 @@ EXAMPLES = {
 def test_every_entry_has_an_example_a_remedy_and_a_line_in_the_guide():
     assert list(EXAMPLES) == list(REMEDIES) == [entry.code for entry in REASONS]
     assert all(REMEDIES.values())
-    assert set(re.findall(r"^``(\w+)``  ", GUIDE.read_text(), re.MULTILINE)) == {"gone", *REMEDIES}
+    # Tasks have a table of their own.
+    of_every_object, heading, _ = GUIDE.read_text().partition("\nWho serves a task\n")
+    assert heading
+    assert set(re.findall(r"^``(\w+)``  ", of_every_object, re.MULTILINE)) == {"gone", *REMEDIES}
 
 
 @pytest.mark.parametrize("code", [entry.code for entry in REASONS])

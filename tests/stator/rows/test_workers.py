@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from django.db import OperationalError, connections
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from stator import __version__
 from stator.db import chores
@@ -14,8 +15,9 @@ from stator.db.claim import new_token, new_worker_id
 from stator.models import Worker
 from stator.rows.workers import WORKER_ALIVE, live_workers, worker_of
 from stator.runner import StatorRunner
+from stator.signals import on_heartbeat
 from stator.worker.heartbeat import Heartbeat
-from stator.worker.presence import Presence
+from stator.worker.presence import Presence, published_by
 from tests.processes import wait_until
 from tests.stator.making import operations_of, put, raw
 from tests.testapp.explained import Errand
@@ -80,6 +82,78 @@ def test_database_that_is_away_keeps_no_word_from_another():
     # It is said again, there as well.
     presence.show()
     assert Worker.objects.using("other").live().count() == 1
+
+
+def test_what_apps_publish_is_written_when_it_changes(statements_of_show):
+    published = {"colors": ["red"]}
+    presence = Presence(new_worker_id(), [operations_of(Errand)], lambda: dict(FIGURES), lambda: dict(published))
+    assert "published" in statements_of_show(presence)
+    assert Worker.objects.get().published == {"colors": ["red"]}
+    assert "published" not in statements_of_show(presence)
+    published["colors"] = ["blue"]
+    assert "published" in statements_of_show(presence)
+    assert Worker.objects.get().published == {"colors": ["blue"]}
+
+
+def test_what_was_rolled_back_is_published_again(statements_of_show, monkeypatch):
+    presence = Presence(new_worker_id(), [operations_of(Errand)], lambda: dict(FIGURES), lambda: {"color": "red"})
+    with monkeypatch.context() as patched:
+        patched.setattr(connections["default"], "_commit", refuse)
+        with pytest.raises(OperationalError):
+            presence.show()
+    assert not Worker.objects.exists()
+    assert "published" in statements_of_show(presence)
+    assert Worker.objects.get().published == {"color": "red"}
+
+
+def refuse():
+    raise OperationalError("the disk is full")
+
+
+@pytest.fixture
+def statements_of_show(django_assert_max_num_queries):
+    """The statements of one refresh, as text."""
+
+    def show(presence):
+        presence._shown -= 11
+        with django_assert_max_num_queries(9) as asked:
+            presence.show()
+        return " ".join(query["sql"] for query in asked.captured_queries)
+
+    return show
+
+
+def test_receivers_publish_and_a_faulty_one_keeps_nothing_from_the_others(caplog):
+    answers = [{"a": 1}, None, ["no dictionary"], {"b": object()}, {"c": "x" * 70_000}, {"d": 2}]
+    receivers = [lambda sender, answer=answer, **kwargs: answer for answer in answers]
+
+    def broken(sender, **kwargs):
+        raise ValueError("no")
+
+    with caplog.at_level("ERROR", "stator.worker"):
+        found = published_with([broken, *receivers])
+    assert found == {"a": 1, "d": 2}
+
+
+def published_with(receivers):
+    for receiver in receivers:
+        on_heartbeat.connect(receiver)
+    try:
+        return {name: value for name, value in published_by(object()).items() if name != "tasks"}
+    finally:
+        for receiver in receivers:
+            on_heartbeat.disconnect(receiver)
+
+
+def test_row_of_an_older_release_publishes_nothing():
+    """It inserts rows without the column."""
+    names = ["id", "host", "pid", "version", "models", "database", "started", "heartbeat", "running", "handled", "lost"]
+    columns = ", ".join(map(connections["default"].ops.quote_name, names))
+    values = "'a', 'h', 1, '1', '[]', 'default', %s, %s, 0, 0, 0"
+    now = timezone.now()
+    with connections["default"].cursor() as cursor:
+        cursor.execute(f"INSERT INTO stator_worker ({columns}) VALUES ({values})", [now, now])
+    assert Worker.objects.get().published == {}
 
 
 def test_last_word_marks_the_row_stopped(presence):

@@ -158,3 +158,27 @@ def test_database_that_is_away_is_told_and_asked_again(call, given):
         assert call("POST", PATH, ends(claims), given)[0] == 503
     assert [told for _, told in outcomes(call("POST", PATH, ends(claims), given))] == ["completed"] * 4
     assert raw(Task, "other").filter(state="completed").count() == 2
+
+
+def test_many_fail_each_with_its_own_error(call, queue, given):
+    kept, late, last = claims = held(queue, 3)
+    raw(Task, late.task._state.db).filter(pk=late.task.pk).update(state_locked_until=ago(1))
+    raw(Task, last.task._state.db).filter(pk=last.task.pk).update(max_attempts=1)
+    body = {
+        "claims": [
+            {"task": claim.task.pk, "token": str(claim.token), "error": f"broken {n}"} for n, claim in enumerate(claims)
+        ]
+    }
+    told = [(kept.task.pk, "failed"), (late.task.pk, "lease_lost"), (last.task.pk, "failed")]
+    # The second time for who has lost the answer.
+    for _ in range(2):
+        assert outcomes(call("POST", "queues/encode/claims/fail", body, given)) == told
+    assert {task.pk: str(task.state) for task in every()} == {
+        kept.task.pk: "pending",
+        late.task.pk: "pending",
+        last.task.pk: "errored",
+    }
+    runs = {run.task_id: run for alias in BOTH for run in raw(Run, alias)}
+    assert [runs[claim.task.pk].outcome for claim in claims] == ["failed", "", "failed"]
+    assert "broken 2" in runs[last.task.pk].reason
+    assert call("POST", "queues/encode/claims/fail", {"claims": body["claims"][:1] * 2}, given)[0] == 422

@@ -113,5 +113,5 @@ def test_every_code_is_told():
 
     told = set(re.findall(r"^\d{3}    (.+?)  ", GUIDE, re.MULTILINE))
     told = {code for cell in told for code in re.findall(r"``(\w+)``", cell)}
-    others = {"lease_lost", "paused", "exists", "unknown_action", "action_not_allowed"}
+    others = {"lease_lost", "paused", "exists", "not_empty", "unknown_action", "action_not_allowed"}
     assert {kind.code for kind in kinds(Refused)} | others == told

@@ -1,6 +1,7 @@
 """The HTTP API: which token may do what, and that nothing else opens anything."""
 
 import logging
+import re
 
 import pytest
 from django.test import Client
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.django_db
 
 WRONG = "tk_" + "0" * 12 + "_" + "A" * 43
 LEASE = {"lease": 30}
+SCHEDULE = {"queue": "encode", "action": "resize", "name": "new", "period": 60}
 
 
 # Method, path, body, the verb that it needs, and what the right token is answered. ``{task}`` waits, ``{held}`` is
@@ -23,13 +25,16 @@ ENDPOINTS = [
     ("POST", "queues", {"name": "new"}, "configure", 201),
     ("GET", "queues/{queue}", None, "query", 200),
     ("PATCH", "queues/{queue}", LEASE, "configure", 200),
+    ("DELETE", "queues/{queue}", None, "configure", 409),
     ("PUT", "queues/{queue}/pause", {"claim": True, "reason": "full"}, "configure", 200),
     ("POST", "queues/{queue}/tasks", {"action": "resize"}, "publish", 201),
     ("POST", "queues/{queue}/tasks/bulk", {"tasks": [{"action": "resize"}]}, "publish", 200),
     ("POST", "queues/{queue}/claims", {"worker": "bot-2"}, "claim", 200),
     ("POST", "queues/{queue}/claims/resolve", {"claims": [{"task": 1, "token": NOBODYS}]}, "claim", 200),
+    ("POST", "queues/{queue}/claims/fail", {"claims": [{"task": 1, "token": NOBODYS, "error": "no"}]}, "claim", 200),
     ("GET", "tasks", None, "query", 200),
     ("GET", "tasks/{task}", None, "query", 200),
+    ("GET", "tasks/{task}/explain", None, "query", 200),
     ("POST", "tasks/{task}/cancel", None, "publish", 200),
     ("POST", "tasks/{dead}/requeue", None, "publish", 200),
     ("POST", "tasks/{held}/claim/verify", {}, "claim", 200),
@@ -38,6 +43,12 @@ ENDPOINTS = [
     ("POST", "tasks/{held}/claim/release", {}, "claim", 200),
     ("POST", "tasks/{held}/claim/fail", {"error": "no"}, "claim", 200),
     ("POST", "tasks/{held}/claim/cancel", {}, "claim", 200),
+    ("GET", "schedules", None, "query", 200),
+    ("POST", "schedules", SCHEDULE, "configure", 201),
+    ("GET", "schedules/{schedule}", None, "query", 200),
+    ("PATCH", "schedules/{schedule}", {"enabled": False}, "configure", 200),
+    ("DELETE", "schedules/{schedule}", None, "configure", 200),
+    ("POST", "schedules/{schedule}/run", None, "publish", 200),
 ]
 
 each_endpoint = pytest.mark.parametrize(
@@ -55,9 +66,7 @@ class TestPermissions:
         return found[1]["detail"]
 
     def test_matrix_has_every_endpoint(self):
-        named = {
-            (method, path.replace("{dead}", "{task}").replace("{held}", "{task}")) for method, path, *_ in ENDPOINTS
-        }
+        named = {(method, re.sub(r"\{(dead|held|schedule)\}", "{task}", path)) for method, path, *_ in ENDPOINTS}
         there = {
             (method.upper(), path.removeprefix("/api/").replace("{pk}", "{task}"))
             for path, methods in api.get_openapi_schema()["paths"].items()
@@ -87,7 +96,7 @@ class TestPermissions:
     @each_endpoint
     def test_token_of_another_queue(self, call, scene, method, path, body, verb, good):
         other = token(queues=[Queue.objects.create(name="other")])
-        if "{queue}" in path or (method, path) == ("POST", "queues"):
+        if "{queue}" in path or (method, path) in (("POST", "queues"), ("POST", "schedules")):
             self.refused(call, scene, (method, path, body), other, 403, "forbidden")
         elif "{" in path:
             self.refused(call, scene, (method, path, body), other, 404, "not_found")
@@ -96,6 +105,7 @@ class TestPermissions:
             assert status == 200
             assert [queue["name"] for queue in found.get("queues", [])] in ([], ["other"])
             assert not found.get("tasks")
+            assert not found.get("schedules")
 
     @pytest.mark.parametrize("only", [*Verb.values, None])
     @each_endpoint
@@ -111,8 +121,9 @@ class TestPermissions:
     def test_full_token_of_the_queue(self, call, scene, method, path, body, verb, good):
         given = token(queues=[scene.queue])
         status, found = call(method, scene.path(path), scene.body(path, body), given)
-        # A new queue would be none of its queues.
-        assert status == (403 if (method, path) == ("POST", "queues") else good), found
+        # Queues are made and deleted with a token for all of them.
+        made = [("POST", "queues"), ("DELETE", "queues/{queue}")]
+        assert status == (403 if (method, path) in made else good), found
 
     @each_endpoint
     def test_full_token(self, call, scene, method, path, body, verb, good):

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tasks.models import Queue
+from tasks.api import queues
+from tasks.models import Queue, Task
 from tests.tasks.serving import token
 
 pytestmark = pytest.mark.django_db
@@ -46,6 +47,31 @@ class TestQueues:
     )
     def test_kind_key_and_name_stay(self, call, queue, body):
         assert call("PATCH", "queues/encode", body, token())[0] == 422
+
+    def test_deleted_once_it_is_empty(self, call, queue):
+        given = token()
+        assert call("DELETE", "queues/encode", None, given) == (200, {"deleted": "encode", "tasks": 0})
+        assert not Queue.objects.exists()
+        assert call("DELETE", "queues/encode", None, given)[0] == 404
+
+    def test_with_tasks_it_is_deleted_only_if_that_is_asked_for(self, call, queue, monkeypatch):
+        monkeypatch.setattr(queues, "MOST_DELETED", 3)
+        given = token()
+        queue.publish_many([{"action": "resize"}] * 4)
+        status, found = call("DELETE", "queues/encode", None, given)
+        assert (status, found["error"]) == (409, "not_empty")
+        status, found = call("DELETE", "queues/encode?tasks=true", None, given)
+        assert (status, found["error"]) == (409, "not_empty")
+        assert "more than 3 tasks" in found["detail"]
+        queue.tasks.first().delete()
+        assert call("DELETE", "queues/encode?tasks=true", None, given) == (200, {"deleted": "encode", "tasks": 3})
+        assert not Task.objects.exists()
+
+    def test_databases(self, call, queue):
+        status, found = call("PATCH", "queues/encode", {"databases": ["nowhere"]}, token())
+        assert (status, found["error"]) == (422, "invalid")
+        assert found["detail"].startswith("databases: ")
+        assert call("GET", "queues/encode", None, token("second"))[1]["databases"] == []
 
     def test_paused_and_resumed(self, call, queue):
         given = token()

@@ -84,7 +84,7 @@ class TestErrors:
         assert call("GET", path, None, token())[0] == 404
 
     @pytest.mark.parametrize(
-        ("method", "path"), [("DELETE", "queues/encode"), ("GET", "queues/encode/tasks"), ("PUT", "tasks")]
+        ("method", "path"), [("DELETE", "tasks"), ("GET", "queues/encode/tasks"), ("PUT", "tasks")]
     )
     def test_methods_that_are_none(self, call, queue, method, path):
         status, found = call(method, path, None, token())

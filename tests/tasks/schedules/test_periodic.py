@@ -158,6 +158,29 @@ class TestSync:
         sync()
         assert Schedule.objects.get().zone == "Asia/Tokyo"
 
+    def test_each_entity_has_a_schedule_of_its_own(self, calls, registry, caplog):
+        @periodic(every=60.0, name="flush", entity=("north", "south"))
+        def flush(tick):
+            calls.append((tick.entity, tick.index))
+
+        sync()
+        go()
+        go(60)
+        assert sorted(calls) == [("north", 0), ("south", 0)]
+        registry.clear()
+        declare(calls, entity="south")
+        sync()
+        removed = dict(Schedule.objects.values_list("entity", "removed"))
+        assert removed == {"north": True, "south": False}
+        assert caplog.messages.count("tasks.functions_removed") == 1
+
+    @pytest.mark.parametrize("entity", [[], [7], "x" * 201, None])
+    def test_entities_are_texts(self, calls, entity):
+        with pytest.raises(
+            ValueError, match=r"^@periodic: entity=.* must be a text of up to 200 characters, or several$"
+        ):
+            declare(calls, entity=entity)
+
     def test_change_of_the_code_is_taken_over(self, calls, registry):
         declare(calls)
         sync()

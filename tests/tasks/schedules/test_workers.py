@@ -26,7 +26,7 @@ def worker(**variables):
 
 def make_schedules(count, **options):
     queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
-    given = {"queue": queue, "action": "act", "missed": "all", **options}
+    given = {"queue": queue, "action": "act", "missed": "all", "overlap": "allow", **options}
     return Schedule.objects.bulk_create(Schedule(name="tick", entity=str(n), **given) for n in range(count))
 
 

@@ -1,0 +1,123 @@
+"""Schemas of schedules. As in :mod:`tasks.api.schemas`, durations are in seconds."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from ninja import Schema
+from pydantic import AwareDatetime, Field, JsonValue
+
+from tasks.api.schemas import BIGINT, LONGEST, Body, Count, Metadata, Seconds
+from tasks.models import Schedule
+
+Duration = Annotated[float, Field(gt=0, le=LONGEST, allow_inf_nan=False)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class ScheduleSettings(Body):
+    """The timetable of a schedule, and what its tasks carry. Either `period` or `cron` is set."""
+
+    data: JsonValue = Field(None, description="The input of the action, as JSON.", examples=[{"image": 7}])
+    metadata: Metadata = Field({}, description="Metadata of each task.", examples=[{"title": "abc"}])
+    period: Duration | None = Field(None, description="Seconds between two ticks.", examples=[60])
+    cron: str = Field("", max_length=100, description="A cron expression instead of a period.", examples=[""])
+    zone: str = Field("UTC", max_length=64, description="The time zone of the cron expression.", examples=["UTC"])
+    jitter: float = Field(
+        0.0,
+        ge=0,
+        le=LONGEST,
+        allow_inf_nan=False,
+        description="Each tick is at random up to so much sooner or later.",
+        examples=[15],
+    )
+    missed: Schedule.Missed = Field(
+        Schedule.Missed.ONE,
+        description="Which of several ticks fire that were due while no worker ran: skip, one or all.",
+        examples=["one"],
+    )
+    deadline: Duration | None = Field(None, description="A tick that is later than this does not fire.", examples=[30])
+    overlap: Schedule.Overlap = Field(
+        Schedule.Overlap.DELAY,
+        description="Ticks that are due while the task of the tick before has not ended: delay, skip or allow.",
+        examples=["delay"],
+    )
+    priority: int | None = Field(
+        None, ge=-BIGINT - 1, le=BIGINT, description="Of each task; null: its time of publication.", examples=[1]
+    )
+    timeout: Seconds | None = Field(None, description="Time limit of an attempt at a task.", examples=[600])
+    max_attempts: Count | None = Field(None, description="Claims of a task until it is errored.", examples=[3])
+    task_key: str = Field(
+        "",
+        max_length=200,
+        description="The key of its tasks, with {tick} and {entity}; empty: made by itself.",
+        examples=["refresh-{entity}-{tick}"],
+    )
+    rate_key: str = Field("", max_length=200, description="Schedules with one key share a rate.", examples=[""])
+    rate_limit: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="The most ticks per second of a key.", examples=[None]
+    )
+    until: AwareDatetime | None = Field(None, description="No tick is due after this time.", examples=[None])
+    enabled: bool = Field(True, description="false pauses it.", examples=[True])
+
+
+class ScheduleIn(ScheduleSettings):
+    """A schedule to create. Its queue, action, name and entity cannot be changed later."""
+
+    queue: str = Field(description="The queue of its tasks.", examples=["encode"])
+    action: Name = Field(description="The action of its tasks.", examples=["resize"])
+    name: Name = Field(examples=["refresh"])
+    entity: str = Field("", max_length=200, description="What it is for, if there are many of a name.", examples=[""])
+
+
+class ScheduleOut(Schema):
+    """A schedule."""
+
+    id: int = Field(examples=[3])
+    name: str = Field(examples=["refresh"])
+    entity: str = Field(examples=["shop-7"])
+    queue: str | None = Field(description="null: it calls a function of the site.", examples=["encode"])
+    action: str = Field(examples=["resize"])
+    data: JsonValue = Field(examples=[{"image": 7}])
+    metadata: dict[str, Any] = Field(examples=[{"title": "abc"}])
+    period: float | None = Field(examples=[60])
+    cron: str = Field(examples=[""])
+    zone: str = Field(examples=["UTC"])
+    jitter: float = Field(examples=[15])
+    missed: str = Field(examples=["one"])
+    deadline: float | None = Field(examples=[30])
+    overlap: str = Field(examples=["delay"])
+    priority: int | None = Field(examples=[1])
+    timeout: float | None = Field(examples=[600])
+    max_attempts: int | None = Field(examples=[3])
+    task_key: str = Field(examples=[""])
+    rate_key: str = Field(examples=[""])
+    rate_limit: float | None = Field(examples=[None])
+    until: datetime | None = Field(examples=[None])
+    enabled: bool = Field(examples=[True])
+    state: str = Field(description="waiting, calling, paused or ended.", examples=["waiting"])
+    tick_index: int = Field(description="The number of its next tick.", examples=[12])
+    planned: datetime | None = Field(
+        description="When its next tick is due, with its jitter; null until a worker has planned it.",
+        examples=["2030-01-31T12:00:00Z"],
+    )
+    fired: datetime | None = Field(description="When its latest tick fired.", examples=["2030-01-31T11:59:02Z"])
+    fired_for: datetime | None = Field(description="When that tick was due.", examples=["2030-01-31T11:59:01Z"])
+    dropped: int = Field(description="How many ticks never fired.", examples=[0])
+    created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
+
+    @staticmethod
+    def resolve_queue(schedule: Schedule) -> str | None:
+        """The name of its queue."""
+        return schedule.queue.name if schedule.queue is not None else None
+
+
+class SchedulesOut(Schema):
+    """A page of schedules; ``next`` goes into ``after`` for the next page."""
+
+    schedules: list[ScheduleOut]
+    next: str | None = Field(examples=[None])
+
+
+class ScheduleDeletedOut(Schema):
+    """The schedule is gone."""
+
+    deleted: int = Field(description="Its number.", examples=[3])

@@ -1,0 +1,155 @@
+"""Endpoints for schedules: list, show, create, change, delete, and run now.
+
+A schedule publishes tasks in the name of whoever created it. So over HTTP a schedule may only be created for, and
+changed to, actions that its queue lists in ``http_actions``. Schedules that call a function of the site have no queue;
+only a token for all queues sees those, and none can change them.
+"""
+
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
+from ninja import Query, Router, Schema
+from ninja.responses import Status
+from pydantic import Field
+
+from tasks.api.access import CONFIGURE, PUBLISH, QUERY, ApiRequest, queue_of
+from tasks.api.documents import refusals
+from tasks.api.errors import Conflict, Forbidden, NotFound
+from tasks.api.schedule_schemas import ScheduleDeletedOut, ScheduleIn, ScheduleOut, ScheduleSettings, SchedulesOut
+from tasks.api.schemas import BIGINT, MOST_ON_PAGE
+from tasks.exceptions import ActionNotAllowed
+from tasks.models import Queue, Schedule
+from tasks.queue.consumers import Consumer
+
+router = Router(tags=["schedules"])
+
+
+class Filters(Schema):
+    """Filters for schedules; a schedule must match all of them."""
+
+    queue: str | None = Field(
+        None, description="Schedules that publish into this queue.", json_schema_extra={"example": "encode"}
+    )
+    name: str | None = Field(None, description="Schedules of this name.", json_schema_extra={"example": "refresh"})
+    entity: str | None = Field(None, description="Schedules of this entity.", json_schema_extra={"example": "shop-7"})
+    after: int = Field(
+        0, ge=0, le=BIGINT, description="The `next` of the previous page.", json_schema_extra={"example": 0}
+    )
+    limit: int = Field(
+        100, ge=1, le=MOST_ON_PAGE, description="Maximum number on a page.", json_schema_extra={"example": 100}
+    )
+
+
+@router.get("schedules", auth=QUERY, response={200: SchedulesOut, **refusals(404, 422)}, summary="List schedules")
+def list_schedules(request: ApiRequest, filters: Query[Filters]) -> dict[str, object]:
+    """Return the schedules of the queues that this token may use, page by page."""
+    rows = _reached(request.auth).filter(pk__gt=filters.after)
+    if filters.queue is not None:
+        rows = rows.filter(queue=queue_of(request.auth, filters.queue))
+    for name in ("name", "entity"):
+        if (value := getattr(filters, name)) is not None:
+            rows = rows.filter(**{name: value})
+    found = list(rows.order_by("pk")[: filters.limit + 1])
+    page = found[: filters.limit]
+    return {"schedules": page, "next": str(page[-1].pk) if len(found) > len(page) else None}
+
+
+@router.post(
+    "schedules",
+    auth=CONFIGURE,
+    response={201: ScheduleOut, **refusals(404, 409, 415, 422)},
+    summary="Create a schedule",
+)
+def create_schedule(request: ApiRequest, payload: ScheduleIn) -> Status[Schedule]:
+    """The queue must list the action in `http_actions`. A name has at most one schedule for each entity."""
+    values = payload.dict()
+    queue = queue_of(request.auth, values.pop("queue"))
+    _refuse_unlisted(queue, payload.action)
+    schedule = Schedule(queue=queue, **values)
+    schedule.full_clean(validate_unique=False, validate_constraints=False)
+    try:
+        with transaction.atomic():
+            schedule.save()
+    except IntegrityError as error:
+        raise Conflict(f"there is a schedule {str(schedule)!r} already", "exists") from error
+    return Status(201, _reached(request.auth).get(pk=schedule.pk))
+
+
+@router.get("schedules/{int:pk}", auth=QUERY, response={200: ScheduleOut, **refusals(404)}, summary="Show a schedule")
+def show_schedule(request: ApiRequest, pk: int) -> Schedule:
+    """Return its timetable, its next tick and what became of the latest."""
+    return _schedule_of(request.auth, pk)
+
+
+@router.patch(
+    "schedules/{int:pk}",
+    auth=CONFIGURE,
+    response={200: ScheduleOut, **refusals(404, 415, 422)},
+    summary="Change a schedule",
+)
+def change_schedule(request: ApiRequest, pk: int, payload: ScheduleSettings) -> Schedule:
+    """Change the given values; the others stay. `enabled: false` pauses it. A change takes effect at once.
+
+    If the code of the site declares the schedule, the next change of that declaration overwrites these values.
+    """
+    schedule = _changeable(request.auth, pk)
+    changes = payload.dict(exclude_unset=True)
+    for name, value in changes.items():
+        setattr(schedule, name, value)
+    schedule.full_clean(validate_unique=False, validate_constraints=False)
+    schedule.save(update_fields=list(changes))
+    return _schedule_of(request.auth, pk)
+
+
+@router.delete(
+    "schedules/{int:pk}",
+    auth=CONFIGURE,
+    response={200: ScheduleDeletedOut, **refusals(404)},
+    summary="Delete a schedule",
+)
+def delete_schedule(request: ApiRequest, pk: int) -> dict[str, object]:
+    """Tasks that it has published stay. One that the code of the site declares comes back with the next start."""
+    _changeable(request.auth, pk).delete()
+    return {"deleted": pk}
+
+
+@router.post(
+    "schedules/{int:pk}/run",
+    auth=PUBLISH,
+    response={200: ScheduleOut, **refusals(404, 409)},
+    summary="Run a schedule now",
+)
+def run_schedule(request: ApiRequest, pk: int) -> Schedule:
+    """Fire one extra tick now; the timetable stays. A schedule that is paused answers 409."""
+    schedule = _changeable(request.auth, pk)
+    if not schedule.run_now():
+        raise Conflict(f"schedule {schedule} is paused; enable it first", "paused")
+    return _schedule_of(request.auth, pk)
+
+
+def _reached(consumer: Consumer) -> QuerySet[Schedule]:
+    rows: QuerySet[Schedule] = Schedule.objects.select_related("queue")
+    return rows if consumer.all_queues else rows.filter(queue__in=consumer.reach())
+
+
+def _schedule_of(consumer: Consumer, pk: int) -> Schedule:
+    found = _reached(consumer).filter(Q(pk=pk)).first()
+    if found is None:
+        raise NotFound(f"there is no schedule {pk}")
+    return found
+
+
+def _changeable(consumer: Consumer, pk: int) -> Schedule:
+    """Return a schedule that programs may change: what it runs is what they may publish."""
+    schedule = _schedule_of(consumer, pk)
+    if schedule.queue is None:
+        raise Forbidden(f"schedule {schedule} calls a function of the site; change it in the admin")
+    _refuse_unlisted(schedule.queue, schedule.action)
+    return schedule
+
+
+def _refuse_unlisted(queue: Queue, action: str) -> None:
+    if action not in queue.http_actions:
+        raise ActionNotAllowed(
+            f"queue {queue.name} does not list action {action!r} in http_actions, so no schedule of it can be changed "
+            "over HTTP"
+        )

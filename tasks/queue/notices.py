@@ -1,0 +1,90 @@
+"""Queues whose tasks no live worker serves, or only named workers, for ``stator status``, ``doctor`` and the admin."""
+
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from django.apps import apps
+from django.db.models import Case, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.functions import Now
+
+from stator.models import Notice
+from tasks.queue.eligibility import names_nobody
+from tasks.queue.serving import Service, services_of
+from tasks.queue.unserved import TROUBLE, conditions, reason_of
+
+# The first tasks in line of each queue are examined. Tasks that nobody serves come to the front as others are claimed.
+FIRST = 500
+
+# The most queues with ready tasks that are examined, by name, and the most for which a reason is given.
+MOST_QUEUES, MOST_TOLD = 200, 20
+
+# What one task that only named workers serve adds to the sum in which unserved ones count as 1.
+NAMED_ONLY = 1_000_000
+
+
+class _Sum(Subquery):
+    template = "(SELECT SUM(line.kind) FROM (%(subquery)s) line)"
+    output_field = IntegerField()
+
+
+def notices(using: str) -> list[Notice]:
+    """Return a notice for each queue with such tasks among its first, the unserved ones first.
+
+    Queues whose claims are paused have none. Four statements, and a few for each notice.
+    """
+    tasks: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"), using=using)
+    services = services_of(list(_with_ready(tasks)[:MOST_QUEUES]), using)
+    found = conditions(services, using)
+    if not found:
+        return []
+    trouble = reduce(or_, (found[code] for code in TROUBLE if code in found), Q(pk__in=[]))
+    named_only = found.get("named_only", Q(pk__in=[]))
+    counts = _counts(services, tasks, trouble, named_only)
+    unserved = [(service, count, trouble, False) for service, count, _ in counts if count]
+    named = [(service, count, named_only, True) for service, _, count in counts if count]
+    return [_notice(tasks, *each) for each in (*unserved, *named)[:MOST_TOLD]]
+
+
+def _with_ready(tasks: QuerySet[Any]) -> QuerySet[Any]:
+    queues: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Queue"), using=tasks.db)
+    paused = Q(claim_paused=True) & (Q(pause_until=None) | Q(pause_until__gt=Now()))
+    waits = Subquery(_line(tasks.filter(queue=OuterRef("pk"))).values("pk")[:1])
+    return queues.filter(~paused).alias(waits=waits).filter(waits__isnull=False).order_by("name")
+
+
+def _line(tasks: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the ready tasks, first in line first; the index ``tasks_task_ready_in_queue`` has them in this order."""
+    ready = tasks.filter(state_ready=True, state="pending", state_claim=None)
+    return ready.order_by("priority", names_nobody(), "pk")
+
+
+def _counts(services: list[Service], tasks: QuerySet[Any], trouble: Q, named_only: Q) -> list[tuple[Service, int, int]]:
+    """Return for each queue how many of its first tasks nobody serves, and how many only named workers serve."""
+    kind = Case(
+        When(trouble, then=Value(1)), When(named_only, then=Value(NAMED_ONLY)),
+        default=Value(0), output_field=IntegerField(),
+    )  # fmt: skip
+    line = _line(tasks.filter(queue=OuterRef("pk"))).values(kind=kind)[:FIRST]
+    queues: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Queue"), using=tasks.db)
+    sums = queues.filter(pk__in=[service.queue.pk for service in services]).values_list("pk", _Sum(line))
+    found = {pk: divmod(total or 0, NAMED_ONLY) for pk, total in sums}
+    counts = [(service, *found.get(service.queue.pk, (0, 0))) for service in services]
+    return [(service, unserved, named) for service, named, unserved in counts]
+
+
+def _notice(tasks: QuerySet[Any], service: Service, count: int, matching: Q, is_served: bool) -> Notice:
+    first = _line(tasks.filter(matching, queue=service.queue.pk)).first()
+    reason = None
+    if first is not None:
+        first.queue = service.queue
+        reason = reason_of(first, tasks, service)
+    return Notice(
+        reason.code if reason else "no_worker",
+        service.queue.name,
+        count,
+        reason.sentence if reason else "No live worker serves this queue: no worker process is live.",
+        reason.remedy if reason else "Start a worker: manage.py runstator.",
+        more=count >= FIRST,
+        served=is_served,
+    )

@@ -1,0 +1,155 @@
+"""Who serves a queue: worker processes, by the actions that they publish, and named workers, by when they asked."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+
+from stator.models import Worker
+from stator.signals import on_heartbeat
+from tasks.actions.registry import DJANGO, registry
+from tasks.queue.queues import CLAIMANT_ALIVE, MOST_CLAIMANTS, Claimant
+
+# Limits of what a process publishes. A process with more actions publishes none, and counts as having any.
+MOST_ACTIONS, MOST_CHARACTERS = 500, 20_000
+MOST_PUBLISHED_QUEUES = 100
+
+# The most worker processes that are read, the latest first.
+MOST_PROCESSES = 1000
+
+LABEL = "tasks.task"
+
+
+def connect() -> None:
+    """Have worker processes publish their actions and queues."""
+    on_heartbeat.connect(_publish, dispatch_uid="tasks.serving")
+
+
+def _publish(sender: Any, **kwargs: Any) -> dict[str, Any]:
+    """Return the actions of this process by queue, empty for all queues, and the queues to which it is limited."""
+    named = sorted((queue, name) for name, by_queue in registry.copy().items() for queue in list(by_queue))
+    actions: dict[str, list[str]] = defaultdict(list)
+    for queue, name in named:
+        actions[queue].append(name)
+    told: dict[str, Any] = {}
+    if len(named) <= MOST_ACTIONS and sum(len(queue) + len(name) for queue, name in named) <= MOST_CHARACTERS:
+        told["actions"] = actions
+    queues = sorted(getattr(sender, "queues", ()))
+    if len(queues) <= MOST_PUBLISHED_QUEUES:
+        told["queues"] = queues or None
+    return {"tasks": told}
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A live worker process. ``queues``: those to which it is limited; ``actions``: by queue, empty for all queues.
+
+    None stands for any: the process is not limited, or it does not publish its actions, as in older releases.
+    """
+
+    id: str
+    queues: frozenset[str] | None
+    actions: Mapping[str, frozenset[str]] | None
+
+    @classmethod
+    def of(cls, pk: str, published: Any) -> "Process":
+        """Return the process of a row in the table of workers; what is not understood counts as any."""
+        told = published.get("tasks") if isinstance(published, dict) else None
+        told = told if isinstance(told, dict) else {}
+        queues, actions = told.get("queues"), told.get("actions")
+        return cls(
+            pk,
+            frozenset(queues) if isinstance(queues, list) else None,
+            {queue: frozenset(names) for queue, names in actions.items()} if isinstance(actions, dict) else None,
+        )
+
+    def takes(self, queue: Any) -> bool:
+        """Return whether it claims from a queue."""
+        return self.queues is None or queue.name in self.queues
+
+    def names(self, queue: Any) -> frozenset[str] | None:
+        """Return the actions that it has for a queue; None for any."""
+        if self.actions is None:
+            return None
+        return self.actions.get(queue.name, frozenset()) | self.actions.get("", frozenset())
+
+    def serves(self, task: Any) -> bool:
+        """Return whether it can run a task; of Django's functions each process has all."""
+        if task.elsewhere_only or not self.takes(task.queue):
+            return False
+        names = self.names(task.queue)
+        return names is None or task.action in names or task.action.startswith(DJANGO)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Who serves one queue in one database.
+
+    ``processes``: all live worker processes of tasks there. ``asked``: the seconds since each named worker last asked
+    the queue for work, the latest first; those of the last day.
+    """
+
+    queue: Any
+    processes: tuple[Process, ...]
+    asked: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def named(self) -> list[str]:
+        """The live named workers."""
+        return [worker for worker, seconds in self.asked.items() if seconds < CLAIMANT_ALIVE]
+
+    @property
+    def taking(self) -> list[Process]:
+        """The processes that claim from the queue, whatever actions they have."""
+        return [process for process in self.processes if process.takes(self.queue)]
+
+    def serving(self, task: Any) -> set[str]:
+        """Return the processes that can run a task of the queue."""
+        return {process.id for process in self.processes if process.serves(task)}
+
+    @property
+    def known(self) -> frozenset[str] | None:
+        """The actions that the processes have for the queue; None for any."""
+        found = [process.names(self.queue) for process in self.taking]
+        if None in found:
+            return None
+        return frozenset().union(*filter(None, found))
+
+
+def service_of(queue: Any) -> Service:
+    """Return who serves a queue in the database of this copy; two statements."""
+    using = queue._state.db
+    seen = Claimant.objects.using(using).filter(queue=queue.pk)
+    return Service(queue, processes_in(using), dict(_asked(seen).get(queue.pk, {})))
+
+
+def services_of(queues: list[Any], using: str) -> list[Service]:
+    """Return who serves each of these queues in a database; two statements."""
+    processes, asked = processes_in(using), _asked(Claimant.objects.using(using).all())
+    return [Service(queue, processes, asked.get(queue.pk, {})) for queue in queues]
+
+
+def processes_in(using: str) -> tuple[Process, ...]:
+    """Return the live worker processes that work on tasks in a database."""
+    live = Worker.objects.using(using).live().order_by("-started", "pk")
+    rows = live.values_list("pk", "models", "published")[:MOST_PROCESSES]
+    return tuple(Process.of(pk, published) for pk, models, published in rows if LABEL in models)
+
+
+def _asked(rows: QuerySet[Claimant]) -> dict[Any, dict[str, float]]:
+    found: dict[Any, dict[str, float]] = defaultdict(dict)
+    latest = rows.annotate(read_at=Now()).order_by("-seen", "pk").values_list("queue", "worker", "seen", "read_at")
+    for queue, worker, seen, now in latest[:MOST_CLAIMANTS]:
+        found[queue][worker] = max(0.0, (now - seen).total_seconds())
+    return found
+
+
+def of_processes(service: Service) -> Q | None:
+    """Return the condition that a worker process can run a task of the queue; None if no process takes any."""
+    if not service.taking:
+        return None
+    ours, known = Q(elsewhere_only=False), service.known
+    return ours if known is None else ours & (Q(action__in=sorted(known)) | Q(action__startswith=DJANGO))

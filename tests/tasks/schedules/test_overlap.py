@@ -1,0 +1,169 @@
+"""A tick does not overlap the one before: it waits for the end of its task, or is dropped; and what tasks carry."""
+
+import pytest
+from django.core.exceptions import ValidationError
+
+from stator.testing import drain
+from tasks.models import Queue, Schedule, Task
+from tasks.schedules.schedules import _tick_lease
+from tasks.testing import advance
+from tests.stator.making import row
+from tests.tasks.making import make_queue
+from tests.tasks.sharding.conftest import all_awake
+from tests.tasks.sharding.databases import BOTH
+
+__all__ = ["all_awake"]
+
+
+@pytest.fixture
+def queue(db):
+    return Queue.objects.create(name="ticks", actions_elsewhere=True)
+
+
+def schedule_of(queue, **options):
+    return Schedule.objects.create(**{"name": "s", "queue": queue, "action": "act", "period": 60.0, **options})
+
+
+def go(seconds=0.0):
+    """Let time pass, and do what is due then."""
+    advance(seconds)
+    drain(Schedule)
+
+
+def fired(schedule):
+    return row(schedule).tick_index
+
+
+def ticking(queue, **options):
+    """A schedule whose first tick has just fired."""
+    schedule = schedule_of(queue, **options)
+    go()
+    go(60)
+    assert fired(schedule) == 1
+    return schedule
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["held", "waiting"])
+def test_tick_waits_for_the_end_of_the_task_before(queue, held):
+    schedule = ticking(queue)
+    claims = queue.claim(worker="bot-1", lease=3600) if held else []
+    for _ in range(3):
+        go(60)
+    assert (fired(schedule), Task.objects.count()) == (1, 1)
+    assert "waits for the task of tick 0, which has not ended" in str(row(schedule).explain()[0])
+    for claim in claims or queue.claim(worker="bot-1"):
+        claim.resolve()
+    go(3)
+    # One for all that were due meanwhile.
+    assert (fired(schedule), row(schedule).dropped, Task.objects.count()) == (2, 2, 2)
+    go(60)
+    assert fired(schedule) == 2
+
+
+def test_all_of_them_fire_one_after_the_other_if_missed_ticks_do(queue):
+    schedule = ticking(queue, missed="all")
+    for _ in range(2):
+        go(60)
+    for tick in range(1, 3):
+        assert fired(schedule) == tick
+        [claim] = queue.claim(worker="bot-1")
+        claim.resolve()
+        go(3)
+    assert (fired(schedule), row(schedule).dropped) == (3, 0)
+
+
+def test_ticks_are_dropped_if_the_schedule_says_so(queue):
+    schedule = ticking(queue, overlap="skip")
+    [claim] = queue.claim(worker="bot-1", lease=3600)
+    for _ in range(2):
+        go(60)
+    claim.resolve()
+    go(3)
+    assert (fired(schedule), row(schedule).dropped) == (1, 2)
+    go(60)
+    assert fired(schedule) == 2
+
+
+def test_they_fire_all_the_same_if_the_schedule_says_so(queue):
+    schedule = ticking(queue, overlap="allow")
+    go(60)
+    go(60)
+    assert fired(schedule) == 3
+
+
+def test_dead_letter_holds_up_no_tick(queue):
+    schedule = ticking(queue, max_attempts=1)
+    [claim] = queue.claim(worker="bot-1")
+    claim.fail("no")
+    go(60)
+    assert fired(schedule) == 2
+
+
+def test_tick_that_was_asked_for_waits_as_well(queue):
+    schedule = ticking(queue, overlap="skip")
+    assert schedule.run_now()
+    go()
+    assert fired(schedule) == 1
+    [claim] = queue.claim(worker="bot-1")
+    claim.resolve()
+    go(3)
+    assert (fired(schedule), row(schedule).asked, row(schedule).dropped) == (2, False, 0)
+
+
+def test_schedule_that_drops_its_last_tick_has_ended(queue):
+    schedule = ticking(queue, overlap="skip")
+    Schedule.objects.update(until=row(schedule).planned)
+    go(60)
+    assert (fired(schedule), row(schedule).state) == (1, "ended")
+
+
+def test_entities_do_not_wait_for_each_other(queue):
+    schedules = [schedule_of(queue, entity=entity) for entity in ("a", "b")]
+    go()
+    go(60)
+    [claim] = [claim for claim in queue.claim(worker="bot-1", limit=2) if claim.task.metadata["entity"] == "a"]
+    claim.resolve()
+    go(60)
+    assert [fired(schedule) for schedule in schedules] == [2, 1]
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_task_may_be_in_another_database():
+    queue = make_queue(databases=BOTH)
+    schedules = [schedule_of(queue, entity=str(n)) for n in range(8)]
+    go()
+    go(60)
+    assert {copy._state.db: bool(copy.tasks.count()) for copy in queue.copies()} == {"default": True, "other": True}
+    go(60)
+    assert {fired(schedule) for schedule in schedules} == {1}
+
+
+def test_tasks_carry_what_the_schedule_says(queue):
+    ticking(queue, entity="shop-7", priority=5, timeout=30.0, max_attempts=2, task_key="refresh-{entity}-{tick}")
+    task = Task.objects.get()
+    assert (task.priority, task.timeout, task.max_attempts, task.key) == (5, 30.0, 2, "refresh-shop-7-0")
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"task_key": "same"}, "task_key"),
+        ({"task_key": "{tick}\0"}, "task_key"),
+        ({"task_key": "{entity}" * 20 + "{tick}", "entity": "x" * 20}, "task_key"),
+        ({"overlap": "some"}, "overlap"),
+        ({"timeout": 0.0}, "timeout"),
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"priority": 2**63}, "priority"),
+    ],
+)
+def test_what_no_task_could_have_is_refused(queue, options, field):
+    with pytest.raises(ValidationError) as caught:
+        schedule_of(queue, **options)
+    assert list(caught.value.message_dict) == [field]
+
+
+@pytest.mark.parametrize(("given", "lease"), [({}, 10.0), ({"TICK_LEASE": 3.5}, 3.5), ({"TICK_LEASE": "x"}, 10.0)])
+def test_lease_of_a_tick_is_a_setting(settings, given, lease):
+    """A value that cannot work is told by the checks, which have to import the models first."""
+    settings.STATOR_TASKS = given
+    assert _tick_lease() == lease
