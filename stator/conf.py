@@ -220,7 +220,7 @@ def _has_tracing() -> bool:
         return False
 
 
-def _is_number(kind: type, value: Any) -> bool:
+def _is_number(kind: type, value: object) -> bool:
     if isinstance(value, bool):
         return False
     return isinstance(value, int) if kind is int else isinstance(value, int | float) and math.isfinite(value)

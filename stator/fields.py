@@ -1,13 +1,16 @@
 """The columns of a managed table. Migrations see them as plain Django fields, so migrations do not know the graph."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
 from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.expressions import DatabaseDefault
 from django.db.models.lookups import Exact
 from django.db.models.query_utils import DeferredAttribute
+from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 from django.utils.functional import cached_property
 
@@ -20,7 +23,7 @@ class _Plain(models.Field):
 
     plain_path = ""
 
-    def deconstruct(self) -> Any:
+    def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
         name, _, args, kwargs = super().deconstruct()
         return name, self.plain_path, args, kwargs
 
@@ -32,7 +35,7 @@ class _OfMoments(type):
     another.
     """
 
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, models.DateTimeField)
 
 
@@ -51,7 +54,7 @@ class StateField(_Plain, models.CharField):
         kwargs["default"] = graph.initial_state.name
         super().__init__(**kwargs)
 
-    def deconstruct(self) -> Any:
+    def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
         name, path, args, kwargs = super().deconstruct()
         kwargs.pop("choices", None)
         return name, path, args, kwargs
@@ -60,15 +63,15 @@ class StateField(_Plain, models.CharField):
         """Return a copy for another model; the plain form of migrations would lose the graph."""
         return StateField(self.graph, **self.deconstruct()[3])
 
-    def to_python(self, value: Any) -> Any:
+    def to_python(self, value: object) -> Any:
         return value.name if isinstance(value, State) else super().to_python(value)
 
-    def get_prep_value(self, value: Any) -> Any:
+    def get_prep_value(self, value: object) -> Any:
         if type(value) is str:
             return value
         return value.name if isinstance(value, State) else super().get_prep_value(value)
 
-    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+    def pre_save(self, model_instance: models.Model, add: bool) -> object:
         value = super().pre_save(model_instance, add)
         if isinstance(value, State):
             value = value.name
@@ -100,7 +103,7 @@ class ReadyField(_Plain, models.BooleanField):
     db_returning = False
     plain_path = "django.db.models.BooleanField"
 
-    def pre_save(self, model_instance: Any, add: bool) -> Any:
+    def pre_save(self, model_instance: Any, add: bool) -> object:
         value = super().pre_save(model_instance, add)
         if not add:
             return value
@@ -111,7 +114,7 @@ class ReadyField(_Plain, models.BooleanField):
         return value
 
 
-def _has_come(due: Any) -> bool:
+def _has_come(due: object) -> bool:
     """Return whether a row with this start is ready. If this clock is ahead, a claim still waits for the start."""
     if not isinstance(due, datetime):
         return due is None
@@ -129,7 +132,7 @@ class NextAttemptField(_Plain, models.DateTimeField, metaclass=_OfMoments):
 
     plain_path = "django.db.models.DateTimeField"
 
-    def pre_save(self, model_instance: Any, add: bool) -> Any:
+    def pre_save(self, model_instance: Any, add: bool) -> object:
         value = super().pre_save(model_instance, add)
         if not add or value is not None:
             return value
@@ -142,8 +145,11 @@ class ClaimField(_Plain, models.UUIDField):
 
     plain_path = "django.db.models.UUIDField"
 
-    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
-        return _cleared(self, model_instance) if add else super().pre_save(model_instance, add)
+    def pre_save(self, model_instance: models.Model, add: bool) -> object:
+        if not add:
+            return super().pre_save(model_instance, add)
+        setattr(model_instance, self.attname, None)
+        return None
 
 
 @ClaimField.register_lookup
@@ -154,7 +160,7 @@ class HeldBy(Exact):
     their index over the primary key. To find one row it would walk over all leases, present and past.
     """
 
-    def as_postgresql(self, compiler: Any, connection: Any) -> tuple[str, tuple[Any, ...]]:
+    def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, tuple[Any, ...]]:
         """Compile to IS NOT DISTINCT FROM; to an equality if the other side is a column or query."""
         if not self.rhs_is_direct_value():
             return self.as_sql(compiler, connection)
@@ -168,14 +174,17 @@ class LockedUntilField(_Plain, models.DateTimeField, metaclass=_OfMoments):
 
     plain_path = "django.db.models.DateTimeField"
 
-    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
-        return _cleared(self, model_instance) if add else super().pre_save(model_instance, add)
+    def pre_save(self, model_instance: models.Model, add: bool) -> object:
+        if not add:
+            return super().pre_save(model_instance, add)
+        setattr(model_instance, self.attname, None)
+        return None
 
 
 class MomentAttribute(DeferredAttribute):
     """Reads the database's value of a new row at its first use, instead of with each insert."""
 
-    def __get__(self, instance: Any, cls: Any = None) -> Any:
+    def __get__(self, instance: Any, cls: type[models.Model] | None = None) -> Any:
         if instance is None:
             return self
         name, values = self.field.attname, instance.__dict__
@@ -185,7 +194,7 @@ class MomentAttribute(DeferredAttribute):
             instance.refresh_from_db(using=instance._state.db, fields=[name])
         return values[name]
 
-    def __set__(self, instance: Any, value: Any) -> None:
+    def __set__(self, instance: models.Model, value: object) -> None:
         # Without it, the value in the instance's dictionary would win over __get__.
         instance.__dict__[self.field.attname] = value
 
@@ -197,20 +206,16 @@ class ChangedField(_Plain, models.DateTimeField, metaclass=_OfMoments):
     descriptor_class = MomentAttribute
     plain_path = "django.db.models.DateTimeField"
 
-    def get_default(self) -> Any:
+    def get_default(self) -> object:
         return self._moment
 
     @cached_property
-    def _moment(self) -> Any:
+    def _moment(self) -> object:
         # Created once: Django creates one for each instance, which takes as long as five other columns.
         return super().get_default()
 
-    def pre_save(self, model_instance: Any, add: bool) -> Any:
+    def pre_save(self, model_instance: Any, add: bool) -> object:
         # A save never writes it, and a new row gets the database's time, so neither has to read it.
         if not add:
             return None
         return model_instance.__dict__.get(self.attname) or super().pre_save(model_instance, add)
-
-
-def _cleared(field: models.Field, model_instance: models.Model) -> None:
-    setattr(model_instance, field.attname, None)

@@ -112,7 +112,7 @@ def describe(worker: Any, rate: float) -> str:
     return f"{fields['handled']:,} attempts  {rate:,.0f}/s  running {fields['running']}{failed}  | {into}"[:200]
 
 
-def progress_fields(worker: Any, rate: float) -> dict[str, Any]:
+def progress_fields(worker: Any, rate: float) -> dict[str, object]:
     """Return the same as fields of a log event."""
     recorder = worker.recorder
     return {
@@ -160,7 +160,7 @@ def tell_stopping(why: str) -> None:
     logging.getLogger("stator.worker").info("stator.stopping", extra={"why": why})
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> object:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
@@ -169,5 +169,5 @@ def _stack(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     return bounded(formatter.formatException(record.exc_info or (None, None, None)), TRACEBACK_LENGTH)
 
 
-def _fields(record: logging.LogRecord) -> dict[str, Any]:
+def _fields(record: logging.LogRecord) -> dict[str, object]:
     return {name: value for name, value in vars(record).items() if name not in _STANDARD}

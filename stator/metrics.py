@@ -36,7 +36,7 @@ def metrics() -> Iterator[Metric]:
     values: dict[str, dict[Labels, float]] = {name: {} for name in HELP}
     models = managed(StatorModel.subclasses)
     for model in models:
-        rows = OperatorQuerySet(model, using=router.db_for_write(model))
+        rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=router.db_for_write(model))
         _add_model(values, model._meta.label_lower, depths(rows))
         _add_notices(values, model._meta.label_lower, notices_of(model, rows.db))
     for alias in dict.fromkeys(router.db_for_write(model) for model in models):

@@ -1,5 +1,6 @@
 """StatorModel, the base of every managed model. ``graph`` defines what rows mean, ``db`` how they are claimed."""
 
+from collections.abc import Collection
 from contextlib import nullcontext
 from typing import Any, ClassVar
 from uuid import UUID
@@ -60,6 +61,8 @@ __all__ = [
     "move_rows",
 ]
 
+Rows = QuerySet[models.Model] | models.Manager[models.Model]
+
 
 class StatorModel(models.Model):
     """A model whose objects workers move from state to state.
@@ -90,7 +93,9 @@ class StatorModel(models.Model):
     @classproperty
     def state_graph(cls) -> type[StateGraph]:  # noqa: N805
         """The graph of the model."""
-        field: Any = cls._meta.get_field("state")
+        field = cls._meta.get_field("state")
+        if not isinstance(field, StateField):
+            raise AttributeError(f"{cls._meta.label}.state is a {type(field).__name__}; it must be a StateField")
         return field.graph
 
     @property
@@ -100,7 +105,7 @@ class StatorModel(models.Model):
 
     def transition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
         """Move the object to ``state`` by hand, ending any claim on it; the instance shows the new state."""
-        rows: QuerySet[Any] = QuerySet(type(self), using=self._state.db).filter(pk=self.pk)
+        rows: QuerySet[models.Model] = QuerySet(type(self), using=self._state.db).filter(pk=self.pk)
         self.__dict__.pop("stator", None)
         if move_by_hand(rows, state, actor=actor, reason=reason):
             self.refresh_from_db(fields=["state", *sorted(FRAMEWORK_COLUMNS)])
@@ -111,7 +116,7 @@ class StatorModel(models.Model):
 
     @classmethod
     def transition_perform_queryset(
-        cls, queryset: Any, state: State | str, *, actor: str = "", reason: str = ""
+        cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = ""
     ) -> int:
         """Move every object of a queryset, or of a manager, to ``state`` by hand; return how many."""
         rows = queryset if isinstance(queryset, QuerySet) else queryset.all()
@@ -119,7 +124,7 @@ class StatorModel(models.Model):
 
     @classmethod
     async def atransition_perform_queryset(
-        cls, queryset: Any, state: State | str, *, actor: str = "", reason: str = ""
+        cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = ""
     ) -> int:
         """Run :meth:`transition_perform_queryset` in a thread, for async code."""
         return await sync_to_async(cls.transition_perform_queryset)(queryset, state, actor=actor, reason=reason)
@@ -133,7 +138,9 @@ class StatorModel(models.Model):
         return await sync_to_async(self.explain)()
 
     @classmethod
-    def from_db(cls, db: str | None, field_names: Any, values: Any, **kwargs: Any) -> "StatorModel":
+    def from_db(
+        cls, db: str | None, field_names: Collection[str], values: Collection[object], **kwargs: Any
+    ) -> "StatorModel":
         instance = super().from_db(db, field_names, values, **kwargs)
         instance._note_loaded()
         return instance
@@ -143,7 +150,7 @@ class StatorModel(models.Model):
     from_db.__func__.only_notes = True  # type: ignore[attr-defined]
 
     def refresh_from_db(  # type: ignore[override]
-        self, using: str | None = None, fields: Any = None, **kwargs: Any
+        self, using: str | None = None, fields: Collection[str] | None = None, **kwargs: Any
     ) -> None:
         super().refresh_from_db(using, fields, **kwargs)
         # Django also calls this to load a deferred column, when an assigned state may not be saved yet.
@@ -168,7 +175,14 @@ class StatorModel(models.Model):
         values.update(UNCOUNTED)
         values.pop("stator", None)
 
-    def _do_insert(self, manager: Any, using: str, fields: Any, returning_fields: Any, raw: bool) -> Any:
+    def _do_insert(
+        self,
+        manager: models.Manager[models.Model],
+        using: str,
+        fields: list[models.Field],
+        returning_fields: list[models.Field],
+        raw: bool,
+    ) -> object:
         owner = owner_of(type(self))
         # ``loaddata`` saves raw: its rows are inserted unchanged.
         if not raw and manager.model is owner:
@@ -182,7 +196,15 @@ class StatorModel(models.Model):
             announce(owner, using)
         return inserted
 
-    def _do_update(self, base_qs: Any, using: Any, pk_val: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
+    def _do_update(
+        self,
+        base_qs: Any,
+        using: Any,
+        pk_val: object,
+        values: Collection[tuple[models.Field, type[models.Model] | None, object]],
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
         """Write the project's own columns only; a changed ``state`` is a move by hand in the same transaction."""
         names = {value[0].name for value in values}
         own = [value for value in values if value[0].name not in FRAMEWORK_COLUMNS and value[0].name != "state"]
@@ -199,7 +221,7 @@ class StatorModel(models.Model):
         with transaction.atomic(using=using, savepoint=False) if several else nullcontext():
             if changed:
                 # Before the write; otherwise a trigger that sees the change would do the same again.
-                mine: QuerySet[Any] = QuerySet(owner_of(type(self)), using=using).filter(pk=self.pk)
+                mine: QuerySet[models.Model] = QuerySet(owner_of(type(self)), using=using).filter(pk=self.pk)
                 look_again(mine, changed)
             written = super()._do_update(rows if own else base_qs, using, pk_val, own, *args, **kwargs)
             if claim is not None and own and not written:
@@ -216,9 +238,9 @@ class StatorModel(models.Model):
         loaded, now = self.__dict__.get("_loaded_watched", {}), self._watched_now(names)
         return [name for name in watched_fields(type(self), names) if now[name] != loaded.get(name, DEFERRED)]
 
-    def _watched_now(self, names: set[str]) -> dict[str, Any]:
+    def _watched_now(self, names: set[str]) -> dict[str, object]:
         """Return the values that the watched fields will have once the named fields are saved."""
-        loaded: dict[str, Any] = self.__dict__.get("_loaded_watched", {})
+        loaded: dict[str, object] = self.__dict__.get("_loaded_watched", {})
         if not (watched := watched_fields(type(self), names)):
             return loaded
         values = watched_values(self)
@@ -232,7 +254,7 @@ class StatorModel(models.Model):
         owner = owner_of(type(self))
         if issubclass(base_qs.model, owner):
             return base_qs.filter(state_claim=claim)
-        mine: QuerySet[Any] = QuerySet(owner, using=base_qs.db).filter(pk=self.pk, state_claim=claim)
+        mine: QuerySet[models.Model] = QuerySet(owner, using=base_qs.db).filter(pk=self.pk, state_claim=claim)
         return base_qs if mine.exists() else base_qs.none()
 
     @property
@@ -240,7 +262,7 @@ class StatorModel(models.Model):
         """Whether another state was assigned since the object was loaded."""
         return self.__dict__.get("_loaded_state") not in (None, str(self.state))
 
-    def _move_on_save(self, row: QuerySet[Any]) -> bool:
+    def _move_on_save(self, row: QuerySet[models.Model]) -> bool:
         state = str(self.state)
         claimed = self.__dict__.pop("stator", None)
         if not move_by_hand(row, state) and claimed is not None:
@@ -249,16 +271,16 @@ class StatorModel(models.Model):
         return True
 
 
-def _leave_unread(sent: list[Any], returning: list[Any]) -> None:
+def _leave_unread(sent: list[models.Field], returning: list[models.Field]) -> None:
     """Keep Django 6 from reading back when a new row entered its state: see ``MomentAttribute``."""
     for field in [field for field in returning if field.name == "state_changed" and field not in sent]:
         # Django assigns the returned values by this list.
         returning.remove(field)
 
 
-def _prepare(sender: Any, **kwargs: Any) -> None:
+def _prepare(sender: type, **kwargs: object) -> None:
     """Guard, index and register a managed model when its class is made; not called for abstract classes."""
-    if not (isinstance(sender, type) and issubclass(sender, StatorModel)):
+    if not issubclass(sender, StatorModel):
         return
     if not any(field.name == "state" for field in sender._meta.concrete_fields):
         return

@@ -5,11 +5,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
+from django.db.models import Model
 
 from stator.capabilities import capabilities_of
 from stator.rows.columns import FRAMEWORK_COLUMNS, first_attempt, ready_at_once
-from stator.rows.meta import options_of
+from stator.rows.meta import column_of, field_of, graph_of, options_of
 from stator.rows.reports import REASON_LENGTH, History
 
 TRIGGER = "stator_reconcile"
@@ -54,13 +57,13 @@ class ReconcileTrigger(Operation):
             raise ValueError(f"ReconcileTrigger({model_name!r}): initial= is missing; name the initial state")
 
     @classmethod
-    def of(cls, model: Any) -> "ReconcileTrigger":
+    def of(cls, model: type[Model]) -> "ReconcileTrigger":
         """Return the operation to write into a migration for a model as its code is now."""
-        graph, options = model.state_graph, options_of(model)
+        graph, options = graph_of(model), options_of(model)
         initial = graph.initial_state
         late = (initial.try_interval or 0) if first_attempt(initial) is not None else None
         return cls(
-            model._meta.object_name,
+            model.__name__,
             options.reconcile_on,
             initial=initial.name,
             automatic=[state.name for state in graph.automatic_states],
@@ -73,17 +76,19 @@ class ReconcileTrigger(Operation):
         _, args, kwargs = self.deconstruct()
         return f"ReconcileTrigger({', '.join([*map(repr, args), *(f'{key}={kwargs[key]!r}' for key in kwargs)])})"
 
-    def deconstruct(self) -> Any:
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
         kwargs: dict[str, Any] = {"fields": self.fields}
         if self.fields:
             names = ("initial", "automatic", "settled", "delay", "history")
             kwargs |= {name: getattr(self, name) for name in names}
         return type(self).__name__, [self.model_name], kwargs
 
-    def state_forwards(self, app_label: str, state: Any) -> None:
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
         """Change nothing: Django's models know no triggers."""
 
-    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
         """Create the function and the trigger, replacing existing ones."""
         model = to_state.apps.get_model(app_label, self.model_name)
         if not self._concerns(schema_editor, model):
@@ -96,7 +101,7 @@ class ReconcileTrigger(Operation):
             raise ValueError(f"{self!r}: the table of {self.model_name} has no {', '.join(missing)}")
         name = schema_editor.quote_name(function_name(model))
         table, trigger = schema_editor.quote_name(model._meta.db_table), schema_editor.quote_name(TRIGGER)
-        columns = ", ".join(schema_editor.quote_name(own[name].column) for name in self.fields)
+        columns = ", ".join(schema_editor.quote_name(column_of(own[name])) for name in self.fields)
         body = self.body(schema_editor, model)
         schema_editor.execute(
             f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $stator${body}$stator$",
@@ -108,7 +113,9 @@ class ReconcileTrigger(Operation):
             params=None,
         )
 
-    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
         """Drop the function and the trigger."""
         model = from_state.apps.get_model(app_label, self.model_name)
         if self._concerns(schema_editor, model):
@@ -123,14 +130,14 @@ class ReconcileTrigger(Operation):
         """A part of the migration's name."""
         return f"{self.model_name.lower()}_reconcile_trigger"
 
-    def body(self, schema_editor: Any, model: Any) -> str:
+    def body(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model]) -> str:
         """Return the function's body: :func:`stator.rows.reconcile.look_again` for the row that is being written.
 
         It skips a row if the same UPDATE writes framework columns. It also skips a row that entered its state in this
         transaction and was not attempted since: ``save()`` or ``update()`` has just reconciled it.
         """
         quote, value = schema_editor.quote_name, schema_editor.quote_value
-        column = {field.name: quote(field.column) for field in model._meta.concrete_fields}
+        column = {field.name: quote(column_of(field)) for field in model._meta.concrete_fields}
         changed = {name: f"OLD.{column[name]} IS DISTINCT FROM NEW.{column[name]}" for name in self.fields}
         framework = [column[name] for name in ("state", *sorted(FRAMEWORK_COLUMNS))]
         before, after = (", ".join(f"{row}.{name}" for name in framework) for row in ("OLD", "NEW"))
@@ -167,11 +174,11 @@ END
     def _due(self) -> str:
         return f"statement_timestamp() + {float(self.delay)!r} * interval '1 second'" if self.delay else "NULL"
 
-    def _history(self, schema_editor: Any, model: Any, changed: dict[str, str]) -> str:
+    def _history(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model], changed: dict[str, str]) -> str:
         quote, value = schema_editor.quote_name, schema_editor.quote_value
         names = (f"CASE WHEN {changed[name]} THEN {value(name)} END" for name in sorted(changed))
         reason = f"left(concat_ws(', ', {', '.join(names)}) || ' changed', {REASON_LENGTH})"
-        pk, state = (f"OLD.{quote(model._meta.get_field(name).column)}" for name in (model._meta.pk.name, "state"))
+        pk, state = (f"OLD.{quote(column_of(field_of(model, name)))}" for name in (model._meta.pk.name, "state"))
         label, kind = value(model._meta.label_lower), value(str(History.Kind.HAND.value))
         kept = {
             "model_label": label, "object_pk": f"{pk}::text", "at": "statement_timestamp()",
@@ -183,18 +190,18 @@ END
         table, columns, values = quote(History._meta.db_table), ", ".join(map(quote, kept)), ", ".join(kept.values())
         return f"\n    INSERT INTO {table} ({columns}) VALUES ({values});"  # noqa: S608 - quoted
 
-    def _concerns(self, schema_editor: Any, model: Any) -> bool:
+    def _concerns(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model]) -> bool:
         connection = schema_editor.connection
         return capabilities_of(connection).has_plpgsql and self.allow_migrate_model(connection.alias, model)
 
-    def _drop(self, schema_editor: Any, model: Any) -> None:
+    def _drop(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         name, table = (schema_editor.quote_name(part) for part in (function_name(model), model._meta.db_table))
         trigger = schema_editor.quote_name(TRIGGER)
         schema_editor.execute(f"DROP TRIGGER IF EXISTS {trigger} ON {table}", params=None)
         schema_editor.execute(f"DROP FUNCTION IF EXISTS {name}()", params=None)
 
 
-def function_name(model: Any) -> str:
+def function_name(model: type[Model]) -> str:
     """Return the name of the function of a model's trigger: one for each table."""
     return f"{TRIGGER}_{hashlib.sha256(model._meta.db_table.encode()).hexdigest()[:12]}"
 
@@ -226,17 +233,21 @@ class StorageParameters(Operation):
                     f"StorageParameters({model_name!r}): {name!r}: {value!r} is not a name with a number, True or False"
                 )
 
-    def deconstruct(self) -> Any:
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
         return type(self).__name__, [self.model_name, self.parameters], {"key": self.key} if self.key else {}
 
-    def state_forwards(self, app_label: str, state: Any) -> None:
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
         """Change nothing: Django's models know no storage parameters."""
 
-    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
         """Set and reset the parameters."""
         self._alter(schema_editor, to_state.apps.get_model(app_label, self.model_name), self.parameters, self.key)
 
-    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
         """Reset all parameters."""
         model = from_state.apps.get_model(app_label, self.model_name)
         self._alter(schema_editor, model, dict.fromkeys(self.parameters), dict.fromkeys(self.key))
@@ -252,7 +263,11 @@ class StorageParameters(Operation):
         return f"{self.model_name.lower()}_storage"
 
     def _alter(
-        self, schema_editor: Any, model: Any, parameters: Mapping[str, float | None], key: Mapping[str, float | None]
+        self,
+        schema_editor: BaseDatabaseSchemaEditor,
+        model: type[Model],
+        parameters: Mapping[str, float | None],
+        key: Mapping[str, float | None],
     ) -> None:
         connection = schema_editor.connection
         if not capabilities_of(connection).has_storage_parameters:

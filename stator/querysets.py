@@ -1,18 +1,19 @@
 """``Model.stator``: queries and actions of operators on the rows of a managed model."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, overload
 
 from django.db import router
-from django.db.models import Count, Exists, Q
+from django.db.models import Count, Exists, Model, Q
 from django.db.models.functions import Now
 
 from stator.conf import load_settings
 from stator.explain import explain_counts
 from stator.graph import State
 from stator.rows import columns
-from stator.rows.column_guard import GuardedQuerySet
+from stator.rows.column_guard import GuardedQuerySet, M
 from stator.rows.indexes import place_in_line
-from stator.rows.meta import owner_of
+from stator.rows.meta import graph_of, owner_of
 from stator.rows.pauses import Pause, end_pauses, make_pause
 from stator.rows.reports import reports_of
 from stator.rows.transitions import move_by_hand, write_by_hand
@@ -21,50 +22,51 @@ from stator.rows.transitions import move_by_hand, write_by_hand
 OVERDUE = 60.0
 
 
-class OperatorQuerySet(GuardedQuerySet):
+class OperatorQuerySet(GuardedQuerySet[M]):
     """Rows of a managed model for operators: ``Model.stator``. It never uses the project's own managers."""
 
-    def in_state(self, *states: State | str) -> "OperatorQuerySet":
+    def in_state(self, *states: State | str) -> "OperatorQuerySet[M]":
         """Return the rows in any of the given states."""
         return self.filter(state__in=[str(state) for state in states])
 
-    def ready(self) -> "OperatorQuerySet":
+    def ready(self) -> "OperatorQuerySet[M]":
         """Return the rows that workers may claim now."""
         return self.filter(self._come, state_ready=True, state_claim=None, state__in=self._automatic)
 
-    def due(self) -> "OperatorQuerySet":
+    def due(self) -> "OperatorQuerySet[M]":
         """Return the rows whose time has come, marked ready or not."""
         return self.filter(self._come, state_claim=None, state__in=self._automatic).exclude(self._quarantine)
 
-    def leased(self) -> "OperatorQuerySet":
+    def leased(self) -> "OperatorQuerySet[M]":
         """Return the rows that a worker holds."""
         return self.filter(state_claim__isnull=False)
 
-    def failed(self) -> "OperatorQuerySet":
+    def failed(self) -> "OperatorQuerySet[M]":
         """Return the rows whose latest attempt ended in an error, and quarantined ones."""
         return self.filter(Q(state_failures__gt=0) | self._quarantine)
 
-    def quarantined(self) -> "OperatorQuerySet":
+    def quarantined(self) -> "OperatorQuerySet[M]":
         """Return the rows that lost so many leases in a row that workers leave them alone until ``retry()``."""
         return self.filter(self._quarantine)
 
-    def stuck(self) -> "OperatorQuerySet":
+    def stuck(self) -> "OperatorQuerySet[M]":
         """Return the rows that have been in their state for longer than its ``expect_within``."""
         late = Q(pk__in=[])
-        for state in self.model.state_graph.states.values():
+        for state in graph_of(self.model).states.values():
             if state.expect_within:
                 late |= Q(state=state.name, state_changed__lte=columns.after(-state.expect_within))
         return self.filter(late)
 
-    def overdue(self, seconds: float = OVERDUE) -> "OperatorQuerySet":
+    def overdue(self, seconds: float = OVERDUE) -> "OperatorQuerySet[M]":
         """Return the rows that have been due for longer than ``seconds`` without an attempt: workers are missing."""
-        return self.due().annotate(stator_since=place_in_line()).filter(stator_since__lte=columns.after(-seconds))
+        rows = self.due().annotate(stator_since=place_in_line())
+        return rows.filter(stator_since__lte=columns.after(-seconds))  # type: ignore[return-value]
 
-    def unknown(self) -> "OperatorQuerySet":
+    def unknown(self) -> "OperatorQuerySet[M]":
         """Return the rows whose state this code does not know; workers leave them alone."""
-        return self.exclude(state__in=list(self.model.state_graph.states))
+        return self.exclude(state__in=list(graph_of(self.model).states))
 
-    def with_report(self, **lookups: Any) -> "OperatorQuerySet":
+    def with_report(self, **lookups: object) -> "OperatorQuerySet[M]":
         """Return the rows whose latest report matches, for instance ``with_report(fingerprint="...")``."""
         return self.filter(Exists(reports_of(owner_of(self.model), self.db, **lookups)))
 
@@ -87,7 +89,7 @@ class OperatorQuerySet(GuardedQuerySet):
     def counts(self) -> dict[str, int]:
         """Return the number of rows in each state, including states of the graph that have none."""
         counted = dict(self.order_by().values_list("state").annotate(Count("pk")))
-        return {**dict.fromkeys(self.model.state_graph.states, 0), **counted}
+        return {**dict.fromkeys(graph_of(self.model).states, 0), **counted}
 
     def explain_counts(self) -> dict[str, int]:
         """Return the number of rows that do not move, by the code of the first reason that ``explain()`` gives."""
@@ -96,7 +98,7 @@ class OperatorQuerySet(GuardedQuerySet):
     def pause(
         self,
         state: State | str | None = None,
-        where: dict[str, Any] | None = None,
+        where: Mapping[str, object] | None = None,
         reason: str = "",
         actor: str = "",
         seconds: float | None = None,
@@ -111,7 +113,9 @@ class OperatorQuerySet(GuardedQuerySet):
             self.model, self._written_to, state=state, where=where, reason=reason, actor=actor, seconds=seconds
         )
 
-    def resume(self, state: State | str | None = None, where: dict[str, Any] | None = None, actor: str = "") -> int:
+    def resume(
+        self, state: State | str | None = None, where: Mapping[str, object] | None = None, actor: str = ""
+    ) -> int:
         """End the pauses of the model, or only those made with this ``state`` and ``where``; return how many."""
         self._refuse_part("resume")
         return end_pauses(self.model, self._written_to, state=state, where=where, actor=actor)
@@ -129,7 +133,7 @@ class OperatorQuerySet(GuardedQuerySet):
 
     @property
     def _automatic(self) -> list[str]:
-        return [state.name for state in self.model.state_graph.automatic_states]
+        return [state.name for state in graph_of(self.model).automatic_states]
 
     @property
     def _come(self) -> Q:
@@ -145,7 +149,13 @@ class OperatorQuerySet(GuardedQuerySet):
 class OperatorAccess:
     """``Model.stator``: an :class:`OperatorQuerySet`. On an instance: its claim during an attempt, else None."""
 
-    def __get__(self, instance: Any, owner: Any) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: type[M]) -> OperatorQuerySet[M]: ...
+
+    @overload
+    def __get__(self, instance: Model, owner: type[M]) -> Any: ...
+
+    def __get__(self, instance: Model | None, owner: type[M]) -> OperatorQuerySet[M] | None:
         if instance is not None:
             return None
         return OperatorQuerySet(owner)

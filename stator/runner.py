@@ -1,6 +1,6 @@
 """StatorRunner: a worker for programs and tests."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -21,9 +21,11 @@ from stator.signals import on_schedule
 from stator.worker.attempt import grouped
 from stator.worker.calls import calls_of
 from stator.worker.dispatcher import lanes_of
+from stator.worker.endpoint import Endpoint
 from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.health import Health
 from stator.worker.recorder import send_moves, tell
+from stator.worker.shutdown import Requests
 from stator.worker.summary import Summary
 from stator.worker.worker import Worker
 
@@ -38,7 +40,7 @@ class StatorRunner:
     """
 
     # A supervisor's function that returns how often it was asked to stop.
-    requests: Any = None
+    requests: Requests | None = None
     # Set by the command alone, so that the processes it starts use the same settings and databases.
     isolate: dict[str, Any] | None = None
     # The queues whose tasks it claims; empty for all.
@@ -60,8 +62,8 @@ class StatorRunner:
         shutdown_timeout: float | None = None,
         watch: bool = False,
         heed_signals: bool = True,
-        progress: Any = None,
-        endpoint: Any = None,
+        progress: Callable[[Worker], None] | None = None,
+        endpoint: Endpoint | None = None,
         announce: bool = False,
     ) -> None:
         self.models = managed(StatorModel.subclasses if models is None else models)
@@ -123,7 +125,7 @@ class StatorRunner:
         }
         return load_settings(**{name: value for name, value in given.items() if value is not None})
 
-    def databases_of(self, model: Any) -> list[str]:
+    def databases_of(self, model: type[StatorModel]) -> list[str]:
         """Return the aliases in which it works on a model; for receivers of ``on_schedule``."""
         return [self.database or router.db_for_write(model)] if model in self.models else []
 
@@ -148,7 +150,7 @@ class StatorRunner:
         return sum(map(len, attempts))
 
 
-def attempt_row(row: Any) -> Outcome:
+def attempt_row(row: StatorModel) -> Outcome:
     """Attempt one row now in the calling thread, due or not; raise ``ValueError`` if nothing ever attempts it."""
     operations = operations_for(owner_of(type(row)), load_settings(), new_worker_id(), row._state.db)
     claim = claim_one(operations, row.pk)

@@ -18,6 +18,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from django.db import transaction
+from django.db.models import Model
 from django.dispatch import Signal
 
 
@@ -38,7 +39,7 @@ on_start = Signal()
 on_schedule = Signal()
 
 
-def announce(model: Any, using: str) -> None:
+def announce(model: type[Model], using: str) -> None:
     """Send ``became_ready`` once the current transaction commits; errors of receivers are logged.
 
     If a project manages transactions by hand, the commit is unknown, and workers find the objects by polling.
@@ -55,5 +56,5 @@ def announce(model: Any, using: str) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _telling(model: Any, using: str) -> Callable[[], Any]:
+def _telling(model: type[Model], using: str) -> Callable[[], object]:
     return partial(became_ready.send_robust, model, using=using)

@@ -3,9 +3,13 @@
 import hashlib
 from typing import Any
 
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
+from django.db.models import Model
 
 from stator.capabilities import capabilities_of
+from stator.rows.meta import column_of, field_of
 
 TRIGGER = "stator_strict_fence"
 
@@ -39,17 +43,21 @@ class StrictFence(Operation):
         self.model_name = model_name
         self.enabled = enabled
 
-    def deconstruct(self) -> Any:
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
         return type(self).__name__, [self.model_name], {} if self.enabled else {"enabled": False}
 
-    def state_forwards(self, app_label: str, state: Any) -> None:
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
         """Change nothing: Django's models know no triggers."""
 
-    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
         """Create or drop the trigger."""
         self._set(schema_editor, to_state.apps.get_model(app_label, self.model_name), self.enabled)
 
-    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
         """Do the opposite."""
         self._set(schema_editor, from_state.apps.get_model(app_label, self.model_name), not self.enabled)
 
@@ -62,11 +70,11 @@ class StrictFence(Operation):
         """A part of the migration's name."""
         return f"{self.model_name.lower()}_strict_fence"
 
-    def _set(self, schema_editor: Any, model: Any, enabled: bool) -> None:
+    def _set(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model], enabled: bool) -> None:
         connection = schema_editor.connection
         if not capabilities_of(connection).has_plpgsql or not self.allow_migrate_model(connection.alias, model):
             return
-        own = {field.name: schema_editor.quote_name(field.column) for field in model._meta.local_concrete_fields}
+        own = {field.name: schema_editor.quote_name(column_of(field)) for field in model._meta.local_concrete_fields}
         if "state_claim" not in own:
             raise ValueError(
                 f"{self.model_name} has no state_claim in its own table; name the model that is a StatorModel"
@@ -83,7 +91,7 @@ class StrictFence(Operation):
             params=None,
         )
         # In the condition and not in the function, so that allowed writes call nothing.
-        moment = model._meta.get_field("state_attempted").db_type(connection)
+        moment = field_of(model, "state_attempted").db_type(connection)
         columns = REFUSED.format(moment=moment, **{column: own[column] for column in COLUMNS})
         schema_editor.execute(
             f"CREATE OR REPLACE TRIGGER {trigger} BEFORE UPDATE ON {table} "
@@ -92,7 +100,7 @@ class StrictFence(Operation):
         )
 
 
-def _body(schema_editor: Any, model: Any, pk: str) -> str:
+def _body(schema_editor: BaseDatabaseSchemaEditor, model: type[Model], pk: str) -> str:
     told = schema_editor.quote_value(
         f"this write would revive an ended claim, or an earlier version, of {model._meta.label_lower} "
     )

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, NoReturn
 
 from django.core.exceptions import ImproperlyConfigured
@@ -25,7 +25,7 @@ class TerminalCommand(BaseCommand):
     # The beginning of its one-line message about wrong arguments.
     name: ClassVar[str]
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         """Call ``act``; report an error by one line and an exit code."""
         if self.is_on_its_own and sys.stdout is None:
             raise CommandError("standard output is closed", returncode=UNWRITTEN)
@@ -87,7 +87,7 @@ class TerminalCommand(BaseCommand):
         sys.exit(BAD)
 
 
-def _check_texts(options: dict[str, Any]) -> None:
+def _check_texts(options: Mapping[str, object]) -> None:
     """Refuse bytes that are not text: Python has them as lone surrogates, which databases and pipes refuse."""
     for value in options.values():
         for text in value if isinstance(value, list) else [value]:

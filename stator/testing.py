@@ -16,11 +16,11 @@ from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import router
-from django.db.models import F, QuerySet
+from django.db.models import F, Model, QuerySet
 
 from stator import signals
 from stator.exceptions import StatorError
-from stator.graph import StateGraph
+from stator.graph import State, StateGraph
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
@@ -41,7 +41,7 @@ class NotDrained(StatorError, AssertionError):
     """Rows are still ready after the allowed number of cycles: their graph goes round in a circle."""
 
 
-def drain(*models: Any, limit: int = 100) -> int:
+def drain(*models: type[StatorModel], limit: int = 100) -> int:
     """Take one step of every row that is ready or due, again and again until none is left; return how many attempts.
 
     It takes the given models, or all managed ones. A row that waits is not due again: use :func:`advance`. Raises
@@ -62,7 +62,7 @@ def drain(*models: Any, limit: int = 100) -> int:
     return attempts
 
 
-def attempt(row: Any) -> Outcome:
+def attempt(row: StatorModel) -> Outcome:
     """Attempt one row now, due or not, and refresh it; return the outcome.
 
     It ends any claim on the row. Raises ``ValueError`` if no worker would ever attempt it, for instance in a terminal
@@ -79,7 +79,7 @@ def attempt(row: Any) -> Outcome:
     return outcome
 
 
-def advance(seconds: float, *models: Any) -> None:
+def advance(seconds: float, *models: type[Model]) -> None:
     """Let ``seconds`` pass for every row of the given models, or of all that are managed.
 
     The times of rows move into the past: when they entered their state, were attempted, are due, and when their leases
@@ -96,11 +96,11 @@ def advance(seconds: float, *models: Any) -> None:
         raise ValueError(f"advance({seconds}): time goes forward only")
     past = timedelta(seconds=seconds)
     for model in managed(list(models) or StatorModel.subclasses):
-        rows: QuerySet[Any] = QuerySet(model, using=router.db_for_write(model))
+        rows: QuerySet[Model] = QuerySet(model, using=router.db_for_write(model))
         rows.update(**{name: F(name) - past for name in TIMES})
 
 
-def assert_moves(row: Any, *states: Any, models: Sequence[Any] = ()) -> None:
+def assert_moves(row: StatorModel, *states: State | str, models: Sequence[type[StatorModel]] = ()) -> None:
     """Drain the model of ``row``, compare the states that the row goes through, and refresh it.
 
     ``models``: drain these as well, if the row waits for rows of theirs.
@@ -134,7 +134,7 @@ def check_graph(
     *,
     objects: Any = None,
     raises: Iterable[type[Exception]] = (),
-    entries: Iterable[Any] = (),
+    entries: Iterable[State | str] = (),
     max_examples: int = 50,
     max_steps: int = 20,
 ) -> None:
@@ -155,10 +155,10 @@ def check_graph(
 
 
 @contextmanager
-def _following(row: Any, path: list[str]) -> Iterator[None]:
+def _following(row: StatorModel, path: list[str]) -> Iterator[None]:
     """Append each state that the row moves to while the context is open."""
 
-    def follow(sender: Any, moves: list[signals.Move], **kwargs: Any) -> None:
+    def follow(sender: type[StatorModel], moves: list[signals.Move], **kwargs: object) -> None:
         path.extend(move.to for move in moves if move.pk == row.pk)
 
     signals.transitioned.connect(follow, sender=owner_of(type(row)), weak=False)
@@ -168,8 +168,9 @@ def _following(row: Any, path: list[str]) -> Iterator[None]:
         signals.transitioned.disconnect(follow, sender=owner_of(type(row)))
 
 
-def _still_ready(model: Any) -> list[str]:
-    ready = OperatorQuerySet(model, using=router.db_for_write(model)).ready().order_by("pk")[:NAMED]
+def _still_ready(model: type[StatorModel]) -> list[str]:
+    rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=router.db_for_write(model))
+    ready = rows.ready().order_by("pk")[:NAMED]
     return [f"{model._meta.label} {row.pk} in {row.state} (moved {row.state_version} times)" for row in ready]
 
 
@@ -177,7 +178,7 @@ def _arrows(path: list[str]) -> str:
     return " -> ".join(path) if len(path) > 1 else f"nowhere from {path[0]}"
 
 
-def _last_words(row: Any) -> str:
+def _last_words(row: StatorModel) -> str:
     reports = Report.objects.using(row._state.db).filter(
         model_label=owner_of(type(row))._meta.label_lower, object_pk=str(row.pk)
     )

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connections, router, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
@@ -37,14 +36,14 @@ class RequestRunner(View):
     """
 
     @classmethod
-    def as_view(cls, **initkwargs: Any) -> Callable[..., HttpResponseBase]:
+    def as_view(cls, **initkwargs: object) -> Callable[..., HttpResponseBase]:
         """Return the view, exempt from CSRF protection and ``ATOMIC_REQUESTS``: workers have their own transactions."""
         view = csrf_exempt(super().as_view(**initkwargs))
         for alias in connections:
             view = transaction.non_atomic_requests(using=alias)(view)
         return view
 
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         """Answer 404 to any request without a valid token, whatever the method."""
         settings, problems = read_settings()
         if problems:
@@ -94,7 +93,7 @@ def _header_bytes(text: str) -> bytes:
         return text.encode(errors="replace")
 
 
-def _work(settings: Settings) -> dict[str, Any]:
+def _work(settings: Settings) -> dict[str, object]:
     started = time.monotonic()
     runner = StatorRunner(run_for=settings.HTTP_RUN_FOR, until_idle=True, heed_signals=False)
     summary = runner.run()

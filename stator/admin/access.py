@@ -1,15 +1,18 @@
 """Permissions of a user for each model, and the addresses of its pages."""
 
 from collections.abc import Iterable
-from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
+from django.contrib.admin import ModelAdmin
 from django.contrib.admin.utils import quote
 from django.contrib.auth import get_permission_codename
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
+from stator.admin.managed import StatorAdmin
+from stator.models import StatorModel
 from stator.rows.meta import owner_of
 
 
@@ -19,71 +22,73 @@ class Pages:
     def __init__(self, site: admin.AdminSite, request: HttpRequest) -> None:
         self._site = site
         self._request = request
-        self._lists: dict[Any, str] = {}
+        self._lists: dict[type[StatorModel], str] = {}
 
-    def may_view(self, model: Any) -> bool:
+    def may_view(self, model: type[StatorModel]) -> bool:
         """Return whether the user may see objects of the model."""
         if self._site.is_registered(model):
             return bool(self._site.get_model_admin(model).has_view_or_change_permission(self._request))
         return self._has("view", model)
 
-    def may_retry(self, model: Any) -> bool:
+    def may_retry(self, model: type[StatorModel]) -> bool:
         """Return whether the user may retry objects of the model."""
         if not self._site.is_registered(model):
             return self._has("change", model)
-        model_admin: Any = self._site.get_model_admin(model)
+        model_admin = self._site.get_model_admin(model)
         return bool(getattr(model_admin, "has_retry_permission", model_admin.has_change_permission)(self._request))
 
-    def sees_all(self, model: Any) -> bool:
+    def sees_all(self, model: type[StatorModel]) -> bool:
         """Return whether the user may see every object of the model."""
         return self.may_view(model) and not self._narrows(model)
 
-    def visible(self, model: Any, pks: Iterable[Any], using: str) -> set[Any]:
+    def visible(self, model: type[StatorModel], pks: Iterable[object], using: str) -> set[object]:
         """Return the keys of objects that the user may see, as the project's admin narrows its list."""
         if not self.may_view(model):
             return set()
         rows = self._narrowed(model, using)
         return set(pks) if rows is None else set(rows.filter(pk__in=set(pks)).values_list("pk", flat=True))
 
-    def retryable(self, model: Any, pks: list[Any], using: str) -> list[Any]:
+    def retryable(self, model: type[StatorModel], pks: list[object], using: str) -> list[object]:
         """Return the keys of objects that the user may retry; checks each if the project's admin overrides this."""
-        model_admin: Any = self._site.get_model_admin(model) if self._site.is_registered(model) else None
-        rows = self._narrowed(model, using)
-        if getattr(model_admin, "differs_by_object", False):
+        if not self._site.is_registered(model):
+            return pks
+        model_admin: ModelAdmin = self._site.get_model_admin(model)
+        if isinstance(model_admin, StatorAdmin) and model_admin.differs_by_object:
             asked = model_admin.get_queryset(self._request).using(using).filter(pk__in=pks)
             return [row.pk for row in asked if model_admin.has_retry_permission(self._request, row)]
+        rows = self._narrowed(model, using)
         return pks if rows is None else list(rows.filter(pk__in=pks).values_list("pk", flat=True))
 
-    def _narrowed(self, model: Any, using: str) -> Any:
+    def _narrowed(self, model: type[StatorModel], using: str) -> QuerySet[Model] | None:
         """Return the objects in the list of the project's admin; None if it lists all."""
         if not self._narrows(model):
             return None
         return self._site.get_model_admin(model).get_queryset(self._request).using(using).order_by()
 
-    def _narrows(self, model: Any) -> bool:
+    def _narrows(self, model: type[StatorModel]) -> bool:
         """Return whether the project's admin may leave objects out of its list."""
         if not self._site.is_registered(model):
             return False
         return type(self._site.get_model_admin(model)).get_queryset is not admin.ModelAdmin.get_queryset
 
-    def list_of(self, model: Any, **lookups: str) -> str:
+    def list_of(self, model: type[StatorModel], **lookups: str) -> str:
         """Return the address of the list of objects; "" if there is none for the user."""
         if model not in self._lists:
             self._lists[model] = self._name(model, "changelist")
         address = self._lists[model]
         return f"{address}{'?' if lookups else ''}{urlencode(lookups)}" if address else ""
 
-    def page_of(self, model: Any, pk: Any) -> str:
+    def page_of(self, model: type[StatorModel], pk: object) -> str:
         """Return the address of one object's page; "" if there is none for the user."""
-        return self._name(model, "change", quote(pk))
+        return self._name(model, "change", quote(str(pk)))
 
-    def _name(self, model: Any, page: str, *args: Any) -> str:
+    def _name(self, model: type[StatorModel], page: str, *args: str) -> str:
         if not self._site.is_registered(model) or not self.may_view(model):
             return ""
         opts = owner_of(model)._meta
         name = f"{self._site.name}:{opts.app_label}_{opts.model_name}_{page}"
         return reverse(name, args=args)
 
-    def _has(self, action: str, model: Any) -> bool:
+    def _has(self, action: str, model: type[StatorModel]) -> bool:
         codename = get_permission_codename(action, model._meta)
         return bool(self._request.user.has_perm(f"{model._meta.app_label}.{codename}"))

@@ -1,18 +1,20 @@
 """The actions of operators on rows in the admin. ``bulk`` has batching, permissions, logging and messages."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin import ModelAdmin
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import router
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from stator.admin.bulk import Act, ask, carry_out, permitted, refuse
+from stator.admin.bulk import Act, ActionFunction, OperatedAdmin, ask, carry_out, permissions_of, permitted, refuse
 from stator.graph import StateGraph
 from stator.graph.options import is_seconds
-from stator.rows.meta import owner_of
+from stator.rows.meta import graph_of, owner_of
 from stator.rows.pauses import MOST_OBJECTS, pause_objects, resume_objects
 from stator.rows.reports import REASON_LENGTH
 
@@ -56,7 +58,7 @@ class PauseForm(ReasonForm):
 
 
 @admin.action(description="Retry now", permissions=["retry"])
-def stator_retry(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+def stator_retry(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """Make the rows due now."""
     act = Act(
         "Retry now.", "will be attempted now", lambda rows: rows.retry(actor=request.user.get_username()),
@@ -66,7 +68,7 @@ def stator_retry(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]
 
 
 @admin.action(description="Unlock", permissions=["retry"])
-def stator_unlock(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+def stator_unlock(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """End the claims on the rows."""
     act = Act(
         "Unlocked.", "unlocked", lambda rows: rows.unlock(actor=request.user.get_username()),
@@ -76,7 +78,7 @@ def stator_unlock(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any
 
 
 @admin.action(description="Release from quarantine", permissions=["retry"])
-def stator_release(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+def stator_release(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """Make quarantined rows due now."""
     act = Act(
         "Released from quarantine.", "released from quarantine and will be attempted now",
@@ -87,7 +89,7 @@ def stator_release(model_admin: Any, request: HttpRequest, queryset: QuerySet[An
 
 
 @admin.action(description="Pause\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
-def stator_pause(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+def stator_pause(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """Ask for a duration and a reason, then pause the rows."""
     pks = list(queryset.order_by("pk").values_list("pk", flat=True)[: MOST_OBJECTS + 1])
     if len(pks) > MOST_OBJECTS:
@@ -102,24 +104,24 @@ def stator_pause(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]
     try:
         return carry_out(
             model_admin, request, rows, "retry",
-            Act(f"Paused. {given['reason']}".strip(), "paused", lambda rows: _pause(rows, actor, given)),
+            Act(f"Paused. {given['reason']}".strip(), "paused", lambda rows: _pause(rows, actor, **given)),
         )  # fmt: skip
     except ValueError as error:
         return refuse(model_admin, request, str(error))
 
 
-def _pause(rows: Any, actor: str, given: dict[str, Any]) -> int:
+def _pause(rows: QuerySet[Model], actor: str, *, reason: str, seconds: float | None) -> int:
     pks = list(rows.values_list("pk", flat=True))
-    pause_objects(rows.model, _written_to(rows), pks, actor=actor, **given)
+    pause_objects(rows.model, _written_to(rows), pks, actor=actor, reason=reason, seconds=seconds)
     return len(pks)
 
 
-def _written_to(rows: Any) -> str:
-    return rows._db or router.db_for_write(owner_of(rows.model))
+def _written_to(rows: QuerySet[Model]) -> str:
+    return getattr(rows, "_db", None) or router.db_for_write(owner_of(rows.model))
 
 
 @admin.action(description="Resume", permissions=["retry"])
-def stator_resume(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+def stator_resume(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """End the pauses of single rows."""
     actor = request.user.get_username()
     act = Act(
@@ -131,9 +133,9 @@ def stator_resume(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any
 
 
 @admin.action(description="Move to state\N{HORIZONTAL ELLIPSIS}", permissions=["move"])
-def stator_move(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+def stator_move(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """Ask for a state and a reason, then move the rows there."""
-    graph = model_admin.model.state_graph
+    graph = graph_of(queryset.model)
     confirmed = CONFIRMED in request.POST
     form = MoveForm(graph, request.POST) if confirmed else MoveForm(graph, initial={"state": request.POST.get("state")})
     if not (confirmed and form.is_valid()):
@@ -150,13 +152,20 @@ def stator_move(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any])
     return carry_out(model_admin, request, queryset, "move", act)
 
 
-ACTS: tuple[Any, ...] = (stator_retry, stator_unlock, stator_release, stator_pause, stator_resume, stator_move)
+ACTS: tuple[ActionFunction, ...] = (
+    stator_retry,
+    stator_unlock,
+    stator_release,
+    stator_pause,
+    stator_resume,
+    stator_move,
+)
 
 
-def refuse_forbidden(model_admin: Any, request: HttpRequest, acts: tuple[Any, ...] = ACTS) -> None:
+def refuse_forbidden(model_admin: ModelAdmin, request: HttpRequest, acts: Sequence[ActionFunction] = ACTS) -> None:
     """Answer 403 to an action that the user was not offered; the admin itself would only ignore it."""
     for act in acts:
         if act.__name__ in request.POST.getlist("action"):
-            for permission in act.allowed_permissions:
+            for permission in permissions_of(act):
                 if not getattr(model_admin, f"has_{permission}_permission")(request):
                     raise PermissionDenied

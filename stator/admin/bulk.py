@@ -3,17 +3,19 @@
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from django import forms
 from django.contrib import messages
 from django.contrib.admin import helpers
 from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.utils import quote
 from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
+from django.db.models.options import Options
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 
@@ -31,18 +33,61 @@ SHOWN = 20
 FROM_OBJECT = "stator_object"
 
 
+ActionFunction = Callable[..., HttpResponse | None]
+
+
+def permissions_of(act: ActionFunction) -> list[str]:
+    """Return the names of the permissions that an action needs."""
+    return [*getattr(act, "allowed_permissions", ())]
+
+
+def label_of(act: ActionFunction) -> str:
+    """Return the text of the button of an action."""
+    return str(getattr(act, "short_description", act.__name__))
+
+
+class OperatedAdmin(Protocol):
+    """What the actions need of an admin; :class:`~stator.admin.StatorAdmin` has it."""
+
+    admin_site: AdminSite
+    opts: Options[Any]
+
+    @property
+    def media(self) -> forms.Media:
+        """The scripts and styles of its pages."""
+
+    @property
+    def differs_by_object(self) -> bool:
+        """Whether each object has to be checked for permissions."""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return the rows that the user may see."""
+
+    def message_user(self, request: HttpRequest, message: str, level: int | str = ...) -> None:
+        """Show a message on the next page."""
+
+
 @dataclass(frozen=True, slots=True)
 class Act:
     """An action: its log text, its success text, its function, and why some rows are left alone."""
 
     logged: str
     done: str
-    write: Callable[[OperatorQuerySet], int]
+    write: Callable[[OperatorQuerySet[Model]], int]
     otherwise: str = "deleted meanwhile, or you lack the permission"
 
 
-class Progress(forms.Form):
-    """The progress of an action on all rows of a filter, carried by the page between two parts."""
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of an action on all rows of a filter: its last key, and how many rows were changed and left."""
+
+    after: object
+    done: int
+    left: int
+
+
+class ProgressForm(forms.Form):
+    """The progress of an action, carried by the page between two parts."""
 
     stator_after = forms.CharField(required=False, strip=False)
     stator_done = forms.IntegerField(required=False, min_value=0)
@@ -50,26 +95,28 @@ class Progress(forms.Form):
 
 
 def carry_out(
-    model_admin: Any, request: HttpRequest, queryset: QuerySet[Any], permission: str, act: Act
+    model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model], permission: str, act: Act
 ) -> HttpResponse | None:
     """Act on the rows, or on the next part of all rows that a filter finds; show a message at the end."""
     across = request.POST.get("select_across") == "1"
     progress = _progress(request)
-    rows, last = _part(queryset, progress["stator_after"]) if across else (queryset, None)
+    rows, last = _part(queryset, str(progress.after)) if across else (queryset, None)
     chosen = rows.order_by()[: AT_ONCE + 1].count()
     rows = permitted(model_admin, request, rows, permission)
-    if not progress["stator_after"]:
+    if not progress.after:
         log(model_admin, request, rows, act.logged)
     done = act.write(operated(rows))
-    left = progress["stator_left"] + max(0, chosen - done)
-    done += progress["stator_done"]
+    left = progress.left + max(0, chosen - done)
+    done += progress.done
     if last is not None:
-        return _go_on(model_admin, request, queryset, act, {"after": last, "done": done, "left": left})
+        return _go_on(model_admin, request, queryset, act, Progress(last, done, left))
     _tell(model_admin, request, act, done, left)
     return _back(request)
 
 
-def permitted(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any], permission: str) -> QuerySet[Any]:
+def permitted(
+    model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model], permission: str
+) -> QuerySet[Model]:
     """Return the rows for which the user has the permission; checks each only if the project's admin overrides it."""
     if not model_admin.differs_by_object:
         return queryset
@@ -81,7 +128,9 @@ def permitted(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any], p
     return model_admin.get_queryset(request).filter(pk__in=pks)
 
 
-def ask(model_admin: Any, request: HttpRequest, rows: QuerySet[Any], form: forms.Form, **words: str) -> HttpResponse:
+def ask(
+    model_admin: OperatedAdmin, request: HttpRequest, rows: QuerySet[Model], form: forms.Form, **words: str
+) -> HttpResponse:
     """Return the page that shows what an action would do and asks for its input."""
     counts = Counter(rows.order_by().values_list("state", flat=True)[: COUNTED + 1])
     total = counts.total()
@@ -99,14 +148,14 @@ def ask(model_admin: Any, request: HttpRequest, rows: QuerySet[Any], form: forms
     return TemplateResponse(request, "stator/admin/confirm.html", context)
 
 
-def log(model_admin: Any, request: HttpRequest, rows: QuerySet[Any], message: str) -> None:
+def log(model_admin: OperatedAdmin, request: HttpRequest, rows: QuerySet[Model], message: str) -> None:
     """Log who asked for the action; before it, since afterwards the queryset may contain other rows."""
     LogEntry.objects.log_actions(request.user.pk, list(rows[:LOGGED]), CHANGE, message)  # type: ignore[arg-type]
     fields = {"model": model_admin.opts.label_lower, "actor": request.user.get_username(), "act": escape(message)}
     logger.info("stator.act", extra=fields)
 
 
-def refuse(model_admin: Any, request: HttpRequest, words: str) -> HttpResponse | None:
+def refuse(model_admin: OperatedAdmin, request: HttpRequest, words: str) -> HttpResponse | None:
     """Show why nothing was done."""
     model_admin.message_user(request, escape(" ".join(words.split())), messages.ERROR)
     return _back(request)
@@ -118,14 +167,15 @@ def _back(request: HttpRequest) -> HttpResponse | None:
     return HttpResponseRedirect(f"{request.path}{quote(pk)}/change/") if FROM_OBJECT in request.POST else None
 
 
-def _progress(request: HttpRequest) -> dict[str, Any]:
-    form = Progress(request.POST)
+def _progress(request: HttpRequest) -> Progress:
+    form = ProgressForm(request.POST)
     if not form.is_valid():
         raise BadRequest("the progress of the action is not a number")
-    return {name: value or (0 if name != "stator_after" else "") for name, value in form.cleaned_data.items()}
+    given = form.cleaned_data
+    return Progress(given["stator_after"], given["stator_done"] or 0, given["stator_left"] or 0)
 
 
-def _part(queryset: QuerySet[Any], after: str) -> tuple[QuerySet[Any], Any]:
+def _part(queryset: QuerySet[Model], after: str) -> tuple[QuerySet[Model], object]:
     """Return the rows of the next part, and its last key if more follow."""
     rows = queryset.order_by("pk")
     if after:
@@ -139,25 +189,25 @@ def _part(queryset: QuerySet[Any], after: str) -> tuple[QuerySet[Any], Any]:
 
 
 def _go_on(
-    model_admin: Any, request: HttpRequest, queryset: QuerySet[Any], act: Act, progress: dict[str, Any]
+    model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model], act: Act, progress: Progress
 ) -> HttpResponse:
     # Changed rows may no longer match the filter.
-    settled, rest = progress["done"] + progress["left"], bounded_count(queryset.filter(pk__gt=progress["after"]))
+    settled, rest = progress.done + progress.left, bounded_count(queryset.filter(pk__gt=progress.after))
     total = AtLeast(settled + rest) if isinstance(rest, AtLeast) else settled + rest
     context = {
         **_context(model_admin, request),
         "title": "In progress",
         "act": act,
         "total": f"{total:,}",
-        "progress": {f"stator_{name}": value for name, value in progress.items()},
-        "done": f"{progress['done']:,}",
-        "left": f"{progress['left']:,}" if progress["left"] else "",
+        "progress": {f"stator_{name}": value for name, value in asdict(progress).items()},
+        "done": f"{progress.done:,}",
+        "left": f"{progress.left:,}" if progress.left else "",
         "given": {name: request.POST[name] for name in ("state", "reason", "stator_confirmed") if name in request.POST},
     }
     return TemplateResponse(request, "stator/admin/progress.html", context)
 
 
-def _context(model_admin: Any, request: HttpRequest) -> dict[str, Any]:
+def _context(model_admin: OperatedAdmin, request: HttpRequest) -> dict[str, object]:
     request.current_app = model_admin.admin_site.name
     return {
         **model_admin.admin_site.each_context(request),
@@ -171,12 +221,12 @@ def _context(model_admin: Any, request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def _tell(model_admin: Any, request: HttpRequest, act: Act, done: int, left: int) -> None:
+def _tell(model_admin: OperatedAdmin, request: HttpRequest, act: Act, done: int, left: int) -> None:
     words = f"{done:,} {_noun(model_admin, done)} {act.done}."
     if left:
         words += f" {left:,} {_noun(model_admin, left)} {'was' if left == 1 else 'were'} not changed ({act.otherwise})."
     model_admin.message_user(request, words, messages.SUCCESS if done else messages.WARNING)
 
 
-def _noun(model_admin: Any, count: int) -> str:
+def _noun(model_admin: OperatedAdmin, count: int) -> str:
     return str(model_admin.opts.verbose_name if count == 1 else model_admin.opts.verbose_name_plural)

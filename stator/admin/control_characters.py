@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
 
 from django.contrib import admin
-from django.http import HttpResponseBase
+from django.http import HttpResponse, HttpResponseBase
 from django.template.response import SimpleTemplateResponse
+from django.urls import URLPattern
 
 from stator.texts import CONTROL_OF_PAGES, spelled_out
 
@@ -22,9 +22,9 @@ class SpellingAdmin(admin.ModelAdmin):
     r"""Shows ``\u202e`` on all of its pages instead of a character that would change the order of those beside it."""
 
     @property
-    def urls(self) -> list[Any]:
+    def urls(self) -> list[URLPattern]:
         """All URLs, including those that subclasses add."""
-        patterns: list[Any] = super().urls
+        patterns = super().urls
         for pattern in patterns:
             # A pattern that includes others has no callback.
             if callback := getattr(pattern, "callback", None):
@@ -34,7 +34,7 @@ class SpellingAdmin(admin.ModelAdmin):
 
 def _spelling(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     @wraps(view)
-    def spelling_view(*args: Any, **kwargs: Any) -> HttpResponseBase:
+    def spelling_view(*args: object, **kwargs: object) -> HttpResponseBase:
         response = view(*args, **kwargs)
         if isinstance(response, SimpleTemplateResponse):
             response.add_post_render_callback(_spell_out)
@@ -43,7 +43,7 @@ def _spelling(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespon
     return spelling_view
 
 
-def _spell_out(response: Any) -> None:
+def _spell_out(response: HttpResponse) -> None:
     text = response.content.decode(response.charset)
     if _CONTROL.search(text):
         response.content = _SHOWN.sub(lambda match: match[1] or spelled_out(match), text)

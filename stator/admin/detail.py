@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
+from django.contrib.admin import ModelAdmin
 from django.db import router
 from django.http import HttpRequest
 from django.utils.timezone import is_aware, localtime
 
 from stator.admin import actions, row_summary
+from stator.admin.bulk import ActionFunction, label_of, permissions_of
 from stator.admin.picture import picture_of
 from stator.admin.timeline import LATEST, timeline_of
 from stator.conf import read_settings
+from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.meta import options_of, owner_of
 from stator.rows.pauses import is_paused_by_name
@@ -22,7 +24,7 @@ EVERY = 2
 TROUBLE = {"unknown_state", "quarantined", "backoff", "no_worker", "lease_lost"}
 
 
-def context_of(model_admin: Any, request: HttpRequest, row: Any) -> dict[str, Any]:
+def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -> dict[str, object]:
     """Return what the template shows of the row to this user."""
     past = timeline_of(row)
     reasons = row.explain()
@@ -49,7 +51,7 @@ def context_of(model_admin: Any, request: HttpRequest, row: Any) -> dict[str, An
     }
 
 
-def _facts(row: Any) -> list[tuple[str, Any]]:
+def _facts(row: StatorModel) -> list[tuple[str, object]]:
     failures = f"{row.state_failures} in a row" if row.state_failures else "none"
     crashes = f"{row.state_crashes} of {read_settings()[0].MAX_CRASHES}"
     return [
@@ -62,20 +64,20 @@ def _facts(row: Any) -> list[tuple[str, Any]]:
     ]
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     """Return the value of a column as text, times to the second."""
     if isinstance(value, datetime):
         return (localtime(value) if is_aware(value) else value).isoformat(" ", "seconds")
     return row_summary.NONE if value is None else str(value)
 
 
-def _acts_on(model_admin: Any, request: HttpRequest, row: Any) -> list[dict[str, str]]:
+def _acts_on(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -> list[dict[str, str]]:
     """Return the actions that would change something now and that the user may do."""
     state = row.state_graph.states.get(row.state)
     automatic, free = state is not None and state.automatic, row.state_claim is None
     quarantined = automatic and row_summary.is_quarantined(row)
     paused = is_paused_by_name(type(row), router.db_for_write(owner_of(type(row)), instance=row), row.pk)
-    useful: dict[Any, bool] = {
+    useful: dict[ActionFunction, bool] = {
         actions.stator_retry: automatic and free and not quarantined,
         actions.stator_release: quarantined and free,
         actions.stator_unlock: not free,
@@ -85,14 +87,14 @@ def _acts_on(model_admin: Any, request: HttpRequest, row: Any) -> list[dict[str,
     return offered(model_admin, request, row, (act for act, is_useful in useful.items() if is_useful))
 
 
-def offered(model_admin: Any, request: HttpRequest, row: Any, useful: Iterable[Any]) -> list[dict[str, str]]:
+def offered(
+    model_admin: ModelAdmin, request: HttpRequest, row: StatorModel, useful: Iterable[ActionFunction]
+) -> list[dict[str, str]]:
     """Return the actions that the user may do, as buttons of the page."""
-    return [
-        {"name": act.__name__, "label": act.short_description} for act in useful if may(model_admin, request, row, act)
-    ]
+    return [{"name": act.__name__, "label": label_of(act)} for act in useful if may(model_admin, request, row, act)]
 
 
-def _moves_of(model_admin: Any, request: HttpRequest, row: Any) -> list[str]:
+def _moves_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -> list[str]:
     """Return the states to which the graph leads and people may move objects, then an empty one for any other.
 
     It is empty if the user may not move the row.
@@ -104,8 +106,8 @@ def _moves_of(model_admin: Any, request: HttpRequest, row: Any) -> list[str]:
     return [*(each.name for each in row.state_graph.states.values() if each in children and each.enter_by_hand), ""]
 
 
-def may(model_admin: Any, request: HttpRequest, row: Any, act: Any) -> bool:
+def may(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel, act: ActionFunction) -> bool:
     """Return whether the user may do this to the row."""
     if model_admin.actions is None or not model_admin.has_view_or_change_permission(request, row):
         return False
-    return all(getattr(model_admin, f"has_{name}_permission")(request, row) for name in act.allowed_permissions)
+    return all(getattr(model_admin, f"has_{name}_permission")(request, row) for name in permissions_of(act))

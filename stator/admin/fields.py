@@ -15,7 +15,7 @@ DEEPEST = 200
 _UNKEPT = re.compile("[\x00\ud800-\udfff]")
 
 
-def check_kept(value: Any) -> None:
+def check_kept(value: object) -> None:
     """Refuse values that databases cannot store as JSON or that a page cannot show again."""
     if not _is_kept(value, DEEPEST):
         raise ValidationError(
@@ -29,23 +29,23 @@ class JSONField(forms.JSONField):
 
     default_validators = [check_kept]
 
-    def to_python(self, value: Any) -> Any:
+    def to_python(self, value: object) -> Any:
         """Return the value; raise an error of one line also for JSON that is too deep or has too long a number."""
         try:
             return super().to_python(value)
         except (RecursionError, ValueError) as error:
             raise ValidationError(self.error_messages["invalid"], "invalid", {"value": "this"}) from error
 
-    def bound_data(self, data: Any, initial: Any) -> Any:
+    def bound_data(self, data: object, initial: object) -> object:
         """Return the typed text."""
         return initial if data is None or self.disabled else InvalidJSONInput(data)
 
-    def prepare_value(self, value: Any) -> Any:
+    def prepare_value(self, value: object) -> str:
         """Return the text; half of a surrogate pair, which a page cannot contain, is escaped as in JSON."""
         return super().prepare_value(value).encode(errors="backslashreplace").decode()
 
 
-def prefilled(fields: Mapping[str, forms.Field], given: Mapping[str, Any]) -> dict[str, Any]:
+def prefilled(fields: Mapping[str, forms.Field], given: Mapping[str, object]) -> dict[str, object]:
     """Return the initial values of a form that its fields can read from the given texts; others are left out.
 
     Django passes an address's texts to forms unchanged, and some fields cannot show a text that they cannot read.
@@ -59,7 +59,7 @@ def prefilled(fields: Mapping[str, forms.Field], given: Mapping[str, Any]) -> di
     return initial
 
 
-def _read(field: forms.Field, given: Any) -> Any:
+def _read(field: forms.Field, given: object) -> object:
     if "\0" in str(given) or field.widget.needs_multipart_form:
         raise ValueError("no field can begin with a NUL character or with a file")
     if isinstance(field, forms.SplitDateTimeField):
@@ -70,7 +70,7 @@ def _read(field: forms.Field, given: Any) -> Any:
     return field.clean(given)
 
 
-def _is_kept(value: Any, levels: int) -> bool:
+def _is_kept(value: object, levels: int) -> bool:
     if isinstance(value, dict | list):
         items = [*value, *value.values()] if isinstance(value, dict) else value
         return levels > 0 and all(_is_kept(item, levels - 1) for item in items)

@@ -1,10 +1,10 @@
 """The list filter for conditions that operators look for, fast even if few of millions of rows match."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 
 from stator.admin.listing import COUNTED
@@ -12,6 +12,7 @@ from stator.fields import StateField
 from stator.overview.depths import outside
 from stator.querysets import OVERDUE, OperatorQuerySet
 from stator.rows import columns
+from stator.rows.meta import graph_of
 
 # Up to this many matching rows are listed by key; statements with more keys take longer than they save.
 FEW = 2000
@@ -19,12 +20,12 @@ FEW = 2000
 # True for every row. Added to a filter by state, it lets a database find few rows by the partial indexes.
 SOMEWHERE = Q(state_ready=True) | Q(state_ready=False, state_claim=None) | Q(state_claim__isnull=False)
 
-Parts = Callable[[OperatorQuerySet], Iterator[Any]]
+Parts = Callable[[OperatorQuerySet[Model]], Iterator[QuerySet[Model]]]
 
 
-def _stuck(rows: OperatorQuerySet) -> Iterator[Any]:
+def _stuck(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
     """Yield stuck rows: resting ones by state, in ranges of the index ``st_rest``; then ready ones, then held ones."""
-    for state in rows.model.state_graph.states.values():
+    for state in graph_of(rows.model).states.values():
         if state.expect_within:
             late = _resting(rows).filter(state=state.name, state_changed__lte=columns.after(-state.expect_within))
             yield late.filter(state_next_attempt=None).order_by("state_changed")
@@ -33,30 +34,30 @@ def _stuck(rows: OperatorQuerySet) -> Iterator[Any]:
     yield rows.stuck().leased()
 
 
-def _overdue(rows: OperatorQuerySet) -> Iterator[Any]:
+def _overdue(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
     """Yield overdue rows: ready ones; then, by state, due ones that are not marked ready yet."""
     yield rows.overdue().filter(state_ready=True)
     since = columns.after(-OVERDUE)
-    for state in rows.model.state_graph.automatic_states:
+    for state in graph_of(rows.model).automatic_states:
         resting = _resting(rows.overdue()).filter(state=state.name)
         yield resting.filter(state_next_attempt=None, state_changed__lte=since).order_by("state_changed")
         yield resting.filter(state_next_attempt__lte=since).order_by("state_next_attempt")
 
 
-def _unknown(rows: OperatorQuerySet) -> Iterator[Any]:
+def _unknown(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
     """Yield rows in unknown states: resting ones, between the known states in the index ``st_rest``; ready; held."""
-    known = list(rows.model.state_graph.states)
+    known = list(graph_of(rows.model).states)
     yield _resting(rows.unknown()).filter(outside(known))
     yield rows.unknown().filter(state_ready=True)
     yield rows.unknown().leased()
 
 
-def _resting(rows: Any) -> Any:
+def _resting(rows: QuerySet[Model]) -> QuerySet[Model]:
     return rows.filter(state_ready=False, state_claim=None)
 
 
 # The title and rows of each condition; if no single index has the rows, parts that indexes have.
-CONDITIONS: dict[str, tuple[str, Callable[[OperatorQuerySet], OperatorQuerySet], Parts | None]] = {
+CONDITIONS: dict[str, tuple[str, Callable[[OperatorQuerySet[Model]], OperatorQuerySet[Model]], Parts | None]] = {
     "ready": ("ready", OperatorQuerySet.ready, None),
     "leased": ("leased", OperatorQuerySet.leased, None),
     "failing": ("failing", OperatorQuerySet.failed, None),
@@ -70,10 +71,12 @@ CONDITIONS: dict[str, tuple[str, Callable[[OperatorQuerySet], OperatorQuerySet],
 class StateFilter(admin.ChoicesFieldListFilter):
     """Rows in one state, fast even if they are few of millions."""
 
-    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Model]) -> QuerySet[Model] | None:
         """Return the rows in the chosen state."""
-        rows: Any = super().queryset(request, queryset)
-        return rows.filter(SOMEWHERE) if self.lookup_val is not None and self.field_path == "state" else rows
+        rows = super().queryset(request, queryset)
+        if rows is None or self.lookup_val is None or self.field_path != "state":
+            return rows
+        return rows.filter(SOMEWHERE)
 
 
 admin.FieldListFilter.register(lambda field: isinstance(field, StateField), StateFilter, take_priority=True)
@@ -85,31 +88,33 @@ class ConditionFilter(admin.SimpleListFilter):
     title = "condition"
     parameter_name = "condition"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
         """Return the available conditions."""
-        expects = any(state.expect_within for state in model_admin.model.state_graph.states.values())
+        expects = any(state.expect_within for state in graph_of(model_admin.model).states.values())
         return [(name, title) for name, (title, *_) in CONDITIONS.items() if expects or name != "stuck"]
 
-    def queryset(self, request: HttpRequest, queryset: Any) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Model]) -> QuerySet[Model]:
         """Return the rows in the chosen condition; for an action, those that are in it at the time of the action."""
         if self.value() not in CONDITIONS:
             return queryset
         _, meant, parts = CONDITIONS[str(self.value())]
-        rows = OperatorQuerySet(queryset.model, using=queryset._db)
+        rows: OperatorQuerySet[Model] = OperatorQuerySet(queryset.model, using=getattr(queryset, "_db", None))
         return among(queryset, meant(rows), parts(rows) if parts else None, shown=request.method in ("GET", "HEAD"))
 
 
-def among(queryset: Any, rows: Any, parts: Iterator[Any] | None = None, *, shown: bool) -> Any:
+def among(
+    queryset: QuerySet[Model], rows: QuerySet[Model], parts: Iterable[QuerySet[Model]] | None = None, *, shown: bool
+) -> QuerySet[Model]:
     """Return the rows of the queryset that are among ``rows``. If they are only ``shown``, few keys are read first.
 
     Otherwise the database would follow the order of the list to fill the first page, and read the whole table if few
     rows match. If more than ``FEW`` match, it finds some soon in that order.
     """
-    keys = few_keys(parts or iter([rows.order_by()])) if shown else None
+    keys = few_keys(parts or [rows.order_by()]) if shown else None
     return queryset.filter(pk__in=rows.order_by().values("pk") if keys is None else keys)
 
 
-def few_keys(parts: Iterator[Any]) -> set[Any] | None:
+def few_keys(parts: Iterable[QuerySet[Model]]) -> set[Any] | None:
     """Return the keys of all rows of the parts; None if there are more than ``FEW``."""
     keys: set[Any] = set()
     for part in parts:
@@ -119,7 +124,7 @@ def few_keys(parts: Iterator[Any]) -> set[Any] | None:
     return keys
 
 
-def found_once(rows: Any) -> Any:
+def found_once(rows: QuerySet[Model]) -> Any:
     """Return the keys of rows that are slow to find, so that a page searches once; a subquery if they are many."""
-    keys = few_keys(iter([rows.order_by()]))
+    keys = few_keys([rows.order_by()])
     return rows.order_by("-pk").values("pk")[:COUNTED] if keys is None else keys

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
 
 from stator.admin.access import Pages
 from stator.graph import State
@@ -10,6 +9,7 @@ from stator.graph.drawing import KINDS
 from stator.graph.durations import span
 from stator.graph.layout import MOST_STATES, Box, Line, Size, lay_out
 from stator.graph.layout import Picture as Drawing
+from stator.models import StatorModel
 from stator.overview.depths import Depths, InState, told
 from stator.overview.flow import Flow
 
@@ -53,7 +53,7 @@ class Picture:
     arrows: list[Arrow]
 
 
-def picture(model: Any, depths: Depths, flow: Flow, pages: Pages) -> Picture:
+def picture(model: type[StatorModel], depths: Depths, flow: Flow, pages: Pages) -> Picture:
     """Return the graph with the number and age of objects in each state, and the moves of the last hour."""
     graph = model.state_graph
     kinds: dict[tuple[str, str], list[str]] = defaultdict(list)

@@ -1,21 +1,25 @@
 """Lists of rows in the admin: a paginator and filters that stay fast on tables of any size."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin import ListFilter, ModelAdmin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ValidationError
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
 from django.db import DataError, router
-from django.db.models import BigIntegerField
+from django.db.models import BigIntegerField, Field, Model, QuerySet
+from django.db.models.expressions import Combinable
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 
 from stator.admin.control_characters import SpellingAdmin
 from stator.admin.fields import prefilled
 from stator.querysets import OperatorQuerySet
+from stator.rows.column_guard import M
 from stator.rows.meta import options_of, owner_of
 from stator.rows.pauses import Pause
 from stator.rows.workers import live_workers
@@ -38,13 +42,13 @@ class AtLeast(int):
         return str(self)
 
 
-def bounded_count(rows: Any) -> int:
+def bounded_count(rows: QuerySet[Model]) -> int:
     """Return the number of rows, counted up to ``COUNTED``."""
     found = rows.order_by()[: COUNTED + 1].count()
     return AtLeast(COUNTED) if found > COUNTED else found
 
 
-def is_large(rows: Any) -> bool:
+def is_large(rows: QuerySet[Model]) -> bool:
     """Return whether there are more rows than are counted."""
     return isinstance(bounded_count(rows), AtLeast)
 
@@ -52,8 +56,10 @@ def is_large(rows: Any) -> bool:
 class BoundedPaginator(Paginator):
     """Pages over the first rows of a queryset; filters find later rows."""
 
+    object_list: QuerySet[Model]
+
     @cached_property
-    def first(self) -> list[Any]:
+    def first(self) -> list[object]:
         """The rows of the first page, and one more if there is one."""
         return list(self.object_list[: self.per_page + 1])
 
@@ -63,7 +69,7 @@ class BoundedPaginator(Paginator):
         # If few rows match, counting them would read the whole table a second time.
         return bounded_count(self.object_list) if len(self.first) > self.per_page else len(self.first)
 
-    def page(self, number: Any) -> Any:
+    def page(self, number: int | str) -> Page:
         """Return a page; the first one is read already."""
         page = super().page(number)
         if page.number == 1:
@@ -74,14 +80,14 @@ class BoundedPaginator(Paginator):
 class BoundedChangeList(ChangeList):
     """A list that reads its rows once, sorts only by offered columns, and accepts any address."""
 
-    def get_filters(self, request: HttpRequest) -> Any:
+    def get_filters(self, request: HttpRequest) -> tuple[list[ListFilter], bool, dict[str, bool | str], bool, bool]:
         """Return the filters; refuse lookups that a database cannot answer like unknown fields."""
         for name, values in self.get_filters_params().items():
             if name.rpartition("__")[2] in UNASKABLE or any("\0" in value for value in values):
                 raise IncorrectLookupParameters
         return super().get_filters(request)
 
-    def get_ordering_field(self, field_name: Any) -> Any:
+    def get_ordering_field(self, field_name: str | Callable[..., object]) -> Combinable | str | None:
         """Return the field to sort by; None for a column that is not sortable, whatever the address says."""
         return super().get_ordering_field(field_name) if field_name in (self.sortable_by or ()) else None
 
@@ -131,7 +137,7 @@ class AnyAddressAdmin(SpellingAdmin):
         return prefilled(self.get_form(request).base_fields, given)
 
 
-def keep_keys(model_admin: Any, request: HttpRequest) -> None:
+def keep_keys(model_admin: ModelAdmin, request: HttpRequest) -> None:
     """Remove selected keys from the request that no row of the model can have."""
     selected = request.POST.getlist(ACTION_CHECKBOX_NAME)
     keys = [text for text in selected if _can_be_key(model_admin.opts.pk, text)]
@@ -141,7 +147,7 @@ def keep_keys(model_admin: Any, request: HttpRequest) -> None:
         request.POST = posted  # type: ignore[assignment]
 
 
-def _can_be_key(pk: Any, text: str) -> bool:
+def _can_be_key(pk: Field, text: str) -> bool:
     try:
         key = pk.to_python(text)
     except (ValidationError, ValueError):
@@ -149,13 +155,13 @@ def _can_be_key(pk: Any, text: str) -> bool:
     return abs(key) <= BigIntegerField.MAX_BIGINT if isinstance(key, int) else "\0" not in text
 
 
-def operated(queryset: Any) -> OperatorQuerySet:
+def operated(queryset: QuerySet[M]) -> OperatorQuerySet[M]:
     """Return the same rows as a queryset for operators."""
-    rows = OperatorQuerySet(queryset.model, using=queryset._db)
+    rows: OperatorQuerySet[M] = OperatorQuerySet(queryset.model, using=getattr(queryset, "_db", None))
     return rows.filter(pk__in=queryset.order_by().values("pk"))
 
 
-def notices(model: Any) -> dict[str, Any]:
+def notices(model: type[Model]) -> dict[str, object]:
     """Return what holds up many rows of a list: pauses, and the lack of a worker; two statements."""
     owner = owner_of(model)
     using, label = router.db_for_write(owner), owner._meta.label_lower

@@ -8,12 +8,13 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.response import TemplateResponse
-from django.urls import path
+from django.urls import URLPattern, path
 from django.utils.html import format_html
 
 from stator.admin import actions, detail, row_summary
 from stator.admin.filters import ConditionFilter
 from stator.admin.listing import AnyAddressAdmin, is_large, notices
+from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.permissions import force_permission
 
@@ -38,7 +39,7 @@ class StatorAdmin(AnyAddressAdmin):
         css = {"all": ("stator/admin.css",)}
         js = ("stator/admin.js",)
 
-    def __init__(self, model: Any, admin_site: admin.AdminSite) -> None:
+    def __init__(self, model: type[StatorModel], admin_site: admin.AdminSite) -> None:
         super().__init__(model, admin_site)
         if self.actions is not None:
             self.actions = [*self.actions, *actions.ACTS]
@@ -84,19 +85,19 @@ class StatorAdmin(AnyAddressAdmin):
             return names
         return [name for name in names if name not in (*COLUMNS, "state")]
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or run an action on its rows."""
         if request.method == "POST":
             actions.refuse_forbidden(self, request)
         return super().changelist_view(request, {**notices(self.model), **(extra_context or {})})
 
     @admin.display(description="state", ordering="state")
-    def stator_state(self, row: Any) -> str:
+    def stator_state(self, row: StatorModel) -> str:
         """Return the stored name of the state, known to the code or not."""
         return format_html('<span class="stator-badge stator-{}">{}</span>', row_summary.standing(row), row.state)
 
     @admin.display(description="for", ordering="-state_changed")
-    def stator_age(self, row: Any) -> str:
+    def stator_age(self, row: StatorModel) -> str:
         """Return how long the object has been in its state, marked if that is longer than expected."""
         if not (within := row_summary.expected_within(row)):
             return row_summary.age(row)
@@ -104,28 +105,28 @@ class StatorAdmin(AnyAddressAdmin):
         return format_html('<span class="stator-late" title="{}">{}</span>', title, row_summary.age(row))
 
     @admin.display(description="attempts", ordering="state_attempts")
-    def stator_attempts(self, row: Any) -> int:
+    def stator_attempts(self, row: StatorModel) -> int:
         """Return the attempts since the object entered its state."""
         return int(row.state_attempts)
 
     @admin.display(description="failures", ordering="state_failures")
-    def stator_failures(self, row: Any) -> int:
+    def stator_failures(self, row: StatorModel) -> int:
         """Return the number of errors in a row."""
         return int(row.state_failures)
 
     @admin.display(description="lease", ordering="state_locked_until")
-    def stator_lease(self, row: Any) -> str:
+    def stator_lease(self, row: StatorModel) -> str:
         """Return who holds the object."""
         return row_summary.lease(row)
 
     @admin.display(description="next attempt", ordering="state_next_attempt")
-    def stator_next(self, row: Any) -> str:
+    def stator_next(self, row: StatorModel) -> str:
         """Return when the object will be attempted."""
         return row_summary.next_attempt(row)
 
     # Pages of objects
 
-    def get_urls(self) -> list[Any]:
+    def get_urls(self) -> list[URLPattern]:
         """Return the project's URLs, and that of the live part of an object's page."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_stator"
         live = path("<path:object_id>/stator/", self.admin_site.admin_view(self.live_view), name=name)
@@ -155,7 +156,9 @@ class StatorAdmin(AnyAddressAdmin):
         """Return the project's fields; the live part of the page has the framework's columns."""
         return [name for name in super().get_fields(request, obj) if name not in OWN]
 
-    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
         """Render the page with its live part."""
         obj = kwargs.get("obj") or (args[3] if len(args) > 3 else None)
         if obj is not None:

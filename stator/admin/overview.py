@@ -1,7 +1,7 @@
 """The overview of all models, workers, errors and queues, and the bulk retry of one kind of error."""
 
 import logging
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlencode
 
 from django import forms
@@ -10,7 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import router
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import path
+from django.urls import URLPattern, path
 from django.utils import timezone
 
 from stator.admin.access import Pages
@@ -37,6 +37,11 @@ MODELS = 12
 EVERY, EVERY_WITHOUT = 10, 60
 
 
+class _Asked(TypedDict, total=False):
+    model: str
+    page: int
+
+
 class RetryForm(forms.Form):
     """The errors to retry, and how many objects in a minute."""
 
@@ -44,7 +49,7 @@ class RetryForm(forms.Form):
     fingerprint = forms.CharField(max_length=16)
     per_minute = forms.FloatField(min_value=0.1, max_value=1_000_000)
 
-    def clean_model(self) -> Any:
+    def clean_model(self) -> type[StatorModel]:
         """Return the managed model with that label."""
         label = self.cleaned_data["model"].lower()
         for model in managed(StatorModel.subclasses):
@@ -56,12 +61,12 @@ class RetryForm(forms.Form):
 class OverviewAdmin(KeptAdmin):
     """One page for users with ``view_overview``; names of a model's objects need that model's permissions."""
 
-    def get_urls(self) -> list[Any]:
+    def get_urls(self) -> list[URLPattern]:
         """Return only the URL of the page, under the name of a list, so that the admin's index links to it."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
         return [path("", self.admin_site.admin_view(self.changelist_view), name=name)]
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the page, or its live part for ``?live=1``, or retry."""
         if not self.has_view_permission(request):
             raise PermissionDenied
@@ -74,7 +79,7 @@ class OverviewAdmin(KeptAdmin):
         template = "stator/admin/overview_live.html" if live else "stator/admin/overview.html"
         return TemplateResponse(request, template, self._context(request, live))
 
-    def _context(self, request: HttpRequest, live: bool) -> dict[str, Any]:
+    def _context(self, request: HttpRequest, live: bool) -> dict[str, object]:
         everything = sorted(managed(StatorModel.subclasses), key=lambda model: model._meta.label)
         models, asked = _chosen(request, everything)
         by_day = request.GET.get("period") == "month"
@@ -109,7 +114,7 @@ class OverviewAdmin(KeptAdmin):
         if not pages.may_retry(model):
             raise PermissionDenied
         using, actor = router.db_for_write(model), request.user.get_username()
-        rows = OperatorQuerySet(model, using=using)
+        rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
         found = fingerprinted(rows, form.cleaned_data["fingerprint"], AT_ONCE)
         permitted = (pages.retryable(model, pks, using) for pks in found)
         count = retry_spread(rows, permitted, per_minute=per_minute, most=MOST_RETRIED, actor=actor)
@@ -118,7 +123,7 @@ class OverviewAdmin(KeptAdmin):
         self._tell(request, model, count, per_minute)
         return HttpResponseRedirect(request.get_full_path())
 
-    def _tell(self, request: HttpRequest, model: Any, count: int, per_minute: float) -> None:
+    def _tell(self, request: HttpRequest, model: type[StatorModel], count: int, per_minute: float) -> None:
         noun = model._meta.verbose_name if count == 1 else model._meta.verbose_name_plural
         if not count:
             self.message_user(request, f"No {noun} with this error can be retried now.", messages.WARNING)
@@ -130,7 +135,7 @@ class OverviewAdmin(KeptAdmin):
         self.message_user(request, said, messages.SUCCESS)
 
 
-def _chosen(request: HttpRequest, models: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+def _chosen(request: HttpRequest, models: list[type[StatorModel]]) -> tuple[list[type[StatorModel]], _Asked]:
     """Return the requested models, one or a page, and their query parameters; the first page for invalid ones."""
     label = request.GET.get("model", "").lower()
     if one := [model for model in models if model._meta.label_lower == label]:
@@ -143,11 +148,11 @@ def _chosen(request: HttpRequest, models: list[Any]) -> tuple[list[Any], dict[st
     return models[first : first + MODELS], {"page": number}
 
 
-def _address(asked: dict[str, Any], by_day: bool) -> str:
+def _address(asked: _Asked, by_day: bool) -> str:
     return f"?{urlencode(asked | ({'period': 'month'} if by_day else {}))}"
 
 
-def _pages(asked: dict[str, Any], count: int, by_day: bool) -> list[tuple[int, str]]:
+def _pages(asked: _Asked, count: int, by_day: bool) -> list[tuple[int, str]]:
     """Return each page with its address, which is empty for the current one; nothing if one page holds all."""
     numbers = range(1, 1 + -(-count // MODELS))
     if len(numbers) < 2:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TypedDict
 
 from django.db import router
 
@@ -12,6 +12,7 @@ from stator.admin.graphs import Picture, picture
 from stator.explain.notices import Notice, notices_of
 from stator.explain.sentences import counted
 from stator.graph.durations import span
+from stator.models import StatorModel
 from stator.overview.charts import Chart, chart
 from stator.overview.crew import Crew, Hand, crew
 from stator.overview.depths import Depths, depths, told
@@ -42,7 +43,7 @@ class Trouble:
 class Panel:
     """One model in the overview."""
 
-    model: Any
+    model: type[StatorModel]
     using: str
     depths: Depths
     picture: Picture
@@ -102,23 +103,52 @@ class Panel:
         return not self.live and bool(self.depths.ready) and known
 
 
+class ShownGroup(TypedDict):
+    """A group of errors as the template has it."""
+
+    label: str
+    fingerprint: str
+    error: str
+    message: str
+    state: str
+    latest: str
+    count: int
+    attempts: int
+    failing: int
+    example: str
+    example_pk: object
+    may_retry: bool
+
+
+class ShownStuck(TypedDict):
+    """A stuck object as the template has it; ``age`` in seconds."""
+
+    label: str
+    pk: object
+    state: str
+    age: float
+    told: str
+    expected: str
+    url: str
+
+
 @dataclass(slots=True)
 class Shown:
     """Everything in the overview that comes from the framework itself."""
 
     panels: list[Panel] = field(default_factory=list)
-    groups: list[dict[str, Any]] = field(default_factory=list)
+    groups: list[ShownGroup] = field(default_factory=list)
     older_errors: bool = False
     crews: list[Crew] = field(default_factory=list)
-    hands: list[dict[str, Any]] = field(default_factory=list)
-    stuck: list[dict[str, Any]] = field(default_factory=list)
+    hands: list[dict[str, object]] = field(default_factory=list)
+    stuck: list[ShownStuck] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
 
 
-def show(models: list[Any], pages: Pages, now: datetime, *, by_day: bool) -> Shown:
+def show(models: list[type[StatorModel]], pages: Pages, now: datetime, *, by_day: bool) -> Shown:
     """Read everything; as many statements as the models have states, however large the tables are."""
     shown = Shown()
-    by_alias: dict[str, list[Any]] = {}
+    by_alias: dict[str, list[type[StatorModel]]] = {}
     for model in models:
         by_alias.setdefault(router.db_for_write(model), []).append(model)
     for alias, part in by_alias.items():
@@ -130,8 +160,12 @@ def show(models: list[Any], pages: Pages, now: datetime, *, by_day: bool) -> Sho
     return shown
 
 
-def _show_database(shown: Shown, using: str, models: list[Any], pages: Pages, now: datetime, by_day: bool) -> None:
-    rows_of = {model._meta.label_lower: OperatorQuerySet(model, using=using) for model in models}
+def _show_database(
+    shown: Shown, using: str, models: list[type[StatorModel]], pages: Pages, now: datetime, by_day: bool
+) -> None:
+    rows_of: dict[str, OperatorQuerySet[StatorModel]] = {
+        model._meta.label_lower: OperatorQuerySet(model, using=using) for model in models
+    }
     model_of = {model._meta.label_lower: model for model in models}
     pauses = read_pauses(using)
     flow_of = flows(using, rows_of, now, by_day=by_day)
@@ -169,7 +203,7 @@ def _troubles(panel: Panel, failing: str, pages: Pages) -> list[Trouble]:
     found, model = panel.depths, panel.model
     slow = not panel.needs_worker and found.waited is not None and found.waited > TOO_LONG
     dead = "#stator-workers"
-    said: list[tuple[str, Any, str, str]] = [
+    said: list[tuple[str, object, str, str]] = [
         ("error", panel.needs_worker, "has ready objects, but no live worker serves it; start runstator", dead),
         ("error", found.late, f"expired leases: {found.late:,}; their workers died or hang", dead),
         (
@@ -223,8 +257,8 @@ def _paused(pause: Pause) -> str:
 
 
 def _named(
-    depths_of: dict[str, Depths], found: list[Group], model_of: dict[str, Any], using: str, pages: Pages
-) -> dict[str, set[Any]]:
+    depths_of: dict[str, Depths], found: list[Group], model_of: dict[str, type[StatorModel]], using: str, pages: Pages
+) -> dict[str, set[object]]:
     """Return, by model, the keys of stuck, held and example objects that the user may see."""
     pks = {
         label: [*(one.pk for one in part.stuck), *(one.pk for one in part.held)] for label, part in depths_of.items()
@@ -234,7 +268,7 @@ def _named(
     return {label: pages.visible(model_of[label], part, using) if part else set() for label, part in pks.items()}
 
 
-def _stuck(panel: Panel, named: set[Any], pages: Pages) -> list[dict[str, Any]]:
+def _stuck(panel: Panel, named: set[object], pages: Pages) -> list[ShownStuck]:
     expected = {state.name: state.expect_within for state in panel.model.state_graph.states.values()}
     return [
         {
@@ -246,7 +280,7 @@ def _stuck(panel: Panel, named: set[Any], pages: Pages) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _described(group: Group, model: Any, named: set[Any], pages: Pages) -> dict[str, Any]:
+def _described(group: Group, model: type[StatorModel], named: set[object], pages: Pages) -> ShownGroup:
     """Return a group for display; the message, which may quote any object, only if the user may see all of them."""
     example = next((pk for pk in group.failing[:1] if pk in named), None)
     return {
@@ -265,7 +299,9 @@ def _described(group: Group, model: Any, named: set[Any], pages: Pages) -> dict[
     }
 
 
-def _hand(hand: Hand, model_of: dict[str, Any], named: dict[str, set[Any]], pages: Pages) -> dict[str, Any]:
+def _hand(
+    hand: Hand, model_of: dict[str, type[StatorModel]], named: dict[str, set[object]], pages: Pages
+) -> dict[str, object]:
     runs = []
     for label, one in hand.shown:
         model = model_of[label]

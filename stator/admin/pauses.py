@@ -9,7 +9,7 @@ from django.contrib import admin, messages
 from django.contrib.auth import get_permission_codename
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import router
-from django.db.models import BooleanField, Case, QuerySet, Value, When
+from django.db.models import BooleanField, Case, Model, QuerySet, Value, When
 from django.http import HttpRequest, HttpResponse
 
 from stator.admin.actions import refuse_forbidden
@@ -17,7 +17,7 @@ from stator.admin.fields import JSONField
 from stator.admin.listing import keep_keys
 from stator.admin.read_only import KeptAdmin
 from stator.models import Pause, StatorModel
-from stator.rows.pauses import end_chosen, keep_pause, planned_pause
+from stator.rows.pauses import end_chosen, in_force, keep_pause, planned_pause
 from stator.texts import escape
 
 SHOWN = ("model_label", "state", "where", "reason", "actor", "created", "until")
@@ -62,7 +62,7 @@ class PauseForm(forms.ModelForm):
 
 
 @admin.action(description="End", permissions=["end"])
-def stator_end(model_admin: Any, request: HttpRequest, queryset: QuerySet[Pause]) -> None:
+def stator_end(model_admin: "PauseAdmin", request: HttpRequest, queryset: QuerySet[Pause]) -> None:
     """End the pauses."""
     labels = set(queryset.order_by().values_list("model_label", flat=True).distinct())
     permitted = {label for label in labels if model_admin.may_pause(request, label)}
@@ -71,7 +71,7 @@ def stator_end(model_admin: Any, request: HttpRequest, queryset: QuerySet[Pause]
     actor, count = request.user.get_username(), 0
     for label in sorted(permitted):
         pauses = queryset.filter(model_label=label)
-        for pause in pauses.active():  # type: ignore[attr-defined]
+        for pause in pauses.filter(in_force()):
             model_admin.log_change(request, pause, "Ended.")
         count += end_chosen(pauses, label, actor)
     level = messages.SUCCESS if count else messages.WARNING
@@ -101,11 +101,11 @@ class PauseAdmin(KeptAdmin):
         if not self.admin_site.is_registered(model):
             codename = get_permission_codename("change", model._meta)
             return bool(request.user.has_perm(f"{model._meta.app_label}.{codename}"))
-        model_admin: Any = self.admin_site.get_model_admin(model)
+        model_admin = self.admin_site.get_model_admin(model)
         may = getattr(model_admin, "has_retry_permission", model_admin.has_change_permission)
         return bool(may(request))
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Return whether there is a model that the user may pause."""
         return bool(self._labels(request))
 
@@ -113,7 +113,7 @@ class PauseAdmin(KeptAdmin):
         """Return whether the user may end any pauses; each model is checked later."""
         return self.has_add_permission(request) or request.user.has_perm("stator.change_pause")
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_view_permission(self, request: HttpRequest, obj: Pause | None = None) -> bool:
         """Return whether the user may see a pause, or any."""
         if super().has_view_permission(request, obj):
             return True
@@ -139,7 +139,7 @@ class PauseAdmin(KeptAdmin):
         labels = rows.order_by().values_list("model_label", flat=True).distinct()
         return rows.filter(model_label__in=[label for label in labels if self.may_pause(request, label)])
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or end some of its pauses."""
         if request.method == "POST":
             refuse_forbidden(self, request, (stator_end,))
@@ -158,11 +158,11 @@ class PauseAdmin(KeptAdmin):
 
     # Making one
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fields(self, request: HttpRequest, obj: Pause | None = None) -> Any:
         """Return the fields of the form, or those to show."""
         return (*PauseForm.Meta.fields, "seconds") if obj is None else SHOWN
 
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+    def get_form(self, request: HttpRequest, obj: Pause | None = None, change: bool = False, **kwargs: Any) -> Any:
         """Return the form for this user."""
         if obj is not None:
             return super().get_form(request, obj, change, **kwargs)

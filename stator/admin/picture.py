@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from stator.graph import StateGraph
 from stator.graph.drawing import described
 from stator.graph.layout import MOST_STATES, Box, Line, Picture, lay_out
+from stator.models import StatorModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class GraphPicture:
     lines: list[Shown]
 
 
-def picture_of(row: Any, moves: list[tuple[str, str]]) -> GraphPicture | None:
+def picture_of(row: StatorModel, moves: list[tuple[str, str]]) -> GraphPicture | None:
     """Return the picture for a row that made these moves; None if the graph is too large."""
     graph = row.state_graph
     if len(graph.states) > MOST_STATES:
@@ -50,7 +51,7 @@ def picture_of(row: Any, moves: list[tuple[str, str]]) -> GraphPicture | None:
     return GraphPicture(picture, boxes, sorted(lines, key=lambda line: line.gone))
 
 
-def _edges(graph: Any) -> dict[tuple[str, str], tuple[str, str]]:
+def _edges(graph: type[StateGraph]) -> dict[tuple[str, str], tuple[str, str]]:
     """Return the kind and the words of each pair of states; the kind is that of their first edge."""
     found: dict[tuple[str, str], tuple[str, str]] = {}
     for edge in map(described, graph.edges):
@@ -60,7 +61,7 @@ def _edges(graph: Any) -> dict[tuple[str, str], tuple[str, str]]:
     return found
 
 
-def _box_classes(graph: Any, name: str, here: str, been: set[str]) -> str:
+def _box_classes(graph: type[StateGraph], name: str, here: str, been: set[str]) -> str:
     state = graph.states.get(name)
     kind = "unknown" if state is None else "terminal" if state.terminal else "auto" if state.automatic else "external"
     marks = [f"stator-{kind}", *(["stator-been"] if name in been else []), *(["stator-here"] if name == here else [])]

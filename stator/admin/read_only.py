@@ -3,11 +3,12 @@
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from stator.admin.listing import AnyAddressAdmin, is_large
 from stator.graph.durations import span
+from stator.models import Report, Stats, Worker
 
 # Models that the list of workers names, at most.
 MOST_NAMED = 5
@@ -24,27 +25,29 @@ class KeptAdmin(AnyAddressAdmin):
         """Return all columns for a small table, else none, because not all of them have an index."""
         return () if is_large(self.model._default_manager.all()) else super().get_sortable_by(request)
 
-    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Model], search_term: str
+    ) -> tuple[QuerySet[Model], bool]:
         """Return those of the newest rows that match."""
         if search_term:
             first, *_ = self.ordering or ("-pk",)
             queryset = newest(queryset, str(first).removeprefix("-"))
         return super().get_search_results(request, queryset, search_term)
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Return False: workers write these rows."""
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Return False: workers write these rows."""
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Return False: workers delete these rows when they are old."""
         return False
 
 
-def newest(queryset: Any, column: str) -> Any:
+def newest(queryset: QuerySet[Model], column: str) -> QuerySet[Model]:
     """Return the newest rows by an indexed column, and a few more with equal values at the end."""
     rows = queryset.model._base_manager.using(queryset.db).order_by(f"-{column}")
     last = rows.values_list(column, flat=True)[SEARCHED : SEARCHED + 1].first()
@@ -58,7 +61,9 @@ class OfObjectAdmin(KeptAdmin):
         f'{KeptAdmin.search_help_text} To find all rows of one object, enter its model and key, such as "app.model 12".'
     )
 
-    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Model], search_term: str
+    ) -> tuple[QuerySet[Model], bool]:
         """Return the rows of one object, or the newest rows that match."""
         label, _, key = search_term.strip().partition(" ")
         if "." in label and key:
@@ -75,7 +80,7 @@ class StatsAdmin(KeptAdmin):
     ordering = ("-hour", "-pk")
 
     @admin.display(description="average")
-    def average(self, stats: Any) -> float | None:
+    def average(self, stats: Stats) -> float | None:
         """Return the average seconds in the state that was left; None if objects stayed."""
         return round(stats.seconds / stats.handled, 3) if stats.to and stats.handled else None
 
@@ -99,7 +104,7 @@ class WorkerAdmin(KeptAdmin):
     search_fields = ("=id", "host")
     ordering = ("-heartbeat", "-pk")
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         """Return the workers with their status by the database's clock."""
         workers: Any = super().get_queryset(request)
         return workers.with_status()
@@ -115,7 +120,7 @@ class WorkerAdmin(KeptAdmin):
         return f"{span(max(0.0, (worker.now - worker.heartbeat).total_seconds()))} ago"
 
     @admin.display(description="models")
-    def serves(self, worker: Any) -> str:
+    def serves(self, worker: Worker) -> str:
         """Return the models that it works on, or their number if they are many."""
         return ", ".join(worker.models) if len(worker.models) <= MOST_NAMED else f"{len(worker.models):,} models"
 
@@ -129,7 +134,7 @@ class ReportAdmin(OfObjectAdmin):
     ordering = ("-at", "-pk")
 
     @admin.display(description="message")
-    def message_line(self, report: Any) -> str:
+    def message_line(self, report: Report) -> str:
         """Return the beginning of the message."""
         return report.message[:100]
 

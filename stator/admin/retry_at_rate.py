@@ -2,25 +2,27 @@
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
 
-from django.db.models import Case, QuerySet, Value, When
+from django.db.models import Case, Model, QuerySet, Value, When
 from django.db.models.fields import DateTimeField
 from django.db.models.functions import Now
 
 from stator.rows import columns
+from stator.rows.meta import graph_of
 from stator.rows.transitions import write_by_hand
 
 # Objects per statement, which gives each its own time.
 AT_ONCE = 200
 
 
-def retry_spread(rows: QuerySet[Any], pages: Iterable[list[Any]], *, per_minute: float, most: int, actor: str) -> int:
+def retry_spread(
+    rows: QuerySet[Model], pages: Iterable[list[object]], *, per_minute: float, most: int, actor: str
+) -> int:
     """Make rows due one after the other, ``per_minute`` each minute, with errors and crashes reset; return how many.
 
     ``pages``: lists of primary keys; after ``most`` keys no more are read. Claimed rows are left alone.
     """
-    states = [state.name for state in rows.model.state_graph.automatic_states]
+    states = [state.name for state in graph_of(rows.model).automatic_states]
     free = rows.filter(state_claim=None, state__in=states)
     # Counted separately: claimed rows keep their place, or the following rows would come too soon.
     count = place = 0
@@ -37,7 +39,7 @@ def retry_spread(rows: QuerySet[Any], pages: Iterable[list[Any]], *, per_minute:
     return count
 
 
-def _due(pks: list[Any], begun: int, apart: float) -> Any:
+def _due(pks: list[object], begun: int, apart: float) -> Case:
     """Return when each row is due; in whole seconds, since workers poll about that often."""
     seconds = {pk: int((begun + number) * apart) for number, pk in enumerate(pks)}
     at = {second: Now() + timedelta(seconds=second) for second in set(seconds.values())}

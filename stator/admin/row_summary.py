@@ -1,20 +1,20 @@
 """Short texts of the admin about one row, from the row alone."""
 
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
 
 from stator.conf import read_settings
 from stator.graph.durations import span
+from stator.models import StatorModel
 from stator.rows.columns import parked_from
 from stator.rows.workers import worker_of
 
 NONE = "\N{EM DASH}"
 
 
-def standing(row: Any) -> str:
+def standing(row: StatorModel) -> str:
     """Return the kind of the row's situation in one word; the most important one for an operator wins."""
     state = row.state_graph.states.get(row.state)
     if state is None:
@@ -30,12 +30,12 @@ def standing(row: Any) -> str:
     return "automatic" if state.automatic else "external"
 
 
-def age(row: Any) -> str:
+def age(row: StatorModel) -> str:
     """Return how long the row has been in its state."""
     return span(seconds_since(row.state_changed))
 
 
-def expected_within(row: Any) -> str:
+def expected_within(row: StatorModel) -> str:
     """Return the state's ``expect_within`` if the row has stayed longer; else ""."""
     state = row.state_graph.states.get(row.state)
     most = state.expect_within if state is not None else None
@@ -47,7 +47,7 @@ def holder(token: UUID) -> str:
     return f"worker {worker_of(token)}"
 
 
-def lease(row: Any) -> str:
+def lease(row: StatorModel) -> str:
     """Return who holds the row, and for how much longer."""
     if row.state_claim is None:
         return NONE
@@ -56,7 +56,7 @@ def lease(row: Any) -> str:
     return f"{holder(row.state_claim)}, {until}"
 
 
-def next_attempt(row: Any) -> str:
+def next_attempt(row: StatorModel) -> str:
     """Return when the row will be attempted, or why it will not."""
     state = row.state_graph.states.get(row.state)
     if state is None:
@@ -73,7 +73,7 @@ def next_attempt(row: Any) -> str:
     return "now" if left <= 0 else f"in {span(left)}"
 
 
-def is_quarantined(row: Any) -> bool:
+def is_quarantined(row: StatorModel) -> bool:
     """Return whether the row lost so many leases that workers leave it alone."""
     # Nearly every row lost none, so a list need not read the settings a hundred times.
     return bool(row.state_crashes and row.state_crashes >= read_settings()[0].MAX_CRASHES)

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from stator.admin.row_summary import holder, seconds_since
 from stator.graph.durations import span
+from stator.models import StatorModel
 from stator.rows.meta import owner_of
 from stator.rows.reports import History, Report
 
@@ -44,7 +44,7 @@ class Timeline:
     report: Report | None
 
 
-def timeline_of(row: Any) -> Timeline:
+def timeline_of(row: StatorModel) -> Timeline:
     """Return the stored events of the row; two statements."""
     key = {"model_label": owner_of(type(row))._meta.label_lower, "object_pk": str(row.pk)}
     report = Report.objects.using(row._state.db).filter(**key).first()

@@ -1,10 +1,11 @@
 """System checks of settings, graphs, models and databases. ``stator.E...`` must be fixed, ``stator.W...`` reviewed."""
 
-from typing import Any
+from collections.abc import Sequence
 
-from django.apps import apps
+from django.apps import AppConfig, apps
 from django.core.checks import CheckMessage, Tags
 from django.core.checks import register as register_check
+from django.db.models import Model
 
 from stator.checks.databases import (
     check_drivers,
@@ -29,18 +30,18 @@ def register() -> None:
     register_check(deployment_checks, "stator", deploy=True)
 
 
-def settings_checks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+def settings_checks(app_configs: Sequence[AppConfig] | None = None, **kwargs: object) -> list[CheckMessage]:
     """Return the problems with the settings, including those of the databases."""
     models = managed_models(app_configs)
     return [*check_settings(), *check_drivers(models), *check_sqlite(models)]
 
 
-def deployment_checks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+def deployment_checks(app_configs: Sequence[AppConfig] | None = None, **kwargs: object) -> list[CheckMessage]:
     """Return the problems that matter only in a deployment."""
     return [*check_debug(), *check_atomic_requests(managed_models(app_configs))]
 
 
-def model_checks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+def model_checks(app_configs: Sequence[AppConfig] | None = None, **kwargs: object) -> list[CheckMessage]:
     """Return the problems with the managed models and their graphs."""
     found: list[CheckMessage] = []
     for model in _concrete_models(app_configs):
@@ -50,19 +51,21 @@ def model_checks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     return found
 
 
-def database_checks(app_configs: Any = None, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+def database_checks(
+    app_configs: Sequence[AppConfig] | None = None, databases: Sequence[str] | None = None, **kwargs: object
+) -> list[CheckMessage]:
     """Return the problems in the databases; only in those that Django is told to check."""
     models = managed_models(app_configs)
     looks = (check_primary, check_migrations, check_rows, check_triggers)
     return [message for alias in databases or [] for look in looks for message in look(models, alias)]
 
 
-def managed_models(app_configs: Any = None) -> list[Any]:
+def managed_models(app_configs: Sequence[AppConfig] | None = None) -> list[type[StatorModel]]:
     """Return the managed models of the given apps, or of all."""
     return [model for model in StatorModel.subclasses if app_configs is None or model._meta.app_config in app_configs]
 
 
-def _concrete_models(app_configs: Any) -> list[Any]:
+def _concrete_models(app_configs: Sequence[AppConfig] | None) -> list[type[Model]]:
     """Return every model with a table, whether it could be managed or not."""
     configs = apps.get_app_configs() if app_configs is None else app_configs
     return [model for config in configs for model in config.get_models() if not model._meta.proxy]

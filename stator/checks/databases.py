@@ -1,15 +1,17 @@
 """Checks of a database and of the rows in it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.core import checks
 from django.db import connections, router
+from django.db.models import Model, QuerySet
 
 from stator.capabilities import capabilities_of
 from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.schema import lack_of
 from stator.explain.sentences import counted
+from stator.models import StatorModel
 from stator.operations import ReconcileTrigger, function_name
 from stator.rows.indexes import line_of_all
 from stator.worker.startup import OTHER_PACKAGE, OTHER_REMEDY, is_replica, migrated_by_another
@@ -24,7 +26,7 @@ SQLITE_HINT = (
 )
 
 
-def check_drivers(models: list[Any]) -> Iterator[checks.CheckMessage]:
+def check_drivers(models: list[type[StatorModel]]) -> Iterator[checks.CheckMessage]:
     """E304: PostgreSQL through psycopg2; the statements of workers need psycopg 3."""
     for alias in sorted({router.db_for_write(model) for model in models}):
         if driver := unsupported_driver(connections[alias]):
@@ -35,7 +37,7 @@ def check_drivers(models: list[Any]) -> Iterator[checks.CheckMessage]:
             )
 
 
-def check_sqlite(models: list[Any]) -> Iterator[checks.CheckMessage]:
+def check_sqlite(models: list[type[StatorModel]]) -> Iterator[checks.CheckMessage]:
     """W301: with SQLite's defaults, readers and writers fail with "database is locked"."""
     for alias in sorted({router.db_for_write(model) for model in models}):
         connection = connections[alias]
@@ -48,7 +50,7 @@ def check_sqlite(models: list[Any]) -> Iterator[checks.CheckMessage]:
             )
 
 
-def _lacking(config: dict[str, Any]) -> list[str]:
+def _lacking(config: Mapping[str, Any]) -> list[str]:
     options = config.get("OPTIONS") or {}
     lacking = []
     if str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
@@ -58,7 +60,7 @@ def _lacking(config: dict[str, Any]) -> list[str]:
     return lacking
 
 
-def check_migrations(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
+def check_migrations(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
     """E301: another package of this name was migrated, so ``migrate`` would create none of our tables."""
     connection = connections[alias]
     with connection.cursor() as cursor:
@@ -71,7 +73,7 @@ def check_migrations(models: list[Any], alias: str) -> Iterator[checks.CheckMess
         )
 
 
-def check_primary(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
+def check_primary(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
     """E403: managed models are written to a read replica."""
     written = [model for model in models if router.db_for_write(model) == alias]
     if written and is_replica(connections[alias]):
@@ -83,7 +85,7 @@ def check_primary(models: list[Any], alias: str) -> Iterator[checks.CheckMessage
         )
 
 
-def check_rows(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
+def check_rows(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
     """W302: rows in states that the code does not know; no worker attempts them."""
     for model in models:
         # ``migrate`` runs the checks before it adds a table or its columns.
@@ -91,7 +93,7 @@ def check_rows(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
             yield from _check_states(model, alias)
 
 
-def check_triggers(models: list[Any], alias: str) -> Iterator[checks.CheckMessage]:
+def check_triggers(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
     """W303: a trigger for a graph, or for watched fields, that the model no longer has."""
     connection = connections[alias]
     if not capabilities_of(connection).has_plpgsql:
@@ -111,7 +113,7 @@ def check_triggers(models: list[Any], alias: str) -> Iterator[checks.CheckMessag
                 )
 
 
-def _check_states(model: Any, alias: str) -> Iterator[checks.CheckMessage]:
+def _check_states(model: type[StatorModel], alias: str) -> Iterator[checks.CheckMessage]:
     known = {*model.state_graph.states, *model.state_graph.renames}
     unknown = sorted((_resting_states(model, alias) | _ready_states(model, alias)) - known)
     if unknown:
@@ -124,9 +126,10 @@ def _check_states(model: Any, alias: str) -> Iterator[checks.CheckMessage]:
         )
 
 
-def _resting_states(model: Any, alias: str) -> set[str]:
+def _resting_states(model: type[StatorModel], alias: str) -> set[str]:
     """Return the states of resting rows, each by one step in the index ``st_rest``, however many rows there are."""
-    rows = model.stator.using(alias).filter(state_ready=False, state_claim=None)
+    rows: QuerySet[Model] = model.stator.using(alias)
+    rows = rows.filter(state_ready=False, state_claim=None)
     names, last = rows.order_by("state").values_list("state", flat=True), None
     found: set[str] = set()
     while len(found) < MOST_STATES:
@@ -137,6 +140,7 @@ def _resting_states(model: Any, alias: str) -> set[str]:
     return found
 
 
-def _ready_states(model: Any, alias: str) -> set[str]:
-    head = model.stator.using(alias).filter(state_ready=True).order_by(*line_of_all(model))
+def _ready_states(model: type[StatorModel], alias: str) -> set[str]:
+    rows: QuerySet[Model] = model.stator.using(alias)
+    head = rows.filter(state_ready=True).order_by(*line_of_all(model))
     return set(head.values_list("state", flat=True)[:HEAD])

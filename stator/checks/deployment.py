@@ -1,11 +1,12 @@
 """Checks for deployments only."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from django.conf import settings
 from django.core import checks
 from django.db import connections, router
+
+from stator.models import StatorModel
 
 
 def check_debug() -> Iterator[checks.CheckMessage]:
@@ -18,7 +19,7 @@ def check_debug() -> Iterator[checks.CheckMessage]:
         )
 
 
-def check_atomic_requests(models: list[Any]) -> Iterator[checks.CheckMessage]:
+def check_atomic_requests(models: list[type[StatorModel]]) -> Iterator[checks.CheckMessage]:
     """W402: each request is one transaction, and workers see none of its writes before it ends."""
     for alias in sorted({router.db_for_write(model) for model in models}):
         if connections[alias].settings_dict.get("ATOMIC_REQUESTS"):

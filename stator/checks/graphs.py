@@ -2,20 +2,20 @@
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from typing import Any
 
 from django.core import checks
 
 from stator.conf import read_settings
 from stator.graph import State, StateGraph
+from stator.models import StatorModel
 
 # Seconds; a loop whose states all have a shorter try_interval keeps a worker busy.
 SECOND = 1.0
 
 
-def check_graph(model: Any) -> Iterator[checks.CheckMessage]:
+def check_graph(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """Yield the warnings about the graph of one model."""
-    graph: type[StateGraph] = model.state_graph
+    graph = model.state_graph
     for look in LOOKS:
         for number, message, hint in look(graph):
             yield checks.Warning(f"{graph.__name__}{message}", hint=hint, obj=model, id=f"stator.W{number}")

@@ -1,13 +1,13 @@
 """Checks of a managed model: its state field, primary key, indexes, waits and saved fields."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from django.core import checks
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
-from django.db.models import CharField, TextField
+from django.db.models import CharField, Model, TextField
 
 from stator.fields import StateField
+from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.indexes import own_indexes
 from stator.rows.meta import owner_of
@@ -15,7 +15,7 @@ from stator.rows.reports import KEY_LENGTH
 from stator.rows.waits import waits_of
 
 
-def check_model(model: Any) -> Iterator[checks.CheckMessage]:
+def check_model(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """Yield the problems with one subclass of StatorModel."""
     yield from check_state_field(model)
     yield from check_state_fields(model)
@@ -27,7 +27,7 @@ def check_model(model: Any) -> Iterator[checks.CheckMessage]:
     yield from check_saved_fields(model)
 
 
-def check_state_field(model: Any) -> Iterator[checks.CheckMessage]:
+def check_state_field(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E101: workers cannot attempt rows without a state."""
     field = _state_field(model)
     if isinstance(field, StateField):
@@ -41,7 +41,7 @@ def check_state_field(model: Any) -> Iterator[checks.CheckMessage]:
     )
 
 
-def check_state_fields(model: Any) -> Iterator[checks.CheckMessage]:
+def check_state_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E106: an object has one state, in the column that workers read."""
     for field in model._meta.local_fields:
         if not isinstance(field, StateField) or field.name == "state":
@@ -55,7 +55,7 @@ def check_state_fields(model: Any) -> Iterator[checks.CheckMessage]:
         yield checks.Error(f"{whole} {wrong}.", hint=hint, obj=model, id="stator.E106")
 
 
-def check_plain_model(model: Any) -> Iterator[checks.CheckMessage]:
+def check_plain_model(model: type[Model]) -> Iterator[checks.CheckMessage]:
     """E107: workers know only subclasses of StatorModel."""
     for field in model._meta.local_fields:
         if isinstance(field, StateField):
@@ -68,7 +68,7 @@ def check_plain_model(model: Any) -> Iterator[checks.CheckMessage]:
             )
 
 
-def check_parents(model: Any) -> Iterator[checks.CheckMessage]:
+def check_parents(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """W104, E108: under multi-table inheritance, the state and its options are those of the parent."""
     if _state_field(model) is None or (owner := owner_of(model)) is model:
         return
@@ -89,7 +89,7 @@ def check_parents(model: Any) -> Iterator[checks.CheckMessage]:
         )
 
 
-def check_primary_key(model: Any) -> Iterator[checks.CheckMessage]:
+def check_primary_key(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E102: claims name rows by one column."""
     if model._meta.is_composite_pk:
         yield checks.Error(
@@ -100,7 +100,7 @@ def check_primary_key(model: Any) -> Iterator[checks.CheckMessage]:
         )
 
 
-def check_key_length(model: Any) -> Iterator[checks.CheckMessage]:
+def check_key_length(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E103: an outcome is recorded with its report, or not at all."""
     field = model._meta.pk
     while hasattr(field, "target_field"):
@@ -116,7 +116,7 @@ def check_key_length(model: Any) -> Iterator[checks.CheckMessage]:
     )
 
 
-def check_indexes(model: Any) -> Iterator[checks.CheckMessage]:
+def check_indexes(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """W103: without its indexes, each worker scans the model's table once a second."""
     if _state_field(model) is None or owner_of(model) is not model or model._meta.is_composite_pk:
         return
@@ -130,7 +130,7 @@ def check_indexes(model: Any) -> Iterator[checks.CheckMessage]:
         )
 
 
-def check_waits(model: Any) -> Iterator[checks.CheckMessage]:
+def check_waits(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E104: objects can wait only for managed models and for existing states."""
     if _state_field(model) is None or owner_of(model) is not model:
         return
@@ -140,7 +140,7 @@ def check_waits(model: Any) -> Iterator[checks.CheckMessage]:
         yield checks.Error(f"{error}.", hint="See waits_for in the reference.", obj=model, id="stator.E104")
 
 
-def check_saved_fields(model: Any) -> Iterator[checks.CheckMessage]:
+def check_saved_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E105: a state can save only fields with a column that is not the framework's."""
     field = _state_field(model)
     if not isinstance(field, StateField) or owner_of(model) is not model:
@@ -157,7 +157,7 @@ def check_saved_fields(model: Any) -> Iterator[checks.CheckMessage]:
                 )
 
 
-def _state_field(model: Any) -> Any:
+def _state_field(model: type[Model]) -> object:
     try:
         return model._meta.get_field("state")
     except FieldDoesNotExist:

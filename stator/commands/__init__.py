@@ -1,6 +1,7 @@
 """The subcommands of ``manage.py stator``, one module each: HELP, add_arguments(parser), run(options) -> Answer."""
 
-from typing import Any
+from argparse import ArgumentParser
+from typing import Protocol
 
 from stator.commands import (
     doctor,
@@ -16,8 +17,23 @@ from stator.commands import (
     unlock,
     workers,
 )
+from stator.commands.answer import Answer
+from stator.commands.arguments import Options
 
-SUBCOMMANDS: dict[str, Any] = {
+
+class Subcommand(Protocol):
+    """A module with a subcommand."""
+
+    HELP: str
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the arguments beyond the common ones."""
+
+    def run(self, options: Options) -> Answer:
+        """Answer."""
+
+
+SUBCOMMANDS: dict[str, Subcommand] = {
     "status": status,
     "explain": explain,
     "graph": graph,

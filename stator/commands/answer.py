@@ -1,5 +1,6 @@
 """The answer of a subcommand, and its refusal."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ class Answer:
     code: int = 0
 
 
-def table(heads: list[str], rows: list[list[Any]]) -> list[str]:
+def table(heads: list[str], rows: Iterable[Sequence[object]]) -> list[str]:
     """Return the lines of a table, columns as wide as their content."""
     cells = [heads, *([escape(str(value)) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]

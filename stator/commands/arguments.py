@@ -5,7 +5,7 @@ import json
 import os
 from argparse import ArgumentParser
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypedDict
 
 from django.apps import apps
 from django.core.exceptions import ValidationError
@@ -24,6 +24,32 @@ MOST_MODELS = 20
 MOST = 1_000_000
 
 
+class Options(TypedDict, total=False):
+    """Each subcommand has those that its ``add_arguments`` adds; ``database`` and ``json`` are common to all."""
+
+    database: str | None
+    json: bool
+    label: str
+    labels: list[str]
+    pk: str | None
+    pks: list[str]
+    state: str | None
+    where: list[str]
+    reason: str
+    seconds: float | None
+    limit: int | None
+    timeout: float | None
+    all_waiting: bool
+    failed: bool
+    quarantined: bool
+    yes: bool
+    counts: bool
+    format: str
+    strict: bool
+    watch: bool
+    every: float
+
+
 def add_label(parser: ArgumentParser, **options: Any) -> None:
     """Add the argument that names a model."""
     parser.add_argument("label", metavar="app.Model", help="The model.", **options)
@@ -34,12 +60,12 @@ def add_pks(parser: ArgumentParser, many: str) -> None:
     parser.add_argument("pks", nargs=many, metavar="PK", help="Primary keys of objects.")
 
 
-def model_of(label: str) -> Any:
+def model_of(label: str) -> type[StatorModel]:
     """Return the managed model for a label: the one whose table has the state."""
     return owner_of(named_model(label))
 
 
-def named_model(label: str) -> Any:
+def named_model(label: str) -> type[StatorModel]:
     """Return the managed model with this very label, which may inherit its state from another."""
     try:
         model = apps.get_model(label)
@@ -64,12 +90,12 @@ def _nearest(label: str) -> str:
     return f"managed models are: {shown or 'none'}"
 
 
-def models_of(labels: list[str]) -> list[Any]:
+def models_of(labels: list[str]) -> list[type[StatorModel]]:
     """Return the managed models with these labels, or all."""
     return list(dict.fromkeys(map(model_of, labels))) or managed(StatorModel.subclasses)
 
 
-def database_of(options: dict[str, Any], model: Any) -> str:
+def database_of(options: Options, model: type[StatorModel]) -> str:
     """Return the given database, or the one to which the routers write the model."""
     return str(options["database"] or router.db_for_write(model))
 
@@ -80,12 +106,12 @@ def check_database_name(name: str | None) -> None:
         raise BadInput(f"--database {name!r} is not in DATABASES; choose from {', '.join(connections)}")
 
 
-def rows_of(model: Any, options: dict[str, Any]) -> OperatorQuerySet:
+def rows_of(model: type[StatorModel], options: Options) -> OperatorQuerySet:
     """Return all rows of a model in the database of ``options``."""
     return OperatorQuerySet(model, using=database_of(options, model))
 
 
-def pks_of(model: Any, texts: list[str]) -> list[Any]:
+def pks_of(model: type[StatorModel], texts: list[str]) -> list[object]:
     """Return the primary keys for texts, each once."""
     pk = model._meta.pk
     pks, field = [], getattr(pk, "target_field", pk)
@@ -98,7 +124,7 @@ def pks_of(model: Any, texts: list[str]) -> list[Any]:
     return list(dict.fromkeys(pks))
 
 
-def state_of(model: Any, name: str | None) -> str | None:
+def state_of(model: type[StatorModel], name: str | None) -> str | None:
     """Return the name of a state of the model's graph; refuse other names."""
     if name is None:
         return None
@@ -108,7 +134,7 @@ def state_of(model: Any, name: str | None) -> str | None:
         raise BadInput(str(error)) from error
 
 
-def target_of(model: Any, name: str) -> str:
+def target_of(model: type[StatorModel], name: str) -> str:
     """Return the name of a state to which objects may be moved by hand; refuse other names."""
     try:
         return str(state_by_hand(model, name))
@@ -116,7 +142,7 @@ def target_of(model: Any, name: str) -> str:
         raise BadInput(str(error)) from error
 
 
-def where_of(pairs: list[str]) -> dict[str, Any] | None:
+def where_of(pairs: list[str]) -> dict[str, object] | None:
     """Return lookups from ``name=value``; a value that is valid JSON is parsed, any other is a text."""
     where = {}
     for pair in pairs:
@@ -127,11 +153,19 @@ def where_of(pairs: list[str]) -> dict[str, Any] | None:
     return where or None
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def limit_of(options: Options) -> int:
+    """Return the greatest number of objects; refuse one that is out of range."""
+    limit = options["limit"] or 0
+    if not 0 < limit <= MOST:
+        raise BadInput(f"--limit {options['limit']} must be from 1 to {MOST:,}")
+    return limit
 
 
 def positive(name: str, value: float | None) -> None:

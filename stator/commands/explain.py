@@ -5,12 +5,13 @@ from typing import Any
 
 from django.db import router
 
-from stator.commands.answer import Answer, BadInput
-from stator.commands.arguments import MOST, add_label, database_of, named_model, pks_of
+from stator.commands.answer import Answer
+from stator.commands.arguments import Options, add_label, database_of, limit_of, named_model, pks_of
 from stator.commands.named import told_missing
 from stator.commands.trouble import troubled
 from stator.explain import Reason, explain
 from stator.graph.durations import span
+from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows.meta import owner_of
 
@@ -29,14 +30,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(options: dict[str, Any]) -> Answer:
+def run(options: Options) -> Answer:
     """Return the reasons, the most decisive first, or the objects that need attention."""
-    if not 0 < options["limit"] <= MOST:
-        raise BadInput(f"--limit {options['limit']} must be from 1 to {MOST:,}")
+    limit = limit_of(options)
     model = named_model(options["label"])
     using = database_of(options, owner_of(model))
     if options["pk"] is None:
-        return _overview(model, using, options["limit"])
+        return _overview(model, using, limit)
     (pk,) = pks_of(model, [options["pk"]])
     reasons = reasons_of(model, pk, using)
     data = {"model": model._meta.label, "pk": str(pk), "reasons": [reason.as_dict() for reason in reasons]}
@@ -45,14 +45,14 @@ def run(options: dict[str, Any]) -> Answer:
     return Answer(data, [line for reason in reasons for line in _lines(reason)])
 
 
-def reasons_of(model: Any, pk: Any, using: str) -> list[Reason]:
+def reasons_of(model: type[StatorModel], pk: object, using: str) -> list[Reason]:
     """Return the reasons of the object's own ``explain()``, which its model may have extended."""
-    row = OperatorQuerySet(model, using=using).filter(pk=pk).first()
+    rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
+    row = rows.filter(pk=pk).first()
     if row is None or router.db_for_write(type(row), instance=row) != using:
         # The object would look in the database of the routers, which is not the one where it was found.
         return explain(model, pk, using)
-    reasons: list[Reason] = row.explain()
-    return reasons
+    return row.explain()
 
 
 def _lines(reason: Reason) -> list[str]:
@@ -60,7 +60,7 @@ def _lines(reason: Reason) -> list[str]:
     return [f"{reason.code}: {reason.sentence}", *remedy]
 
 
-def _overview(model: Any, using: str, limit: int) -> Answer:
+def _overview(model: type[StatorModel], using: str, limit: int) -> Answer:
     found = [
         {
             "pk": str(one.pk), "state": one.state, "age": one.age, "what": one.what,

@@ -1,8 +1,9 @@
 """Bounded counts for a model, read from its indexes, so that they cost the same however large the table is."""
 
-from typing import Any
+from django.db.models import Model, QuerySet
 
-from stator.commands.arguments import database_of
+from stator.commands.arguments import Options, database_of
+from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows.reports import Report
 
@@ -13,12 +14,12 @@ COUNTED = 10_000
 CHUNK = 1000
 
 
-def databases_of(models: list[Any], options: dict[str, Any]) -> list[str]:
+def databases_of(models: list[type[StatorModel]], options: Options) -> list[str]:
     """Return the databases to which models are written."""
     return list(dict.fromkeys(database_of(options, model) for model in models))
 
 
-def bounded(rows: Any) -> int:
+def bounded(rows: QuerySet[Model]) -> int:
     """Return the number of rows, counted up to one more than ``COUNTED``."""
     return int(rows.order_by().values("pk")[: COUNTED + 1].count())
 
@@ -28,12 +29,12 @@ def failing(rows: OperatorQuerySet) -> int:
     return bounded(rows.filter(state_failures__gt=0))
 
 
-def failing_pks(rows: OperatorQuerySet) -> list[Any]:
+def failing_pks(rows: OperatorQuerySet) -> list[object]:
     """Return the keys of rows whose latest attempt failed, among those with the latest reports, latest first."""
     label, to_python = rows.model._meta.label_lower, rows.model._meta.pk.to_python
     reports = Report.objects.using(rows.db).filter(model_label=label).exclude(error="")
     pks = [to_python(text) for text in reports.order_by("-at").values_list("object_pk", flat=True)[:COUNTED]]
-    failing = set[Any]()
+    failing = set[object]()
     for start in range(0, len(pks), CHUNK):
         chunk = rows.filter(pk__in=pks[start : start + CHUNK], state_failures__gt=0)
         failing.update(chunk.values_list("pk", flat=True))

@@ -1,11 +1,11 @@
 """``stator graph``: the graph of a model as text for other programs, or as a drawing."""
 
 from argparse import ArgumentParser
-from typing import Any
 
 from stator.commands.answer import Answer
-from stator.commands.arguments import add_label, model_of, rows_of
-from stator.graph.drawing import described, dot, mermaid, svg
+from stator.commands.arguments import Options, add_label, model_of, rows_of
+from stator.graph import State
+from stator.graph.drawing import Node, described, dot, mermaid, svg
 from stator.overview.depths import InState, depths, told
 
 HELP = "Print the graph of a model."
@@ -18,7 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--counts", action="store_true", help="Show the number of objects in each state.")
 
 
-def run(options: dict[str, Any]) -> Answer:
+def run(options: Options) -> Answer:
     """Return the graph in the requested format."""
     model = model_of(options["label"])
     numbers = depths(rows_of(model, options)).states if options["counts"] else {}
@@ -29,13 +29,12 @@ def run(options: dict[str, Any]) -> Answer:
     return Answer(data, text.splitlines())
 
 
-def _node(state: Any, numbers: dict[str, InState]) -> dict[str, Any]:
+def _node(state: State, numbers: dict[str, InState]) -> Node:
     here = numbers.get(state.name)
-    count = here and here.count
     return {
         "name": state.name,
         "label": state.name if here is None else f"{state.name} ({told(here.count, here.cut)})",
-        "count": count,
+        "count": None if here is None else here.count,
         "initial": state.initial,
         "terminal": state.terminal,
         "external": not state.terminal and not state.automatic,

@@ -1,6 +1,6 @@
 """Answers about objects named by their keys: how many were changed, and which keys no object has."""
 
-from typing import Any
+from collections.abc import Mapping
 
 from stator.commands.answer import Answer
 from stator.querysets import OperatorQuerySet
@@ -10,7 +10,7 @@ MOST_KEYS = 20
 
 
 def acted(
-    rows: OperatorQuerySet, pks: list[Any], count: int, data: dict[str, Any], *, done: str, otherwise: str
+    rows: OperatorQuerySet, pks: list[object], count: int, data: Mapping[str, object], *, done: str, otherwise: str
 ) -> Answer:
     """Return an answer: ``count`` of the named objects were ``done``, which keys are unknown, and why others were not.
 
@@ -26,7 +26,7 @@ def acted(
     return Answer({**data, **told}, [line], int(bool(missing)))
 
 
-def missing_of(rows: OperatorQuerySet, pks: list[Any]) -> list[Any]:
+def missing_of(rows: OperatorQuerySet, pks: list[object]) -> list[object]:
     """Return the keys that no object has."""
     # Compared as stored, because a field may read another value than it was given.
     stored = rows.model._meta.pk.get_prep_value
@@ -34,7 +34,7 @@ def missing_of(rows: OperatorQuerySet, pks: list[Any]) -> list[Any]:
     return [pk for pk in pks if stored(pk) not in found]
 
 
-def told_missing(missing: list[Any]) -> str:
+def told_missing(missing: list[object]) -> str:
     """Return a phrase that no object has these keys."""
     named, more = ", ".join(str(pk) for pk in missing[:MOST_KEYS]), len(missing) - MOST_KEYS
     return f"no object has key {named}" + f" or {more:,} {'other' if more == 1 else 'others'}" * (more > 0)

@@ -1,10 +1,9 @@
 """``stator pause``: stop workers from attempting objects."""
 
 from argparse import ArgumentParser
-from typing import Any
 
 from stator.commands.answer import Answer, BadInput
-from stator.commands.arguments import actor, add_label, model_of, positive, rows_of, state_of, where_of
+from stator.commands.arguments import Options, actor, add_label, model_of, positive, rows_of, state_of, where_of
 from stator.rows.pauses import Pause
 
 HELP = "Stop workers from attempting a model, one of its states or some objects. Running attempts may finish."
@@ -28,7 +27,7 @@ def add_what(parser: ArgumentParser) -> None:
     )
 
 
-def run(options: dict[str, Any]) -> Answer:
+def run(options: Options) -> Answer:
     """Make the pause and return it."""
     model = model_of(options["label"])
     positive("--for", options["seconds"])
@@ -46,7 +45,7 @@ def run(options: dict[str, Any]) -> Answer:
     return Answer(described(pause), [f"Paused {pause} until {end}."])
 
 
-def described(pause: Pause) -> dict[str, Any]:
+def described(pause: Pause) -> dict[str, object]:
     """Return a pause as a dictionary for JSON."""
     return {
         "id": pause.pk,

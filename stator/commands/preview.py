@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from stator.commands.answer import Answer, BadInput, table
-from stator.commands.arguments import MOST, add_label, model_of, positive, rows_of, state_of, where_of
+from stator.commands.arguments import Options, add_label, limit_of, model_of, positive, rows_of, state_of, where_of
 from stator.commands.figures import bounded, shown
 from stator.commands.pause import add_what
 from stator.commands.rehearsal import Finding, TookTooLong, rehearse
@@ -20,6 +20,7 @@ from stator.db.claim import new_worker_id
 from stator.db.interface import Operations
 from stator.graph import State
 from stator.graph.failures import bounded as cut
+from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.indexes import place_in_line
@@ -72,15 +73,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def run(options: dict[str, Any]) -> Answer:
+def run(options: Options) -> Answer:
     """Return what an attempt would do to each object, and what would happen without an attempt."""
-    if not 0 < options["limit"] <= MOST:
-        raise BadInput(f"--limit {options['limit']} must be from 1 to {MOST:,}")
+    limit = limit_of(options)
     positive("--timeout", options["timeout"])
     model = model_of(options["label"])
     rows = _meant(rows_of(model, options), options)
     operations = operations_for(model, load_settings(), new_worker_id(), rows.db)
-    chosen, more = _chosen(rows, options)
+    chosen, more = _chosen(rows, limit, all_waiting=options["all_waiting"])
     done = _rehearsed(operations, chosen, options["timeout"])
     findings = done.findings
     left = {
@@ -103,7 +103,7 @@ def run(options: dict[str, Any]) -> Answer:
     return Answer(data, list(_lines(data)), GAVE_UP if done.gave_up else 0)
 
 
-def _meant(rows: OperatorQuerySet, options: dict[str, Any]) -> OperatorQuerySet:
+def _meant(rows: OperatorQuerySet, options: Options) -> OperatorQuerySet:
     """Return the rows in the requested state that match the requested lookups."""
     if state := state_of(rows.model, options["state"]):
         rows = rows.in_state(state)
@@ -118,15 +118,12 @@ def _meant(rows: OperatorQuerySet, options: dict[str, Any]) -> OperatorQuerySet:
     return rows
 
 
-def _chosen(rows: OperatorQuerySet, options: dict[str, Any]) -> tuple[dict[State, list[Any]], bool]:
+def _chosen(rows: OperatorQuerySet, limit: int, *, all_waiting: bool) -> tuple[dict[State, list[object]], bool]:
     """Return keys of objects by state, as evenly over the states as possible, and whether there are more."""
-    limit, states = options["limit"], [state for state in rows.model.state_graph.states.values() if state.automatic]
+    states = [state for state in rows.model.state_graph.states.values() if state.automatic]
     free = rows.exclude(waiting(rows.model, rows.db))
-    if options["all_waiting"]:
-        free = free.filter(state_claim=None, state_crashes__lt=load_settings().MAX_CRASHES)
-    else:
-        free = free.due()
-    in_turn = free.order_by(place_in_line(), "pk").values_list("pk", flat=True)
+    due = free.filter(state_claim=None, state_crashes__lt=load_settings().MAX_CRASHES) if all_waiting else free.due()
+    in_turn = due.order_by(place_in_line(), "pk").values_list("pk", flat=True)
     found = [[(state, pk) for pk in in_turn.filter(state=state.name)[: limit + 1]] for state in states]
     alike = [each for turn in zip_longest(*found) for each in turn if each is not None]
     chosen = {state: [pk for its, pk in alike[:limit] if its is state] for state in states}
@@ -147,7 +144,7 @@ class _Rehearsed:
         return sum(self.not_tried.values()) + (len(self.gave_up["objects"]) if self.gave_up else 0)
 
 
-def _rehearsed(operations: Operations, chosen: dict[State, list[Any]], timeout: float | None) -> _Rehearsed:
+def _rehearsed(operations: Operations, chosen: dict[State, list[object]], timeout: float | None) -> _Rehearsed:
     total, done, progress = sum(map(len, chosen.values())), _Rehearsed(), _Progress()
     if total:
         sys.stderr.write(f"{WARNING}\n")
@@ -169,14 +166,14 @@ def _rehearsed(operations: Operations, chosen: dict[State, list[Any]], timeout: 
     return done
 
 
-def _parts(chosen: dict[State, list[Any]]) -> Iterator[tuple[State, list[Any]]]:
+def _parts(chosen: dict[State, list[object]]) -> Iterator[tuple[State, list[object]]]:
     """Yield the objects of each call of a handler."""
     for state, pks in chosen.items():
         size = state.batch or 1
         yield from ((state, pks[start : start + size]) for start in range(0, len(pks), size))
 
 
-def _not_tried(chosen: dict[State, list[Any]], at: State, part: list[Any], tried: set[Any]) -> dict[str, int]:
+def _not_tried(chosen: dict[State, list[object]], at: State, part: list[object], tried: set[object]) -> dict[str, int]:
     """Return how many objects of each state come after the last tried ones."""
     parts = list(_parts(chosen))
     after = parts[parts.index((at, part)) + 1 :]
@@ -218,7 +215,7 @@ def _grouped(findings: list[Finding]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _without_handler(model: Any, rows: OperatorQuerySet) -> list[dict[str, Any]]:
+def _without_handler(model: type[StatorModel], rows: OperatorQuerySet) -> list[dict[str, Any]]:
     """Return what a worker's scheduling loop would do; it may include objects that are also attempted."""
     graph, free, found = model.state_graph, rows.filter(state_claim=None), []
     for former, state in graph.renames.items():

@@ -3,10 +3,9 @@
 from argparse import ArgumentParser
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from stator.commands.answer import Answer
-from stator.commands.arguments import models_of
+from stator.commands.arguments import Options, models_of
 from stator.commands.figures import databases_of
 from stator.conf import load_settings
 from stator.db import chores, operations_for
@@ -25,7 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add nothing beyond the common arguments."""
 
 
-def run(options: dict[str, Any]) -> Answer:
+def run(options: Options) -> Answer:
     """Prune; return how many rows were deleted, samples thinned, and rows of statistics merged."""
     deleted, thinned, merged = dict[str, int](), dict[str, int](), dict[str, int]()
     models = models_of([])

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -32,7 +33,7 @@ GRACE = 1.0
 class TookTooLong(KeyboardInterrupt):
     """A handler ran too long on the objects ``pks`` and was interrupted as by Ctrl-C."""
 
-    def __init__(self, pks: Iterable[Any] = ()) -> None:
+    def __init__(self, pks: Iterable[object] = ()) -> None:
         super().__init__()
         self.pks = list(pks)
 
@@ -46,7 +47,7 @@ class Finding:
     ``fingerprint`` is equal for errors of one type raised at one place.
     """
 
-    pk: Any
+    pk: object
     source: str
     what: str
     to: str
@@ -55,7 +56,7 @@ class Finding:
     fingerprint: str = ""
 
 
-def rehearse(operations: Operations, state: State, pks: list[Any], seconds: float) -> Iterator[Finding]:
+def rehearse(operations: Operations, state: State, pks: list[object], seconds: float) -> Iterator[Finding]:
     """Yield what one call of the state's handler would do to these objects, due or not.
 
     Objects that are claimed, locked, gone or in another state by now are left out. Raises :class:`TookTooLong` if a
@@ -92,7 +93,7 @@ def _never_commit(stack: ExitStack, alias: str) -> None:
     block._from_testcase = True
 
 
-def _claim(operations: Operations, state: State, pks: list[Any]) -> list[Claim]:
+def _claim(operations: Operations, state: State, pks: list[object]) -> list[Claim]:
     free = operations.rows.filter(pk__in=pks, state=state.name, state_claim=None).order_by("pk")
     claims = [claim_one(operations, pk) for pk in operations.lock(free, len(pks))]
     return [claim for claim in claims if claim is not None]
@@ -100,7 +101,7 @@ def _claim(operations: Operations, state: State, pks: list[Any]) -> list[Claim]:
 
 def _call(claims: list[Claim], seconds: float) -> list[Ended]:
     """Return the outcomes of a call of the handler; nothing if its objects have to be attempted one by one."""
-    many, results = len(claims) > 1, list[Any]()
+    many, results = len(claims) > 1, list[object]()
     with contained(claims[0].operations):
         try:
             results = spread(claims, _result(claims, seconds))
@@ -113,7 +114,7 @@ def _call(claims: list[Claim], seconds: float) -> list[Ended]:
     return [] if undone else ended
 
 
-def _result(claims: list[Claim], seconds: float) -> Any:
+def _result(claims: list[Claim], seconds: float) -> object:
     started = time.monotonic()
     is_async = claims[0].state.is_async
     with _interrupted_after(seconds + GRACE * is_async):
@@ -126,7 +127,7 @@ def _result(claims: list[Claim], seconds: float) -> Any:
                 raise TookTooLong(claim.pk for claim in claims)
 
 
-async def _awaited(result: Awaitable[Any], seconds: float) -> Any:
+async def _awaited(result: Awaitable[object], seconds: float) -> object:
     async with asyncio.timeout(seconds):
         return await result
 
@@ -149,7 +150,7 @@ def _interrupted_after(seconds: float) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, max(0.001, left - (time.monotonic() - started)), interval)
 
 
-def _interrupt(number: int, frame: Any) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     raise TookTooLong
 
 

@@ -1,10 +1,9 @@
 """``stator resume``: end pauses."""
 
 from argparse import ArgumentParser
-from typing import Any
 
 from stator.commands.answer import Answer, BadInput
-from stator.commands.arguments import actor, add_label, model_of, rows_of, state_of, where_of
+from stator.commands.arguments import Options, actor, add_label, model_of, rows_of, state_of, where_of
 from stator.commands.pause import add_what
 from stator.explain.sentences import counted
 
@@ -17,7 +16,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_what(parser)
 
 
-def run(options: dict[str, Any]) -> Answer:
+def run(options: Options) -> Answer:
     """End the pauses; return how many."""
     model = model_of(options["label"])
     state, where = state_of(model, options["state"]), where_of(options["where"])

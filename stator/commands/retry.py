@@ -1,10 +1,9 @@
 """``stator retry``: make objects due now."""
 
 from argparse import ArgumentParser
-from typing import Any
 
 from stator.commands.answer import Answer, BadInput
-from stator.commands.arguments import MOST, actor, add_label, add_pks, model_of, pks_of, rows_of, state_of
+from stator.commands.arguments import Options, actor, add_label, add_pks, limit_of, model_of, pks_of, rows_of, state_of
 from stator.commands.named import acted
 from stator.querysets import OperatorQuerySet
 
@@ -22,13 +21,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="Required to retry all objects of the model.")
 
 
-def run(options: dict[str, Any]) -> Answer:
+def run(options: Options) -> Answer:
     """Retry the objects; return how many will be attempted now."""
     model = model_of(options["label"])
     every, pks = rows_of(model, options), pks_of(model, options["pks"])
     rows = _meant(every, pks, options)
     if options["limit"] is not None:
-        rows = _first(rows, options["limit"])
+        rows = _first(rows, limit_of(options))
     count = rows.retry(actor=actor())
     data = {"model": model._meta.label, "retried": count}
     if not pks:
@@ -36,13 +35,13 @@ def run(options: dict[str, Any]) -> Answer:
     return acted(every, pks, count, data, done="will be attempted now", otherwise=_otherwise(options))
 
 
-def _otherwise(options: dict[str, Any]) -> str:
+def _otherwise(options: Options) -> str:
     named = [name for name in ("state", "failed", "quarantined", "limit") if options[name]]
     excluded = f", or excluded by {' and '.join(f'--{name}' for name in named)}" if named else ""
     return "{others} held, or in a state that workers do not attempt" + excluded
 
 
-def _meant(rows: OperatorQuerySet, pks: list[Any], options: dict[str, Any]) -> OperatorQuerySet:
+def _meant(rows: OperatorQuerySet, pks: list[object], options: Options) -> OperatorQuerySet:
     state = state_of(rows.model, options["state"])
     chosen = pks or state or options["failed"] or options["quarantined"] or options["limit"] is not None
     if not (chosen or options["yes"]):
@@ -57,8 +56,6 @@ def _meant(rows: OperatorQuerySet, pks: list[Any], options: dict[str, Any]) -> O
 
 
 def _first(rows: OperatorQuerySet, limit: int) -> OperatorQuerySet:
-    if not 0 < limit <= MOST:
-        raise BadInput(f"--limit {limit} must be from 1 to {MOST:,}")
     states = [state.name for state in rows.model.state_graph.automatic_states]
     wanted = rows.filter(state_claim=None, state__in=states).order_by("pk")
     # In a subquery, since a sliced queryset cannot be filtered further.

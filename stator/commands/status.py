@@ -6,17 +6,18 @@ from dataclasses import asdict
 from typing import Any
 
 from stator.commands.answer import Answer, table
-from stator.commands.arguments import database_of, models_of, positive, rows_of
+from stator.commands.arguments import Options, database_of, models_of, positive, rows_of
 from stator.commands.figures import databases_of, failing
 from stator.commands.pause import described
-from stator.commands.workers import workers_in
+from stator.commands.workers import Reported, workers_in
 from stator.explain.notices import notices_of
 from stator.explain.sentences import counted
 from stator.graph.durations import span
+from stator.models import StatorModel
 from stator.overview.depths import depths, told
 from stator.overview.stays import HEADS as STAYS
 from stator.overview.stays import Stays, moves, stays
-from stator.rows.pauses import read_pauses
+from stator.rows.pauses import Pause, read_pauses
 from stator.rows.statistics import Stats
 from stator.texts import escape
 
@@ -39,7 +40,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="Interval of --watch (default: 2).")
 
 
-def run(options: dict[str, Any]) -> Answer:
+def run(options: Options) -> Answer:
     """Return the numbers of each model and the workers."""
     positive("--every", options["every"])
     models = models_of(options["labels"])
@@ -65,7 +66,7 @@ def run(options: dict[str, Any]) -> Answer:
     return Answer({"models": found, "workers": workers}, lines)
 
 
-def _figures(model: Any, options: dict[str, Any], pauses: list[Any], left: list[Stays]) -> dict[str, Any]:
+def _figures(model: type[StatorModel], options: Options, pauses: list[Pause], left: list[Stays]) -> dict[str, Any]:
     rows = rows_of(model, options)
     found = depths(rows)
     return {
@@ -86,7 +87,7 @@ def _figures(model: Any, options: dict[str, Any], pauses: list[Any], left: list[
     }
 
 
-def _times(model: Any, alias: str) -> list[dict[str, Any]]:
+def _times(model: type[StatorModel], alias: str) -> list[dict[str, Any]]:
     """Return the seconds from entering a state to leaving it, for the edges taken in the last day."""
     found = Stats.get_for_model(model, alias).time_on_edges()
     return [
@@ -122,7 +123,7 @@ def _noticed(model: str, notice: dict[str, Any]) -> list[str]:
     return [escape(line) for line in (f"{model}, {notice['group']}: {count} ready. {notice['sentence']}", *remedy)]
 
 
-def _crew(workers: list[dict[str, Any]], served: bool) -> list[str]:
+def _crew(workers: list[Reported], served: bool) -> list[str]:
     """Say how many processes are live. ``served``: without any, named workers serve objects all the same."""
     alive = [worker for worker in workers if worker["status"] == "alive"]
     if not alive:

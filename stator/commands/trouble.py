@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from django.db.models import DurationField, ExpressionWrapper, F
+from django.db.models import DurationField, ExpressionWrapper, F, Model, QuerySet
 from django.db.models.functions import Now
 
 from stator.commands.figures import failing_pks
@@ -21,7 +20,7 @@ OVERDUE, LATE = 60.0, 10.0
 class Troubled:
     """An object, its trouble in a word or two, and for how many seconds it has been in its state."""
 
-    pk: Any
+    pk: object
     what: str
     state: str
     age: float
@@ -29,7 +28,7 @@ class Troubled:
 
 def troubled(rows: OperatorQuerySet, limit: int) -> list[Troubled]:
     """Return up to ``limit`` objects, each once, those first that only people can help."""
-    found: dict[Any, str] = {}
+    found: dict[object, str] = {}
     for what, pks in _sources(rows, limit):
         for pk in pks:
             found.setdefault(pk, what)
@@ -42,7 +41,7 @@ def troubled(rows: OperatorQuerySet, limit: int) -> list[Troubled]:
     return [Troubled(pk, found[pk], *by_pk[pk]) for pk in chosen if pk in by_pk]
 
 
-def _sources(rows: OperatorQuerySet, limit: int) -> Iterator[tuple[str, list[Any]]]:
+def _sources(rows: OperatorQuerySet, limit: int) -> Iterator[tuple[str, list[object]]]:
     graph = rows.model.state_graph
     # Workers move rows with a former name of a state.
     states = [*graph.states, *graph.renames]
@@ -63,5 +62,5 @@ def _sources(rows: OperatorQuerySet, limit: int) -> Iterator[tuple[str, list[Any
         yield "overdue", _pks(resting, limit)
 
 
-def _pks(rows: Any, limit: int) -> list[Any]:
+def _pks(rows: QuerySet[Model], limit: int) -> list[object]:
     return list(rows.values_list("pk", flat=True)[:limit])

@@ -1,10 +1,9 @@
 """``stator unlock``: end claims."""
 
 from argparse import ArgumentParser
-from typing import Any
 
 from stator.commands.answer import Answer
-from stator.commands.arguments import actor, add_label, add_pks, model_of, pks_of, rows_of
+from stator.commands.arguments import Options, actor, add_label, add_pks, model_of, pks_of, rows_of
 from stator.commands.named import acted
 
 HELP = "End the claims on objects; workers that held them can no longer write."
@@ -16,7 +15,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_pks(parser, "+")
 
 
-def run(options: dict[str, Any]) -> Answer:
+def run(options: Options) -> Answer:
     """Unlock the objects; return how many were unlocked."""
     model = model_of(options["label"])
     pks = pks_of(model, options["pks"])

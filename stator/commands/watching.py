@@ -7,6 +7,7 @@ from collections.abc import Callable
 from threading import Event
 from typing import Any
 
+from django.core.management.base import OutputWrapper
 from django.db import DatabaseError, InterfaceError, connections
 
 from stator.commands.answer import Answer
@@ -23,7 +24,7 @@ def unusable(error: Exception) -> str:
     return f"the database cannot be used: {bounded(' '.join(str(error).split()), 300)}"
 
 
-def watch(out: Any, ask: Callable[[], Answer], *, every: float, as_json: bool) -> None:
+def watch(out: OutputWrapper, ask: Callable[[], Answer], *, every: float, as_json: bool) -> None:
     """Show the answers of ``ask`` until Ctrl-C; wait for a database that goes away meanwhile.
 
     An error of the database at the first call is raised, since the database never worked.
@@ -46,7 +47,7 @@ def watch(out: Any, ask: Callable[[], Answer], *, every: float, as_json: bool) -
 class _JsonLines:
     """Writes one document a line; ``{"at": ..., "error": ...}`` if a database is away."""
 
-    def __init__(self, out: Any) -> None:
+    def __init__(self, out: OutputWrapper) -> None:
         self._out = out
 
     def show(self, answer: Answer) -> None:
@@ -66,7 +67,7 @@ class _JsonLines:
 class _Pages:
     """Writes the time, the lines and an empty line to files and pipes. Reports an outage once."""
 
-    def __init__(self, out: Any) -> None:
+    def __init__(self, out: OutputWrapper) -> None:
         self._out = out
         self._is_away = False
 
@@ -91,7 +92,7 @@ class _Pages:
 class _Screen:
     """Redraws in place, cut to the current size of the terminal. During an outage the last answer stays."""
 
-    def __init__(self, out: Any, every: float) -> None:
+    def __init__(self, out: OutputWrapper, every: float) -> None:
         self._out = out
         self._every = every
         self._lines: list[str] = []

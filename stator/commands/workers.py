@@ -1,10 +1,10 @@
 """``stator workers``: the worker processes."""
 
 from argparse import ArgumentParser
-from typing import Any
+from typing import Any, TypedDict
 
 from stator.commands.answer import Answer, table
-from stator.commands.arguments import models_of
+from stator.commands.arguments import Options, models_of
 from stator.commands.figures import databases_of
 from stator.graph.durations import span
 from stator.rows.workers import MOST_WORKERS, Worker
@@ -13,11 +13,29 @@ HELP = "List the worker processes of the last day."
 HEADS = ["worker", "host", "pid", "status", "heartbeat", "running", "handled", "lost", "models"]
 
 
+class Reported(TypedDict):
+    """A worker for JSON; ``heartbeat_age`` in seconds."""
+
+    id: str
+    host: str
+    pid: int
+    version: str
+    database: str
+    models: list[str]
+    status: str
+    started: str
+    heartbeat_age: float
+    stopped: str | None
+    running: int
+    handled: int
+    lost: int
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add nothing beyond the common arguments."""
 
 
-def run(options: dict[str, Any]) -> Answer:
+def run(options: Options) -> Answer:
     """Return the workers of the chosen databases, the latest first."""
     found = [row for alias in databases_of(models_of([]), options) for row in workers_in(alias)]
     rows = [
@@ -30,13 +48,13 @@ def run(options: dict[str, Any]) -> Answer:
     return Answer(found, table(HEADS, rows) if rows else ["No worker was active in the last day; start runstator."])
 
 
-def workers_in(alias: str) -> list[dict[str, Any]]:
+def workers_in(alias: str) -> list[Reported]:
     """Return the workers in a database: alive, gone without a stop, or stopped."""
     rows = Worker.objects.using(alias).with_status().defer("published").order_by("-started", "pk")
     return [_described(worker) for worker in rows[:MOST_WORKERS]]
 
 
-def _described(worker: Any) -> dict[str, Any]:
+def _described(worker: Any) -> Reported:
     return {
         "id": worker.pk,
         "host": worker.host,

@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import Any
 
 from django.db import router
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from stator.conf import Settings, load_settings
 from stator.graph import State
 from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
 from stator.rows.indexes import place_in_line
-from stator.rows.meta import options_of, owner_of
+from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.pauses import Pause, Pauses, read_pauses
 from stator.rows.reports import Report
 from stator.rows.waits import waits_of
@@ -29,7 +29,7 @@ class Awaited:
     """An object for which another waits: its state, and the states that end the waiting."""
 
     label: str
-    pk: Any
+    pk: object
     state: str
     until: tuple[str, ...]
 
@@ -38,8 +38,8 @@ class Awaited:
 class Facts:
     """One object as the database has it at ``now``, with the workers, pauses and the latest report that concern it."""
 
-    model: Any
-    pk: Any
+    model: type[Model]
+    pk: object
     settings: Settings
     row: dict[str, Any]
     now: datetime
@@ -50,7 +50,7 @@ class Facts:
     running: int = 0
     ahead: int = 0
     awaited: list[Awaited] = field(default_factory=list)
-    fair_by: dict[str, Any] = field(default_factory=dict)
+    fair_by: dict[str, object] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -60,8 +60,7 @@ class Facts:
     @cached_property
     def state(self) -> State | None:
         """Its state; None if this code does not know it."""
-        found: State | None = self.model.state_graph.states.get(self.name)
-        return found
+        return graph_of(self.model).states.get(self.name)
 
     @property
     def automatic(self) -> bool:
@@ -144,11 +143,11 @@ class Facts:
         return (self.now - self.row[column]).total_seconds()
 
 
-def gather(model: Any, pk: Any, using: str | None = None) -> Facts | None:
+def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | None:
     """Return the facts about an object, None if it is gone; at most five statements."""
     owner = owner_of(model)
     using = using or router.db_for_write(owner)
-    rows: QuerySet[Any] = QuerySet(owner, using=using)
+    rows: QuerySet[Model] = QuerySet(owner, using=using)
     active = read_pauses(using)
     facts = _read_row(owner, pk, rows, active)
     if facts is None:
@@ -162,10 +161,10 @@ def gather(model: Any, pk: Any, using: str | None = None) -> Facts | None:
     return facts
 
 
-def _read_row(owner: Any, pk: Any, rows: QuerySet[Any], active: list[Pause]) -> Facts | None:
+def _read_row(owner: type[Model], pk: object, rows: QuerySet[Model], active: list[Pause]) -> Facts | None:
     own = [pause for pause in active if pause.model_label == owner._meta.label_lower]
     partial = {f"stator_held_{pause.pk}": pause for pause in own if pause.where}
-    matches: dict[str, Any] = {
+    matches: dict[str, Subquery] = {
         name: Exists(rows.filter(pause.condition(owner), pk=OuterRef("pk"))) for name, pause in partial.items()
     }
     options = options_of(owner)
@@ -175,7 +174,7 @@ def _read_row(owner: Any, pk: Any, rows: QuerySet[Any], active: list[Pause]) -> 
     row = rows.filter(pk=pk).values("state", *FRAMEWORK_COLUMNS, *own_columns, stator_now=Now(), **matches).first()
     if row is None:
         return None
-    state = owner.state_graph.states.get(row["state"])
+    state = graph_of(owner).states.get(row["state"])
     missed = {pause.pk for name, pause in partial.items() if not row[name]}
     heeded = [
         pause
@@ -204,7 +203,7 @@ def _read_workers(facts: Facts, using: str) -> None:
     facts.workers = [worker for worker in live_workers(using) if worker.serves(facts.model._meta.label_lower)]
 
 
-def _read_line(facts: Facts, rows: QuerySet[Any], pauses: Pauses) -> None:
+def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
     """Count the running rows of a limited state, and the rows that will be claimed before this one."""
     state = facts.state
     if state is None:
@@ -235,7 +234,7 @@ def _claimed_with(facts: Facts, state: State, pauses: Pauses) -> list[str]:
     """Return the states whose rows are claimed together with those of a state; a limited one is claimed alone."""
     if state.concurrency:
         return [state.name]
-    together = [other for other in facts.model.state_graph.automatic_states if not other.concurrency]
+    together = [other for other in graph_of(facts.model).automatic_states if not other.concurrency]
     return sorted(other.name for other in pauses.running(together) if _manner(other) == _manner(state))
 
 

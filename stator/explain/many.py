@@ -1,14 +1,14 @@
 """What the conditions for many rows depend on, read in at most three statements."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from stator.conf import Settings, load_settings
 from stator.graph import State
 from stator.rows.columns import parked
+from stator.rows.meta import graph_of
 from stator.rows.pauses import Pauses, read_pauses
 from stator.rows.workers import live_workers
 
@@ -17,7 +17,7 @@ from stator.rows.workers import live_workers
 class Many:
     """All rows of a model, with its pauses, the states at their limit, and whether a live worker serves it."""
 
-    model: Any
+    model: type[Model]
     using: str
     settings: Settings
     pauses: Pauses
@@ -25,7 +25,7 @@ class Many:
     served: bool
 
     @classmethod
-    def of(cls, model: Any, using: str) -> "Many":
+    def of(cls, model: type[Model], using: str) -> "Many":
         """Return the rows of a model that has the framework's columns itself."""
         label = model._meta.label_lower
         pauses = Pauses.of(label, read_pauses(using))
@@ -33,19 +33,19 @@ class Many:
         return cls(model, using, load_settings(), pauses, _full_states(model, using), served)
 
     @property
-    def rows(self) -> QuerySet[Any]:
+    def rows(self) -> QuerySet[Model]:
         """The rows, whatever the default manager of the model leaves out."""
         return QuerySet(self.model, using=self.using)
 
     @property
     def automatic(self) -> Q:
         """Rows that workers attempt."""
-        return _in_states(self.model.state_graph.automatic_states)
+        return _in_states(graph_of(self.model).automatic_states)
 
     @property
     def paused(self) -> Q:
         """Rows that a pause holds; a pause of a state that workers do not attempt holds none."""
-        states = self.model.state_graph.automatic_states
+        states = graph_of(self.model).automatic_states
         held = _in_states(states.difference(self.pauses.running(states)))
         if partial := self.pauses.held(self.model, states):
             # In a subquery, so that a join does not count a row twice.
@@ -62,12 +62,12 @@ def _in_states(states: set[State]) -> Q:
     return Q(state__in=sorted(state.name for state in states))
 
 
-def _full_states(model: Any, using: str) -> list[str]:
+def _full_states(model: type[Model], using: str) -> list[str]:
     """Return the states whose ``concurrency`` limit is reached."""
-    limits = {state.name: state.concurrency for state in model.state_graph.automatic_states if state.concurrency}
+    limits = {state.name: state.concurrency for state in graph_of(model).automatic_states if state.concurrency}
     if not limits:
         return []
-    rows: QuerySet[Any] = QuerySet(model, using=using)
+    rows: QuerySet[Model] = QuerySet(model, using=using)
     held = rows.filter(state_claim__isnull=False, state__in=list(limits))
     claimed = held.order_by().values_list("state").annotate(Count("pk"))
     return [name for name, count in claimed if count >= limits[name]]

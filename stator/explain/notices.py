@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from django.db.models import Model
+
 from stator.rows.meta import options_of, owner_of
 
 
@@ -33,7 +35,7 @@ class Notice:
         return asdict(self)
 
 
-def notices_of(model: Any, using: str) -> list[Notice]:
+def notices_of(model: type[Model], using: str) -> list[Notice]:
     """Return the notices of a model in a database; none if its ``StatorMeta`` has no ``notices``."""
     find = options_of(owner_of(model)).notices
     return [] if find is None else list(find(using))

@@ -5,14 +5,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from django.db import router
-from django.db.models import Case, CharField, Count, Exists, OuterRef, Q, QuerySet, Value, When
+from django.db.models import Case, CharField, Count, Exists, Model, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Now
 
 from stator.explain import sentences
 from stator.explain.facts import Facts, gather
 from stator.explain.many import Many
 from stator.explain.sentences import Said
-from stator.rows.meta import options_of, owner_of
+from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.reports import reports_of
 from stator.rows.waits import waiting
 
@@ -59,14 +59,14 @@ REASONS = (
     Entry(
         "terminal",
         lambda facts: facts.state is not None and facts.state.terminal,
-        lambda many: Q(state__in=[state.name for state in many.model.state_graph.terminal_states]),
+        lambda many: Q(state__in=[state.name for state in graph_of(many.model).terminal_states]),
         sentences.terminal,
         "Nothing to do. To process it again, move it to another state.",
     ),
     Entry(
         "unknown_state",
         lambda facts: facts.state is None,
-        lambda many: ~Q(state__in=list(many.model.state_graph.states)),
+        lambda many: ~Q(state__in=list(graph_of(many.model).states)),
         sentences.unknown_state,
         "Move it to an existing state, or ask a developer about the state that was removed.",
     ),
@@ -171,7 +171,7 @@ REASONS = (
 )
 
 
-def explain(model: Any, pk: Any, using: str | None = None) -> list[Reason]:
+def explain(model: type[Model], pk: object, using: str | None = None) -> list[Reason]:
     """Return the reasons why an object is not moving, the most decisive first; never empty, at most five statements."""
     facts = gather(model, pk, using)
     if facts is None:
@@ -181,7 +181,7 @@ def explain(model: Any, pk: Any, using: str | None = None) -> list[Reason]:
     return [Reason(entry.code, *said, entry.remedy) for entry in held for said in entry.sentences(facts)]
 
 
-def explain_counts(queryset: QuerySet[Any]) -> dict[str, int]:
+def explain_counts(queryset: QuerySet[Model]) -> dict[str, int]:
     """Return the number of rows by the code of their first reason, most first; in a handful of statements."""
     owner = owner_of(queryset.model)
     many = Many.of(owner, getattr(queryset, "_db", None) or router.db_for_write(owner))

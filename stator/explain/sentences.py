@@ -5,6 +5,7 @@ from typing import Any
 
 from stator.explain.facts import LINE, Facts
 from stator.graph.durations import span
+from stator.rows.meta import graph_of
 from stator.rows.workers import WORKER_ALIVE, worker_of
 
 # A sentence, and its numbers for programs; durations are in seconds.
@@ -22,7 +23,7 @@ def terminal(facts: Facts) -> Iterator[Said]:
 
 def unknown_state(facts: Facts) -> Iterator[Said]:
     """Say whether the state was renamed, or how to do that."""
-    graph = facts.model.state_graph
+    graph = graph_of(facts.model)
     if heir := graph.renames.get(facts.name):
         sentence = f"{facts.name!r} is the former name of {heir}; workers move the object at their next pass."
         yield sentence, {"within": facts.settings.SCHEDULE_INTERVAL}

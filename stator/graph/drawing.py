@@ -1,7 +1,7 @@
 """Drawings of a graph as text: Mermaid, Graphviz and SVG, from dictionaries of its states and edges."""
 
 from html import escape
-from typing import Any
+from typing import TypedDict
 
 from stator.graph import Edge
 from stator.graph.durations import span
@@ -12,6 +12,22 @@ STYLES = {"timeout": "dashed", "failure": "dotted", "condition": "bold"}
 SVG_STYLES = {
     "timeout": ' stroke-dasharray="6 4"', "failure": ' stroke-dasharray="2 4"', "condition": ' stroke-width="2"',
 }  # fmt: skip
+
+
+class Node(TypedDict):
+    """A state to draw; ``count``: how many objects are in it, None if they were not counted."""
+
+    name: str
+    label: str
+    count: int | None
+    initial: bool
+    terminal: bool
+    external: bool
+
+
+# An edge to draw, from state to state. In this form because ``from`` is a keyword.
+Drawn = TypedDict("Drawn", {"from": str, "to": str, "kind": str, "label": str, "seconds": float | None})
+
 SVG_HEAD = """\
 <svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" \
 font-family="sans-serif" font-size="14">
@@ -21,7 +37,7 @@ font-family="sans-serif" font-size="14">
 <rect width="{width}" height="{height}" fill="#fff"/>"""
 
 
-def mermaid(title: str, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> str:
+def mermaid(title: str, nodes: list[Node], edges: list[Drawn]) -> str:
     """Return a Mermaid state diagram."""
     lines = ["stateDiagram-v2"]
     lines += [f"    {node['name']}: {node['label']}" for node in nodes if node["label"] != node["name"]]
@@ -31,7 +47,7 @@ def mermaid(title: str, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]
     return "\n".join(lines)
 
 
-def dot(title: str, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> str:
+def dot(title: str, nodes: list[Node], edges: list[Drawn]) -> str:
     """Return a Graphviz digraph."""
     lines = [f'digraph "{title}" {{', "    rankdir=LR;", "    node [shape=box, style=rounded];"]
     lines += [f'    "{node["name"]}" [label="{node["label"]}"{_border(node)}];' for node in nodes]
@@ -39,9 +55,9 @@ def dot(title: str, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) ->
     return "\n".join([*lines, "}"])
 
 
-def svg(title: str, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> str:
+def svg(title: str, nodes: list[Node], edges: list[Drawn]) -> str:
     """Return a drawing that needs no other program: dark lines on white, in every viewer."""
-    ways: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    ways: dict[tuple[str, str], list[Drawn]] = {}
     for edge in edges:
         ways.setdefault((edge["from"], edge["to"]), []).append(edge)
     words = {ends: ", ".join(edge["label"] for edge in way if edge["label"]) for ends, way in ways.items()}
@@ -69,14 +85,14 @@ def _words(line: Line, words: str) -> str:
     return f'<text x="{line.x}" y="{line.y - 4:.1f}" {looks}>{escape(words)}</text>' if words else ""
 
 
-def _drawn_box(box: Box, node: dict[str, Any]) -> str:
+def _drawn_box(box: Box, node: Node) -> str:
     border = ' stroke-width="3"' if node["terminal"] else ' stroke-dasharray="4 3"' if node["external"] else ""
     place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
     name = f'<text x="{box.middle:.1f}" y="{box.centre + 5:.1f}" text-anchor="middle">{escape(node["label"])}</text>'
     return f'<rect {place} rx="6" fill="#fff" stroke="#444"{border}/>{name}'
 
 
-def described(edge: Edge) -> dict[str, Any]:
+def described(edge: Edge) -> Drawn:
     """Return an edge as a dictionary: its ends, its kind, and its label, which is empty for a handler's edge."""
     kind = KINDS[edge.kind]
     label = "" if kind == "handler" else kind
@@ -89,12 +105,12 @@ def _colon(label: str) -> str:
     return f": {label}" if label else ""
 
 
-def _border(node: dict[str, Any]) -> str:
+def _border(node: Node) -> str:
     if node["terminal"]:
         return ", peripheries=2"
     return ', style="rounded,dashed"' if node["external"] else ""
 
 
-def _line(edge: dict[str, Any]) -> str:
+def _line(edge: Drawn) -> str:
     style = STYLES.get(edge["kind"])
     return f", style={style}" if style else ""

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from stator.exceptions import GraphError
 from stator.graph.backoff import Backoff
@@ -178,7 +178,7 @@ def _check_entry(where: str, state: State) -> None:
         raise GraphError(f"{where}: no edge leads here; declare one, or remove enter_by_hand=False")
 
 
-def _check_handler(cls: type[StateGraph], where: str, state: State, handler: Any) -> None:
+def _check_handler(cls: type[StateGraph], where: str, state: State, handler: object) -> None:
     if not callable(handler):
         raise GraphError(f"{where}: handler {state.handler_name} is not callable; make it a classmethod")
     raw = inspect.getattr_static(cls, state.handler_name or "")

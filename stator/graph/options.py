@@ -1,58 +1,58 @@
 """Validation of the options of a State. Independent of Django."""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TypeGuard
 
 from stator.exceptions import GraphError
 from stator.graph.backoff import LONGEST, Backoff
 
 
-def check_options(where: str, options: dict[str, Any]) -> None:
+def check_options(where: str, options: Mapping[str, object]) -> None:
     """Raise ``GraphError`` for the first option with an unusable value, naming its place and what is accepted."""
     for name, (holds, wanted) in OPTIONS.items():
         if not holds(options[name]):
             raise GraphError(f"{where}: {name}={options[name]!r} must be {wanted}")
 
 
-def is_seconds(value: Any) -> bool:
+def is_seconds(value: object) -> bool:
     """Return whether a value is a positive number of seconds that a database can add to the current time."""
     return _is_number(value) and 0 < value <= LONGEST
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _optional_seconds(value: Any) -> bool:
+def _optional_seconds(value: object) -> bool:
     return value is None or is_seconds(value)
 
 
-def _is_flag(value: Any) -> bool:
+def _is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def _is_fraction(value: Any) -> bool:
+def _is_fraction(value: object) -> bool:
     return _is_number(value) and 0 <= value < 1
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0)
 
 
-def _is_method_name(value: Any) -> bool:
+def _is_method_name(value: object) -> bool:
     return value is None or (isinstance(value, str) and value.isidentifier())
 
 
-def _is_former_name(value: Any) -> bool:
+def _is_former_name(value: object) -> bool:
     return value is None or (isinstance(value, str) and bool(value))
 
 
-def _are_names(value: Any) -> bool:
+def _are_names(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(name, str) and name.isidentifier() for name in value)
 
 
-def _is_backoff(value: Any) -> bool:
+def _is_backoff(value: object) -> bool:
     if not isinstance(value, Backoff):
         return callable(value) or is_seconds(value)
     well_based = _optional_seconds(value.base) and is_seconds(value.cap)
@@ -62,7 +62,7 @@ def _is_backoff(value: Any) -> bool:
 SECONDS = (_optional_seconds, "a number of seconds above 0 and below a hundred years")
 FLAG = (_is_flag, "True or False")
 
-OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
     "try_interval": SECONDS,
     "handler_name": (_is_method_name, "the name of a method of the graph"),
     "externally_progressed": FLAG,

@@ -1,7 +1,7 @@
 """Outcomes of attempts: the one place that turns a handler's result or error into an outcome. Pure functions."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from stator.exceptions import Fail, InvalidTransition, NotBegun, TryAgainLater
 from stator.graph.backoff import LONGEST, delay_after, jittered
@@ -18,7 +18,7 @@ class Moved:
 
     to: State
     failure: Failure | None = None
-    values: dict[str, Any] | None = field(default=None, repr=False, compare=False)
+    values: dict[str, object] | None = field(default=None, repr=False, compare=False)
 
     reason: ClassVar[str] = ""
 
@@ -30,7 +30,7 @@ class Waiting:
     delay: float
     failure: Failure | None = None
     reason: str = ""
-    values: dict[str, Any] | None = field(default=None, repr=False, compare=False)
+    values: dict[str, object] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,13 @@ class Released:
     reason: str = ""
 
     failure: ClassVar[Failure | None] = None
-    values: ClassVar[dict[str, Any] | None] = None
+    values: ClassVar[dict[str, object] | None] = None
 
 
 Outcome = Moved | Waiting | Released
 
 
-def resolve(state: State, result: Any, *, failures: int = 0, age: float = 0.0) -> Outcome:
+def resolve(state: State, result: object, *, failures: int = 0, age: float = 0.0) -> Outcome:
     """Return the outcome of an attempt that returned ``result`` or raised it.
 
     ``failures``: consecutive errors before this attempt. ``age``: seconds the object has been in ``state``. Past the
@@ -70,7 +70,7 @@ def resolve(state: State, result: Any, *, failures: int = 0, age: float = 0.0) -
     return _raised(state, _not_a_transition(state, result), failures, age)
 
 
-def _target(state: State, result: Any) -> State | None:
+def _target(state: State, result: object) -> State | None:
     if isinstance(result, State):
         if result in state.children:
             return result
@@ -117,7 +117,7 @@ def _interval(state: State) -> float:
     return jittered(state.try_interval or 1.0, state.jitter)
 
 
-def _not_a_transition(state: State, result: Any) -> InvalidTransition:
+def _not_a_transition(state: State, result: object) -> InvalidTransition:
     allowed = ", ".join(sorted(child.name for child in state.children))
     kind = repr(result[:100]) if isinstance(result, str) else f"an object of type {type(result).__name__}"
     if isinstance(result, State):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, SupportsIndex
 
 from stator.exceptions import GraphError
 from stator.graph.backoff import Backoff
@@ -62,7 +62,7 @@ class State:
         renamed_from: str | None = None,
         saves: tuple[str, ...] | list[str] = (),
         quarantine: bool = True,
-        **unknown: Any,
+        **unknown: object,
     ) -> None:
         if unknown:
             raise TypeError(_unknown_option(next(iter(unknown))))
@@ -93,7 +93,7 @@ class State:
         self.timeout_state: State | None = None
         self.timeout_value: float | None = None
         self.failure_state: State | None = None
-        self.conditions: list[tuple[Any, State]] = []
+        self.conditions: list[tuple[object, State]] = []
         # Outcomes that lead to another state, by its name, added once the transition is found to be declared.
         self.moves: dict[str, Any] = {}
         self.is_async = False
@@ -108,7 +108,7 @@ class State:
     def __len__(self) -> int:
         return len(self.name)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         # A state that is copied or pickled with an object remains the graph's own.
         return (getattr, (self.graph, self.name)) if self.graph else super().__reduce_ex__(protocol)
 
@@ -133,7 +133,7 @@ class State:
         """Move an object to ``other`` when its handler raises ``Fail`` or fails ``max_failures`` times in a row."""
         self._add_edge("fails_to", other)
 
-    def when(self, condition: Any) -> "Condition":
+    def when(self, condition: object) -> "Condition":
         """Move all objects that match a ``Q`` without a handler: ``state.when(Q(...)).to(other)``.
 
         The scheduling loop moves each batch with one statement and leaves claimed objects alone.
@@ -160,7 +160,7 @@ class State:
         """The bound handler; raises ``AttributeError`` when the graph has none."""
         return getattr(self.graph, self.handler_name or "")
 
-    def _add_edge(self, kind: str, other: "State", seconds: float | None = None, condition: Any = None) -> None:
+    def _add_edge(self, kind: str, other: "State", seconds: float | None = None, condition: object = None) -> None:
         if not isinstance(other, State):
             raise GraphError(
                 f"{kind}() takes a State of the same graph, not {other!r}; define the state above the edge"
@@ -181,7 +181,7 @@ class State:
 class Condition:
     """The condition of an SQL transition, without its target yet."""
 
-    def __init__(self, state: State, condition: Any) -> None:
+    def __init__(self, state: State, condition: object) -> None:
         self._state = state
         self._condition = condition
 
@@ -196,7 +196,7 @@ class Edge:
     __slots__ = ("condition", "kind", "other", "seconds", "state")
 
     def __init__(
-        self, kind: str, state: State, other: State, seconds: float | None = None, condition: Any = None
+        self, kind: str, state: State, other: State, seconds: float | None = None, condition: object = None
     ) -> None:
         self.kind = kind
         self.state = state

@@ -6,7 +6,6 @@ from datetime import datetime
 from functools import lru_cache, reduce
 from itertools import pairwise
 from operator import or_
-from typing import Any
 from uuid import UUID
 
 from django.db.models import DurationField, ExpressionWrapper, F, Q
@@ -15,6 +14,7 @@ from django.db.models.functions import Now
 from stator.conf import load_settings
 from stator.db.bounded_counts import Question, Tally, by_state, in_all, question, tally
 from stator.graph import State
+from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.indexes import line_of_all
@@ -33,7 +33,7 @@ NAMED = 5
 class Held:
     """An object that a worker holds; ``running`` and ``late`` in seconds, ``late`` above 0 after its lease's end."""
 
-    pk: Any
+    pk: object
     state: str
     token: UUID
     running: float
@@ -44,7 +44,7 @@ class Held:
 class Stuck:
     """An object that is in its state for longer than expected; ``age`` in seconds."""
 
-    pk: Any
+    pk: object
     state: str
     age: float
 
@@ -110,7 +110,7 @@ def depths(rows: OperatorQuerySet) -> Depths:
 
     It takes one more statement if rows are held, and one for each state with stuck rows.
     """
-    model: Any = rows.model
+    model: type[StatorModel] = rows.model
     using, states = rows.db, model.state_graph.states
     found = Depths({name: InState(name, state) for name, state in states.items()})
     expected = tuple(state.expect_within for state in states.values())
@@ -127,9 +127,12 @@ def depths(rows: OperatorQuerySet) -> Depths:
 
 
 @lru_cache(maxsize=256)
-def _question(model: Any, using: str, most: int, crashes: int, expected: tuple[float | None, ...]) -> Question:
+def _question(
+    model: type[StatorModel], using: str, most: int, crashes: int, expected: tuple[float | None, ...]
+) -> Question:
     """Return the statements for a model; cached, since writing them takes longer than the answer of a small table."""
-    rows, states = OperatorQuerySet(model, using=using), model.state_graph.states
+    rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
+    states = model.state_graph.states
     return question(
         using,
         [
@@ -148,7 +151,7 @@ def told(count: int, cut: bool = False) -> str:
     return f"{min(count, COUNTED):,}+" if cut or count > COUNTED else f"{count:,}"
 
 
-def resting_unknown(rows: OperatorQuerySet, known: list[str]) -> Any:
+def resting_unknown(rows: OperatorQuerySet, known: list[str]) -> OperatorQuerySet:
     """Return resting rows in states other than the known ones."""
     return rows.filter(outside(known), state_ready=False, state_claim=None).exclude(state__in=known)
 
@@ -163,12 +166,12 @@ def outside(known: list[str]) -> Q:
     return gaps
 
 
-def _ready(rows: OperatorQuerySet) -> Any:
+def _ready(rows: OperatorQuerySet) -> OperatorQuerySet:
     """Return the ready rows, first in line first. Index ``st_ready``, or ``st_age`` if there are priorities."""
     return rows.filter(state_ready=True).order_by(*line_of_all(rows.model, by_age=True))
 
 
-def _resting(rows: OperatorQuerySet, state: State) -> Any:
+def _resting(rows: OperatorQuerySet, state: State) -> OperatorQuerySet:
     """Return the rows of a state that are neither held nor ready, first due first. Index ``st_rest``."""
     resting = rows.filter(state_ready=False, state_claim=None, state=state.name)
     return resting.order_by("state_next_attempt", "state_changed")
@@ -200,7 +203,7 @@ def _note_resting(rows: OperatorQuerySet, state: State, resting: list[Tally], fo
             _name(_resting(rows, state).filter(_late(state)), one, found, some.late)
 
 
-def _name(line: Any, one: InState, found: Depths, count: int) -> None:
+def _name(line: OperatorQuerySet, one: InState, found: Depths, count: int) -> None:
     age = ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
     rows = line.annotate(stator_age=age).values_list("pk", "stator_age")[: min(NAMED, count)]
     found.stuck += [Stuck(pk, one.name, max(0.0, age.total_seconds())) for pk, age in rows]

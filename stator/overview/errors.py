@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db.models import DurationField, ExpressionWrapper, F
@@ -28,7 +27,7 @@ class Group:
     latest: float = 0.0
     count: int = 0
     attempts: int = 0
-    failing: list[Any] = field(default_factory=list)
+    failing: list[object] = field(default_factory=list)
 
 
 def groups(using: str, rows_of: dict[str, OperatorQuerySet]) -> tuple[list[Group], bool]:
@@ -55,7 +54,7 @@ def groups(using: str, rows_of: dict[str, OperatorQuerySet]) -> tuple[list[Group
     return sorted(found.values(), key=lambda group: (-len(group.failing), -group.count)), len(latest) > GROUPED
 
 
-def fingerprinted(rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterator[list[Any]]:
+def fingerprinted(rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterator[list[object]]:
     """Yield lists of up to ``page`` keys of failing rows whose latest error has this fingerprint; some may be empty."""
     label = rows.model._meta.label_lower
     reports = Report.objects.using(rows.db).filter(model_label=label, fingerprint=fingerprint).exclude(error="")
@@ -72,7 +71,7 @@ def _describe(using: str, firsts: dict[int, Group]) -> None:
         firsts[pk].message, firsts[pk].latest = message, max(0.0, span.total_seconds())
 
 
-def _failing(rows: OperatorQuerySet, texts: Iterable[str]) -> dict[Any, str]:
+def _failing(rows: OperatorQuerySet, texts: Iterable[str]) -> dict[object, str]:
     """Return the keys of objects that still fail and can be retried, with the keys' text in reports."""
     keys = dict(_keys(rows, texts))
     states = [state.name for state in rows.model.state_graph.automatic_states]
@@ -80,7 +79,7 @@ def _failing(rows: OperatorQuerySet, texts: Iterable[str]) -> dict[Any, str]:
     return {pk: keys[pk] for pk in found.values_list("pk", flat=True)}
 
 
-def _keys(rows: OperatorQuerySet, texts: Iterable[str]) -> Iterator[tuple[Any, str]]:
+def _keys(rows: OperatorQuerySet, texts: Iterable[str]) -> Iterator[tuple[object, str]]:
     pk = rows.model._meta.pk
     to_python = getattr(pk, "target_field", pk).to_python
     for text in texts:

@@ -1,13 +1,13 @@
 """Flow over time: moves on each edge in the last hour, and numbers of handled and queued objects."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
-from django.db.models import Max, Sum
+from django.db.models import Aggregate, Max, Model, QuerySet, Sum
 from django.db.models.functions import TruncDay, TruncHour
+from django.db.models.functions.datetime import TruncBase
 
 from stator.overview.charts import Point
 from stator.rows.statistics import Depth, Stats
@@ -71,6 +71,8 @@ def _starts(now: datetime, by_day: bool) -> list[datetime]:
     return [this - timedelta(hours=back) for back in range(HOURS - 1, -1, -1)]
 
 
-def _by_period(rows: Any, period: Any, sums: dict[str, Any]) -> dict[Any, tuple[int, ...]]:
+def _by_period(
+    rows: QuerySet[Model], period: TruncBase, sums: Mapping[str, Aggregate]
+) -> dict[tuple[str, datetime], tuple[int, ...]]:
     found = rows.order_by().annotate(period=period).values_list("model_label", "period").annotate(**sums)
     return {(label, start): tuple(number or 0 for number in numbers) for label, start, *numbers in found}

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from django.http import HttpRequest
 
@@ -56,6 +55,6 @@ def add_section(function: Callable[[HttpRequest], Section | None]) -> Callable[[
     return function
 
 
-def sections(request: HttpRequest) -> list[Any]:
+def sections(request: HttpRequest) -> list[Section]:
     """Return the sections for this user, in the order in which they were added."""
     return [section for function in _added if (section := function(request)) is not None]

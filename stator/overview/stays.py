@@ -1,11 +1,13 @@
 """Time in states from the history of recent moves: half within, 95 % within, and the part that took too long."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
+from stator.graph import State
 from stator.graph.durations import span
+from stator.models import StatorModel
 from stator.rows import columns
 from stator.rows.meta import options_of
 from stator.rows.reports import History
@@ -44,7 +46,7 @@ class Stays:
         return f"{_share(self.burn)} (more than {_within(self.expected)})"
 
 
-def stays(using: str, models: list[Any]) -> dict[str, list[Stays]]:
+def stays(using: str, models: Iterable[type[StatorModel]]) -> dict[str, list[Stays]]:
     """Return, by the label of each model, the states that were left, in the order of the graph; at most one statement.
 
     It reads the newest ``LATEST`` events of the last day for all models together, so that the cost is bounded. Models
@@ -63,19 +65,19 @@ def moves(found: list[Stays]) -> int:
     return sum(one.moves for one in found)
 
 
-def _latest(using: str) -> Any:
+def _latest(using: str) -> Iterable[tuple[str, str, float | None]]:
     # All kinds, filtered afterwards: in a day of errors the database would read them all to find few moves.
     events = History.objects.using(using).filter(at__gte=columns.after(-DAY)).order_by("-at")
     return events.values_list("model_label", "source", "stay")[:LATEST]
 
 
-def _of_model(states: dict[str, Any], left: dict[str, list[float]]) -> list[Stays]:
+def _of_model(states: Mapping[str, State], left: dict[str, list[float]]) -> list[Stays]:
     # Includes states that are no longer in the graph.
     names = dict.fromkeys([*states, *sorted(left)])
     return [_of_state(name, states.get(name), sorted(left[name])) for name in names if name in left]
 
 
-def _of_state(name: str, state: Any, ordered: list[float]) -> Stays:
+def _of_state(name: str, state: State | None, ordered: list[float]) -> Stays:
     count, expected = len(ordered), state.expect_within if state else None
     late = sum(seconds > expected for seconds in ordered) if expected else 0
     return Stays(

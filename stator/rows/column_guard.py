@@ -1,11 +1,11 @@
 """The guard on the framework's columns: no manager or queryset of a managed model writes them directly."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import models
-from django.db.models import Manager, QuerySet
+from django.db.models import Field, Manager, Model, QuerySet
 
 from stator.exceptions import ProtectedColumn
 from stator.rows import columns
@@ -16,10 +16,12 @@ from stator.rows.transitions import move_by_hand
 from stator.rows.waits import update_and_reopen
 from stator.signals import announce
 
+M = TypeVar("M", bound=Model)
+
 _GUARDED = columns.FRAMEWORK_COLUMNS | {"state"}
 
 
-class GuardedQuerySet(QuerySet[Any]):
+class GuardedQuerySet(QuerySet[M]):
     """The base of a managed model's querysets: only transitions write the framework's columns."""
 
     def update(self, **values: Any) -> int:
@@ -48,9 +50,9 @@ class GuardedQuerySet(QuerySet[Any]):
         batch_size: int | None = None,
         ignore_conflicts: bool = False,
         update_conflicts: bool = False,
-        update_fields: Any = None,
-        unique_fields: Any = None,
-    ) -> list[Any]:
+        update_fields: Collection[str] | None = None,
+        unique_fields: Collection[str] | None = None,
+    ) -> list[M]:
         """Insert like Django and wake workers after the commit; conflicts may not overwrite the framework's columns."""
         managed, conflicts = hasattr(self.model, "state_graph"), ignore_conflicts or update_conflicts
         if managed:
@@ -60,7 +62,7 @@ class GuardedQuerySet(QuerySet[Any]):
             for instance in objs:
                 if instance.pk is None or not conflicts:
                     instance._begin()
-        created = super().bulk_create(
+        created: list[Any] = super().bulk_create(
             objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
         )
         if managed:
@@ -71,7 +73,7 @@ class GuardedQuerySet(QuerySet[Any]):
                 instance._loaded_state = str(instance.state)
         return created
 
-    def _batched_insert(self, objs: list[Any], fields: Any, *args: Any, **kwargs: Any) -> Any:
+    def _batched_insert(self, objs: list[M], fields: Sequence[Field], *args: object, **kwargs: object) -> object:
         if hasattr(self.model, "state_graph"):
             fields = fields_sent(self.model, objs, fields)
         return super()._batched_insert(objs, fields, *args, **kwargs)  # type: ignore[misc]
@@ -88,7 +90,7 @@ def guard_managers(model: type[models.Model]) -> None:
     model._meta._expire_cache()  # type: ignore[attr-defined]
 
 
-def _guarded_manager(cls: type[Manager[Any]]) -> type[Manager[Any]]:
+def _guarded_manager(cls: type[Manager[Model]]) -> type[Manager[Model]]:
     if issubclass(getattr(cls, "_queryset_class", object), GuardedQuerySet):
         return cls
     if cls not in _guarded_classes:
@@ -96,8 +98,8 @@ def _guarded_manager(cls: type[Manager[Any]]) -> type[Manager[Any]]:
     return _guarded_classes[cls]
 
 
-def _subclass_manager(cls: Any) -> type[Manager[Any]]:
-    def get_queryset(self: Any) -> QuerySet[Any]:
+def _subclass_manager(cls: Any) -> type[Manager[Model]]:
+    def get_queryset(self: Any) -> QuerySet[Model]:
         queryset = cls.get_queryset(self)
         if not isinstance(queryset, GuardedQuerySet):
             # The manager builds its queryset itself instead of from its class.
@@ -118,7 +120,7 @@ def _guarded_queryset(cls: type) -> type:
     return _guarded_classes[cls]
 
 
-def _refuse(model: Any, names: Iterable[str]) -> None:
+def _refuse(model: type[Model], names: Iterable[str]) -> None:
     if names := sorted(names):
         raise ProtectedColumn(
             f"{model.__name__}: {', '.join(names)} can be written only by a transition; "

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -39,7 +38,8 @@ FRAMEWORK_COLUMNS = frozenset(
 # The counters among them.
 COUNTS = ("state_attempts", "state_failures", "state_crashes", "state_version")
 
-Changes = dict[str, Any]
+# Values of columns or expressions for them.
+Changes = dict[str, object]
 
 _UNCLAIMED: Changes = {"state_claim": None, "state_locked_until": None}
 
@@ -104,7 +104,7 @@ def entering(state: State) -> Changes:
     }
 
 
-def claiming(token: UUID, until: Any) -> Changes:
+def claiming(token: UUID, until: object) -> Changes:
     """Return the changes when a row is claimed: the attempt is counted and its time noted."""
     return {
         "state_claim": token,
@@ -115,7 +115,7 @@ def claiming(token: UUID, until: Any) -> Changes:
     }
 
 
-def claiming_due(token: UUID, until: Any) -> Changes:
+def claiming_due(token: UUID, until: object) -> Changes:
     """Return the changes of :func:`claiming`; a row that was marked ready before it is due only loses the mark.
 
     The test is in the SET list, where it costs nothing: the index of ready rows could not serve it as a condition.
@@ -133,7 +133,7 @@ def claiming_due(token: UUID, until: Any) -> Changes:
     }
 
 
-def staying(due: Any, failures: Any) -> Changes:
+def staying(due: object, failures: object) -> Changes:
     """Return the changes when an attempt ends and the row stays; an attempt that ends resets the crash count."""
     return {
         "state_ready": False,
@@ -156,7 +156,7 @@ def reaping(max_crashes: int, spared: Collection[str] = ()) -> Changes:
     ``spared``: names of states without quarantine; their crash count stops at the last value that keeps rows claimable.
     """
     goes_on = Q(state_crashes__lt=max_crashes - 1)
-    crashes: Any = F("state_crashes") + 1
+    crashes: Expression = F("state_crashes") + 1
     if spared:
         goes_on |= Q(state__in=spared)
         crashes = Case(

@@ -2,9 +2,8 @@
 
 import hashlib
 import re
-from typing import Any
 
-from django.db.models import Expression, F, Index, Q
+from django.db.models import Expression, F, Index, Model, Q
 from django.db.models.functions import Coalesce
 
 from stator.rows.meta import options_of
@@ -15,20 +14,20 @@ def place_in_line() -> Coalesce:
     return Coalesce(F("state_next_attempt"), F("state_changed"))
 
 
-def line_of(model: Any, *, by_age: bool = False) -> list[Expression | F]:
+def line_of(model: type[Model], *, by_age: bool = False) -> list[Expression | F]:
     """Return the claim order of ready rows with one value of ``fair_by``; ``by_age``: ignore priorities."""
     priority = options_of(model).priority
     first = [F(priority)] if priority and not by_age else []
     return [*first, place_in_line(), F(model._meta.pk.name)]
 
 
-def line_of_all(model: Any, *, by_age: bool = False) -> list[Expression | F]:
+def line_of_all(model: type[Model], *, by_age: bool = False) -> list[Expression | F]:
     """Return :func:`line_of` for all values of ``fair_by``, one after the other."""
     fair_by = options_of(model).fair_by
     return [*([F(fair_by)] if fair_by else []), *line_of(model, by_age=by_age)]
 
 
-def add_indexes(model: Any) -> None:
+def add_indexes(model: type[Model]) -> None:
     """Add the indexes of the mixin to those that the model declares."""
     indexes = [*model._meta.indexes, *own_indexes(model)]
     model._meta.indexes = indexes
@@ -36,7 +35,7 @@ def add_indexes(model: Any) -> None:
     model._meta.original_attrs["indexes"] = indexes
 
 
-def own_indexes(model: Any) -> list[Index]:
+def own_indexes(model: type[Model]) -> list[Index]:
     """Return the mixin's indexes for a managed model, with unique names."""
     table = model._meta.db_table
     readable = re.sub(r"[^a-z0-9]+", "_", table.lower())[:12].strip("_")
@@ -45,12 +44,12 @@ def own_indexes(model: Any) -> list[Index]:
     return [_ready(model, suffix), *aged, _resting(suffix), _leased(suffix), _crashed(suffix), _failing(model, suffix)]
 
 
-def _ready(model: Any, suffix: str) -> Index:
+def _ready(model: type[Model], suffix: str) -> Index:
     """Return the index for CLAIM: the ready rows in the order of their turn; claimed rows leave it."""
     return Index(*line_of_all(model), condition=Q(state_ready=True), name=f"st_ready_{suffix}")
 
 
-def _aged(model: Any, suffix: str) -> Index:
+def _aged(model: type[Model], suffix: str) -> Index:
     """Return the index for CLAIM by age, if there are priorities: the ready rows in the order of their age."""
     return Index(*line_of_all(model, by_age=True), condition=Q(state_ready=True), name=f"st_age_{suffix}")
 
@@ -74,7 +73,7 @@ def _crashed(suffix: str) -> Index:
     return Index(fields=["state_crashes"], condition=Q(state_crashes__gt=0), name=f"st_crash_{suffix}")
 
 
-def _failing(model: Any, suffix: str) -> Index:
+def _failing(model: type[Model], suffix: str) -> Index:
     """Return the index for lists and counts of rows whose latest attempt failed; other rows never enter it.
 
     It starts with the errors although they are its condition: for an OR, SQLite joins two indexes only by a column of

@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
-from django.db.models import IntegerField, JSONField, Model, Q
+from django.db.models import Field, IntegerField, JSONField, Model, Q
 
 from stator.graph import State, StateGraph
 from stator.rows.columns import FRAMEWORK_COLUMNS
+
+M = TypeVar("M", bound=Model)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,35 +40,50 @@ class ModelOptions:
     notices: Callable[[str], Iterable[Any]] | None = None
 
 
-def owner_of(model: type[Model]) -> Any:
+def graph_of(model: type[Model]) -> type[StateGraph]:
+    """Return the graph of a managed model; raise ``TypeError`` for another model."""
+    graph = getattr(model, "state_graph", None)
+    if not (isinstance(graph, type) and issubclass(graph, StateGraph)):
+        raise TypeError(f"{model.__name__} is not managed by Stator; let it inherit StatorModel")
+    return graph
+
+
+def field_of(model: type[Model], name: str) -> Field:
+    """Return a field that a model is known to have, with a column or as a relation to one object."""
+    field = model._meta.get_field(name)
+    if not isinstance(field, Field):
+        raise TypeError(f"{model._meta.label}.{name} is a {type(field).__name__}, which is not a field of its table")
+    return field
+
+
+def column_of(field: Field) -> str:
+    """Return the name of the column of a field that is known to have one."""
+    if field.column is None:
+        raise TypeError(f"{field} has no column")
+    return field.column
+
+
+def owner_of(model: type[M]) -> type[M]:
     """Return the model whose own table has the framework's columns: a parent, under multi-table inheritance."""
-    return model._meta.get_field("state").model._meta.concrete_model
+    # The parent has the field, so it is managed like the model itself.
+    return cast("type[M]", model._meta.get_field("state").model._meta.concrete_model)
 
 
-def managed(models: list[Any]) -> list[Any]:
+def managed(models: Iterable[type[M]]) -> list[type[M]]:
     """Return the models whose own tables have the state, each once; a child counts as its parent."""
     return list(dict.fromkeys(map(owner_of, models)))
 
 
-def graph_of(model: Any) -> type[StateGraph]:
-    """Return the graph of a managed model."""
-    graph: type[StateGraph] = model.state_graph
-    return graph
-
-
-def named_state(model: Any, state: State | str) -> State:
+def named_state(model: type[Model], state: State | str) -> State:
     """Return the graph's state with that name; raise ``ValueError`` with the known names if there is none."""
-    found: State | None = model.state_graph.states.get(str(state))
-    if found is None:
-        raise ValueError(
-            f"{str(state)!r} is not a state of {model.state_graph.__name__}; "
-            f"its states are {', '.join(model.state_graph.states)}"
-        )
+    graph = graph_of(model)
+    if (found := graph.states.get(str(state))) is None:
+        raise ValueError(f"{str(state)!r} is not a state of {graph.__name__}; its states are {', '.join(graph.states)}")
     return found
 
 
 @lru_cache(maxsize=1024)
-def options_of(model: Any) -> ModelOptions:
+def options_of(model: type[Model]) -> ModelOptions:
     """Return the options of a model; raise ``ImproperlyConfigured`` with one line if one is wrong."""
     declared = getattr(model, "StatorMeta", None)
     given = {name: getattr(declared, name) for name in dir(declared) if not name.startswith("_")} if declared else {}
@@ -78,7 +95,7 @@ def options_of(model: Any) -> ModelOptions:
     return ModelOptions(**{name: _kept(value) for name, value in given.items()})
 
 
-def _kept(value: Any) -> Any:
+def _kept(value: object) -> Any:
     """Return the value of an option as an immutable one."""
     if isinstance(value, dict):
         return tuple((name, tuple(map(str, states))) for name, states in value.items())
@@ -90,42 +107,41 @@ def _remedy(name: str) -> str:
     return f"did you mean {close[0]!r}?" if close else f"options are {', '.join(_CHECKS)}"
 
 
-def _wrong_function(model: Any, value: Any) -> str:
+def _wrong_function(model: type[Model], value: object) -> str:
     return "" if callable(value) else "must be a function from the id of a worker and a Q to a Q"
 
 
-def _wrong_finder(model: Any, value: Any) -> str:
+def _wrong_finder(model: type[Model], value: object) -> str:
     return "" if callable(value) else "must be a function of a database's alias"
 
 
-def _wrong_flag(model: Any, value: Any) -> str:
+def _wrong_flag(model: type[Model], value: object) -> str:
     return "" if isinstance(value, bool) else "must be True or False"
 
 
-def _wrong_fields(model: Any, value: Any) -> str:
+def _wrong_fields(model: type[Model], value: object) -> str:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         return "must be a list of field names"
     return next(
-        (f"names {name!r}, which is not a field with a column" for name in value if not _has_column(model, name)), ""
+        (f"names {name!r}, which is not a field with a column" for name in value if _column(model, name) is None), ""
     )
 
 
-def _wrong_priority(model: Any, value: Any) -> str:
+def _wrong_priority(model: type[Model], value: object) -> str:
     if trouble := _wrong_key(model, value):
         return trouble
-    if value is None or isinstance(field := model._meta.get_field(value), IntegerField):
+    if value is None or isinstance(field := _column(model, value), IntegerField):
         return ""
     return f"is a {type(field).__name__}; it must be an integer field"
 
 
-def _wrong_key(model: Any, value: Any) -> str:
+def _wrong_key(model: type[Model], value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
         return "must be the name of a field"
-    if not _has_column(model, value):
+    if (field := _column(model, value)) is None:
         return "is not a field with a column"
-    field = model._meta.get_field(value)
     if field.model is not model._meta.get_field("state").model:
         return f"is in the table of {field.model.__name__}; it must be in the table with the state"
     if field.null:
@@ -133,15 +149,15 @@ def _wrong_key(model: Any, value: Any) -> str:
     return "is a JSONField, whose values have no order" if isinstance(field, JSONField) else ""
 
 
-def _wrong_waits(model: Any, value: Any) -> str:
+def _wrong_waits(model: type[Model], value: object) -> str:
     if not isinstance(value, dict) or not value:
         return "must map names of relations to lists of states"
     return next((trouble for wait in value.items() for trouble in _troubles(model, *wait)), "")
 
 
-def _troubles(model: Any, name: Any, states: Any) -> Iterator[str]:
+def _troubles(model: type[Model], name: object, states: object) -> Iterator[str]:
     """Yield what is wrong with an awaited relation, as far as its own table shows."""
-    field = model._meta.get_field(name) if isinstance(name, str) and _has_column(model, name) else None
+    field = _column(model, name)
     if field is None or not (field.many_to_one or field.one_to_one):
         yield f"names {name!r}, which is not a ForeignKey or OneToOneField"
     elif field.model is not model._meta.get_field("state").model:
@@ -152,15 +168,18 @@ def _troubles(model: Any, name: Any, states: Any) -> Iterator[str]:
         yield f"has a value for {name!r} that is not a state"
 
 
-def _has_column(model: Any, name: str) -> bool:
+def _column(model: type[Model], name: object) -> Field | None:
+    """Return the project's field with that name and a column; None if there is none."""
+    if not isinstance(name, str) or name in (*FRAMEWORK_COLUMNS, "state"):
+        return None
     try:
         field = model._meta.get_field(name)
     except FieldDoesNotExist:
-        return False
-    return bool(getattr(field, "concrete", False)) and name not in (*FRAMEWORK_COLUMNS, "state")
+        return None
+    return field if isinstance(field, Field) and field.concrete else None
 
 
-_CHECKS: dict[str, Callable[[Any, Any], str]] = {
+_CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "history": _wrong_flag,
     "reconcile_on": _wrong_fields,
     "priority": _wrong_priority,

@@ -2,13 +2,12 @@
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from django.core.exceptions import EmptyResultSet, FieldError, ValidationError
 from django.db import DataError, NotSupportedError, ProgrammingError, models, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.db.models.functions import Now
 
 from stator.graph import State
@@ -35,12 +34,17 @@ UNCOMPILED = (
 )  # fmt: skip
 
 
+def in_force() -> Q:
+    """Return a condition for the pauses in force now, by the database's clock."""
+    return Q(until=None) | Q(until__gt=Now())
+
+
 class PauseQuerySet(QuerySet["Pause"]):
     """Rows of the table of pauses."""
 
     def active(self) -> "PauseQuerySet":
         """Return the pauses in force now, by the database's clock."""
-        return self.filter(Q(until=None) | Q(until__gt=Now()))
+        return self.filter(in_force())
 
 
 class Pause(models.Model):
@@ -58,7 +62,7 @@ class Pause(models.Model):
     created = models.DateTimeField(db_default=Now())
     until = models.DateTimeField(null=True, blank=True)
 
-    objects: ClassVar[Any] = PauseQuerySet.as_manager()
+    objects = PauseQuerySet.as_manager()
 
     class Meta:
         indexes = [models.Index(fields=["until"], name="stator_pause_until")]
@@ -66,7 +70,7 @@ class Pause(models.Model):
     def __str__(self) -> str:
         return f"{self.model_label}{f' in {self.state}' if self.state else ''}{f' {self.where}' if self.where else ''}"
 
-    def condition(self, model: Any) -> Q:
+    def condition(self, model: type[Model]) -> Q:
         """Return a condition for the rows that it holds; any row of its states if ``where`` cannot be evaluated."""
         try:
             check_where(model, self.where)
@@ -101,17 +105,17 @@ class Pauses:
         """Return the given states that are not paused as a whole."""
         return [] if self.everything else [state for state in states if state.name not in self.states]
 
-    def without_held(self, rows: QuerySet[Any], states: Iterable[State]) -> QuerySet[Any]:
+    def without_held(self, rows: QuerySet[Model], states: Iterable[State]) -> QuerySet[Model]:
         """Return the rows without those that a pause with ``where`` holds."""
         for condition in self._conditions(rows.model, states):
             rows = rows.exclude(condition)
         return rows
 
-    def held(self, model: Any, states: Iterable[State]) -> Q:
+    def held(self, model: type[Model], states: Iterable[State]) -> Q:
         """Return a condition for rows that a pause with ``where`` holds; an empty one if there are no such pauses."""
         return Q(*self._conditions(model, states), _connector=Q.OR)
 
-    def _conditions(self, model: Any, states: Iterable[State]) -> Iterator[Q]:
+    def _conditions(self, model: type[Model], states: Iterable[State]) -> Iterator[Q]:
         names = sorted(state.name for state in states)
         for pause in self.partial:
             if pause.state in ("", *names):
@@ -125,7 +129,14 @@ def read_pauses(using: str) -> list[Pause]:
 
 
 def make_pause(
-    model: Any, using: str, *, state: State | str | None, where: Any, reason: str, actor: str, seconds: float | None
+    model: type[Model],
+    using: str,
+    *,
+    state: State | str | None,
+    where: object,
+    reason: str,
+    actor: str,
+    seconds: float | None,
 ) -> Pause:
     """Pause objects; raise ``ValueError`` with one line if the arguments are invalid."""
     pause = planned_pause(model, using, state=state, where=where, reason=reason, actor=actor, seconds=seconds)
@@ -134,7 +145,14 @@ def make_pause(
 
 
 def planned_pause(
-    model: Any, using: str, *, state: State | str | None, where: Any, reason: str, actor: str, seconds: float | None
+    model: type[Model],
+    using: str,
+    *,
+    state: State | str | None,
+    where: object,
+    reason: str,
+    actor: str,
+    seconds: float | None,
 ) -> Pause:
     """Return a pause like :func:`make_pause` without saving it."""
     if seconds is not None and not is_seconds(seconds):
@@ -159,7 +177,7 @@ def keep_pause(pause: Pause, using: str) -> None:
     logger.info("stator.paused", extra={"model": pause.model_label, "state": pause.state, "actor": pause.actor})
 
 
-def end_pauses(model: Any, using: str, *, state: State | str | None, where: Any, actor: str) -> int:
+def end_pauses(model: type[Model], using: str, *, state: State | str | None, where: object, actor: str) -> int:
     """End active pauses of a model: all, or those with exactly this state and condition; return how many."""
     owner = owner_of(model)
     label = owner._meta.label_lower
@@ -173,14 +191,16 @@ def end_pauses(model: Any, using: str, *, state: State | str | None, where: Any,
     return end_chosen(active.filter(pk__in=meant), label, actor)
 
 
-def end_chosen(pauses: Any, label: str, actor: str) -> int:
+def end_chosen(pauses: QuerySet["Pause"], label: str, actor: str) -> int:
     """End those of the pauses, all of one model, that are active; return how many."""
-    ended: int = pauses.active().update(until=Now())
+    ended = pauses.filter(in_force()).update(until=Now())
     logger.info("stator.resumed", extra={"model": label, "count": ended, "actor": actor})
     return ended
 
 
-def pause_objects(model: Any, using: str, pks: list[Any], *, reason: str, actor: str, seconds: float | None) -> Pause:
+def pause_objects(
+    model: type[Model], using: str, pks: Sequence[object], *, reason: str, actor: str, seconds: float | None
+) -> Pause:
     """Pause some objects by key; raise ``ValueError`` with one line if they are too many for one pause."""
     if len(pks) > MOST_OBJECTS:
         raise ValueError(f"a pause names at most {MOST_OBJECTS} objects; pause a state instead, or use a lookup")
@@ -188,7 +208,7 @@ def pause_objects(model: Any, using: str, pks: list[Any], *, reason: str, actor:
     return make_pause(model, using, state=None, where=where, reason=reason, actor=actor, seconds=seconds)
 
 
-def resume_objects(model: Any, using: str, pks: Iterable[Any], *, actor: str) -> int:
+def resume_objects(model: type[Model], using: str, pks: Iterable[object], *, actor: str) -> int:
     """Release objects from pauses that name them; return how many objects that were.
 
     Pauses of the model, of a state, or with other lookups stay. The other objects of a pause get a pause of their own.
@@ -209,7 +229,7 @@ def resume_objects(model: Any, using: str, pks: Iterable[Any], *, actor: str) ->
     return resumed
 
 
-def is_paused_by_name(model: Any, using: str, pk: Any) -> bool:
+def is_paused_by_name(model: type[Model], using: str, pk: object) -> bool:
     """Return whether a pause names this object."""
     label = owner_of(model)._meta.label_lower
     return any(_kept(pk) in pause.where[NAMED] for pause in _naming_objects(label, using))
@@ -220,12 +240,12 @@ def _naming_objects(label: str, using: str) -> list[Pause]:
     return [pause for pause in own if set(pause.where) == {NAMED} and isinstance(pause.where[NAMED], list)]
 
 
-def _kept(pk: Any) -> Any:
+def _kept(pk: object) -> int | str:
     """Return a primary key as a JSON value."""
     return pk if isinstance(pk, int) else str(pk)
 
 
-def check_where(model: Any, where: Any) -> dict[str, Any]:
+def check_where(model: type[Model], where: object) -> dict[str, object]:
     """Return the lookups of a pause as JSON values; raise ``ValueError`` with one line if they are unusable."""
     try:
         text = json.dumps({} if where is None else where, ensure_ascii=False, allow_nan=False)
@@ -244,12 +264,12 @@ def check_where(model: Any, where: Any) -> dict[str, Any]:
     return kept
 
 
-def try_where(model: Any, using: str, where: dict[str, Any]) -> None:
+def try_where(model: type[Model], using: str, where: Mapping[str, object]) -> None:
     """Let the database plan a query with the lookups; raise ``ValueError`` if it cannot.
 
     Otherwise the error would end every worker at its next claim.
     """
-    rows: QuerySet[Any] = QuerySet(model, using=using)
+    rows: QuerySet[Model] = QuerySet(model, using=using)
     # A missing table is not an error of the lookups, so this fails outside the ``try``.
     rows.explain()
     try:
@@ -262,8 +282,8 @@ def try_where(model: Any, using: str, where: dict[str, Any]) -> None:
         raise ValueError(f"where={where!r} does not fit {model._meta.label}: {text}") from error
 
 
-def _compile(model: Any, where: dict[str, Any]) -> None:
-    rows: QuerySet[Any] = QuerySet(model)
+def _compile(model: type[Model], where: Mapping[str, object]) -> None:
+    rows: QuerySet[Model] = QuerySet(model)
     try:
         rows.filter(**where).query.sql_with_params()
     except EmptyResultSet:

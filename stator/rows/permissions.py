@@ -1,10 +1,11 @@
 """The permission ``force_<model>``, which moving objects by hand in the admin requires."""
 
-from typing import Any
-
+from django.apps import AppConfig
 from django.apps import apps as global_apps
+from django.apps.registry import Apps
 from django.contrib.auth import get_permission_codename
 from django.db import DEFAULT_DB_ALIAS, router
+from django.db.models import Model
 from django.db.models.signals import post_migrate
 
 from stator.models import StatorModel
@@ -21,12 +22,14 @@ def connect() -> None:
     post_migrate.connect(create_permissions, dispatch_uid="stator.permissions")
 
 
-def force_permission(model: Any) -> str:
+def force_permission(model: type[Model]) -> str:
     """Return the name of the permission on a model for ``user.has_perm()``."""
     return f"{model._meta.app_label}.{get_permission_codename(ACTION, model._meta)}"
 
 
-def create_permissions(app_config: Any, using: str = DEFAULT_DB_ALIAS, apps: Any = global_apps, **kwargs: Any) -> None:
+def create_permissions(
+    app_config: AppConfig, using: str = DEFAULT_DB_ALIAS, apps: Apps = global_apps, **kwargs: object
+) -> None:
     """Create the permissions on the managed models of one app."""
     models = [model for model in app_config.get_models() if issubclass(model, StatorModel)]
     try:

@@ -1,57 +1,59 @@
 """Reconcile on change: an object whose watched fields change is attempted again."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any
 
 from django.db import transaction
-from django.db.models import DEFERRED, F, QuerySet
+from django.db.models import DEFERRED, Field, Model, QuerySet
+from django.db.models.expressions import CombinedExpression, F
 
 from stator.rows import columns
-from stator.rows.meta import options_of, owner_of
-from stator.rows.transitions import in_batches, move_by_hand, write_by_hand, written_to
+from stator.rows.meta import field_of, graph_of, options_of, owner_of
+from stator.rows.transitions import Locked, in_batches, move_by_hand, write_by_hand, written_to
 
 
-def watched_fields(model: Any, names: Iterable[str]) -> list[str]:
+def watched_fields(model: type[Model], names: Iterable[str]) -> list[str]:
     """Return those of the fields, given by name or by column, that are in ``reconcile_on``."""
     given = set(names)
-    fields = [model._meta.get_field(name) for name in options_of(model).reconcile_on]
+    fields = [field_of(model, name) for name in options_of(model).reconcile_on]
     return [field.name for field in fields if given & {field.name, field.attname}]
 
 
-def watched_values(instance: Any) -> dict[str, Any]:
+def watched_values(instance: Model) -> dict[str, object]:
     """Return the values of an instance's watched fields; ``DEFERRED`` for fields that are not loaded."""
-    model: Any = type(instance)
-    fields = [model._meta.get_field(name) for name in options_of(model).reconcile_on]
+    model = type(instance)
+    fields = [field_of(model, name) for name in options_of(model).reconcile_on]
     return {field.name: instance.__dict__.get(field.attname, DEFERRED) for field in fields}
 
 
-def signed(model: Any, table: Any, names: Iterable[str]) -> list[tuple[Any, None, Any]]:
+def signed(
+    model: type[Model], table: type[Model], names: Iterable[str]
+) -> list[tuple[Field, None, CombinedExpression]]:
     """Return what the save of a claimed object also writes, so that a trigger does not take it for a change by others.
 
     ``table``: the model whose table is written, a parent under multi-table inheritance.
     """
     if owner_of(model) is not table or not watched_fields(model, names):
         return []
-    return [(model._meta.get_field("state_attempted"), None, F("state_attempted") + timedelta(microseconds=1))]
+    return [(field_of(model, "state_attempted"), None, F("state_attempted") + timedelta(microseconds=1))]
 
 
-def look_again(rows: QuerySet[Any], changed: Iterable[str]) -> None:
+def look_again(rows: QuerySet[Model], changed: Iterable[str]) -> None:
     """Attempt rows now, ending claims made before the change; rows in terminal states return to the initial state."""
-    graph = rows.model.state_graph
+    graph = graph_of(rows.model)
     automatic = [state.name for state in graph.automatic_states]
     write_by_hand(rows.filter(state__in=automatic), columns.unlocking())
     settled = [state.name for state in graph.terminal_states - {graph.initial_state}]
     move_by_hand(rows.filter(state__in=settled), graph.initial_state, reason=f"{', '.join(sorted(changed))} changed")
 
 
-def update_and_look_again(queryset: QuerySet[Any], values: dict[str, Any], watched: list[str]) -> int:
+def update_and_look_again(queryset: QuerySet[Model], values: Mapping[str, object], watched: list[str]) -> int:
     """Update the rows and reconcile those of which a watched field really changed; return how many were updated."""
     model, owner = queryset.model, owner_of(queryset.model)
     annotated = bool(queryset.query.annotations) and not queryset.query.is_sliced
 
-    def write(using: str, rows: QuerySet[Any], before: list[Any]) -> int:
-        pks = [pk for pk, *_ in before]
+    def write(using: str, rows: QuerySet[Model], before: list[Locked]) -> int:
+        pks = [row.pk for row in before]
         # A value may refer to an annotation of the queryset.
         meant = queryset.using(using).order_by() if annotated else QuerySet(model, using=using)
         plain = meant.filter(pk__in=pks)
@@ -66,7 +68,7 @@ def update_and_look_again(queryset: QuerySet[Any], values: dict[str, Any], watch
         return in_batches(queryset, write)
 
 
-def _changing(rows: QuerySet[Any], values: dict[str, Any], watched: list[str]) -> QuerySet[Any]:
+def _changing(rows: QuerySet[Model], values: Mapping[str, object], watched: list[str]) -> QuerySet[Model]:
     given = {name: value for name, value in values.items() if watched_fields(rows.model, [name])}
     if any(hasattr(value, "resolve_expression") for value in given.values()):
         return rows

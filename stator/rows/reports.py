@@ -1,10 +1,9 @@
 """Reports and history beside the rows: the latest error or reason of each object, moves, and manual actions."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from django.db import connections, models
-from django.db.models import OuterRef, QuerySet, Value
+from django.db.models import Expression, Model, OuterRef, QuerySet, Value
 from django.db.models.functions import Cast, Concat, Now, Substr
 
 from stator.graph.failures import Failure, bounded
@@ -82,14 +81,14 @@ class History(models.Model):
         return f"{self.model_label} {self.object_pk}: {self.source} -> {self.to}"
 
 
-def reports_of(model: Any, using: str, **lookups: Any) -> QuerySet[Report]:
+def reports_of(model: type[Model], using: str, **lookups: object) -> QuerySet[Report]:
     """Return the reports on the row of an outer query that match the lookups."""
     return Report.objects.using(using).filter(
         model_label=model._meta.label_lower, object_pk=_pk_text(model, using), **lookups
     )
 
 
-def _pk_text(model: Any, using: str) -> Any:
+def _pk_text(model: type[Model], using: str) -> Expression:
     """Return an expression for the primary key as reports store it."""
     text = Cast(OuterRef("pk"), models.CharField(max_length=KEY_LENGTH))
     pk = model._meta.pk
@@ -102,7 +101,7 @@ def _pk_text(model: Any, using: str) -> Any:
     return Concat(parts[0], *(part for tail in parts[1:] for part in (dash, tail)))
 
 
-def failure_report(label: str, pk: Any, state: str, failure: Failure, worker: str) -> Report:
+def failure_report(label: str, pk: object, state: str, failure: Failure, worker: str) -> Report:
     """Return an unsaved report of an error."""
     return Report(
         model_label=label, object_pk=str(pk), state=state, error=failure.kind, message=failure.message,
@@ -110,7 +109,7 @@ def failure_report(label: str, pk: Any, state: str, failure: Failure, worker: st
     )  # fmt: skip
 
 
-def reason_report(label: str, pk: Any, state: str, reason: str, worker: str) -> Report:
+def reason_report(label: str, pk: object, state: str, reason: str, worker: str) -> Report:
     """Return an unsaved report of a reason to wait."""
     return Report(
         model_label=label, object_pk=str(pk), state=state, message=bounded(str(reason), REASON_LENGTH), worker=worker

@@ -3,10 +3,10 @@
 import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from django.db import models
 from django.db.models import DurationField, ExpressionWrapper, F, Max, Min, Q, QuerySet, Sum, Value
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils import timezone
 
@@ -30,7 +30,7 @@ class Stay:
     moves: int = 0
 
     @classmethod
-    def of(cls, rows: QuerySet[Any]) -> "Stay":
+    def of(cls, rows: QuerySet[models.Model]) -> "Stay":
         """Return the stay of rows that are about to leave their state, by the database's clock."""
         longest = ExpressionWrapper(Now() - Min("state_changed"), output_field=DurationField())
         found = rows.aggregate(seconds=Sum(columns.stayed()), longest=longest)
@@ -94,7 +94,7 @@ class Stats(models.Model):
         hour = timezone.now().replace(minute=0, second=0, microsecond=0)
         key = {"model_label": model_label, "hour": hour, "source": source, "to": to, "shard": shard}
         rows = cls.objects.using(using)
-        counted: dict[str, Any] = {"handled": F("handled") + handled, "failed": F("failed") + failed}
+        counted: dict[str, Combinable] = {"handled": F("handled") + handled, "failed": F("failed") + failed}
         if stays := list(stays):
             counted["seconds"] = F("seconds") + sum(stay.seconds for stay in stays)
             counted["longest"] = Greatest("longest", Value(max(stay.longest for stay in stays)))
@@ -166,12 +166,13 @@ class ModelStats:
 
     def time_in_states(self, period: float = DAY) -> dict[str, Stay]:
         """Return how long objects were in each state that was left in the last ``period`` seconds, in whole hours."""
-        return {row["source"]: _stay(row) for row in self._stays(period).values("source").annotate(**_SUMS)}
+        rows = self._stays(period).values_list("source").annotate(**_SUMS)
+        return {source: Stay(*sums) for source, *sums in rows}
 
     def time_on_edges(self, period: float = DAY) -> dict[tuple[str, str], Stay]:
         """Return the same for each ``(state, state it was left for)``."""
-        rows = self._stays(period).values("source", "to").annotate(**_SUMS)
-        return {(row["source"], row["to"]): _stay(row) for row in rows}
+        rows = self._stays(period).values_list("source", "to").annotate(**_SUMS)
+        return {(source, to): Stay(*sums) for source, to, *sums in rows}
 
     def _stays(self, period: float) -> QuerySet[Stats]:
         # Includes the hour in which the period begins; otherwise the first minutes of an hour would show nothing.
@@ -180,18 +181,15 @@ class ModelStats:
         return rows.exclude(to="").order_by()
 
 
-_SUMS = {"all_moves": Sum("handled"), "all_seconds": Sum("seconds"), "most": Max("longest")}
-
-
-def _stay(row: Any) -> Stay:
-    return Stay(row["all_seconds"], row["most"], row["all_moves"])
+# In the order of the attributes of a ``Stay``.
+_SUMS = {"all_seconds": Sum("seconds"), "most": Max("longest"), "all_moves": Sum("handled")}
 
 
 def _seconds(span: datetime.timedelta | None) -> float:
     return seconds_of(span) if span is not None else 0.0
 
 
-def _period_starts(now: datetime.datetime) -> tuple[Any, Any, Any]:
+def _period_starts(now: datetime.datetime) -> tuple[datetime.datetime, datetime.datetime, datetime.datetime]:
     hour = now.replace(minute=0, second=0, microsecond=0)
     day = hour.replace(hour=0)
     return hour, day, day.replace(day=1)

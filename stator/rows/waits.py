@@ -9,19 +9,18 @@ Before each claim of a row, the awaited object is checked, so a row that was reo
 parked too late to be woken, because the awaited object is locked against changes meanwhile.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db import connections, router, transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, ForeignKey, Model, OuterRef, Q, QuerySet, Subquery
 
 from stator.fields import StateField
 from stator.rows import columns
-from stator.rows.meta import options_of
+from stator.rows.meta import field_of, graph_of, options_of, owner_of
 from stator.signals import announce
 
 # Rows reopened by one statement.
@@ -32,9 +31,9 @@ BATCH = 5000
 class Wait:
     """A relation ``field`` of ``model`` to an object of ``awaited`` that has to be in one of the states ``until``."""
 
-    model: Any
+    model: type[Model]
     field: str
-    awaited: Any
+    awaited: type[Model]
     until: tuple[str, ...]
 
     @property
@@ -42,9 +41,9 @@ class Wait:
         """The lookup of the primary key of the awaited object."""
         return f"{self.field}__pk"
 
-    def unsettled(self, using: str) -> QuerySet[Any]:
+    def unsettled(self, using: str) -> QuerySet[Model]:
         """Return the awaited objects that are not there yet."""
-        rows: QuerySet[Any] = QuerySet(self.awaited, using=using)
+        rows: QuerySet[Model] = QuerySet(self.awaited, using=using)
         return rows.exclude(state__in=self.until)
 
     def holds(self, using: str) -> Exists:
@@ -53,29 +52,29 @@ class Wait:
 
     def state(self, using: str) -> Subquery:
         """Return the state of the object that a row refers to; null if there is none."""
-        rows: QuerySet[Any] = QuerySet(self.awaited, using=using)
+        rows: QuerySet[Model] = QuerySet(self.awaited, using=using)
         return Subquery(rows.filter(pk=OuterRef(self.key)).values("state")[:1])
 
 
 @lru_cache(maxsize=1024)
-def waits_of(model: Any) -> tuple[Wait, ...]:
+def waits_of(model: type[Model]) -> tuple[Wait, ...]:
     """Return what objects of a model wait for; raise ``ImproperlyConfigured`` with one line if that is impossible."""
     return tuple(_wait(model, name, until) for name, until in options_of(model).waits_for)
 
 
 @lru_cache(maxsize=1024)
-def waiters_of(model: Any) -> tuple[Wait, ...]:
+def waiters_of(model: type[Model]) -> tuple[Wait, ...]:
     """Return the relations by which objects of this or other models wait for objects of this one."""
     owners = [other for other in apps.get_models() if _owner_of(other) is other]
     return tuple(wait for other in owners for wait in waits_of(other) if wait.awaited is model)
 
 
-def wakes(model: Any, state: str) -> bool:
+def wakes(model: type[Model], state: str) -> bool:
     """Return whether objects may wait for one of this model to enter a state."""
     return any(state in wait.until for wait in waiters_of(model))
 
 
-def wake(model: Any, using: str, state: str, pks: Collection[Any]) -> None:
+def wake(model: type[Model], using: str, state: str, pks: Collection[object]) -> None:
     """Reopen rows that waited for these objects to enter a state; call it in the transaction that moves them.
 
     Rows that others have locked are skipped and left to the next scheduling pass.
@@ -84,11 +83,11 @@ def wake(model: Any, using: str, state: str, pks: Collection[Any]) -> None:
         return
     for wait in waiters_of(model):
         if state in wait.until:
-            rows: QuerySet[Any] = QuerySet(wait.model, using=using)
+            rows: QuerySet[Model] = QuerySet(wait.model, using=using)
             _reopen_all(rows.filter(**{f"{wait.key}__in": pks}))
 
 
-def reopen(rows: QuerySet[Any], limit: int) -> int:
+def reopen(rows: QuerySet[Model], limit: int) -> int:
     """Make up to ``limit`` of the parked rows ready and wake workers; return how many. Call it in a transaction."""
     features = connections[rows.db].features
     locked = rows.filter(columns.parked()).select_for_update(
@@ -101,29 +100,29 @@ def reopen(rows: QuerySet[Any], limit: int) -> int:
     return len(picked)
 
 
-def update_and_reopen(queryset: QuerySet[Any], names: Iterable[str], update: Any) -> int:
+def update_and_reopen(queryset: QuerySet[Model], names: Iterable[str], update: Callable[[], int]) -> int:
     """Call ``update()``; reopen parked rows if it may change what they wait for."""
-    owner = _owner_of(queryset.model)
+    owner = owner_of(queryset.model)
     if not _touched(owner, names):
-        return int(update())
+        return update()
     using = getattr(queryset, "_db", None) or router.db_for_write(queryset.model)
     meant = queryset.using(using).order_by().values("pk")
     with transaction.atomic(using=using):
         _reopen_all(QuerySet(owner, using=using).filter(pk__in=meant))
-        return int(update())
+        return update()
 
 
-def may_reopen(model: Any, names: Iterable[str]) -> bool:
+def may_reopen(model: type[Model], names: Iterable[str]) -> bool:
     """Return whether a save of the named fields may change what the row waits for."""
-    return _touched(_owner_of(model), names)
+    return _touched(owner_of(model), names)
 
 
-def reopen_saved(instance: Any, using: str) -> None:
+def reopen_saved(instance: Model, using: str) -> None:
     """Reopen a parked row after a save that may have changed its relations."""
-    reopen(QuerySet(_owner_of(type(instance)), using=using).filter(pk=instance.pk), 1)
+    reopen(QuerySet(owner_of(type(instance)), using=using).filter(pk=instance.pk), 1)
 
 
-def waiting(model: Any, using: str) -> Q:
+def waiting(model: type[Model], using: str) -> Q:
     """Return a condition for rows that wait for another object; no rows for a model without waits."""
     held = Q(pk__in=[])
     for wait in waits_of(model):
@@ -131,13 +130,15 @@ def waiting(model: Any, using: str) -> Q:
     return held
 
 
-def _wait(model: Any, name: str, until: tuple[str, ...]) -> Wait:
-    related: Any = model._meta.get_field(name).related_model
-    where = f"{model.__name__}.StatorMeta.waits_for: {name!r}"
+def _wait(model: type[Model], name: str, until: tuple[str, ...]) -> Wait:
+    field, where = model._meta.get_field(name), f"{model.__name__}.StatorMeta.waits_for: {name!r}"
+    if not isinstance(field, ForeignKey):
+        raise ImproperlyConfigured(f"{where} is a {type(field).__name__}, not a ForeignKey or OneToOneField")
+    related = field.related_model
     awaited = _owner_of(related)
     if awaited is None:
         raise ImproperlyConfigured(f"{where} leads to {related.__name__}, which is not a managed model")
-    graph = awaited.state_graph
+    graph = graph_of(awaited)
     for state in until:
         if state not in graph.states:
             raise ImproperlyConfigured(
@@ -147,7 +148,7 @@ def _wait(model: Any, name: str, until: tuple[str, ...]) -> Wait:
     return Wait(model, name, awaited, until)
 
 
-def _owner_of(model: Any) -> Any:
+def _owner_of(model: type[Model]) -> type[Model] | None:
     """Return the model whose own table has the framework's columns; None if it is not managed."""
     try:
         field = model._meta.get_field("state")
@@ -156,12 +157,12 @@ def _owner_of(model: Any) -> Any:
     return field.model._meta.concrete_model if isinstance(field, StateField) else None
 
 
-def _touched(owner: Any, names: Iterable[str]) -> bool:
+def _touched(owner: type[Model], names: Iterable[str]) -> bool:
     given = set(names)
-    fields = [owner._meta.get_field(wait.field) for wait in waits_of(owner)]
+    fields = [field_of(owner, wait.field) for wait in waits_of(owner)]
     return any(given & {field.name, field.attname} for field in fields)
 
 
-def _reopen_all(rows: QuerySet[Any]) -> None:
+def _reopen_all(rows: QuerySet[Model]) -> None:
     while reopen(rows, BATCH) == BATCH:
         pass

@@ -1,10 +1,10 @@
 """Wake-up of sleeping workers when rows become ready: NOTIFY after the commit, on the connection that committed."""
 
 import time
-from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connections
+from django.db.models import Model
 
 from stator.capabilities import capabilities_of
 from stator.conf import Settings
@@ -24,7 +24,7 @@ STREAM, STREAM_DEBOUNCE = 8, 0.020
 NOTIFY = "SELECT pg_notify(%s, %s), set_config('synchronous_commit', 'off', true)"
 
 # When a model was announced last, and how often it was not since then.
-_sent: dict[tuple[str, Any], tuple[float, int]] = {}
+_sent: dict[tuple[str, type[Model]], tuple[float, int]] = {}
 
 
 def connect() -> None:
@@ -32,7 +32,7 @@ def connect() -> None:
     became_ready.connect(notify, dispatch_uid="stator.wakeup")
 
 
-def notify(sender: Any, using: str, **kwargs: Any) -> None:
+def notify(sender: type[Model], using: str, **kwargs: object) -> None:
     """Send only the label of the model to listening workers."""
     now = time.monotonic()
     sent, unsent = _sent.get((using, sender), (0.0, 0))

@@ -1,6 +1,5 @@
 """The table of workers: their processes, the models that they serve, and their latest heartbeats."""
 
-from typing import Any, ClassVar
 from uuid import UUID
 
 from django.db.models import (
@@ -73,7 +72,7 @@ class Worker(Model):
         help_text="What apps publish about it, such as the actions it has.",
     )
 
-    objects: ClassVar[Any] = WorkerQuerySet.as_manager()
+    objects = WorkerQuerySet.as_manager()
 
     class Meta:
         indexes = [Index(fields=["heartbeat"], name="stator_worker_heartbeat")]

@@ -33,7 +33,7 @@ class Fault(AssertionError):
         super().__init__(f"{state.graph.__name__}.{state.name}: {what}; way there: {way}")
 
 
-def entries_of(graph: type[StateGraph], names: Iterable[Any]) -> list[State]:
+def entries_of(graph: type[StateGraph], names: Iterable[object]) -> list[State]:
     """Return the initial state and the named ones; raise ``ValueError`` for a name that the graph does not have."""
     if unknown := [str(name) for name in names if str(name) not in graph.states]:
         raise ValueError(f"{graph.__name__} has no state {unknown[0]!r}; entries= takes states of the graph")
@@ -95,7 +95,7 @@ def check_backoff(state: State, way: str) -> int:
     return most
 
 
-def _asked(state: State, backoff: Callable[[int], Any], errors: int, way: str) -> float:
+def _asked(state: State, backoff: Callable[[int], object], errors: int, way: str) -> float:
     try:
         given = backoff(errors)
         delay = float(given) if isinstance(given, Real | Decimal) else math.nan

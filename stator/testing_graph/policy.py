@@ -1,20 +1,19 @@
 """A second, independent implementation of the policy in ``stator.graph.outcomes``, to compare with."""
 
 import math
-from typing import Any
 
 from stator.exceptions import Fail, TryAgainLater
 from stator.graph import State
 
 
-def is_error(state: State, result: Any) -> bool:
+def is_error(state: State, result: object) -> bool:
     """Return whether a result counts as an error: raised, or returned and not declared."""
     if isinstance(result, BaseException):
         return not isinstance(result, TryAgainLater)
     return result is not None and _declared(state, result) is None
 
 
-def expected(state: State, result: Any, failures: int, age: float) -> State | None:
+def expected(state: State, result: object, failures: int, age: float) -> State | None:
     """Return the state to which a result must lead; None if the object must wait."""
     if not isinstance(result, BaseException) and _declared(state, result):
         return _declared(state, result)
@@ -25,7 +24,7 @@ def expected(state: State, result: Any, failures: int, age: float) -> State | No
     return state.timeout_state if timed_out else None
 
 
-def _declared(state: State, result: Any) -> State | None:
+def _declared(state: State, result: object) -> State | None:
     if isinstance(result, State):
         # Compares graphs as well: a parent graph's state has the name of its heir, but so may one of another graph.
         ours = result.graph is not None and issubclass(state.graph, result.graph)

@@ -23,7 +23,7 @@ except ImportError as missing:
     raise ImportError("check_graph() needs Hypothesis, which is not installed; pip install hypothesis") from missing
 
 ERRORS = (ValueError, OSError, AttemptTimedOut, SystemExit)
-NEVER_DECLARED: tuple[Any, ...] = ("", "no such state", True, 0, b"", [], {}, object(), State())
+NEVER_DECLARED: tuple[object, ...] = ("", "no such state", True, 0, b"", [], {}, object(), State())
 
 
 def walk_about(plan: Plan, max_examples: int, max_steps: int) -> None:
@@ -121,7 +121,7 @@ class Walk(RuleBasedStateMachine):
             others += sorted(self.at.children - set(others), key=str)
         self.go(data.draw(st.sampled_from(others)), "from outside")
 
-    def settle(self, result: Any, by: str) -> None:
+    def settle(self, result: object, by: str) -> None:
         """Let the policy decide, and compare its outcome with the expected one."""
         try:
             outcome = resolve(self.at, result, failures=self.failures, age=self.age)
@@ -154,7 +154,7 @@ class PolicyWalk(Walk):
 
     @precondition(lambda self: self.at.automatic)
     @rule(data=st.data(), spelled=st.sampled_from([lambda state: state, str]))
-    def return_declared(self, data: st.DataObject, spelled: Callable[[State], Any]) -> None:
+    def return_declared(self, data: st.DataObject, spelled: Callable[[State], object]) -> None:
         """Return a declared state, or its name."""
         to = data.draw(st.sampled_from(sorted(self.at.children, key=str)))
         self.settle(spelled(to), f"returned {to.name}")
@@ -219,7 +219,7 @@ class HandlerWalk(Walk):
         self.settle(result, _named(result))
 
 
-def _result_of(state: State, instance: Any) -> Any:
+def _result_of(state: State, instance: object) -> object:
     argument = [instance] if state.batch else instance
     try:
         result = async_to_sync(state.handler)(argument) if state.is_async else state.handler(argument)
@@ -230,11 +230,11 @@ def _result_of(state: State, instance: Any) -> Any:
     return result.get(instance) if state.batch and isinstance(result, dict) else result
 
 
-def _named(result: Any) -> str:
+def _named(result: object) -> str:
     return type(result).__name__ if isinstance(result, BaseException) else f"handler {result}"
 
 
-def _shown(instance: Any) -> str:
+def _shown(instance: object) -> str:
     """Return an object's own values as text, without the framework's columns."""
     own = {name: value for name, value in getattr(instance, "__dict__", {}).items() if not _is_ours(name)}
     values = ", ".join(f"{name}={value!r}" for name, value in own.items())

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from contextvars import Context
 from functools import partial
@@ -65,7 +65,7 @@ class Worker:
 
     def __init__(
         self,
-        models: list[type[Model]],
+        models: Sequence[type[Model]],
         settings: Settings,
         *,
         alias: str | None = None,

@@ -105,8 +105,8 @@ MUTANTS = [
     Mutant(
         "the reaper counts nothing",
         COLUMNS,
-        'crashes: Any = F("state_crashes") + 1',
-        'crashes: Any = F("state_crashes")',
+        'crashes: Expression = F("state_crashes") + 1',
+        'crashes: Expression = F("state_crashes")',
         REAPED,
     ),
     Mutant(
@@ -223,7 +223,7 @@ MUTANTS = [
     Mutant(
         "moves by hand do not look again",
         MOVES,
-        "return [row for row in found if row[0] in meant]",
+        "return [row for row in found if row.pk in meant]",
         "return found",
         tests(
             "stator/rows/test_transitions.py", "TestRaces::move_waits_for_another_and_leaves_what_it_no_longer_means"
@@ -267,7 +267,7 @@ MUTANTS = [
     Mutant(
         "moves by hand wake nothing that waits",
         MOVES,
-        "wake(owner, using, target.name, [pk for pk, *_ in before])",
+        "wake(owner, using, target.name, [row.pk for row in before])",
         "pass",
         tests("stator/rows/test_waits.py", "waiting_row_is_woken_in_the_transaction_of_the_move"),
     ),

@@ -104,7 +104,7 @@ def test_number_of_retries_and_interval_are_the_latest_that_the_server_said(clie
     assert [path for path, _ in asked(server)][3] == "tasks/1/claim/fail"
 
 
-@pytest.mark.parametrize("result", [object(), float("nan")], ids=str)
+@pytest.mark.parametrize("result", [object(), float("nan")], ids=["object", "nan"])
 def test_result_that_is_no_json_fails_the_task(client, server, result):
     answers(server, claims(1), ENDED)
     loop = client.consume("encode", worker="bot-1")

@@ -2,17 +2,17 @@
 
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connections
 
 from stator.capabilities import Capabilities, capabilities_of
 from stator.commands.answer import Answer
-from stator.commands.arguments import database_of, models_of
+from stator.commands.arguments import Options, database_of, models_of
 from stator.commands.doctor import clocks, crew, objects, postgresql, tables
 from stator.commands.doctor.finding import FAIL, WARN, Finding
 from stator.commands.figures import databases_of
 from stator.graph.failures import bounded
+from stator.models import StatorModel
 
 HELP = (
     "Check databases, tables, rows and workers for problems, and say how to fix them. "
@@ -20,7 +20,7 @@ HELP = (
 )
 FAILED = 1
 
-Look = Callable[[str, list[Any]], Finding]
+Look = Callable[[str, list[type[StatorModel]]], Finding]
 LOOKS: tuple[Look, ...] = (
     tables.indexes,
     tables.unknown_states,
@@ -45,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="Exit code 1 for warnings as well.")
 
 
-def run(options: dict[str, Any]) -> Answer:
+def run(options: Options) -> Answer:
     """Return every finding, good or bad."""
     models = models_of([])
     found = [
@@ -58,7 +58,7 @@ def run(options: dict[str, Any]) -> Answer:
     return Answer({"ok": not code, "findings": [finding.as_dict() for finding in found]}, _lines(found), code)
 
 
-def examine(alias: str, models: list[Any]) -> Iterator[Finding]:
+def examine(alias: str, models: list[type[StatorModel]]) -> Iterator[Finding]:
     """Yield the findings in one database, for models with complete tables; nothing more if there are none."""
     usable, complete = tables.usable(alias, models)
     yield usable
@@ -80,7 +80,7 @@ def _further(capabilities: Capabilities) -> Iterator[Look]:
         yield tables.sqlite_options
 
 
-def _looked(look: Look, alias: str, models: list[Any]) -> Finding:
+def _looked(look: Look, alias: str, models: list[type[StatorModel]]) -> Finding:
     """Return the finding of a check; if it fails, the others still run."""
     try:
         return look(alias, models)

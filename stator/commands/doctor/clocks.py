@@ -1,18 +1,18 @@
 """Check of this host's clock against the database's."""
 
 import time
-from typing import Any
 
 from django.db import connections
 
 from stator.capabilities import capabilities_of
 from stator.commands.doctor.finding import OK, WARN, Finding
+from stator.models import StatorModel
 
 # Workers use only the database's clock, so a difference only confuses people who read logs.
 TOLERATED = 5.0
 
 
-def skew(alias: str, models: list[Any]) -> Finding:
+def skew(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check how far the clocks are apart."""
     connection = connections[alias]
     capabilities = capabilities_of(connection)

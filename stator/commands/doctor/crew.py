@@ -1,12 +1,11 @@
 """Checks for live workers, and for work that no worker does."""
 
-from typing import Any
-
 from stator.commands.doctor.finding import FAIL, OK, WARN, Finding
 from stator.commands.figures import bounded, shown
 from stator.conf import load_settings
 from stator.explain.notices import Notice, notices_of
 from stator.graph.durations import span
+from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.workers import WORKER_ALIVE
@@ -18,7 +17,7 @@ START = "start manage.py runstator for them"
 TOLD = 5
 
 
-def expired_leases(alias: str, models: list[Any]) -> Finding:
+def expired_leases(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check for leases that ran out and were not reaped."""
     patience = 2 * load_settings().REAP_INTERVAL + 1
     late = {"state_claim__isnull": False, "state_locked_until__lte": columns.after(-patience)}
@@ -29,7 +28,7 @@ def expired_leases(alias: str, models: list[Any]) -> Finding:
     return Finding("leases", alias, OK, "no expired lease is left")
 
 
-def live_workers(alias: str, models: list[Any]) -> Finding:
+def live_workers(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check that every model has a live worker; a failure if objects wait for one."""
     served = {label for worker in alive(alias) for label in worker.models}
     idle = [model for model in models if model._meta.label_lower not in served]
@@ -44,7 +43,7 @@ def live_workers(alias: str, models: list[Any]) -> Finding:
     return Finding("workers", alias, OK, "every model has a live worker")
 
 
-def served(alias: str, models: list[Any]) -> Finding:
+def served(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check that live workers can take what is first in line; a failure names what is wrong with each group."""
     found = [(model._meta.label, notice) for model in models for notice in notices_of(model, alias)]
     trouble = [each for each in found if not each[1].served and each[1].code != "no_worker"]

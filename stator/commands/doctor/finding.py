@@ -1,7 +1,6 @@
 """The result of one check."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
@@ -16,6 +15,6 @@ class Finding:
     message: str
     remedy: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the finding as a dictionary for JSON."""
         return asdict(self)

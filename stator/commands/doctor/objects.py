@@ -1,12 +1,11 @@
 """Checks for objects that need attention, and for pauses that may be forgotten."""
 
-from typing import Any
-
 from django.db.models import Q
 
 from stator.commands.doctor.finding import OK, WARN, Finding
 from stator.commands.figures import failing
 from stator.graph.durations import span
+from stator.models import StatorModel
 from stator.overview.depths import depths, told
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
@@ -16,7 +15,7 @@ from stator.rows.pauses import MOST_PAUSES, Pause
 FORGOTTEN = 86400.0
 
 
-def in_trouble(alias: str, models: list[Any]) -> Finding:
+def in_trouble(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check for objects that are quarantined, stuck or failing."""
     said = list(filter(None, (_said(OperatorQuerySet(model, using=alias)) for model in models)))
     if said:
@@ -34,7 +33,7 @@ def _said(rows: OperatorQuerySet) -> str:
     return f"{rows.model._meta.label}: {words}" if words else ""
 
 
-def forgotten_pauses(alias: str, models: list[Any]) -> Finding:
+def forgotten_pauses(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check for old pauses without an end."""
     labels = [model._meta.label_lower for model in models]
     old = Q(until=None, created__lte=columns.after(-FORGOTTEN), model_label__in=labels)

@@ -8,6 +8,7 @@ from django.db import connections
 from stator.commands.doctor.finding import OK, WARN, Finding
 from stator.conf import load_settings
 from stator.graph.durations import span
+from stator.models import StatorModel
 
 # Seconds; an older transaction prevents the removal of a busy table's dead rows.
 LONG_TRANSACTION = 300.0
@@ -53,7 +54,7 @@ FROM pg_replication_slots WHERE restart_lsn IS NOT NULL ORDER BY kept DESC LIMIT
 """
 
 
-def long_transactions(alias: str, models: list[Any]) -> Finding:
+def long_transactions(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check for a transaction that has been open for long."""
     for pid, user, state, age in _ask(alias, TRANSACTIONS):
         if age > LONG_TRANSACTION:
@@ -67,7 +68,7 @@ def oldest_transaction(alias: str) -> float:
     return max((float(age) for *_, age in _ask(alias, TRANSACTIONS)), default=0.0)
 
 
-def oldest_snapshot(alias: str, models: list[Any]) -> Finding:
+def oldest_snapshot(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check what prevents the removal of old row versions."""
     for holder, held in _ask(alias, SNAPSHOTS):
         if held > OLD_SNAPSHOT:
@@ -79,7 +80,7 @@ def oldest_snapshot(alias: str, models: list[Any]) -> Finding:
     return Finding("snapshots", alias, OK, "none is held")
 
 
-def dead_rows(alias: str, models: list[Any]) -> Finding:
+def dead_rows(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check for tables with more dead rows than live ones."""
     names = [model._meta.db_table.rpartition(".")[2].strip('"') for model in models]
     if found := _ask(alias, DEAD, [names, DEAD_ROWS]):
@@ -89,7 +90,7 @@ def dead_rows(alias: str, models: list[Any]) -> Finding:
     return Finding("dead rows", alias, OK, "no table has more dead than live rows")
 
 
-def replication(alias: str, models: list[Any]) -> Finding:
+def replication(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check for replicas that lag far behind, and for slots whose log may fill the disk."""
     replicas, slots = _ask(alias, REPLICAS), _ask(alias, SLOTS)
     late = [f"{name} is {_size(behind)} behind" for name, behind in replicas if behind > BEHIND_BYTES]
@@ -108,7 +109,7 @@ def _size(count: int) -> str:
     return f"{count / (1 << 20):,.0f} MB"
 
 
-def pooler(alias: str, models: list[Any]) -> Finding:
+def pooler(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check for a pooler, behind which workers do not receive NOTIFY."""
     # Imported here, because it needs psycopg, which a project on another database may not have.
     if import_module("stator.db.session").session_of(connections[alias]).direct:

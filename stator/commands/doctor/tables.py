@@ -1,13 +1,12 @@
 """Checks of a database's tables, columns, indexes, triggers and options, and for rows in unknown states."""
 
-from typing import Any
-
 from django.db import connections
 
 from stator.capabilities import capabilities_of
 from stator.checks.databases import check_rows, check_sqlite, check_triggers
 from stator.commands.doctor.finding import FAIL, OK, WARN, Finding
 from stator.db.schema import index_names
+from stator.models import StatorModel
 from stator.operations import TRIGGER, function_name
 from stator.rows.indexes import own_indexes
 from stator.worker.startup import Unusable, lacks_in
@@ -21,7 +20,7 @@ FROM pg_proc LEFT JOIN pg_trigger ON tgfoid = pg_proc.oid AND tgname = %s WHERE 
 """
 
 
-def usable(alias: str, models: list[Any]) -> tuple[Finding, list[Any]]:
+def usable(alias: str, models: list[type[StatorModel]]) -> tuple[Finding, list[type[StatorModel]]]:
     """Check that the database is a reachable primary with all tables; also return the models with complete tables."""
     try:
         lacking = lacks_in(models, alias)
@@ -37,7 +36,7 @@ def usable(alias: str, models: list[Any]) -> tuple[Finding, list[Any]]:
     return finding, [model for model in models if model not in lacking]
 
 
-def indexes(alias: str, models: list[Any]) -> Finding:
+def indexes(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check that every model has the indexes that the workers' statements need."""
     connection = connections[alias]
     present = index_names(connection)
@@ -51,7 +50,7 @@ def indexes(alias: str, models: list[Any]) -> Finding:
     return Finding("indexes", alias, OK, f"all {len(wanted)} exist")
 
 
-def unknown_states(alias: str, models: list[Any]) -> Finding:
+def unknown_states(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check for rows in states that the code does not have."""
     found = list(check_rows(models, alias))
     if found:
@@ -59,7 +58,7 @@ def unknown_states(alias: str, models: list[Any]) -> Finding:
     return Finding("states", alias, OK, "all states of rows are known")
 
 
-def triggers(alias: str, models: list[Any]) -> Finding:
+def triggers(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check that the triggers of migrations exist, are enabled, and match the current graphs and fields."""
     model_of = {function_name(model): model._meta.label for model in models}
     with connections[alias].cursor() as cursor:
@@ -74,7 +73,7 @@ def triggers(alias: str, models: list[Any]) -> Finding:
     return Finding("triggers", alias, OK, f"{len(found)} exist and match the code" if found else "none were created")
 
 
-def sqlite_options(alias: str, models: list[Any]) -> Finding:
+def sqlite_options(alias: str, models: list[type[StatorModel]]) -> Finding:
     """Check that readers and writers of a SQLite file wait for each other instead of failing."""
     for message in check_sqlite(models):
         return Finding("sqlite", alias, WARN, message.msg, str(message.hint))

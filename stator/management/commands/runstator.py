@@ -97,7 +97,7 @@ class Command(BaseCommand):
         add("--shutdown-timeout", type=float, metavar="SECONDS", help="How long to wait for attempts when stopping.")
         add("--json-logs", action="store_true", help="Log events as JSON, one object per line.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         """Check the options, then work; end the process with one of the exit codes above."""
         runner = self._runner(options)
         if self._from_shell:
@@ -204,7 +204,7 @@ def _close_connections() -> None:
             connection.close()
 
 
-def _chosen(labels: list[str], excluded: list[str]) -> list[Any]:
+def _chosen(labels: list[str], excluded: list[str]) -> list[type[StatorModel]]:
     known = managed(StatorModel.subclasses)
     chosen = [_model(label) for label in labels] if labels else known
     left_out = [_model(label) for label in excluded]
@@ -214,7 +214,7 @@ def _chosen(labels: list[str], excluded: list[str]) -> list[Any]:
     return models
 
 
-def _model(label: str) -> Any:
+def _model(label: str) -> type[StatorModel]:
     try:
         model = apps.get_model(label)
     except (LookupError, ValueError) as error:
@@ -239,7 +239,7 @@ def _check_numbers(options: dict[str, Any]) -> None:
             raise _bad(f"--{name.replace('_', '-')} {options[name]} must be a number of seconds, at least 0")
 
 
-def _check_queues(names: list[str], models: list[Any]) -> None:
+def _check_queues(names: list[str], models: list[type[StatorModel]]) -> None:
     if names and not any(model._meta.label == QUEUED for model in models):
         raise _bad(
             f"--queue {names[0]!r} chooses among the queues of {QUEUED}, which this worker does not serve; name it too"

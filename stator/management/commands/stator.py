@@ -1,12 +1,12 @@
 """The command ``stator``: options in, answer out; ``stator.commands`` has the subcommands."""
 
 import sys
-from typing import Any
+from typing import Any, cast
 
 from django.core.management.base import CommandParser
 
 from stator.commands import SUBCOMMANDS
-from stator.commands.arguments import check_database_name
+from stator.commands.arguments import Options, check_database_name
 from stator.commands.watching import watch
 from stator.terminal import TerminalCommand
 
@@ -31,11 +31,11 @@ class Command(TerminalCommand):
     def act(self, options: dict[str, Any]) -> None:
         """Answer, repeatedly with ``--watch``; end the process with the exit code of the answer."""
         check_database_name(options["database"])
-        subcommand = SUBCOMMANDS[options["subcommand"]]
+        subcommand, given = SUBCOMMANDS[options["subcommand"]], cast("Options", options)
         if options.get("watch"):
-            watch(self.stdout, lambda: subcommand.run(options), every=options["every"], as_json=options["json"])
+            watch(self.stdout, lambda: subcommand.run(given), every=options["every"], as_json=options["json"])
             return
-        answer = subcommand.run(options)
+        answer = subcommand.run(given)
         self.answer(answer.data, answer.lines, as_json=options["json"])
         if answer.code:
             sys.exit(answer.code)
