@@ -18,9 +18,10 @@ from tasks.messages import milliseconds
 from tasks.querysets import TERMINAL, TaskQuerySet
 from tasks.queue import claiming, eligibility, explaining, notices, operator_actions, unserved
 from tasks.queue.attempt_counts import attempts_of
+from tasks.queue.claimants import Claimant
 from tasks.queue.consumers import Consumer
 from tasks.queue.graph import TaskGraph
-from tasks.queue.queues import Claimant, Queue
+from tasks.queue.queues import Queue
 from tasks.schedules.rates import Rate
 from tasks.schedules.schedules import Schedule
 from tasks.sharding.task_ids import database_of

@@ -7,14 +7,14 @@ from django.db.models import Model, QuerySet
 from stator.db.claim import Crashes
 from stator.db.interface import Operations
 from stator.db.ordering import Lines
+from stator.db.transactions import LOCKED_AT_ONCE
 from stator.db.values import Pk
 from stator.graph import State
 from stator.rows import columns
 from stator.rows.waits import Wait
 
-# Rounds of one claim, and rows that each may park, at 0.2 ms each, before the next claim goes on.
+# Rounds of one claim before the next claim goes on.
 ROUNDS = 10
-PARKED_AT_ONCE = 1000
 
 
 def pick(operations: Operations, line: Lines, states: list[State], limit: int, crashes: Crashes) -> list[Pk]:
@@ -31,7 +31,7 @@ def pick(operations: Operations, line: Lines, states: list[State], limit: int, c
         if not held or len(picked) >= limit:
             break
         # If some wait, many more may: park many at once. Rows found free beyond the limit stay ready.
-        wanted = PARKED_AT_ONCE
+        wanted = LOCKED_AT_ONCE
     return picked[:limit]
 
 

@@ -9,8 +9,10 @@ from django.db.models import Model, QuerySet
 
 from stator.db.interface import Claim, Operations
 from stator.db.locks import WAIT
-from stator.db.parking import PARKED_AT_ONCE
 from stator.db.values import Params, Pk, Row
+
+# The most rows that are locked at once while others may wait for them; each takes 0.2 ms to park.
+LOCKED_AT_ONCE = 1000
 
 
 class Transactions:
@@ -66,7 +68,7 @@ class Transactions:
 
     def keep(self, rows: QuerySet[Model]) -> set[Pk]:
         """Lock rows of any model until the transaction ends; return the keys of those that nobody else is changing."""
-        return set(self._locked(rows, PARKED_AT_ONCE))
+        return set(self._locked(rows, LOCKED_AT_ONCE))
 
     def _lock_options(self, *, skip_locked: bool = False) -> dict[str, Any]:
         operations, features = self._operations, self._operations.connection.features

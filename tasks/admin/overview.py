@@ -26,8 +26,8 @@ from stator.admin import Cell, Section
 from stator.graph.durations import span
 from tasks.admin.queues import pause_line
 from tasks.models import Claimant, Queue, Task
+from tasks.queue.claimants import CLAIMANT_ALIVE
 from tasks.queue.expressions import Later
-from tasks.queue.queues import CLAIMANT_ALIVE
 
 # The most queues that are shown: paused ones first, then those with waiting tasks, then the rest, each by name.
 SHOWN = 50

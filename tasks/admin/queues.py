@@ -21,9 +21,9 @@ from tasks.admin.confirmation import Act, ask, back, given, log, tell
 from tasks.conf import LONGEST
 from tasks.exceptions import ShardUnavailable
 from tasks.models import Queue
+from tasks.queue.claimants import CLAIMANT_ALIVE
 from tasks.queue.expressions import Later
 from tasks.queue.figures import Figures, figures_by_database, figures_of, together
-from tasks.queue.queues import CLAIMANT_ALIVE
 from tasks.queue.rules import MOST, NAME
 
 NONE = "\N{EM DASH}"

@@ -17,16 +17,13 @@ from tasks.conf import LONGEST
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
 from tasks.queue import claiming, consuming, publishing, rules
+from tasks.queue.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, Claimant
 from tasks.queue.expressions import Later
 from tasks.queue.publishing import Manner, Published
 from tasks.sharding import replicas, shards
 from tasks.sharding.task_ids import home
 
 logger = logging.getLogger("tasks.queues")
-
-# A named worker that has not asked for work for this many seconds counts as gone.
-CLAIMANT_ALIVE = 60.0
-MOST_CLAIMANTS = 1000
 
 
 class Queue(models.Model):
@@ -368,18 +365,3 @@ class Queue(models.Model):
         for name, value in rows.values(*values).get().items():
             setattr(self, name, value)
         self._mirror([])
-
-
-class Claimant(models.Model):
-    """A named worker that asks a queue for work, and when it last did."""
-
-    queue = models.ForeignKey(Queue, models.CASCADE, related_name="claimants")
-    worker = models.CharField(max_length=100)
-    seen = models.DateTimeField(db_default=Now())
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["queue", "worker"], name="tasks_claimant_once")]
-        indexes = [models.Index(fields=["seen"], name="tasks_claimant_seen")]
-
-    def __str__(self) -> str:
-        return f"{self.worker} on {self.queue_id}"

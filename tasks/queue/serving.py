@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from stator.models import Worker
 from stator.signals import on_heartbeat
 from tasks.actions.registry import DJANGO, registry
-from tasks.queue.queues import CLAIMANT_ALIVE, MOST_CLAIMANTS, Claimant
+from tasks.queue.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, Claimant
 
 # Limits of what a process publishes. A process with more actions publishes none, and counts as having any.
 MOST_ACTIONS, MOST_CHARACTERS = 500, 20_000
