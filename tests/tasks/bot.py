@@ -5,6 +5,7 @@
 """
 
 import asyncio
+import signal
 import sys
 
 import django
@@ -32,6 +33,8 @@ async def acknowledged(loop):
 
 def main(kind, name, worker, limit, *server):
     """Work until the loop ends."""
+    # A suite that runs in the background has it ignored, and so would this process.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     options = {"worker": worker, "limit": int(limit)}
     if kind == "http":
         loop = Client(*server).consume(name, **options, wait=1)

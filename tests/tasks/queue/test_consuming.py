@@ -1,6 +1,5 @@
 """The loop of a named worker, in this process: nothing is lost and nothing done twice, however the body ends."""
 
-import os
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +21,15 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def nobody_waits():
+def heeded():
+    """SIGINT as in a terminal: a shell that starts the suite in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits(heeded):
     """Afterwards nothing of a loop is left: no thread, no handler of a signal."""
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     yield
@@ -443,7 +450,7 @@ def test_first_signal_stops_after_the_body_and_the_second_is_as_before(queue):
     with pytest.raises(KeyboardInterrupt):
         for claim in queue.consume(worker="bot-1", limit=2):
             assert not claim.lost
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
             # Nothing came of the first.
             signal.raise_signal(signal.SIGINT)
     assert statuses(tasks) == ["pending"] * 3
