@@ -50,7 +50,8 @@ class OperatedAdmin(Protocol):
     """What the actions need of an admin; :class:`~stator.admin.StatorAdmin` has it."""
 
     admin_site: AdminSite
-    opts: Options[Any]
+    # Subscripted, it needs a patch of Django.
+    opts: Options
 
     @property
     def media(self) -> forms.Media:
