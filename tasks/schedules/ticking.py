@@ -170,11 +170,14 @@ def _unended(rows: list[TickedSchedule]) -> set[int]:
     """Return the keys of those schedules for which the task of their latest tick matters and has not ended."""
     found: set[int] = set()
     wary = [row for row in rows if row.queue and row.overlap != ALLOW and row.tick_index]
-    for _, same in groupby(sorted(wary, key=attrgetter("queue_id")), key=attrgetter("queue_id")):
-        keys = {row.task_key_of(row.tick_index - 1): row for row in same}
-        for copy in next(iter(keys.values())).queue.copies():
-            tasks = copy.tasks.filter(key__in=list(keys)).exclude(state__in=TERMINAL)
-            found |= {keys[key].pk for key in tasks.values_list("key", flat=True)}
+    for _, group in groupby(sorted(wary, key=attrgetter("queue_id")), key=attrgetter("queue_id")):
+        ticked = list(group)
+        latest = {row.pk: row.task_key_of(row.tick_index - 1) for row in ticked}
+        for copy in ticked[0].queue.copies():
+            tasks = copy.tasks.filter(key__in=set(latest.values())).exclude(state__in=TERMINAL)
+            # Schedules with the same ``task_key`` share a task.
+            keys = set(tasks.values_list("key", flat=True))
+            found |= {pk for pk, key in latest.items() if key in keys}
     return found
 
 
@@ -188,10 +191,15 @@ def _advance(row: TickedSchedule, now: datetime, rates: dict[str, Rate], unended
     fires = due.fires or (Planned(now, now) if row.asked else None)
     row.dropped += due.dropped
     if fires and unended:
-        skipped = row.overlap == DROP
-        row.dropped += skipped and due.fires is not None
-        _plan(row, due.following if skipped or due.fires is None else due.fires)
-        return _wait_for_the_task(row, now, skipped=skipped)
+        if row.overlap == DROP:
+            row.dropped += due.fires is not None
+            due = Due(None, due.following)
+        if due.fires or row.asked:
+            # The end of a task does not wake its schedule.
+            _plan(row, due.fires or due.following)
+            until = now + timedelta(seconds=UNENDED)
+            return Step(until=until, reason=f"waits for the task of tick {row.tick_index - 1}, which has not ended")
+        fires = None
     if fires and row.rate_limit and (held := rates[row.rate_key].admit(now, row.rate_limit, row.held_until)):
         _plan(row, due.fires or due.following)
         row.held_until = held
@@ -209,17 +217,6 @@ def _advance(row: TickedSchedule, now: datetime, rates: dict[str, Rate], unended
         _forget(row)
         return Step(to="ended", index=index)
     return Step(until=row.planned, index=index)
-
-
-def _wait_for_the_task(row: TickedSchedule, now: datetime, *, skipped: bool) -> Step:
-    """Return when to look again; the end of a task does not wake its schedule."""
-    if skipped and not row.asked and row.planned is None:
-        _forget(row)
-        return Step(to="ended")
-    again = now + timedelta(seconds=UNENDED)
-    if skipped and not row.asked:
-        return Step(until=row.planned)
-    return Step(until=again, reason=f"waits for the task of tick {row.tick_index - 1}, which has not ended")
 
 
 def _due(row: TickedSchedule, now: datetime) -> Due:

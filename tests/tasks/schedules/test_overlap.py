@@ -117,6 +117,14 @@ def test_schedule_that_drops_its_last_tick_has_ended(queue):
     assert (fired(schedule), row(schedule).state) == (1, "ended")
 
 
+def test_schedules_of_one_key_wait_for_the_task_they_share(queue):
+    schedules = [schedule_of(queue, entity=entity, task_key="shared-{tick}") for entity in ("a", "b")]
+    go()
+    go(60)
+    go(60)
+    assert ([fired(schedule) for schedule in schedules], Task.objects.count()) == ([1, 1], 1)
+
+
 def test_entities_do_not_wait_for_each_other(queue):
     schedules = [schedule_of(queue, entity=entity) for entity in ("a", "b")]
     go()
