@@ -6,7 +6,7 @@ only a token for all queues sees those, and none can change them.
 """
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from ninja import Query, Router, Schema
 from ninja.responses import Status
 from pydantic import Field
@@ -132,7 +132,7 @@ def _reached(consumer: Consumer) -> QuerySet[Schedule]:
 
 
 def _schedule_of(consumer: Consumer, pk: int) -> Schedule:
-    found = _reached(consumer).filter(Q(pk=pk)).first()
+    found = _reached(consumer).filter(pk=pk).first()
     if found is None:
         raise NotFound(f"there is no schedule {pk}")
     return found

@@ -77,7 +77,7 @@ def refuse_to_change_over_http(queue: Any, tasks: Iterable[Any]) -> None:
 
 
 def _remedy(name: str, queue: str) -> str:
-    if close := get_close_matches(name, _known(queue), 1):
+    if close := get_close_matches(name, known_actions(queue), 1):
         return f"did you mean {close[0]!r}?"
     if others := sorted(registry.get(name, {})):
         shown = ", ".join(others[:MOST_NAMED]) + (", ..." if len(others) > MOST_NAMED else "")
@@ -85,5 +85,6 @@ def _remedy(name: str, queue: str) -> str:
     return "register it with @tasks.action"
 
 
-def _known(queue: str) -> list[str]:
-    return [name for name, by_queue in registry.items() if queue in by_queue or "" in by_queue]
+def known_actions(queue: str) -> frozenset[str]:
+    """Return the actions that the code here has for a queue, without those of Django's framework."""
+    return frozenset(name for name, by_queue in registry.items() if queue in by_queue or "" in by_queue)

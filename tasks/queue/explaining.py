@@ -13,10 +13,7 @@ from tasks.conf import load_settings
 from tasks.failures import NoHandler, last_line
 from tasks.queue.eligibility import attempts_left
 from tasks.queue.serving import service_of
-from tasks.queue.unserved import TROUBLE, reason_of
-
-# The most workers that a sentence names; their number is always given.
-NAMED = 5
+from tasks.queue.unserved import TROUBLE, reason_of, some
 
 # The remedy for each reason. Reasons that are not listed keep the framework's remedy.
 REMEDIES = {
@@ -151,14 +148,8 @@ def _elsewhere(row: Any, rows: QuerySet[Any]) -> Any:
 def _named(row: Any) -> Any:
     if not row.worker_ids:
         return None
-    shown = ", ".join(row.worker_ids[:NAMED]) + (", ..." if len(row.worker_ids) > NAMED else "")
-    return Reason("only_workers", f"Only these workers may claim it: {shown}.", {"workers": row.worker_ids})
-
-
-def live_workers(task: Any) -> set[str]:
-    """Return the live workers of the task's queue: named ones, and worker processes that can run the task."""
-    service = service_of(task.queue)
-    return {*service.named, *service.serving(task)}
+    sentence = f"Only these workers may claim it: {some(row.worker_ids)}."
+    return Reason("only_workers", sentence, {"workers": row.worker_ids})
 
 
 def _served(row: Any, rows: QuerySet[Any], framework: list[Any]) -> list[Any]:

@@ -13,7 +13,8 @@ from django.db.models import Q, QuerySet
 
 from stator.graph.durations import span
 from stator.models import Reason
-from tasks.actions.registry import declared, registry
+from tasks.actions.registry import declared
+from tasks.queue.actions import known_actions
 from tasks.queue.eligibility import allowed, had_by
 from tasks.queue.serving import Service, of_processes, service_of, services_of
 
@@ -75,7 +76,7 @@ def _no_eligible(task: Any, live: list[str], service: Service) -> Any:
     if task.worker_ids and not set(live).intersection(task.worker_ids):
         return Reason("no_eligible_worker", _gone(task, service), numbers, REMEDIES["gone"])
     or_not = " or are not in its worker_ids" if task.worker_ids else ""
-    sentence = f"No eligible worker: all {len(live)} that ask for work ({_some(live)}) have had it{or_not}."
+    sentence = f"No eligible worker: all {len(live)} that ask for work ({some(live)}) have had it{or_not}."
     return Reason("no_eligible_worker", sentence, numbers, REMEDIES["rejected"])
 
 
@@ -84,7 +85,7 @@ def _gone(task: Any, service: Service) -> str:
         f"{name} (asked {span(service.asked[name])} ago)" if name in service.asked else f"{name} (has not asked)"
         for name in task.worker_ids[:NAMED]
     ]
-    return f"None of the workers in its worker_ids is live: {_some(told, len(task.worker_ids))}."
+    return f"None of the workers in its worker_ids is live: {some(told, len(task.worker_ids))}."
 
 
 def _named_only(task: Any, service: Service) -> Any:
@@ -120,7 +121,7 @@ def _queue_unserved(service: Service) -> Any:
     name, count = service.queue.name, len(service.processes)
     others = sorted({queue for process in service.processes for queue in process.queues or ()})
     serve = "1 worker process serves" if count == 1 else f"{count} worker processes serve"
-    sentence = f"No live worker serves queue {name}: {serve} only other queues ({_some(others)})"
+    sentence = f"No live worker serves queue {name}: {serve} only other queues ({some(others)})"
     remedy = f"Start runstator without --queue, or with --queue {name}; or start a program that claims from this queue."
     return Reason("queue_unserved", f"{sentence}, {_nor_named(service)}.", {"processes": count}, remedy)
 
@@ -138,7 +139,8 @@ def _last(service: Service) -> str:
     return f"{worker} asked last, {span(seconds)} ago"
 
 
-def _some(names: list[str], count: int | None = None) -> str:
+def some(names: list[str], count: int | None = None) -> str:
+    """Return the first names for a sentence. ``count``: how many there are, if these are not all."""
     return ", ".join(names[:NAMED]) + (", ..." if (count or len(names)) > NAMED else "")
 
 
@@ -179,7 +181,7 @@ def _manner(service: Service) -> Any:
     queue = service.queue
     return (
         tuple(process.id for process in service.taking), service.known, tuple(service.named), bool(service.asked),
-        queue.actions_elsewhere, queue.same_worker_again, queue.worker_retries, _here(queue.name),
+        queue.actions_elsewhere, queue.same_worker_again, queue.worker_retries, known_actions(queue.name),
     )  # fmt: skip
 
 
@@ -193,7 +195,7 @@ def _conditions(service: Service, rows: QuerySet[Any]) -> dict[str, Q]:
     if service.named:
         return found | {"named_only": unserved & Q(state_ready=True)}
     programs = ~Q(worker_ids=[]) | Q(elsewhere_only=True)
-    here = Q(action__in=sorted(_here(service.queue.name)))
+    here = Q(action__in=sorted(known_actions(service.queue.name)))
     for condition, is_here in ((here, True), (~here, False)):
         if _is_of_programs(service, here=is_here):
             programs |= condition
@@ -210,8 +212,3 @@ def _rejected(service: Service, live: list[str], rows: QuerySet[Any]) -> Q:
     tried = Q(state_attempts__gt=0) | ~Q(whole=None) | ~Q(worker_ids=[])
     each = [reduce(or_, had_by(worker, rows, service.queue), ~Q(allowed(worker))) for worker in live]
     return tried & reduce(and_, each)
-
-
-def _here(queue: str) -> frozenset[str]:
-    """Return the actions that this code has for a queue."""
-    return frozenset(name for name, by_queue in registry.items() if queue in by_queue or "" in by_queue)

@@ -14,6 +14,12 @@ from tests.stator.making import row
 pytestmark = pytest.mark.django_db
 
 
+def new(queue):
+    """What a form posts of a schedule that publishes into a queue, without its timetable."""
+    choices = {"zone": "UTC", "jitter": "0", "missed": "one", "overlap": "delay"}
+    return {"name": "new", "action": "act", "queue": queue, **choices}
+
+
 @pytest.fixture
 def schedule():
     queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
@@ -74,15 +80,7 @@ def test_edit_takes_effect_and_leaves_the_index_alone(admin_client, schedule):
     [("period", "5"), ("cron", "nonsense"), ("zone", "Nowhere"), ("metadata", '{"a": {}}'), ("action", "\u202e")],
 )
 def test_form_refuses_what_cannot_work(admin_client, schedule, field, value):
-    posted = {
-        "name": "new",
-        "action": "act",
-        "queue": schedule.queue_id,
-        "zone": "UTC",
-        "jitter": "0",
-        "missed": "one",
-        "overlap": "delay",
-    }
+    posted = new(schedule.queue_id)
     posted |= {"period": "", "cron": "0 * * * *", "metadata": "{}"}
     posted |= {"period": value, "cron": ""} if field == "period" else {field: value}
     response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
@@ -92,15 +90,7 @@ def test_form_refuses_what_cannot_work(admin_client, schedule, field, value):
 
 def test_form_refuses_an_action_that_the_queue_would_refuse(admin_client):
     queue = Queue.objects.create(name="encode")
-    posted = {
-        "name": "new",
-        "queue": queue.pk,
-        "zone": "UTC",
-        "jitter": "0",
-        "missed": "one",
-        "overlap": "delay",
-        "cron": "0 * * * *",
-    }
+    posted = new(queue.pk) | {"cron": "0 * * * *"}
     posted |= {"metadata": "{}", "action": "rezise"}
     response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
     assert "did you mean 'resize'?" in response.context["adminform"].form.errors["action"][0]
@@ -126,15 +116,7 @@ def test_run_now_pause_and_resume(admin_client, schedule):
 @pytest.mark.parametrize("text", ["9" * 5000, "[" * 99_999, '"\\ud800"', '{"a": NaN}'], ids=range(4))
 @pytest.mark.parametrize("field", ["data", "metadata"])
 def test_json_that_cannot_be_kept_is_an_error_of_the_form(admin_client, schedule, field, text):
-    posted = {
-        "name": "new",
-        "action": "act",
-        "queue": schedule.queue_id,
-        "zone": "UTC",
-        "jitter": "0",
-        "missed": "one",
-        "overlap": "delay",
-    }
+    posted = new(schedule.queue_id)
     posted |= {"cron": "0 * * * *", "metadata": "{}", field: text}
     response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
     assert list(response.context["adminform"].form.errors) == [field]
@@ -142,15 +124,7 @@ def test_json_that_cannot_be_kept_is_an_error_of_the_form(admin_client, schedule
 
 
 def test_no_metadata_is_an_empty_object(admin_client, schedule):
-    posted = {
-        "name": "new",
-        "action": "act",
-        "queue": schedule.queue_id,
-        "zone": "UTC",
-        "jitter": "0",
-        "missed": "one",
-        "overlap": "delay",
-    }
+    posted = new(schedule.queue_id)
     response = admin_client.post(reverse("admin:tasks_schedule_add"), posted | {"cron": "0 * * * *", "metadata": ""})
     assert response.status_code == 302
     assert Schedule.objects.get(name="new").metadata == {}

@@ -12,7 +12,7 @@ from tasks.actions import registry
 from tasks.api import queues as module
 from tasks.api.rate_limits import rates
 from tasks.models import Queue, Task
-from tasks.queue.explaining import live_workers
+from tasks.queue.serving import service_of
 from tests.tasks.making import fresh, make_queue
 from tests.tasks.serving import token
 
@@ -179,7 +179,8 @@ def test_explain_says_that_only_programs_elsewhere_run_it(ask, register):
     [reason] = [reason for reason in task.explain() if reason.code == "elsewhere_only"]
     assert reason.sentence == "Only external programs run it: queue tenant did not list 'delete' in http_actions."
     queue.publish("delete")
-    assert live_workers(task) == set()
+    service = service_of(task.queue)
+    assert {*service.named, *service.serving(task)} == set()
 
 
 class TestConfiguring:
