@@ -63,7 +63,7 @@ MUTANTS = [
         CHORES,
         "state=state.name, state_claim=None, state_ready=ready)",
         "state=state.name, state_ready=ready)",
-        tests("stator/test_sql_transitions.py", "sql_transition_leaves_claimed_rows_alone_and_is_bounded"),
+        tests("stator/db/test_chores_transitions.py", "sql_transition_leaves_claimed_rows_alone_and_is_bounded"),
     ),
     Mutant(
         "a pass reopens what waits",

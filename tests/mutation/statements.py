@@ -72,7 +72,7 @@ MUTANTS = [
         CLAIMS,
         "(state.concurrency or 0) - running)",
         "(state.concurrency or 0))",
-        tests("stator/test_claim_limits.py", "limited_state_is_claimed_up_to_its_limit_over_all_workers"),
+        tests("stator/db/test_claims_limits.py", "limited_state_is_claimed_up_to_its_limit_over_all_workers"),
     ),
     Mutant(
         "claimed rows are claimed", ROWS, "state_claim=None,\n            state__in=sorted(", "state__in=sorted(", TAKEN
@@ -250,14 +250,14 @@ MUTANTS = [
         ROWS,
         "(state_locked_until__gt=beyond, state__in=self.known)",
         "(state_locked_until__gt=beyond)",
-        tests("stator/db/test_other_versions.py", "lease_of_a_newer_worker_may_be_longer_than_any_here"),
+        tests("stator/db/test_rows_other_versions.py", "lease_of_a_newer_worker_may_be_longer_than_any_here"),
     ),
     Mutant(
         "rows in states of newer code are quarantined",
         LEASES,
         "Q(state__in=own) | ~Q(state__in=self._operations.known)",
         "Q(state__in=own)",
-        tests("stator/db/test_other_versions.py", "lease_of_a_newer_worker_that_died_ends_without_a_report"),
+        tests("stator/db/test_rows_other_versions.py", "lease_of_a_newer_worker_that_died_ends_without_a_report"),
     ),
     Mutant(
         "a lost claim statement hands back all",
