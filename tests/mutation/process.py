@@ -29,7 +29,7 @@ def in_dispatcher(*names: str) -> tuple[str, ...]:
 
 
 def in_atomic(*names: str) -> tuple[str, ...]:
-    return tests("stator/test_atomic_states.py", *names)
+    return tests("stator/worker/test_executor_atomic.py", *names)
 
 
 STOPS = tests("stator/worker/test_worker.py")
@@ -190,7 +190,7 @@ MUTANTS = [
         EXECUTOR,
         "if strangers := sum(pk not in pks for pk, _ in results):",
         "if strangers := 0:",
-        tests("stator/test_batch_handlers.py", "result_for_an_object_outside_the_batch_is_an_error"),
+        tests("stator/worker/test_executor_batches.py", "result_for_an_object_outside_the_batch_is_an_error"),
     ),
     Mutant(
         "a record in doubt is not repeated as such",

@@ -13,7 +13,7 @@ LIMITS = "stator/rows/concurrency_limits.py"
 LATE = of_records("late_finisher_does_not_overwrite")
 TAKEN = of_claims("row_that_is_claimed_not_ready_or_quarantined_is_not_claimed")
 LIMITED = tests("stator/rows/test_concurrency_limits.py")
-ATOMIC = tests("stator/test_atomic_states.py", "atomic_state_does_not_run_once_its_claim_has_ended")
+ATOMIC = tests("stator/worker/test_executor_atomic.py", "atomic_state_does_not_run_once_its_claim_has_ended")
 AGAIN = of_records("outcome_whose_answer_was_lost_is_found_written_when_it_is_repeated")
 HELD = of_leases(
     "claim_is_held_until_its_lease_runs_out_or_it_ends",
