@@ -169,7 +169,7 @@ MUTANTS = [
         COLUMNS,
         '"state_version",\n        "state_claim",\n',
         '"state_version",\n',
-        tests("stator/test_saving.py", "saving_never_writes_the_columns_of_the_framework"),
+        tests("stator/test_models_saving.py", "saving_never_writes_the_columns_of_the_framework"),
     ),
     Mutant("what did not begin is an error", OUTCOMES, "if isinstance(result, NotBegun):", "if False:", TABLE),
     Mutant(

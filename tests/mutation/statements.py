@@ -165,7 +165,7 @@ MUTANTS = [
         RECORDS,
         "if operations.options.history and (batch.moved or batch.failed)",
         "if False and (batch.moved or batch.failed)",
-        tests("stator/test_history.py", "history_has_a_row_for_each_move_error_and_act_of_a_person"),
+        tests("stator/rows/test_reports.py", "history_has_a_row_for_each_move_error_and_act_of_a_person"),
     ),
     Mutant(
         "errors are not reported",
