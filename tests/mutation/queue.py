@@ -10,7 +10,7 @@ def in_claiming(*names: str) -> tuple[str, ...]:
 
 
 def in_holding(*names: str) -> tuple[str, ...]:
-    return tests("tasks/queue/test_holding.py", *names)
+    return tests("tasks/queue/test_claiming_holding.py", *names)
 
 
 ONE = in_holding("worker_holds_one_task_where_the_queue_says_so")
@@ -22,7 +22,7 @@ MUTANTS = [
         CLAIMING,
         "        queue.lock()\n",
         "",
-        tests("tasks/queue/test_races.py", "claim_of_a_worker_that_holds_one_task_at_most_waits_for_its_other_claim"),
+        tests("tasks/queue/test_claiming_races.py", "claim_of_a_worker_that_holds_one_task_at_most_waits_for_its_other_claim"),
         "postgresql",
     ),
     Mutant("a worker may hold another task", CLAIMING, "return not shards.is_held(queue, worker)", "return True", ONE),
@@ -33,7 +33,7 @@ MUTANTS = [
         "if whole is None or whole not in taken:",
         "if True:",
         tests(
-            "tasks/queue/test_shared.py",
+            "tasks/queue/test_shared_tasks.py",
             "so_many_workers_run_it_each_once_and_then_it_is_completed",
             "worker_that_has_done_its_part_gets_no_other",
             "worker_gets_one_part_even_where_it_may_have_tasks_again",
@@ -72,14 +72,14 @@ MUTANTS = [
         CLAIMING,
         "if tokens[run.task_id] == run.token]",
         "]",
-        tests("tasks/api/test_ends.py", "token_is_that_of_the_very_task"),
+        tests("tasks/api/test_claims_many.py", "token_is_that_of_the_very_task"),
     ),
     Mutant(
         "any result was that one",
         CLAIMING,
         "if is_same_json(ends[run.task_id][1], run.result)}",
         "}",
-        tests("tasks/api/test_ends.py", "who_lost_the_answer_is_answered_as_at_first"),
+        tests("tasks/api/test_claims_many.py", "who_lost_the_answer_is_answered_as_at_first"),
     ),
     Mutant(
         "one attempt more than allowed",
@@ -145,7 +145,7 @@ MUTANTS = [
         ELIGIBILITY,
         "~value_is_held(rows), ~is_any(_before(eligible))",
         "~value_is_held(rows)",
-        tests("tasks/queue/test_exclusive.py", "batch_has_at_most_one_of_each_value_in_order"),
+        tests("tasks/queue/test_eligibility_exclusive.py", "batch_has_at_most_one_of_each_value_in_order"),
     ),
     Mutant(
         "a worker that failed gets it again",

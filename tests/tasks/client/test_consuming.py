@@ -12,7 +12,7 @@ import pytest
 from tasks.client import ApiError, Client, LeaseLost
 from tasks.client import __file__ as installed
 from tests.processes import wait_until
-from tests.tasks.test_client import DROPPED, LOST, answers, server
+from tests.tasks.client.test_client import DROPPED, LOST, answers, server
 
 __all__ = ["server"]
 
