@@ -14,11 +14,11 @@ from tests.testapp.power import Customer, Order, OrderGraph
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_sql_transition_moves_all_that_match_and_joins(operations):
+def test_sql_transition_moves_all_that_match_and_joins(make):
     blocked = Customer.objects.create(blocked=True)
     small, large, theirs = Order.objects.create(amount=5), Order.objects.create(amount=500), Order(customer=blocked)
     theirs.save()
-    made = operations(Order)
+    made = make(Order)
     assert chores.move_matching(made, 100).count == 2
     states = dict(Order.objects.values_list("pk", "state"))
     assert states == {small.pk: "waiting", large.pk: "working", theirs.pk: "shipped"}
@@ -33,7 +33,7 @@ def test_sql_transition_moves_all_that_match_and_joins(operations):
     assert all(0 < stats.longest == stats.seconds < 60 for stats in Stats.objects.all())
 
 
-def test_sql_transition_keeps_history_and_tells_those_who_listen(operations):
+def test_sql_transition_keeps_history_and_tells_those_who_listen(make):
     order = Order.objects.create(amount=500)
     heard = []
 
@@ -42,7 +42,7 @@ def test_sql_transition_keeps_history_and_tells_those_who_listen(operations):
 
     transitioned.connect(hear, sender=Order)
     try:
-        moves = chores.move_matching(operations(Order), 100)
+        moves = chores.move_matching(make(Order), 100)
     finally:
         transitioned.disconnect(hear, sender=Order)
     assert [(move.pk, move.source, move.to) for move in moves.listed] == [(order.pk, "waiting", "working")]
@@ -51,9 +51,9 @@ def test_sql_transition_keeps_history_and_tells_those_who_listen(operations):
     assert (entry.reason, entry.model_label) == ("condition met", "testapp.order")
 
 
-def test_sql_transition_leaves_claimed_rows_alone_and_is_bounded(operations):
+def test_sql_transition_leaves_claimed_rows_alone_and_is_bounded(make):
     Order.objects.bulk_create(Order(amount=500) for _ in range(5))
-    made = operations(Order)
+    made = make(Order)
     assert chores.move_matching(made, 3).count == 3
     assert chores.move_matching(made, 3).count == 2
     Order.stator.retry()

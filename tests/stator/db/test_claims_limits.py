@@ -15,9 +15,9 @@ from tests.testapp.power import Ride, Transfer, Visitor
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_claim_that_a_constraint_of_the_model_refuses_takes_nothing(operations, monkeypatch):
+def test_claim_that_a_constraint_of_the_model_refuses_takes_nothing(make, monkeypatch):
     monkeypatch.setattr(refusals, "SHORTLY", 0.0)
-    made = operations(Transfer)
+    made = make(Transfer)
     Transfer.objects.create()
 
     def refuse(execute, sql, params, many, context):
@@ -30,10 +30,10 @@ def test_claim_that_a_constraint_of_the_model_refuses_takes_nothing(operations, 
     assert len(made.claim(list(made.graph.automatic_states), 1)) == 1
 
 
-def test_limited_state_is_claimed_up_to_its_limit_over_all_workers(operations):
+def test_limited_state_is_claimed_up_to_its_limit_over_all_workers(make):
     Visitor.objects.bulk_create(Visitor() for _ in range(5))
     states = list(Visitor.state_graph.automatic_states)
-    first, second = operations(Visitor), operations(Visitor)
+    first, second = make(Visitor), make(Visitor)
     taken = first.claim(states, 1)
     taken += second.claim(states, 10)
     assert len(taken) == 2
@@ -48,9 +48,9 @@ def test_limited_state_is_drained_all_the_same():
     assert Visitor.stator.counts() == {"queued": 0, "through": 9}
 
 
-def test_worker_claims_what_the_model_lets_it_claim(operations):
+def test_worker_claims_what_the_model_lets_it_claim(make):
     near, far = Ride.objects.create(), Ride.objects.create(place="far")
-    made = operations(Ride)
+    made = make(Ride)
     assert [claim.pk for claim in made.claim(list(made.graph.automatic_states), 10)] == [near.pk]
     far.refresh_from_db()
     assert far.state_ready
@@ -66,9 +66,9 @@ def test_worker_that_may_not_claim_is_idle_until_it_may(monkeypatch):
     assert far.state == "done"
 
 
-def test_row_of_a_state_without_quarantine_is_claimed_however_many_leases_it_lost(operations):
+def test_row_of_a_state_without_quarantine_is_claimed_however_many_leases_it_lost(make):
     ride = Ride.objects.create()
-    made = operations(Ride)
+    made = make(Ride)
     for _ in range(made.settings.MAX_CRASHES + 2):
         claims = [made.claim(list(made.graph.automatic_states), 1, crashes=crashes) for crashes in Crashes]
         assert sum(map(len, claims)) == 1

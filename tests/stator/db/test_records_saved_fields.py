@@ -58,8 +58,8 @@ def test_expression_is_worked_out_by_the_database():
     assert found["move"].size == found["move"].pk * 10
 
 
-def test_holder_that_lost_its_claim_saves_nothing(operations):
-    made = operations(Measure)
+def test_holder_that_lost_its_claim_saves_nothing(make):
+    made = make(Measure)
     kept, lost = Measure.objects.create(deed="move"), Measure.objects.create(deed="move")
     claims = made.claim(list(MeasureGraph.automatic_states), 10)
     Measure.stator.filter(pk=lost.pk).unlock()
@@ -72,8 +72,8 @@ def test_holder_that_lost_its_claim_saves_nothing(operations):
     assert (lost.size, lost.label, lost.due) == (1, "none", None)
 
 
-def test_outcome_without_values_leaves_the_fields_as_they_are(operations):
-    made = operations(Measure)
+def test_outcome_without_values_leaves_the_fields_as_they_are(make):
+    made = make(Measure)
     one, other = Measure.objects.create(), Measure.objects.create()
     values = {"size": 7, "found": [1], "label": "x", "due": None, "twin": None}
     by_pk = {claim.pk: claim for claim in made.claim(list(MeasureGraph.automatic_states), 10)}
