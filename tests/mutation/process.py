@@ -183,7 +183,10 @@ MUTANTS = [
         EXECUTOR,
         "if outcome.failure is not None:\n        return outcome",
         "if False:\n        return outcome",
-        tests("stator/db/test_records_saved_fields.py", "saved_fields_are_written_when_the_object_stays_but_not_after_an_error"),
+        tests(
+            "stator/db/test_records_saved_fields.py",
+            "saved_fields_are_written_when_the_object_stays_but_not_after_an_error",
+        ),
     ),
     Mutant(
         "a batch answers for others",

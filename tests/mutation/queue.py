@@ -22,7 +22,10 @@ MUTANTS = [
         CLAIMING,
         "        queue.lock()\n",
         "",
-        tests("tasks/queue/test_claiming_races.py", "claim_of_a_worker_that_holds_one_task_at_most_waits_for_its_other_claim"),
+        tests(
+            "tasks/queue/test_claiming_races.py",
+            "claim_of_a_worker_that_holds_one_task_at_most_waits_for_its_other_claim",
+        ),
         "postgresql",
     ),
     Mutant("a worker may hold another task", CLAIMING, "return not shards.is_held(queue, worker)", "return True", ONE),

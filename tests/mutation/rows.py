@@ -129,7 +129,8 @@ MUTANTS = [
         "goes_on |= spared",
         "goes_on |= Q(state__in=[])",
         tests(
-            "stator/db/test_claims_limits.py", "row_of_a_state_without_quarantine_is_claimed_however_many_leases_it_lost"
+            "stator/db/test_claims_limits.py",
+            "row_of_a_state_without_quarantine_is_claimed_however_many_leases_it_lost",
         ),
     ),
     Mutant(
