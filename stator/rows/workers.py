@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+from contextlib import suppress
 from functools import lru_cache
 from uuid import UUID
 
@@ -139,7 +140,11 @@ def give_name(worker_id: str, name: str) -> None:
 
 def name_of(worker_id: str, using: str | None = None) -> str:
     """Return the name of a worker, its id if it has none; ``using``: where to look for one of another process."""
-    return _given.get(worker_id) or (_name_in(worker_id, using) if using else worker_id)
+    if (name := _given.get(worker_id)) or not using:
+        return name or worker_id
+    with suppress(Worker.DoesNotExist):
+        return _name_in(worker_id, using)
+    return worker_id
 
 
 def names_of(worker_ids: set[str], using: str) -> dict[str, str]:
@@ -165,5 +170,6 @@ _given: dict[str, str] = {}
 
 @lru_cache(maxsize=MOST_WORKERS)
 def _name_in(worker_id: str, using: str) -> str:
-    # A worker of another process, of which this one is a part: its row was written before.
-    return names_of({worker_id}, using)[worker_id]
+    # Raises for a worker that has no row yet, so that only names are cached: its first claim may come before its row.
+    row = Worker.objects.using(using).only("name").get(pk=worker_id)
+    return row.name or worker_id

@@ -13,7 +13,7 @@ from stator import __version__
 from stator.db import chores
 from stator.db.rows import new_token, new_worker_id
 from stator.models import Worker
-from stator.rows.workers import WORKER_ALIVE, live_workers, worker_of
+from stator.rows.workers import WORKER_ALIVE, live_workers, name_of, worker_of
 from stator.runner import StatorRunner
 from stator.signals import on_heartbeat
 from stator.worker.heartbeat import Heartbeat
@@ -35,6 +35,13 @@ def presence():
 def test_token_tells_its_worker():
     worker = new_worker_id()
     assert worker_of(new_token(worker)) == worker
+
+
+def test_worker_whose_row_comes_after_its_first_claim_has_its_name_then():
+    worker = new_worker_id()
+    assert name_of(worker, "default") == worker
+    Worker.objects.create(id=worker, name="bot-1", host="h", pid=1, version="1", models=[])
+    assert name_of(worker, "default") == "bot-1"
 
 
 def test_first_word_of_a_process_writes_its_row(presence):
