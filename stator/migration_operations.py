@@ -3,10 +3,11 @@
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from time import monotonic, sleep
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
@@ -27,6 +28,8 @@ PARAMETER = re.compile(r"[a-z_]+(\.[a-z_]+)?")
 # Rows that one transaction moves, if the migration is not one itself; passes over the table, since programs with the
 # former code may add rows meanwhile; and rows that a refusal counts.
 BATCH, PASSES, COUNTED = 1000, 5, 1000
+# Seconds between two batches on SQLite.
+LONGEST_PAUSE = 0.25
 
 # A claim on the row ends. Workers clear the ready mark in states that nothing attempts.
 AT_ONCE: dict[str, Any] = {
@@ -34,8 +37,11 @@ AT_ONCE: dict[str, Any] = {
 }  # fmt: skip
 
 
-class _OfOneState(Operation):
-    """Does something with all rows of a model in the state ``old``; the names of states stay as they are."""
+class RowOperation(Operation):
+    """The base of operations on all rows of a model in the state ``old``. Models of migrations do not change."""
+
+    # Even in an atomic migration of a database that cannot roll back changes of tables, batches are committed.
+    atomic = False
 
     reversible = True
     reduces_to_sql = False
@@ -52,12 +58,12 @@ class _OfOneState(Operation):
         """Change nothing: the names are the choices of the field, which another operation alters."""
 
 
-class RenameState(_OfOneState):
+class RenameState(RowOperation):
     """Give all rows in the state ``old`` of a model its new name.
 
     ``makemigrations`` writes it for ``renamed_from``. Attempts and times stay. A claim on a row ends, and the row is
-    attempted again. Backwards it renames the other way. Rows are renamed in batches; add ``atomic = False`` to the
-    migration of a large table, so that each is committed.
+    attempted again. Backwards it renames the other way. Each batch of 1,000 rows is committed if the migration has
+    ``atomic = False``, as generated ones have. If it is interrupted, run ``migrate`` again.
     """
 
     new: str
@@ -94,12 +100,12 @@ class RenameState(_OfOneState):
             _move(_rows_in(model, alias, old), changes | AT_ONCE)
 
 
-class RemapState(_OfOneState):
+class RemapState(RowOperation):
     """Move all rows in the state ``old`` of a model to the state ``new``; if that is None, refuse to migrate such rows.
 
     ``makemigrations`` writes it with None for a state that was removed from the graph. Rows enter ``new`` as if moved
-    by hand: claims end, and attempts and times begin anew. No history is written. Backwards it moves nothing. Rows are
-    moved in batches; add ``atomic = False`` to the migration of a large table, so that each is committed.
+    by hand: claims end, and attempts and times begin anew. No history is written. Backwards it moves nothing. Batches
+    are those of :class:`RenameState`.
     """
 
     def database_forwards(
@@ -117,9 +123,9 @@ class RemapState(_OfOneState):
         elif found := len(rows.values_list("pk")[: COUNTED + 1]):
             raise CommandError(
                 f"{min(found, COUNTED):,}{'+' if found > COUNTED else ''} rows of {model._meta.label} are in the state "
-                f"{self.old!r}, which is gone from its graph. Nothing was changed. Name the state to move them to in "
-                f"the migration: RemapState({self.model_name!r}, {self.old!r}, 'STATE'). Or move them with the "
-                "release before, and migrate again."
+                f"{self.old!r}, which its graph no longer has. In this migration, name the state that they enter: "
+                f"RemapState({self.model_name!r}, {self.old!r}, 'STATE'). Or move them with the previous release. "
+                "Then migrate again."
             )
 
     def database_backwards(
@@ -152,8 +158,20 @@ def _move(rows: QuerySet[Model], changes: Mapping[str, Any]) -> None:
         part = every
         # By key over the whole table: PostgreSQL has no index by state, and would read the table for each batch.
         while keys := list(part.values_list("pk", flat=True)[:BATCH]):
+            began = monotonic()
             _move_batch(rows.filter(pk__gte=keys[0], pk__lte=keys[-1]), changes)
             part = every.filter(pk__gt=keys[-1])
+            _give_way(rows.db, monotonic() - began)
+
+
+def _give_way(alias: str, took: float) -> None:
+    """Leave a database with one writer to others for as long as a batch took.
+
+    SQLite has no queue of writers: others ask again every tenth of a second, and would find it locked for many seconds.
+    """
+    connection = connections[alias]
+    if not (capabilities_of(connection).concurrent_writers or connection.in_atomic_block):
+        sleep(min(took, LONGEST_PAUSE))
 
 
 def _move_batch(rows: QuerySet[Model], changes: Mapping[str, Any]) -> None:

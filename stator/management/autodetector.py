@@ -1,13 +1,25 @@
-"""What ``manage.py makemigrations`` notices beside Django's own: states that were renamed or removed."""
+"""What ``manage.py makemigrations`` adds to Django's own changes: operations for renamed and removed states."""
+
+from collections.abc import Iterator
+from itertools import takewhile
 
 from django.core.management.commands import makemigrations, migrate
+from django.db.migrations import AlterField, Migration
 from django.db.migrations.autodetector import MigrationAutodetector
+from django.db.migrations.graph import MigrationGraph
 from django.db.migrations.operations.base import Operation
+from django.db.migrations.writer import MigrationWriter
 from django.db.models import Field
 
 from stator.fields import StateField
 from stator.graph import StateGraph
-from stator.migration_operations import RemapState, RenameState
+from stator.migration_operations import RemapState, RenameState, RowOperation
+
+CLASS = "class Migration(migrations.Migration):\n"
+NOT_ATOMIC = """
+    # Each batch of rows is committed by itself, so no lock is held for long. If it is interrupted, migrate again.
+    atomic = False
+"""
 
 
 def connect() -> None:
@@ -19,27 +31,76 @@ def connect() -> None:
     if not issubclass(current, StateChanges):
         both = type("MigrationAutodetector", (StateChanges, current), {})
         makemigrations.Command.autodetector = migrate.Command.autodetector = both
+        names = vars(makemigrations)
+        names["MigrationWriter"] = type("MigrationWriter", (BatchWriter, names["MigrationWriter"]), {})
+
+
+class BatchWriter(MigrationWriter):
+    """A writer that also writes ``atomic = False``, for which Django's has no place."""
+
+    def as_string(self) -> str:
+        """Return the file's text."""
+        text = super().as_string()
+        return text if self.migration.atomic else text.replace(CLASS, CLASS + NOT_ATOMIC, 1)
 
 
 class StateChanges(MigrationAutodetector):
-    """An autodetector that adds an operation on the rows for each name that a graph no longer has."""
+    """An autodetector that adds an operation on the rows for each name that a graph no longer has.
+
+    These operations get a migration that is not atomic, so that each of their batches is committed. Django's own
+    changes stay in atomic migrations: one that failed in between could not be applied again.
+    """
+
+    migrations: dict[str, list[Migration]]
 
     def generate_altered_fields(self) -> None:
         """Generate the operations on rows before those on fields."""
-        for (app_label, model_name), model in sorted(self.to_state.models.items()):
-            field = model.fields.get("state")
-            before = self.renamed_models.get((app_label, model_name), model_name).lower()
-            former = self.from_state.models.get((app_label, before))
-            if isinstance(field, StateField) and former and "state" in former.fields:
-                for operation in _changes(model_name, former.fields["state"], field.graph):
-                    self.add_operation(app_label, operation)
+        found = [
+            (app, operation) for app, model in sorted(self.to_state.models) for operation in self._rows(app, model)
+        ]
+        # Refusals first, so that nothing was moved if there is one.
+        for app_label, operation in sorted(found, key=lambda each: isinstance(each[1], RenameState)):
+            self.add_operation(app_label, operation)
         super().generate_altered_fields()
 
+    def _rows(self, app_label: str, model_name: str) -> list[RowOperation]:
+        field = self.to_state.models[app_label, model_name].fields.get("state")
+        before = self.renamed_models.get((app_label, model_name), model_name).lower()
+        former = self.from_state.models.get((app_label, before))
+        if isinstance(field, StateField) and former and "state" in former.fields:
+            return _changes(model_name, former.fields["state"], field.graph)
+        return []
 
-def _changes(model_name: str, former: Field, graph: type[StateGraph]) -> list[Operation]:
+    def _build_migration_list(self, graph: MigrationGraph | None = None) -> None:
+        super()._build_migration_list(graph)  # type: ignore[misc]
+        for app_label, found in self.migrations.items():
+            self.migrations[app_label] = [part for migration in found for part in _parts(migration)]
+
+
+def _changes(model_name: str, former: Field, graph: type[StateGraph]) -> list[RowOperation]:
     gone = sorted({str(value) for value, _ in former.flatchoices} - set(graph.states))
     heirs = graph.renames
     return [
         RenameState(model_name, name, heirs[name].name) if name in heirs else RemapState(model_name, name)
         for name in gone
     ]
+
+
+def _parts(migration: Migration) -> Iterator[Migration]:
+    """Split a migration into the operations before those on rows, these, and the others."""
+    operations = migration.operations
+    first = next((at for at, each in enumerate(operations) if isinstance(each, RowOperation)), None)
+    if first is None:
+        yield migration
+        return
+    on_rows = list(takewhile(_on_rows_or_their_states, operations[first:]))
+    parts = [part for part in (operations[:first], on_rows, operations[first + len(on_rows) :]) if part]
+    # Django makes each part depend on the one before. The last one keeps the name, on which other apps may depend.
+    for number, part in enumerate(parts, 1):
+        own = migration if part is parts[-1] else type(migration)(f"{migration.name}_{number}", migration.app_label)
+        vars(own).update(operations=part, atomic=part is not on_rows, dependencies=list(migration.dependencies))
+        yield own
+
+
+def _on_rows_or_their_states(operation: Operation) -> bool:
+    return isinstance(operation, RowOperation) or (isinstance(operation, AlterField) and operation.name == "state")

@@ -8,14 +8,16 @@ from django.apps import apps
 from django.core.management.base import CommandError
 from django.core.management.commands import makemigrations, migrate
 from django.db import connection, models
+from django.db.migrations import AlterField, AlterModelOptions, Migration, RenameModel
 from django.db.migrations.state import ModelState, ProjectState
 from django.db.migrations.writer import OperationWriter
 from django.test.utils import isolate_apps
 
 from stator import migration_operations
+from stator.capabilities import capabilities_of
 from stator.graph import State, StateGraph
 from stator.graph.outcomes import Moved
-from stator.management.autodetector import StateChanges, connect
+from stator.management.autodetector import BatchWriter, StateChanges, _parts, connect
 from stator.migration_operations import RemapState, RenameState
 from stator.models import StateField
 from stator.testing import drain
@@ -153,6 +155,49 @@ def test_large_table_is_moved_in_batches_that_are_committed(operation):
     assert -(-ROWS // 1000) <= len(batches) <= -(-ROWS // 1000) + 10
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("operation", [RenameState("step", "new", "late"), RemapState("step", "new", "late")])
+def test_interrupted_operation_keeps_its_batches_and_does_the_rest_the_next_time(operation, monkeypatch):
+    monkeypatch.setattr(migration_operations, "BATCH", 2)
+    raw(Step).bulk_create(Step() for _ in range(7))
+    move, batches = migration_operations._move_batch, []
+
+    def interrupted(*args):
+        batches.append(args)
+        if len(batches) == 3:
+            raise KeyboardInterrupt
+        move(*args)
+
+    monkeypatch.setattr(migration_operations, "_move_batch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        forwards(operation)
+    moved = set(raw(Step).filter(state="late").values_list("pk", flat=True))
+    assert len(moved) == 4
+    forwards(operation)
+    assert raw(Step).filter(state="late").count() == 7
+    assert set(raw(Step).values_list("state_version", flat=True)) == {1}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_other_writers_get_the_database_for_as_long_as_a_batch_took(monkeypatch):
+    """On a database that has one writer at a time."""
+    monkeypatch.setattr(migration_operations, "BATCH", 2)
+    raw(Step).bulk_create(Step() for _ in range(4))
+    clock, pauses = iter([10.0, 10.1, 20.0, 29.0]), []
+    monkeypatch.setattr(migration_operations, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(migration_operations, "sleep", pauses.append)
+    forwards(RenameState("step", "new", "late"))
+    one_writer = not capabilities_of(connection).concurrent_writers
+    assert pauses == ([pytest.approx(0.1), 0.25] if one_writer else [])
+
+
+@pytest.mark.django_db
+def test_within_a_transaction_nobody_is_waited_for(monkeypatch):
+    monkeypatch.setattr(migration_operations, "sleep", pytest.fail)
+    put_in("older")
+    forwards(RenameState("step", "older", "renewed"))
+
+
 def graph_of(names, **renames):
     states = {name: State(externally_progressed=True, renamed_from=renames.get(name)) for name in names}
     first = states[names[0]]
@@ -174,6 +219,17 @@ def changes(before, graph, name="Draft"):
         apps_of.all_models["testapp"].clear()
     found = StateChanges(*states)._detect_changes()
     return [operation for migration in found.get("testapp", []) for operation in migration.operations]
+
+
+def split(*operations):
+    """Whether each migration is atomic, and what is in it, after operations of one are separated."""
+    migration = Migration("auto_1", "testapp")
+    migration.operations, migration.dependencies = list(operations), [("auth", "0001_initial")]
+    parts = list(_parts(migration))
+    assert parts[-1] is migration
+    assert len({part.name for part in parts}) == len(parts)
+    assert all(part.dependencies == [("auth", "0001_initial")] for part in parts)
+    return [(part.atomic, part.operations) for part in parts]
 
 
 def recorded(*names):
@@ -206,14 +262,42 @@ class TestAutodetector:
         assert rename.deconstruct() == ("RenameState", ["draft", "public", "shown"], {})
         assert remap.deconstruct() == ("RemapState", ["draft", "old", None], {})
 
+    def test_refusals_come_first(self):
+        graph = graph_of(["draft", "shown"], shown="a")
+        found = changes(recorded("draft", "a", "b"), graph)
+        assert [type(operation).__name__ for operation in found] == ["RemapState", "RenameState", "AlterField"]
+
+    def test_operations_on_rows_are_in_a_migration_that_is_not_atomic(self):
+        remap, rename = RemapState("draft", "a"), RenameState("draft", "b", "c")
+        state, other = (AlterField("draft", name, models.TextField()) for name in ("state", "text"))
+        before, after = RenameModel("Former", "Draft"), AlterModelOptions("draft", {})
+        assert split(remap, rename, state) == [(False, [remap, rename, state])]
+        assert split(before, rename, state, other, after) == [
+            (True, [before]), (False, [rename, state]), (True, [other, after]),
+        ]  # fmt: skip
+        assert split(before, other) == [(True, [before, other])]
+        assert split() == [(True, [])]
+
+    def test_file_says_whether_it_is_atomic(self):
+        migration = Migration("0002_rows", "testapp")
+        migration.operations = [RemapState("draft", "a")]
+        assert "atomic" not in makemigrations.MigrationWriter(migration).as_string()
+        migration.atomic = False
+        names: dict = {}
+        exec(makemigrations.MigrationWriter(migration).as_string(), names)
+        assert names["Migration"].atomic is False
+        assert names["Migration"].operations[0].deconstruct() == ("RemapState", ["draft", "a", None], {})
+
     def test_commands_of_django_have_it_once(self):
         connect()
         assert makemigrations.Command.autodetector is migrate.Command.autodetector
         assert issubclass(makemigrations.Command.autodetector, StateChanges)
         assert makemigrations.Command.autodetector.__mro__.count(StateChanges) == 1
+        assert makemigrations.MigrationWriter.__mro__.count(BatchWriter) == 1
 
 
 CODE = """
+from stator.capabilities import capabilities_of
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 

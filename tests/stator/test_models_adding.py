@@ -1,11 +1,13 @@
 """The mixin comes to a table with rows and leaves it again, by the commands that a project would run."""
 
-import os
+from pathlib import Path
 from time import monotonic
 
 import pytest
 
+from tests.docs.following import blocks_of
 from tests.projects import temporary_project
+from tests.sizes import size
 
 PLAIN = """
 from django.db import models
@@ -34,7 +36,7 @@ class Order(StatorModel):
 """
 
 # As many as are promised to take seconds, in a long run.
-ROWS = 200_000 if os.environ.get("CHAOS") else 2000
+ROWS = size(200_000, 2000)
 NUMBERS = (
     "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {rows}) SELECT n FROM numbers"
 )
@@ -86,6 +88,85 @@ def test_checks_pass_over_a_table_that_has_only_some_columns(shop):
     assert "does not have: 'unknown'" in shop.manage("check", "--database", "default")
 
 
+INVOICE = """
+from django.db import models
+
+class Invoice(models.Model):
+    paid_at = models.DateTimeField(null=True)
+"""
+MANAGED_INVOICE = """
+from django.db import models
+from stator.graph import State, StateGraph
+from stator.models import StateField, StatorModel
+
+class InvoiceGraph(StateGraph):
+    unpaid = State(try_interval=3600)
+    sent = State(delete_after=30 * 86400)
+    unpaid.transitions_to(sent)
+
+    @classmethod
+    async def handle_unpaid(cls, invoice):
+        return None
+
+class Invoice(StatorModel):
+    state = StateField(InvoiceGraph, db_default="unpaid")
+    paid_at = models.DateTimeField(null=True)
+"""
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "adopt.rst"
+BACKFILL = "shop/migrations/0003_finish_old_rows.py"
+
+
+def test_large_table_is_adopted_as_the_how_to_says(tmp_path):
+    """Of three rows one is not paid, one was paid lately and one long ago."""
+    migration, line = (block.text for block in blocks_of(HOW_TO) if block.caption.startswith(BACKFILL))
+    with temporary_project(tmp_path) as shop:
+        shop.begin("shop")
+        shop.write("shop/models.py", INVOICE)
+        shop.manage("makemigrations", "shop")
+        shop.manage("migrate")
+        paid = f"CASE mod(n, 3) WHEN 1 THEN {days_ago(shop, 10)} WHEN 2 THEN {days_ago(shop, 40)} END"
+        shop.execute(f"INSERT INTO shop_invoice (paid_at) SELECT {paid} FROM ({NUMBERS.format(rows=ROWS)}) AS numbers")
+        shop.write("shop/models.py", MANAGED_INVOICE)
+        shop.manage("makemigrations", "shop", "--name", "invoice_state")
+        migrate(shop, "shop")
+        assert states(shop, "invoice") == [("unpaid", ROWS)]
+        unpaid, lately, long_ago = ROWS // 3, -(-ROWS // 3), ROWS - ROWS // 3 - -(-ROWS // 3)
+
+        shop.write(BACKFILL, migration)
+        migrate(shop, "shop")
+        ready = "SELECT state, count(*) FROM shop_invoice WHERE state_ready GROUP BY state"
+        assert shop.execute(ready) == [("unpaid", unpaid)]
+        assert shop.manage("check", "--database", "default") == "System check identified no issues (0 silenced).\n"
+        shop.manage("stator", "preview", "shop.Invoice", "--limit", "200")
+        assert shop.execute("SELECT count(*) FROM shop_invoice WHERE state_attempts > 0") == [(0,)]
+        run(shop)
+        # Time counts from the migration, so nothing is old enough to be deleted.
+        assert states(shop, "invoice") == [("sent", lately + long_ago), ("unpaid", unpaid)]
+        attempted = "SELECT state, state_attempts, count(*) FROM shop_invoice GROUP BY 1, 2 ORDER BY 1"
+        assert shop.execute(attempted) == [("sent", 0, lately + long_ago), ("unpaid", 1, unpaid)]
+
+        migrate(shop, "shop", "0002")
+        (former,) = [text for text in migration.splitlines() if "update(" in text]
+        changed = migration.replace(former.strip(), line.strip()).replace("import Max", "import F, Max")
+        shop.write(BACKFILL, changed)
+        migrate(shop, "shop")
+        run(shop)
+        assert states(shop, "invoice") == [("sent", lately), ("unpaid", unpaid)]
+
+        migrate(shop, "shop", "0001")
+        assert (shop.indexes("shop_invoice"), shop.columns("shop_invoice")) == ([], ["id", "paid_at"])
+
+
+def days_ago(shop, days):
+    return f"datetime('now', '-{days} days')" if shop.is_sqlite else f"now() - interval '{days} days'"
+
+
+def run(shop):
+    began = monotonic()
+    shop.manage("runstator", "shop.Invoice", "--until-idle")
+    print(f"{ROWS:,} rows: runstator --until-idle took {monotonic() - began:.1f} s")
+
+
 def migrate(shop, *target):
     began = monotonic()
     shop.manage("migrate", *target)
@@ -96,5 +177,5 @@ def permissions(shop):
     return shop.execute("SELECT codename FROM auth_permission WHERE codename = ?", "force_order")
 
 
-def states(shop):
-    return shop.execute("SELECT state, count(*) FROM shop_order GROUP BY state")
+def states(shop, table="order"):
+    return shop.execute(f"SELECT state, count(*) FROM shop_{table} GROUP BY state ORDER BY state")
