@@ -105,7 +105,11 @@ class Project:
         return connection.vendor == "sqlite"
 
     def _connect(self) -> Any:
-        return sqlite3.connect(self.database["NAME"]) if self.is_sqlite else connect(**_conninfo(self.database))
+        return (
+            sqlite3.connect(self.database["NAME"], timeout=30)
+            if self.is_sqlite
+            else connect(**_conninfo(self.database))
+        )
 
     def _environment(self) -> dict[str, str]:
         # Without the settings of this run. The project's own packages come first, those of this repository after them.
