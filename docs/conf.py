@@ -30,7 +30,7 @@ copyright = author  # noqa: A001
 release = version = __version__
 
 extensions = ["sphinx.ext.autodoc", "page_links", "generated"]
-exclude_patterns = ["_ext"]
+exclude_patterns = ["_ext", "_search"]
 nitpicky = True
 # Names of other projects: their inventories would need the network.
 nitpick_ignore_regex = [(r"py:.*", r"(?!(stator|tasks)\.).*")]
@@ -40,6 +40,7 @@ autodoc_typehints = "none"
 smartquotes = False
 
 html_theme = "furo"
+html_search_scorer = str(ROOT / "docs" / "_search" / "scorer.js")
 html_title = f"Stator {release}"
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}

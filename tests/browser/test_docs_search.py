@@ -1,0 +1,68 @@
+"""The search of the documentation's site, in a real browser: readers find the answer among the first three results."""
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.docs.site import ROOT, build
+from tests.docs.test_site import QUESTIONS
+from tests.installing import once
+from tests.processes import wait_until
+
+# Further words, and the page for them.
+WORDS = [
+    ("cron", "how-to/cron"), ("delay", "how-to/start-later"), ("existing table", "how-to/adopt"),
+    ("remove state", "how-to/change-a-graph"), ("backoff", "concepts/attempts"), ("timeout", "concepts/time"),
+    ("kubernetes", "how-to/deploy"), ("docker", "how-to/deploy"), ("shutdown", "how-to/deploy"),
+    ("logging", "how-to/logging"), ("stuck", "guides/stuck"), ("django-fsm", "how-to/from-django-fsm"),
+    ("http", "guides/http-api"), ("api token", "guides/http-api"), ("schedule", "guides/schedules"),
+    ("dead letter", "guides/queues"), ("priority", "guides/queues"), ("payment", "how-to/payment"),
+    ("lease", "concepts/leases"), ("security", "guides/security"), ("pytest", "guides/testing"),
+    ("settings", "reference/settings"), ("mypy", "how-to/types"), ("fast", "benchmarks"),
+    ("scaling", "how-to/scaling"), ("stator.W302", "reference"),
+]  # fmt: skip
+SEARCHES = [*((words, page) for _, page, _, words in QUESTIONS), *WORDS]
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files and logs nothing."""
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the site as ``bin/docs --serve`` has it."""
+
+    def make(folder: Path) -> None:
+        assert build(ROOT / "docs", folder) == ""
+
+    folder = once(tmp_path_factory, "site", make) / "html"
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(("words", "page"), SEARCHES, ids=[words for words, _ in SEARCHES])
+def test_the_page_is_among_the_first_three(window: Any, address: str, words: str, page: str) -> None:
+    window.get(f"{address}/search.html?q={quote(words)}")
+    results = wait_until(lambda: links(window), message=f"nothing is found for {words!r}")
+    assert page in results[:3], results[:10]
+
+
+def links(window: Any) -> list[str]:
+    """The pages that are found, best first, once the search has ended."""
+    if "found" not in window.execute_script("return document.querySelector('.search-summary')?.textContent ?? ''"):
+        return []
+    found = window.find_elements("css selector", "#search-results ul.search > li > a")
+    return [link.get_attribute("href").split("/", 3)[3].partition(".html")[0] for link in found]
