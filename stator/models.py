@@ -98,6 +98,8 @@ class StatorModel(models.Model):
     subclasses: ClassVar[list[type["StatorModel"]]] = []
     stator = OperatorAccess()
     state: Any
+    # The same as ``owner_of(model)``, for each insert.
+    _state_owner: ClassVar[type[models.Model]]
 
     class Meta:
         abstract = True
@@ -195,7 +197,7 @@ class StatorModel(models.Model):
         returning_fields: list[models.Field],
         raw: bool,
     ) -> object:
-        owner = owner_of(type(self))
+        owner = self._state_owner
         # ``loaddata`` saves raw: its rows are inserted unchanged.
         if not raw and manager.model is owner:
             self._begin()
@@ -297,7 +299,8 @@ def _prepare(sender: type, **kwargs: object) -> None:
     if not any(field.name == "state" for field in sender._meta.concrete_fields):
         return
     guard_managers(sender)
-    if owner_of(sender) is not sender:
+    sender._state_owner = owner_of(sender)
+    if sender._state_owner is not sender:
         return
     # An index cannot contain a composite key; the check E102 refuses such models.
     if not sender._meta.is_composite_pk:

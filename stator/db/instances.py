@@ -5,11 +5,12 @@ A row that the project's code cannot read gets a stand-in: its attempt fails wit
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Field, Model, QuerySet
+from django.db.models import Model, QuerySet
 from django.db.models.base import ModelState
 from django.db.models.expressions import Col
 from django.db.models.query_utils import DeferredAttribute
@@ -128,12 +129,16 @@ def _is_plain(model: type[Model]) -> bool:
         and model.__new__ is object.__new__
         and model.__setattr__ is object.__setattr__
         and getattr(model.from_db, "only_notes", False)
-        # Django's own attributes and ours only clear values cached for an earlier value.
-        and all(_is_plain_attribute(model, field) for field in model._meta.concrete_fields)
+        and _has_plain_attributes(model)
     )
 
 
-def _is_plain_attribute(model: type[Model], field: Field) -> bool:
-    found = getattr(model, field.attname, None)
+@lru_cache(maxsize=1024)
+def _has_plain_attributes(model: type[Model]) -> bool:
+    # Django's own attributes and ours only clear values cached for an earlier value.
+    return all(_is_plain_attribute(getattr(model, field.attname, None)) for field in model._meta.concrete_fields)
+
+
+def _is_plain_attribute(found: object) -> bool:
     ours = type(found) is MomentAttribute
     return ours or (isinstance(found, DeferredAttribute) and type(found).__module__.startswith("django.db.models."))

@@ -102,12 +102,14 @@ def _subclass_manager(cls: Any) -> type[Manager[Model]]:
     def get_queryset(self: Any) -> QuerySet[Model]:
         queryset = cls.get_queryset(self)
         if not isinstance(queryset, GuardedQuerySet):
-            # The manager builds its queryset itself instead of from its class.
             queryset.__class__ = _guarded_queryset(type(queryset))
         return queryset
 
     # Under the name of the original class, so that migrations and pickles find that.
-    body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "get_queryset": get_queryset}
+    body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    if cls.get_queryset is not Manager.get_queryset:
+        # The manager may build its queryset itself instead of from its class.
+        body["get_queryset"] = get_queryset
     return type(cls.__name__, (cls,), {**body, "_queryset_class": _guarded_queryset(cls._queryset_class)})
 
 

@@ -35,13 +35,16 @@ def connect() -> None:
 def notify(sender: type[Model], using: str, **kwargs: object) -> None:
     """Send only the label of the model to listening workers."""
     now = time.monotonic()
-    sent, unsent = _sent.get((using, sender), (0.0, 0))
+    last = _sent.get((using, sender))
+    sent, unsent = last or (0.0, 0)
     if now - sent < (DEBOUNCE if unsent <= STREAM else STREAM_DEBOUNCE):
         _sent[using, sender] = sent, unsent + 1
         return
     connection = connections[using]
+    if last is None and not capabilities_of(connection).notifies:
+        return
     # Inside a transaction NOTIFY takes a lock that all committing transactions share, and its queue can fill up.
-    if not capabilities_of(connection).notifies or connection.in_atomic_block or not _is_wanted():
+    if connection.in_atomic_block or not _is_wanted():
         return
     _sent[using, sender] = now, 0
     try:
