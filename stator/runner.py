@@ -21,10 +21,10 @@ from stator.rows.workers import give_name
 from stator.signals import on_schedule
 from stator.worker.announcements import send_moves, tell
 from stator.worker.attempts import calls_of, grouped
+from stator.worker.dispatcher import lanes_of
 from stator.worker.endpoint import Endpoint
 from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.health import Health
-from stator.worker.lanes import lanes_of
 from stator.worker.shutdown import Requests
 from stator.worker.summary import Summary
 from stator.worker.worker import Worker

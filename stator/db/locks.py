@@ -32,7 +32,7 @@ STALE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Vain:
+class _Timeout:
     """How often a step timed out waiting for a lock, and the monotonic time until which it is skipped."""
 
     times: int
@@ -42,20 +42,16 @@ class _Vain:
 class Locks:
     """The steps of a worker, such as its claims, that timed out waiting for a lock on a table of one model.
 
-    ``wait``: seconds that a statement waits for a lock; None for as long as the session allows. Used by several
-    threads.
+    ``wait``: seconds that the next statement may wait for a lock; None for as long as the session allows.
+    ``timeouts``: the steps that timed out and were not taken since; mostly none. Used by several threads.
     """
 
     def __init__(self, label: str, wait: float | None = None) -> None:
+        self.wait = wait
+        self.timeouts: dict[str, _Timeout] = {}
         self._label = label
-        self._wait = wait
-        self._vain: dict[str, _Vain] = {}
+        self._usual = wait
         self._guard = threading.Lock()
-
-    @property
-    def wait(self) -> float | None:
-        """Seconds that the next statement may wait for a lock."""
-        return self._wait if not self._vain or self._wait is None else min(self._wait, PROBE)
 
     def shortest(self, wait: float | None) -> float | None:
         """Return the seconds to wait for the next lock if the caller allows ``wait``; None for no limit."""
@@ -64,17 +60,17 @@ class Locks:
     @property
     def are_held(self) -> bool:
         """Whether a step has timed out and was not taken since."""
-        return bool(self._vain)
+        return bool(self.timeouts)
 
     def allow(self, step: str) -> bool:
         """Return whether a step may be taken now."""
-        vain = self._vain.get(step)
-        return vain is None or time.monotonic() >= vain.until
+        timeout = self.timeouts.get(step)
+        return timeout is None or time.monotonic() >= timeout.until
 
     def pause(self, step: str) -> float:
         """Return the seconds until a step may be taken."""
-        vain = self._vain.get(step)
-        return max(0.0, vain.until - time.monotonic()) if vain else 0.0
+        timeout = self.timeouts.get(step)
+        return max(0.0, timeout.until - time.monotonic()) if timeout else 0.0
 
     @contextmanager
     def tried(self, step: str) -> Iterator[None]:
@@ -83,31 +79,40 @@ class Locks:
             yield
         except Exception as error:
             if is_lock_timeout(error):
-                self._note(step)
+                self.note(step)
             raise
-        if self._vain:
-            self._forget(step)
+        if self.timeouts:
+            self.forget(step)
 
     def doubt(self, step: str) -> None:
         """Make a step wait only briefly for locks: it has timed out together with those of other models."""
         with self._guard:
-            self._vain.setdefault(step, _Vain(0, 0.0))
+            self._keep({step: _Timeout(0, 0.0)} | self.timeouts)
 
-    def _note(self, step: str) -> None:
+    def note(self, step: str) -> None:
+        """Skip a step for a while: it has timed out waiting for a lock."""
         now = time.monotonic()
         with self._guard:
-            self._vain = {each: vain for each, vain in self._vain.items() if vain.until + STALE > now or not vain.times}
-            told = any(vain.times for vain in self._vain.values())
-            times = self._vain.get(step, _Vain(0, 0.0)).times + 1
+            known = {each: old for each, old in self.timeouts.items() if old.until + STALE > now or not old.times}
+            logged = any(old.times for old in known.values())
+            times = known.get(step, _Timeout(0, 0.0)).times + 1
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(times - 1, 10)) * random.uniform(0.5, 1.0)
-            self._vain[step] = _Vain(times, now + pause)
-        if not told:
+            self._keep(known | {step: _Timeout(times, now + pause)})
+        if not logged:
             logger.warning("stator.lock_timeout", extra={"model": self._label, "step": step})
 
-    def _forget(self, step: str) -> None:
+    def forget(self, step: str) -> None:
+        """Note that a step was taken without a timeout."""
         with self._guard:
-            if self._vain.pop(step, _Vain(0, 0.0)).times and not any(vain.times for vain in self._vain.values()):
+            others = {each: timeout for each, timeout in self.timeouts.items() if each != step}
+            was_locked = self.timeouts.get(step, _Timeout(0, 0.0)).times
+            self._keep(others)
+            if was_locked and not any(timeout.times for timeout in others.values()):
                 logger.info("stator.lock_gone", extra={"model": self._label})
+
+    def _keep(self, timeouts: dict[str, _Timeout]) -> None:
+        self.timeouts = timeouts
+        self.wait = self._usual if not timeouts or self._usual is None else min(self._usual, PROBE)
 
 
 class Limited(Protocol):

@@ -36,12 +36,14 @@ class Drained:
     """Attempts in this process while nothing else runs: for programs that run a worker within themselves.
 
     ``begin`` starts attempts; ``is_empty`` says whether none runs. Other claims wait meanwhile, but for at most
-    ``PATIENCE`` seconds at a time, and then have as long for themselves.
+    ``PATIENCE`` seconds at a time, and then have as long for themselves. ``engaged``: an object is or was wanted, so
+    :meth:`needs_room` has to be asked before other claims.
     """
 
     def __init__(self, begin: Callable[[list[Claim]], None], is_empty: Callable[[], bool]) -> None:
         # Claims that run elsewhere, by their id().
         self.running: dict[int, Claim] = {}
+        self.engaged = False
         self._begin = begin
         self._is_empty = is_empty
         self._begun = False
@@ -54,14 +56,15 @@ class Drained:
 
     def begin(self, claims: list[Claim]) -> None:
         """Start the attempts for these claims."""
-        self._begun = self._begun or bool(claims)
+        self._begun = self.engaged = self._begun or bool(claims)
         self._begin(claims)
 
     def needs_room(self, is_wanted: bool) -> bool:
         """Return whether other claims have to wait; ``is_wanted``: there may be an object to attempt."""
         now = time.monotonic()
         self._begun = self._begun and not self._is_empty()
-        if not (is_wanted or self._begun):
+        self.engaged = is_wanted or self._begun
+        if not self.engaged:
             self._since = None
             return False
         if now < self._rests_until:

@@ -123,8 +123,8 @@ class Attempts:
         # The caller's context names the thread in which handlers reach the database; no handler has changed it.
         self._context = copy_context()
         self._have_spare_task()
-        threaded = [attempt.claims for attempt in attempts if not attempt.is_async]
-        self._threads.submit(threaded)
+        if threaded := [attempt.claims for attempt in attempts if not attempt.is_async]:
+            self._threads.submit(threaded)
 
     def sweep(self) -> None:
         """End attempts past their time limit or lease; abandon cancelled ones that do not end."""

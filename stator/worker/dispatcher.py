@@ -1,21 +1,83 @@
-"""Claims: how much room there is, which model is next, and the claim itself."""
+"""Claims: which states are claimed together, how much room there is, which model is next, and the claim itself."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from stator.db.interface import Claim, Operations
 from stator.db.retry import is_lock_timeout
 from stator.db.rows import Crashes, new_token
+from stator.graph import State
 from stator.worker.alone import Drained
 from stator.worker.attempts import Attempts
-from stator.worker.lanes import Lane
 from stator.worker.outage import Outages
 from stator.worker.threads import Run
 
+# Rows that one claim for a lane asks for. After ``STREAK`` full claims in a row, each next claim asks for twice as
+# many. So a burst in one lane leaves the others their turn after a short statement, while a backlog is claimed in whole
+# batches.
+FEW, STREAK = 100, 5
+
 # The step that releases rows that may have been claimed by a statement without an answer.
 HAND_BACK = "hand back"
+
+
+class Lane:
+    """The states of one model whose handlers run in the same way: on the loop or in threads, ``batch`` rows at a time.
+
+    ``hungry``: it may have ready rows that lost no lease. ``crashed``: the same for rows that lost few leases in a row.
+    ``suspect``: a look has found a row that lost many. ``more_suspects``: the last claim has.
+    """
+
+    def __init__(self, operations: Operations, states: list[State], is_async: bool, batch: int) -> None:
+        self.operations = operations
+        self.states = states
+        self.is_async = is_async
+        self.batch = batch
+        # The names of the states.
+        self.names = {state.name for state in states}
+        self.hungry = True
+        self.crashed = self.suspect = self.more_suspects = False
+        self.step = f"claim in {', '.join(sorted(self.names))}"
+        self._streak = 0
+
+    @property
+    def is_served(self) -> bool:
+        """Whether rows of the model are claimed: its table lacks nothing."""
+        return not self.operations.lacking
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it may have ready rows of any kind and is served."""
+        return (self.hungry or self.crashed or self.suspect) and self.is_served
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be claimed from: no claim has just timed out waiting for a lock."""
+        locks = self.operations.locks
+        return not locks.timeouts or locks.allow(self.step)
+
+    def most(self, room: int) -> int:
+        """Return how many rows to ask for when there is ``room`` for so many."""
+        # 20 doublings exceed any room.
+        doublings = min(max(0, self._streak - STREAK + 1), 20)
+        return min(room, max(FEW, self.batch) * 2**doublings)
+
+    def came(self, count: int, asked: int) -> None:
+        """Note how many rows a claim brought; the lane stays hungry if it may have more."""
+        self._streak = self._streak + 1 if count == asked else 0
+        self.hungry = self.hungry or self._streak > 0
+
+
+def lanes_of(operations: Operations) -> Iterable[Lane]:
+    """Yield the lanes of a model; a state with a limit of its own gets a lane of its own."""
+    manners: dict[tuple[bool, int, str], list[State]] = defaultdict(list)
+    for state in sorted(operations.graph.automatic_states, key=str):
+        manners[state.is_async, state.batch or 1, state.name if state.concurrency else ""].append(state)
+    for (is_async, batch, _), states in manners.items():
+        yield Lane(operations, states, is_async, batch)
 
 
 async def _nothing(alias: str) -> None:
@@ -36,7 +98,8 @@ class Dispatcher:
     Rows that lost more leases go to ``alone``.
 
     ``behind``: whether too many outcomes wait to be recorded. ``ready``: whether connections to record and to renew
-    claims in a database are open, as far as is known; ``connect`` opens the one to record.
+    claims in a database are open, as far as is known; ``connect`` opens the one to record. ``timed`` gets the seconds
+    that each claim took.
     """
 
     def __init__(
@@ -51,6 +114,7 @@ class Dispatcher:
         *,
         ready: Callable[[str], bool] = lambda alias: True,
         connect: Callable[[str], Awaitable[None]] = _nothing,
+        timed: Callable[[float], object] = lambda seconds: None,
     ) -> None:
         self.lanes = lanes
         self.stopped = False
@@ -67,6 +131,7 @@ class Dispatcher:
         self._behind = behind
         self._ready = ready
         self._connect = connect
+        self._timed = timed
         self._aliases = sorted({lane.operations.alias for lane in lanes})
         self._line = list(lanes)
         # Lanes take separate turns for rows that lost leases.
@@ -97,40 +162,41 @@ class Dispatcher:
         """
         self.woken.clear()
         outages = Outages()
-        await self.settle_doubts(outages)
+        if self.doubtful:
+            await self.settle_doubts(outages)
         came = 0
         if not self.stopped:
-            await self._connect_all(outages)
-            came = await self._claim_alone(outages)
-            if not self._alone.needs_room(any(lane.suspect for lane in _served(self.lanes))):
-                came += await self._claim_in_turn(outages)
-        outages.tell()
-        return came
-
-    async def _connect_all(self, outages: Outages) -> None:
-        for alias in self._aliases:
-            if not self._ready(alias):
+            for alias in [alias for alias in self._aliases if not self._ready(alias)]:
                 with outages.noted(alias):
                     await self._connect(alias)
-
-    def _may_claim(self, lane: Lane, outages: Outages) -> bool:
-        alias = lane.operations.alias
-        return lane.is_open and alias not in outages and self._ready(alias)
+            came = await self._claim_alone(outages)
+            is_wanted = any(lane.suspect and lane.is_served for lane in self.lanes)
+            if not ((is_wanted or self._alone.engaged) and self._alone.needs_room(is_wanted)):
+                came += await self._claim_in_turn(outages)
+        if outages:
+            outages.tell()
+        return came
 
     async def _claim_in_turn(self, outages: Outages) -> int:
         came = 0
-        for lane in [lane for lane in _served(self._line_of_crashed) if lane.crashed]:
+        for lane in [lane for lane in self._line_of_crashed if lane.crashed and lane.is_served]:
             came += await self._claim_by(self._claim_crashed_for, lane, outages)
-        for lane in _served(self._line):
-            came += await self._claim_by(self._claim_for, lane, outages) if lane.hungry else 0
+        for lane in [lane for lane in self._line if lane.hungry and lane.is_served]:
+            came += await self._claim_by(self._claim_for, lane, outages)
         return came
 
     async def _claim_by(self, claim: Callable[[Lane], Awaitable[int]], lane: Lane, outages: Outages) -> int:
         came = 0
         if self._may_claim(lane, outages) and not self._behind(lane.operations):
-            with outages.noted(lane.operations.alias):
+            try:
                 came = await claim(lane)
+            except Exception as error:  # noqa: BLE001 - raised at the end of the turn, or here if it does not pass
+                outages.note(lane.operations.alias, error)
         return came
+
+    def _may_claim(self, lane: Lane, outages: Outages) -> bool:
+        alias = lane.operations.alias
+        return lane.is_open and alias not in outages and self._ready(alias)
 
     async def _claim_for(self, lane: Lane) -> int:
         room = self._room_of(lane)
@@ -170,19 +236,24 @@ class Dispatcher:
         return self._attempts.room(lane.operations.label, lane.is_async, lane.batch)
 
     async def _take(self, lane: Lane, limit: int, crashes: Crashes = Crashes.NONE) -> list[Claim]:
-        token = new_token(lane.operations.worker_id)
+        operations, began = lane.operations, time.monotonic()
+        token = new_token(operations.worker_id)
         self._claiming = True
         try:
-            with lane.operations.locks.tried(lane.step):
-                claims = await self._run(lane.operations.claim, lane.states, limit, token=token, crashes=crashes)
+            claims = await self._run(operations.claim, lane.states, limit, token=token, crashes=crashes)
         except BaseException as error:
-            # The answer may be lost after the commit: rows with this token are released later.
-            if not is_lock_timeout(error):
-                self.doubtful.append((lane.operations, token))
+            if is_lock_timeout(error):
+                operations.locks.note(lane.step)
+            else:
+                # The answer may be lost after the commit: rows with this token are released later.
+                self.doubtful.append((operations, token))
             raise
         finally:
             self._claiming = False
+        if operations.locks.timeouts:
+            operations.locks.forget(lane.step)
         self.last_claim = time.monotonic()
+        self._timed(self.last_claim - began)
         self.claimed += len(claims)
         return claims
 
@@ -199,7 +270,8 @@ class Dispatcher:
         """Claim rows that lost many leases, one for each place to run it alone."""
         came = 0
         # A poll finds such rows per model, not per lane. A lane without one must not block a lane that has some.
-        for lane in [lane for lane in _served(self._line_of_crashed) if lane.suspect or lane.more_suspects]:
+        suspects = [lane for lane in self._line_of_crashed if lane.suspect or lane.more_suspects]
+        for lane in [lane for lane in suspects if lane.is_served]:
             if not self._alone.has_room(make=lane.suspect):
                 continue
             _send_to_end(self._line_of_crashed, lane)
@@ -215,10 +287,6 @@ class Dispatcher:
                         # There may be more, which makes no lane hungry.
                         self.woken.set()
         return came
-
-
-def _served(lanes: list[Lane]) -> list[Lane]:
-    return [lane for lane in lanes if lane.is_served]
 
 
 def _send_to_end(line: list[Lane], lane: Lane) -> None:

@@ -1,18 +1,39 @@
 """Counts and timings of one worker process, for its endpoint. Nothing here reaches a database."""
 
-import time
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from stator import __version__
 from stator.db.interface import Claim
-from stator.exposition import Histogram, Labels, Metric
+from stator.exposition import Labels, Metric
 from stator.graph.outcomes import Moved, Outcome, Released
-from stator.worker.threads import Run
 
-Params = ParamSpec("Params")
-Result = TypeVar("Result")
+# Upper limits of a histogram's buckets in seconds, from a statement to the longest handlers.
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+
+
+class Histogram:
+    """Durations in buckets. One thread adds to it; others may read."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.sum = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one duration."""
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.sum += seconds
+
+    def samples(self, name: str, labels: Labels = ()) -> Iterator[tuple[str, Labels, float]]:
+        """Yield the cumulative buckets, the count and the sum."""
+        total = 0
+        for end, count in zip((*BUCKETS, None), self.counts.copy(), strict=True):
+            total += count
+            yield f"{name}_bucket", (*labels, ("le", "+Inf" if end is None else f"{end:g}")), total
+        yield f"{name}_count", labels, total
+        yield f"{name}_sum", labels, self.sum
 
 
 class Measures:
@@ -35,17 +56,6 @@ class Measures:
         self.attempts[label, how] += 1
         if (seconds := claim.duration) is not None:
             self.run_times[label].add(seconds)
-
-    def timed(self, what: str, run: Run) -> Run:
-        """Return the same function, timed; calls that raise are not timed."""
-
-        async def measured(function: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs) -> Result:
-            started = time.monotonic()
-            result = await run(function, *args, **kwargs)
-            self.times[what].add(time.monotonic() - started)
-            return result
-
-        return measured
 
 
 def metrics_of(worker: Any) -> Iterator[Metric]:

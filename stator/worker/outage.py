@@ -18,41 +18,42 @@ logger = logging.getLogger("stator.worker")
 # Seconds between attempts to reach a database; short, so that work resumes soon after it is back.
 PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 
+SCHEMA = ""
 
-class Outages:
-    """The errors of one step that goes through several databases.
 
-    ``alias in outages``: that database is away and is not used again in this step. A table that lacks something
-    interrupts nothing but its own part of the step.
+class Outages(dict[str, Exception]):
+    """The errors of one step that goes through several databases, by alias.
+
+    ``alias in outages``: that database is away and is not used again in this step. An error about a missing table or
+    column interrupts only its own part of the step, so it is kept under ``SCHEMA``, which is no alias.
     """
-
-    def __init__(self) -> None:
-        self._errors: dict[str, Exception] = {}
-        self._of_schema: list[Exception] = []
-
-    def __contains__(self, alias: str) -> bool:
-        return alias in self._errors
 
     @contextmanager
     def noted(self, alias: str) -> Iterator[None]:
-        """Collect an outage of a database, or an error about a missing table or column, until the end of the step.
-
-        A lock timeout is neither: the waiting code has noted it and leaves the model alone for a while.
-        """
+        """Call :meth:`note` with an error that the block raises."""
         try:
             yield
-        except Exception as error:
-            if is_of_schema(error):
-                self._of_schema.append(error)
-            elif not is_passing(error):
-                raise
-            elif not is_lock_timeout(error):
-                self._errors[alias] = error
+        except Exception as error:  # noqa: BLE001 - raised by ``note`` if it is another error
+            self.note(alias, error)
+
+    def note(self, alias: str, error: Exception) -> None:
+        """Keep an outage of a database, or an error about a missing table or column, until the end of the step.
+
+        Any other error is raised. A lock timeout is dropped: the waiting code has noted it and leaves the model alone
+        for a while.
+        """
+        if is_of_schema(error):
+            self.setdefault(SCHEMA, error)
+        elif not is_passing(error):
+            raise error
+        elif not is_lock_timeout(error):
+            self[alias] = error
 
     def tell(self) -> None:
-        """Raise the first collected error, at the end of the step, so that the step is repeated."""
-        for error in (*self._of_schema, *self._errors.values()):
-            raise error
+        """Raise the first error that was kept, at the end of the step, so that the step is repeated."""
+        for error in (self.get(SCHEMA), *self.values()):
+            if error:
+                raise error
 
 
 async def reach(
@@ -61,27 +62,34 @@ async def reach(
     has_no_time: Callable[[], bool],
     schema: Schema,
 ) -> Result | None:
-    """Return the result of the step, repeating it as needed; None if there is no time to wait.
+    """Return the result of the step, repeating it as :func:`repeat` does."""
+    changes = schema.changes
+    try:
+        return await step()
+    except Exception as error:  # noqa: BLE001 - raised again unless it passes
+        return await repeat(step, error, changes, unreachable, has_no_time, schema)
 
-    Until it succeeds, the step is in ``unreachable``. After an error about a missing table or column, the step is
-    repeated without the models that ``schema`` finds incomplete. If it finds none, the step is repeated at most as
-    often as there are pauses.
+
+async def repeat(
+    step: Callable[[], Awaitable[Result]],
+    error: Exception,
+    changes: int,
+    unreachable: set[Callable[[], object]],
+    has_no_time: Callable[[], bool],
+    schema: Schema,
+) -> Result | None:
+    """Return the result of a step that has failed, repeating it as needed; None if there is no time to wait.
+
+    ``changes``: of ``schema``, before the step. Until it succeeds, the step is in ``unreachable``. After an error about
+    a missing table or column, the step is repeated without the models that ``schema`` finds incomplete. If it finds
+    none, the step is repeated at most as often as there are pauses.
     """
     pauses = iter(PAUSES)
     while True:
-        changes = schema.changes
-        try:
-            result = await step()
-        except Exception as error:
-            if is_of_schema(error):
-                await schema.examine()
-                if schema.changes != changes:
-                    continue
-                pause = next(pauses, 0.0)
-            else:
-                pause = next(pauses, PAUSES[-1])
+        if not await _is_repaired(error, changes, schema):
+            pause = next(pauses, 0.0 if is_of_schema(error) else PAUSES[-1])
             if not (pause and (is_of_schema(error) or is_passing(error))):
-                raise
+                raise error
             unreachable.add(step)
             if has_no_time():
                 return None
@@ -89,6 +97,19 @@ async def reach(
             fields = {"error": type(error).__name__, "message_text": one_line(error), "retry_in": pause}
             logger.warning("stator.database_unreachable", extra=fields)
             await asyncio.sleep(pause)
+        changes = schema.changes
+        try:
+            result = await step()
+        except Exception as again:  # noqa: BLE001 - raised above unless it passes
+            error = again
         else:
             unreachable.discard(step)
             return result
+
+
+async def _is_repaired(error: Exception, changes: int, schema: Schema) -> bool:
+    """Return whether an error is about a table or column of a model that was left out since the step began."""
+    if not is_of_schema(error):
+        return False
+    await schema.examine()
+    return schema.changes != changes

@@ -59,9 +59,16 @@ class Recorder:
     ``held`` has the claims from the end of their attempt until their outcome is written. ``woken`` is called after each
     batch with its operations and the states in which it may have made rows ready, or which others await. ``run`` calls
     a function in a database thread; the function's first argument is the operations, which determine the thread.
+    ``timed`` gets the seconds that each batch took.
     """
 
-    def __init__(self, run: Run, size: int, woken: Callable[[Operations, set[str]], None]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        size: int,
+        woken: Callable[[Operations, set[str]], None],
+        timed: Callable[[float], object] = lambda seconds: None,
+    ) -> None:
         self.held: dict[int, Claim] = {}
         self.handled: Counter[str] = Counter()
         self.moved: Counter[tuple[str, str]] = Counter()
@@ -71,6 +78,7 @@ class Recorder:
         self._run = run
         self._size = size
         self._woken = woken
+        self._timed = timed
         self._waiting: list[Ended] = []
         self._unwritten: list[_Unwritten] = []
         self._wrote_until = self._took = 0.0
@@ -90,13 +98,13 @@ class Recorder:
         Counts the outcomes of the same database, without those of models that others have locked: nothing is claimed
         for these anyway.
         """
-        if not operations.locks.allow(RECORD):
+        if not _is_open(operations):
             return True
         most = MOST_BATCHES * self._size
         if len(self._waiting) + sum(map(len, self._unwritten)) < most:
             return False
         alias = operations.alias
-        open_ones = (each for each in self._unwritten if each.batch.operations.locks.allow(RECORD))
+        open_ones = (each for each in self._unwritten if _is_open(each.batch.operations))
         unwritten = sum(len(each) for each in open_ones if each.batch.operations.alias == alias)
         return unwritten + sum(claim.operations.alias == alias for claim, _ in self._waiting) >= most
 
@@ -132,18 +140,28 @@ class Recorder:
         started = time.monotonic()
         outages = Outages()
         while each := next((each for each in self._unwritten if _may_be_written(each, outages)), None):
-            with outages.noted(each.batch.operations.alias), each.batch.operations.locks.tried(RECORD):
+            operations = each.batch.operations
+            try:
                 settled += await self._write(each)
+            except Exception as error:  # noqa: BLE001 - raised at the end, or here if it does not pass
+                if is_lock_timeout(error):
+                    operations.locks.note(RECORD)
+                outages.note(operations.alias, error)
+            else:
+                if operations.locks.timeouts:
+                    operations.locks.forget(RECORD)
         self._wrote_until = time.monotonic()
         self._took = self._wrote_until - started
-        self._come_again()
-        outages.tell()
+        if self._unwritten:
+            self._come_again()
+        if outages:
+            outages.tell()
         return settled
 
     def _come_again(self) -> None:
         """Schedule the outcomes whose tables were locked for when that may be tried again."""
         pauses = [each.batch.operations.locks.pause(RECORD) for each in self._unwritten]
-        if pauses and self._timer is None:
+        if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(min(pauses), self._wake)
 
     def _wake(self) -> None:
@@ -159,6 +177,7 @@ class Recorder:
 
     async def _write(self, unwritten: _Unwritten) -> int:
         operations, batch = unwritten.batch.operations, unwritten.batch
+        began = time.monotonic()
         try:
             written: Written = await self._run(record, operations, batch, again=unwritten.again)
         except Exception as error:
@@ -175,6 +194,7 @@ class Recorder:
             self._cut_off.add(operations.alias)
             self.came.set()
             raise
+        self._timed(time.monotonic() - began)
         self._cut_off.discard(operations.alias)
         self._unwritten.remove(unwritten)
         self.forget(map(id, batch.claims))
@@ -254,7 +274,12 @@ def _lack(operations: Operations) -> str:
 
 def _may_be_written(unwritten: _Unwritten, outages: Outages) -> bool:
     operations = unwritten.batch.operations
-    return operations.alias not in outages and operations.locks.allow(RECORD)
+    return operations.alias not in outages and _is_open(operations)
+
+
+def _is_open(operations: Operations) -> bool:
+    """Return whether outcomes of a model may be written: no record has just timed out waiting for a lock."""
+    return not operations.locks.timeouts or operations.locks.allow(RECORD)
 
 
 def record(operations: Operations, batch: Batch, *, again: bool = False) -> Written:

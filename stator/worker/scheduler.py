@@ -14,8 +14,8 @@ from stator.conf import Settings
 from stator.db.interface import Operations
 from stator.db.locks import together
 from stator.db.probe import Work, look
+from stator.worker.dispatcher import Lane
 from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
-from stator.worker.lanes import Lane
 from stator.worker.outage import Outages
 from stator.worker.threads import Run
 

@@ -26,15 +26,14 @@ from stator.rows.waits import waiters_of
 from stator.rows.workers import default_name, give_name
 from stator.worker.alone import Drained, Isolation
 from stator.worker.attempts import GRACE, Attempts
-from stator.worker.dispatcher import Dispatcher
+from stator.worker.dispatcher import Dispatcher, lanes_of
 from stator.worker.endpoint import Endpoint
 from stator.worker.executor import Attempted
 from stator.worker.health import Health
 from stator.worker.heartbeat import Heartbeat, interval_for
 from stator.worker.isolated.messages import Answer
-from stator.worker.lanes import lanes_of
 from stator.worker.measures import Measures
-from stator.worker.outage import reach
+from stator.worker.outage import repeat
 from stator.worker.presence import Presence, published_by
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler
@@ -156,9 +155,9 @@ class Worker:
 
     def _build(self) -> None:
         lanes = [lane for operations in self.operations for lane in lanes_of(operations)]
-        threads, timed = DatabaseThreads(self.operations), self.measures.timed
-        self._threads = threads
-        self.recorder = Recorder(timed("record", threads.record), self.settings.BATCH_SIZE, self._moved_on)
+        threads = self._threads = DatabaseThreads(self.operations)
+        times, size = self.measures.times, self.settings.BATCH_SIZE
+        self.recorder = Recorder(threads.record, size, self._moved_on, times["record"].add)
         self.attempts = Attempts(self.settings, self._ended, self._recorded)
         self.health.watch("handlers", self.attempts.trouble)
         self.alone = Drained(self.attempts.begin, self._is_empty)
@@ -168,9 +167,9 @@ class Worker:
                 self._process_waits,
             )  # fmt: skip
         self.dispatcher = Dispatcher(
-            lanes, self.attempts, timed("claim", threads.claims.run), self.alone, self.settings.crashed_at_once,
+            lanes, self.attempts, threads.claims.run, self.alone, self.settings.crashed_at_once,
             (self.attempts.running, self.recorder.held), self.recorder.is_behind,
-            ready=self._may_claim, connect=threads.records.connect,
+            ready=self._may_claim, connect=threads.records.connect, timed=times["claim"].add,
         )  # fmt: skip
         self.scheduler = Scheduler(self.operations, lanes, self.settings, threads.duties.run, threads.prepare)
         self.schema = Schema(self.operations, threads.duties.run)
@@ -283,7 +282,14 @@ class Worker:
             await tidy_connections_of_loop(close=self.attempts.loop_rests)
 
     async def _reach(self, step: Callable[[], Awaitable[Result]]) -> Result | None:
-        return await reach(step, self.measures.unreachable, lambda: self._is_stopping and self._forced, self.schema)
+        changes = self.schema.changes
+        try:
+            return await step()
+        except Exception as error:  # noqa: BLE001 - raised again unless it passes
+            return await repeat(step, error, changes, self.measures.unreachable, self._has_no_time, self.schema)
+
+    def _has_no_time(self) -> bool:
+        return self._is_stopping and self._forced
 
     async def _wait(self, loops: list[asyncio.Task[None]]) -> BaseException | None:
         """Wait until the worker is told to stop, or return the error of a loop, which is a bug and ends the worker.

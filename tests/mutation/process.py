@@ -9,7 +9,7 @@ ATTEMPTS, EXECUTOR, RECORDER, HEARTBEAT, DISPATCHER, SCHEDULER, ENDING, WORKER, 
         "room",
     )
 )  # fmt: skip
-ANNOUNCEMENTS, LANES = "stator/worker/announcements.py", "stator/worker/lanes.py"
+ANNOUNCEMENTS = "stator/worker/announcements.py"
 
 
 def in_attempts(*names: str) -> tuple[str, ...]:
@@ -380,7 +380,7 @@ MUTANTS = [
     Mutant(
         "others run beside a suspect",
         DISPATCHER,
-        "if not self._alone.needs_room(any(lane.suspect for lane in _served(self.lanes))):",
+        "if not ((is_wanted or self._alone.engaged) and self._alone.needs_room(is_wanted)):",
         "if True:",
         in_dispatcher("nothing_else_is_claimed_while_a_suspect_needs_the_room"),
     ),
@@ -393,7 +393,7 @@ MUTANTS = [
     ),
     Mutant(
         "a model claims for ever first",
-        LANES,
+        DISPATCHER,
         "max(FEW, self.batch) * 2**doublings",
         "10**6",
         in_dispatcher("burst_leaves_another_model_its_turn_after_a_few_rows"),

@@ -2,7 +2,8 @@
 
 import pytest
 
-from stator.exposition import BUCKETS, Histogram, Metric, exposed
+from stator.exposition import Metric, exposed
+from stator.worker.measures import Histogram
 
 
 def test_figures_are_lines_with_help_and_type():
@@ -24,20 +25,6 @@ def test_labels_cannot_forge_a_line():
 
 def test_figures_without_samples_are_left_out():
     assert exposed([Metric.of("x", "gauge", "h", {})]) == ""
-
-
-def test_buckets_count_all_that_took_no_longer():
-    histogram = Histogram()
-    for seconds in (0.001, 0.002, 0.3, 4000):
-        histogram.add(seconds)
-    samples = {(name, dict(labels).get("le")): value for name, labels, value in histogram.samples("t")}
-    assert samples["t_bucket", "0.001"] == 1
-    assert samples["t_bucket", "0.0025"] == 2
-    assert samples["t_bucket", "0.25"] == 2
-    assert samples["t_bucket", "0.5"] == 3
-    assert samples["t_bucket", f"{BUCKETS[-1]:g}"] == 3
-    assert samples["t_bucket", "+Inf"] == samples["t_count", None] == 4
-    assert samples["t_sum", None] == pytest.approx(4000.303)
 
 
 def test_prometheus_reads_it():

@@ -5,9 +5,8 @@ from django.db import OperationalError
 
 from stator.db.locks import FIRST_PAUSE, LONGEST_PAUSE, PROBE, WAIT
 from stator.db.rows import Crashes
-from stator.worker import lanes as module
-from stator.worker.dispatcher import Dispatcher
-from stator.worker.lanes import Lane, lanes_of
+from stator.worker import dispatcher as module
+from stator.worker.dispatcher import Dispatcher, Lane, lanes_of
 from stator.worker.outage import Outages
 from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop
 
@@ -29,6 +28,8 @@ class Room:
 
 class Alone:
     """In place of processes: so many places, and whether others have to wait."""
+
+    engaged = False
 
     def __init__(self, places=0, waits=False):
         self.places, self.waits, self.begun = places, waits, []
@@ -242,7 +243,7 @@ async def test_locked_model_keeps_no_rows_of_another_from_being_claimed(monkeypa
     assert (len(tried), dispatcher.doubtful) == (1, [])
     monkeypatch.undo()
     locked.ready = 3
-    monkeypatch.setattr(locked.locks, "_vain", {})
+    monkeypatch.setattr(locked.locks, "timeouts", {})
     assert await dispatcher.claim() == 3
 
 

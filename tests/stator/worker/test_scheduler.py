@@ -9,8 +9,8 @@ from django.db import OperationalError
 from stator.conf import Settings
 from stator.db.probe import Work
 from stator.worker import scheduler as module
+from stator.worker.dispatcher import Lane
 from stator.worker.duties import PASS, PRUNE, PRUNED_EVERY, SAMPLE, START
-from stator.worker.lanes import Lane
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, LOOK_PART, Scheduler
 from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop
@@ -234,9 +234,9 @@ class OneDatabase(Databases):
         """Have all pauses be over."""
         for operations in self.operations:
             for step in ("look", *(duty.name for duty in (*START, *PASS))):
-                vain = operations.locks._vain.get(step)
+                vain = operations.locks.timeouts.get(step)
                 if vain:
-                    operations.locks._vain[step] = type(vain)(vain.times, 0.0)
+                    operations.locks.timeouts[step] = type(vain)(vain.times, 0.0)
 
 
 @on_loop

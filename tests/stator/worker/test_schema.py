@@ -13,9 +13,9 @@ from stator.runner import StatorRunner
 from stator.worker import executor as executor_module
 from stator.worker import outage as outage_module
 from stator.worker import schema as module
+from stator.worker.dispatcher import Lane
 from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.heartbeat import Heartbeat
-from stator.worker.lanes import Lane
 from stator.worker.outage import Outages, reach
 from stator.worker.presence import Presence
 from stator.worker.recorder import Recorder
