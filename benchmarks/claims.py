@@ -91,7 +91,7 @@ def made(model: Any) -> Any:
     """Return the operations that a worker uses on the model."""
     from stator.conf import load_settings
     from stator.db import operations_for
-    from stator.db.rows import new_worker_id
+    from stator.db.interface import new_worker_id
 
     return operations_for(model, load_settings(), new_worker_id())
 

@@ -22,11 +22,10 @@ from stator.conf import latest_settings
 from stator.db import at_once, operations_for
 from stator.db.at_once import Records, Shape
 from stator.db.chores import mark_ready
-from stator.db.interface import Claim, Ended, Operations, Written
+from stator.db.interface import Claim, Ended, Operations, Written, new_token, new_worker_id, retrying
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.probe import overdue
-from stator.db.retry import is_retryable, retrying
-from stator.db.rows import new_token, new_worker_id
+from stator.db.retry import is_retryable
 from stator.db.values import Pk, Row
 from stator.exceptions import LeaseLost
 from stator.graph import State

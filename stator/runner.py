@@ -10,8 +10,8 @@ from django.db import router
 from stator.conf import Settings, load_settings
 from stator.db import chores, operations_for
 from stator.db.claims import claim_one
-from stator.db.interface import Claim, Ended, Operations
-from stator.db.rows import Crashes, new_worker_id
+from stator.db.interface import Claim, Ended, Operations, new_worker_id
+from stator.db.rows import Crashes
 from stator.db.transactions import contained
 from stator.graph.outcomes import Outcome
 from stator.models import StatorModel

@@ -16,8 +16,7 @@ from stator.commands.pause import add_what
 from stator.commands.rehearsal import Finding, TookTooLong, rehearse
 from stator.conf import load_settings
 from stator.db import operations_for
-from stator.db.interface import Operations
-from stator.db.rows import new_worker_id
+from stator.db.interface import Operations, new_worker_id
 from stator.graph import State
 from stator.graph.failures import bounded as cut
 from stator.models import StatorModel

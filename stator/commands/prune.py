@@ -9,7 +9,7 @@ from stator.commands.arguments import Options, models_of
 from stator.commands.figures import databases_of
 from stator.conf import load_settings
 from stator.db import chores, operations_for
-from stator.db.rows import new_worker_id
+from stator.db.interface import new_worker_id
 from stator.worker.duties import retention_of
 
 HELP = (

@@ -14,9 +14,8 @@ from django.db.models.deletion import get_candidate_relations_to_delete
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from stator.db.interface import Moves, Operations
+from stator.db.interface import Moves, Operations, retrying
 from stator.db.refusals import DELETE, MARK_READY, unless_refused
-from stator.db.retry import retrying
 from stator.db.transactions import lock_parts
 from stator.graph import State
 from stator.rows import columns

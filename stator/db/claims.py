@@ -11,11 +11,11 @@ from uuid import UUID
 from django.db import DatabaseError
 
 from stator.db.instances import load_rows
-from stator.db.interface import Claim, Operations
+from stator.db.interface import Claim, Operations, new_token
 from stator.db.ordering import Lines, pick
 from stator.db.preparing import LATER
 from stator.db.refusals import CLAIM, in_pieces, is_refusal
-from stator.db.rows import Crashes, new_token
+from stator.db.rows import Crashes
 from stator.db.values import Instance, Pk
 from stator.exceptions import NotBegun
 from stator.graph import State
@@ -48,7 +48,9 @@ class Claims:
         """
         operations = self._operations
         pauses = operations.pauses = operations.pauses or Pauses.of(operations.label, operations.read_pauses())
-        if not (states := pauses.running(states)):
+        if pauses.everything or pauses.states:
+            states = pauses.running(states)
+        if not states:
             return []
         token = token or new_token(operations.worker_id)
         claimed = time.monotonic()

@@ -4,21 +4,27 @@
 all databases have in common is in ``Rows``.
 """
 
+import os
+import random
+import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from functools import partial, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.db import DatabaseError
 from django.db.models import Model, QuerySet
 
 from stator.conf import Settings
 from stator.db.instances import UNREADABLE
 from stator.db.preparing import PREPARING, Preparing
-from stator.db.retry import retried
+from stator.db.retry import is_lock_timeout, is_retryable
 from stator.db.rows import Crashes, Rows
 from stator.db.values import Params, Pk, Row
 from stator.graph import State
@@ -28,6 +34,12 @@ from stator.graph.outcomes import Moved, Outcome, Released
 from stator.rows.pauses import Pause, read_pauses
 from stator.signals import Move
 from stator.statements import Statement
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+# How often a statement that lost to another transaction is tried.
+TRIES = 5
 
 # Where an instance keeps its row's place from the claim statement to its claim.
 PLACE = "_stator_place"
@@ -63,7 +75,7 @@ class Claim:
         self.failures: int = row["state_failures"]
         self.attempted: datetime = row["state_attempted"]
         self.age: float = (self.attempted - row["state_changed"]).total_seconds()
-        self.lease = operations.lease_of(state)
+        self.lease: float = state.lease or operations.settings.LEASE
         self.heartbeat = self.lease / 3
         if operations.options.lease_end:
             self.lease = (row["state_locked_until"] - self.attempted).total_seconds()
@@ -122,6 +134,17 @@ class Claim:
     async def aextend(self, seconds: float) -> bool:
         """Run :meth:`extend` in a thread, for async code."""
         return await sync_to_async(self.extend)(seconds)
+
+
+def new_worker_id() -> str:
+    """Return twelve random hexadecimal digits that name a worker process."""
+    return os.urandom(6).hex()
+
+
+def new_token(worker_id: str) -> UUID:
+    """Return a new token: a UUID of version 8 (RFC 9562) that starts with the id of its worker."""
+    random = int.from_bytes(os.urandom(10), "big")
+    return UUID(int=(int(worker_id, 16) << 80) | (random & ~(0xF << 76) & ~(0x3 << 62)) | (0x8 << 76) | (0x2 << 62))
 
 
 Ended = tuple[Claim, Outcome]
@@ -231,6 +254,26 @@ def kind_of(ended: Ended) -> tuple[str, str]:
     if isinstance(outcome, Moved):
         return claim.state.name, outcome.to.name
     return claim.state.name, RELEASED if isinstance(outcome, Released) else ""
+
+
+def batches_of(ended: list[Ended], most: int | None = None) -> list[Batch]:
+    """Return outcomes of one model in batches of at most so many; the latest outcome of a row comes first."""
+    kinds: dict[tuple[str, str], list[Ended]] = defaultdict(list)
+    for each in ended:
+        kinds[kind_of(each)].append(each)
+    parts = [part for kind in sorted(kinds) for part in _one_per_row(kinds[kind])]
+    most = most or len(ended)
+    return [Batch.of(part[start : start + most]) for part in parts for start in range(0, len(part), most)]
+
+
+def _one_per_row(group: list[Ended]) -> Iterator[list[Ended]]:
+    # A row occurs twice if its lease was lost and the same worker has claimed it again meanwhile.
+    while group:
+        latest = {ended[0].pk: ended for ended in group}
+        yield list(latest.values())
+        if len(latest) == len(group):
+            return
+        group = [ended for ended in group if latest[ended[0].pk] is not ended]
 
 
 class Transactions(Protocol):
@@ -396,3 +439,36 @@ class Operations(Rows):
         """Return the active pauses in this database, for all models."""
         with self.reading():
             return read_pauses(self.alias)
+
+
+def retrying(
+    function: Callable[Concatenate[Operations, Arguments], Result],
+) -> Callable[Concatenate[Operations, Arguments], Result]:
+    """Repeat a function of operations as :func:`retried` does."""
+
+    @wraps(function)
+    def repeat(operations: Operations, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        return retried(operations, partial(function, operations))(*args, **kwargs)
+
+    return repeat
+
+
+def retried(operations: Operations, function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Return a function that is repeated up to five times when the database asks for it, except inside a transaction.
+
+    For operations of a worker, a lock timeout is not repeated at once.
+    """
+
+    def repeat(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        for attempt in range(1, TRIES + 1):
+            try:
+                return function(*args, **kwargs)
+            except DatabaseError as error:
+                if attempt == TRIES or not is_retryable(error) or operations.connection.in_atomic_block:
+                    raise
+                if operations.locks.wait is not None and is_lock_timeout(error):
+                    raise
+                threading.Event().wait(random.uniform(0, 0.01 * 2**attempt))
+        raise AssertionError("the last attempt returns or raises")
+
+    return repeat

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.db import connections
 from django.db.models import BooleanField, DurationField, F, Model, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce, Now
@@ -24,7 +25,7 @@ from stator.db.values import Instance, Params, Pk, Row
 from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
-from stator.rows.waits import wake, wakes
+from stator.rows.waits import wake
 from stator.signals import Move
 from stator.statements import Statement
 
@@ -84,7 +85,7 @@ class Transactions(transactions.Transactions):
         ``often``: the same text is sent again and again.
         """
         operations = self._operations
-        connection: Any = operations.connection
+        connection: Any = connections[operations.alias]
         if connection.in_atomic_block and not getattr(connection, "stator_transaction", False):
             return send(connection, statement, params)
         session = session_of(connection)
@@ -189,7 +190,7 @@ class Records(records.Records):
         """Return whether a batch needs more than one statement."""
         operations = self._operations
         more = batch.reported or (operations.recorded and not batch.released)
-        return bool(more or wakes(operations.model, batch.to) or batch.saves != self._saved_with(batch))
+        return bool(more or batch.to in operations.awaited or batch.saves != self._saved_with(batch))
 
     def record_noted(self, batch: Batch, noted: Statement, values: Mapping[str, object]) -> Written | None:
         """Record one outcome and update the program's record of the claim; None if that takes more statements."""
@@ -211,7 +212,7 @@ class Records(records.Records):
         source = batch.source.name
         arguments = [*self._arrays(batch, history), *places, *given, *[source] * (1 + placed), *params, source]
         if not batch.released:
-            arguments += [operations.label, source, batch.to, operations.shard]
+            arguments += [operations.label, source, batch.to, self._shard]
         if history:
             arguments += [operations.label, source, batch.to, "", operations.worker_id]
         found = operations.fetch(statement, [*arguments, *values], sql.BY_KEY, often=True)
@@ -259,7 +260,7 @@ class Records(records.Records):
         compiler, history = self._compiler, operations.options.history
         if history and not compiler.keeps_keys:
             return super().move_rows(rows, source, to, limit, reason=reason)
-        tell = signals.transitioned.has_listeners(operations.model) or wakes(operations.model, to.name)
+        tell = signals.transitioned.has_listeners(operations.model) or to.name in operations.awaited
         assignments, params = compiler.assignments(columns.entering(to))
         with operations.transaction():
             # Under names that no field of the model has.
@@ -269,7 +270,7 @@ class Records(records.Records):
                 compiler.table, compiler.pk, pick, compiler.quote("pk"), assignments, history=history, tell=tell
             )
             kept = [operations.label, source, to.name, reason, operations.worker_id] if history else []
-            counted = [operations.label, source, to.name, operations.shard]
+            counted = [operations.label, source, to.name, self._shard]
             found = operations.fetch(statement, [*arguments, *params, *counted, *kept], sql.BY_KEY)
             pks = compiler.keys_of(found) if tell else []
             wake(operations.model, operations.alias, to.name, pks)

@@ -4,19 +4,21 @@ Every write after a claim names the claim's token and the state in which it was 
 a lost lease.
 """
 
+import threading
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from itertools import groupby
 from uuid import UUID
 
-from django.db.models import Model, QuerySet
+from django.db.models import F, Model, QuerySet, Value
 
-from stator.db.batch import batches_of, changes_of, is_written, keep, keep_history, keep_moves, write_key
-from stator.db.interface import Batch, Ended, Moves, Operations, Written
+from stator.db.history import keep, keep_history, keep_moves
+from stator.db.interface import Batch, Claim, Ended, Moves, Operations, Written, batches_of
 from stator.db.leases import still_claimed
 from stator.db.values import Pk
 from stator.graph import State
 from stator.graph.durations import seconds_of
+from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.statistics import Stats, Stay
 from stator.rows.waits import wake
@@ -42,7 +44,8 @@ class Records:
         operations = self._operations
         with self._recording(batch):
             accepted = self._write(batch)
-            wake(operations.model, operations.alias, batch.to, accepted)
+            if batch.to in operations.awaited:
+                wake(operations.model, operations.alias, batch.to, accepted)
             kept = batch.only(accepted)
             if kept.saves:
                 self._save(kept)
@@ -93,8 +96,13 @@ class Records:
         if not batch.released:
             failed = sum(outcome.failure is not None for _, outcome in batch.only(accepted).ended)
             edge = (operations.alias, operations.label, batch.source.name, batch.to)
-            Stats.add(*edge, shard=operations.shard, handled=len(accepted), failed=failed, stays=stays)
+            Stats.add(*edge, shard=self._shard, handled=len(accepted), failed=failed, stays=stays)
         return accepted
+
+    @property
+    def _shard(self) -> int:
+        """The statistics rows that the calling thread updates: threads that share one would wait for each other."""
+        return int(self._operations.worker_id[:2], 16) + 256 * (threading.get_native_id() % 127)
 
     def _about_to_leave(self, rows: QuerySet[Model], accepted: dict[Pk, float | None]) -> Stay:
         """Return how long the rows have been in their state in total; for history, also note each in ``accepted``."""
@@ -135,7 +143,33 @@ class Records:
             count = found.update(**columns.entering(to)) if picked else 0
             wake(operations.model, operations.alias, to.name, picked)
             edge = (operations.alias, operations.label, source, to.name)
-            Stats.add(*edge, shard=operations.shard, handled=count, stays=stays)
+            Stats.add(*edge, shard=self._shard, handled=count, stays=stays)
             written = {"source": source, "to": to.name, "reason": reason}
             keep_moves(operations.alias, operations.label, operations.worker_id, kept, **written)
         return Moves(count, [Move(pk, source, to.name) for pk in picked])
+
+
+def is_written(claim: Claim, outcome: Outcome, state: str, version: int, attempts: int, token: UUID | None) -> bool:
+    """Return whether a row looks as this outcome would have left it; a moved row may have been claimed since."""
+    if isinstance(outcome, Moved):
+        return (state, version) == (outcome.to.name, claim.version + 1)
+    counted = claim.attempt - isinstance(outcome, Released)
+    return (state, version, attempts) == (claim.state.name, claim.version, counted) and token is None
+
+
+def write_key(ended: Ended) -> tuple[int, tuple[float, bool]]:
+    """Return the key by which outcomes of one kind are grouped into one ORM update."""
+    claim, outcome = ended
+    if isinstance(outcome, Waiting):
+        return claim.token.int, (outcome.delay, outcome.failure is not None)
+    return claim.token.int, (outcome.after if isinstance(outcome, Released) else 0.0, False)
+
+
+def changes_of(outcome: Outcome) -> columns.Changes:
+    """Return the columns that an outcome changes."""
+    if isinstance(outcome, Moved):
+        return columns.entering(outcome.to)
+    if isinstance(outcome, Released):
+        return columns.releasing(outcome.after)
+    failures = F("state_failures") + 1 if outcome.failure else Value(0)
+    return columns.staying(columns.after(outcome.delay), failures)

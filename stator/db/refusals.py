@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, TypeVar
@@ -46,22 +45,25 @@ class Refusal(NamedTuple):
 
 
 class Refusals:
-    """The writes that the database refused for rows of one model, as seen by this process."""
+    """The writes that the database refused for rows of one model, as seen by this process.
+
+    ``refused``: by kind of write and row; mostly empty.
+    """
 
     def __init__(self, label: str) -> None:
+        self.refused: dict[str, dict[Pk, Refusal]] = {}
         self._label = label
-        self._refused: dict[str, dict[Pk, Refusal]] = defaultdict(dict)
 
     def others(self, deed: str) -> Q:
         """Return a filter for all rows but those that are left alone."""
         now = time.monotonic()
         # A copy, because another thread may add to it.
-        left = [pk for pk, refusal in list(self._refused[deed].items()) if refusal.until > now]
+        left = [pk for pk, refusal in list(self.refused.get(deed, {}).items()) if refusal.until > now]
         return ~Q(pk__in=left) if left else Q()
 
     def note(self, deed: str, pk: Pk, error: Exception) -> None:
         """Leave a row alone for a while."""
-        refused, now = self._refused[deed], time.monotonic()
+        refused, now = self.refused.setdefault(deed, {}), time.monotonic()
         last = refused.pop(pk, None)
         times = last.times + 1 if last and now < last.until + LONGEST else 1
         while len(refused) >= MOST:

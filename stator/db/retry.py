@@ -1,11 +1,7 @@
 """Classification of database errors: worth an immediate retry, an outage, a lock timeout, a missing table or column."""
 
-import random
 import re
-import threading
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any
 
 from django.db import (
     DatabaseError,
@@ -13,14 +9,9 @@ from django.db import (
     InternalError,
     OperationalError,
     ProgrammingError,
-    connections,
 )
 
 from stator.graph.failures import text_of
-
-Params = ParamSpec("Params")
-Result = TypeVar("Result")
-Subject = TypeVar("Subject", bound="Repeating")
 
 # serialization_failure, deadlock_detected, lock_not_available: the transaction did nothing and may be repeated.
 RETRYABLE = frozenset({"40001", "40P01", "55P03"})
@@ -37,64 +28,6 @@ LIMITS = "54"
 
 # lock_not_available: at once with NOWAIT, after a wait with ``lock_timeout``.
 NOT_AVAILABLE = "55P03"
-
-ATTEMPTS = 5
-
-
-class WaitLimit(Protocol):
-    """A limit of the waits for locks."""
-
-    @property
-    def wait(self) -> float | None:
-        """Seconds that the next statement may wait for a lock; None for no limit."""
-
-
-class Repeating(Protocol):
-    """Operations on a model in one database, whose functions can be repeated."""
-
-    @property
-    def alias(self) -> str:
-        """The database."""
-
-    @property
-    def locks(self) -> WaitLimit:
-        """The limit of their waits; only workers have one."""
-
-
-def retrying(
-    function: Callable[Concatenate[Subject, Params], Result],
-) -> Callable[Concatenate[Subject, Params], Result]:
-    """Repeat a function of operations as :func:`retried` does."""
-
-    @wraps(function)
-    def repeat(operations: Subject, *args: Params.args, **kwargs: Params.kwargs) -> Result:
-        def once(*args: Params.args, **kwargs: Params.kwargs) -> Result:
-            return function(operations, *args, **kwargs)
-
-        return retried(operations, once)(*args, **kwargs)
-
-    return repeat
-
-
-def retried(operations: Repeating, function: Callable[Params, Result]) -> Callable[Params, Result]:
-    """Return a function that is repeated up to five times when the database asks for it, except inside a transaction.
-
-    For operations of a worker, a lock timeout is not repeated at once.
-    """
-
-    def repeat(*args: Params.args, **kwargs: Params.kwargs) -> Result:
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                return function(*args, **kwargs)
-            except DatabaseError as error:
-                if attempt == ATTEMPTS or not is_retryable(error) or connections[operations.alias].in_atomic_block:
-                    raise
-                if operations.locks.wait is not None and is_lock_timeout(error):
-                    raise
-                _pause(attempt)
-        raise AssertionError("the last attempt returns or raises")
-
-    return repeat
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -162,7 +95,3 @@ def is_of_database(error: BaseException | None) -> bool:
         if isinstance(each, BaseExceptionGroup):
             found += each.exceptions
     return False
-
-
-def _pause(attempt: int) -> None:
-    threading.Event().wait(random.uniform(0, 0.01 * 2**attempt))

@@ -1,12 +1,9 @@
-"""The rows of one model in one database: what a worker knows of them, and querysets; and the tokens of claims."""
+"""The rows of one model in one database: what a worker knows of them, and querysets."""
 
-import os
-import threading
 from collections.abc import Iterable
 from datetime import timedelta
 from enum import Enum
 from functools import cached_property
-from uuid import UUID
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -21,7 +18,7 @@ from stator.graph import State
 from stator.rows import columns
 from stator.rows.meta import graph_of, options_of
 from stator.rows.pauses import Pauses
-from stator.rows.waits import waits_of
+from stator.rows.waits import waiters_of, waits_of
 
 # Seconds by which a clock may be set back without ending leases that are being renewed.
 CLOCK_SLACK = 5.0
@@ -81,19 +78,21 @@ class Rows:
         """All rows of the model, independent of the project's managers."""
         return QuerySet(self.model, using=self.alias)
 
-    @property
-    def shard(self) -> int:
-        """The statistics rows that the calling thread updates: threads that share one would wait for each other."""
-        return int(self.worker_id[:2], 16) + 256 * (threading.get_native_id() % 127)
+    @cached_property
+    def awaited(self) -> frozenset[str]:
+        """The names of the states in which objects of this or other models await a row."""
+        return frozenset(state for wait in waiters_of(self.model) for state in wait.until)
 
-    def lease_of(self, state: State) -> float:
-        """Return the seconds for which a claim in a state holds without a heartbeat."""
-        return state.lease or self.settings.LEASE
+    @cached_property
+    def waking(self) -> frozenset[str]:
+        """The names of the states whose rows are ready when they enter them, or are awaited there."""
+        states = self.graph.states.values()
+        return self.awaited | {state.name for state in states if columns.ready_at_once(state)}
 
     def shortest_leases(self) -> list[float]:
         """Return the seconds of the leases that a worker may have to renew."""
         own = [self.shortest_lease] if self.options.lease_end else []
-        return [*own, *(self.lease_of(state) for state in self.graph.automatic_states)]
+        return [*own, *(state.lease or self.settings.LEASE for state in self.graph.automatic_states)]
 
     def crashed(self, crashes: Crashes) -> Q:
         """Return a filter for rows by the number of leases lost in a row; index ``st_crash`` unless that is 0."""
@@ -184,14 +183,3 @@ class Rows:
     @cached_property
     def _with_own_lease(self) -> list[State]:
         return [state for state in self.graph.automatic_states if state.lease]
-
-
-def new_worker_id() -> str:
-    """Return twelve random hexadecimal digits that name a worker process."""
-    return os.urandom(6).hex()
-
-
-def new_token(worker_id: str) -> UUID:
-    """Return a new token: a UUID of version 8 (RFC 9562) that starts with the id of its worker."""
-    random = int.from_bytes(os.urandom(10), "big")
-    return UUID(int=(int(worker_id, 16) << 80) | (random & ~(0xF << 76) & ~(0x3 << 62)) | (0x8 << 76) | (0x2 << 62))

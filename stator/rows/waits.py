@@ -69,11 +69,6 @@ def waiters_of(model: type[Model]) -> tuple[Wait, ...]:
     return tuple(wait for other in owners for wait in waits_of(other) if wait.awaited is model)
 
 
-def wakes(model: type[Model], state: str) -> bool:
-    """Return whether objects may wait for one of this model to enter a state."""
-    return any(state in wait.until for wait in waiters_of(model))
-
-
 def wake(model: type[Model], using: str, state: str, pks: Collection[object]) -> None:
     """Reopen rows that waited for these objects to enter a state; call it in the transaction that moves them.
 

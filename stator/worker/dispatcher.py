@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from uuid import UUID
 
-from stator.db.interface import Claim, Operations
+from stator.db.interface import Claim, Operations, new_token
 from stator.db.retry import is_lock_timeout
-from stator.db.rows import Crashes, new_token
+from stator.db.rows import Crashes
 from stator.graph import State
 from stator.worker.alone import Drained
 from stator.worker.attempts import Attempts

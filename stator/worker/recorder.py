@@ -7,15 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from stator.db.batch import batches_of
-from stator.db.interface import Batch, Claim, Ended, Operations, Written
+from stator.db.interface import Batch, Claim, Ended, Operations, Written, batches_of
 from stator.db.retry import is_lock_timeout, is_of_schema, is_passing
 from stator.db.schema import lack_of
 from stator.graph import State
 from stator.graph.failures import describe
 from stator.graph.outcomes import Outcome, Released, Waiting
-from stator.rows.columns import ready_at_once
-from stator.rows.waits import wakes
 from stator.worker.announcements import tell
 from stator.worker.isolated.messages import Answer
 from stator.worker.outage import Outages
@@ -260,8 +257,7 @@ class Recorder:
         states = Counter(move.to for move in written.moves)
         for name, count in states.items():
             self.moved[operations.label, name] += count
-        graph, model = operations.graph, operations.model
-        woken = {name for name in states if ready_at_once(graph.states[name]) or wakes(model, name)}
+        woken = set(states) & operations.waking
         # A state with a limit has room again.
         if source is not None and source.concurrency:
             woken.add(source.name)

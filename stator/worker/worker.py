@@ -17,9 +17,8 @@ from stator.capabilities import capabilities_of
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.files import watched_files
-from stator.db.interface import Claim, Operations
+from stator.db.interface import Claim, Operations, new_worker_id
 from stator.db.locks import limit_waits
-from stator.db.rows import new_worker_id
 from stator.graph.outcomes import Outcome
 from stator.logs import tell_ready, tell_start, tell_stopping
 from stator.rows.waits import waiters_of

@@ -14,7 +14,7 @@ from stator.commands.doctor import postgresql as doctor
 from stator.commands.doctor.finding import OK, WARN
 from stator.conf import Settings
 from stator.db import operations_for
-from stator.db.rows import new_token, new_worker_id
+from stator.db.interface import new_token, new_worker_id
 from stator.worker.duties import LIMIT
 from tests.faults.checker import ENDS
 from tests.faults.events import Kind

@@ -16,7 +16,7 @@ from stator.commands.doctor import tables
 from stator.commands.doctor.finding import OK
 from stator.conf import Settings
 from stator.db import operations_for
-from stator.db.rows import new_worker_id
+from stator.db.interface import new_worker_id
 from stator.models import StateField, StatorModel
 from tests.faults.fleet import CROWDED
 from tests.faults.test_crowd import conninfo

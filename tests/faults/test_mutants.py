@@ -7,8 +7,9 @@ from django.db.models import F, Q
 
 from stator.conf import Settings
 from stator.db import operations_for
-from stator.db.batch import changes_of
-from stator.db.rows import Crashes, new_worker_id
+from stator.db.records import changes_of
+from stator.db.interface import new_worker_id
+from stator.db.rows import Crashes
 from stator.graph.outcomes import Moved, Waiting
 from stator.rows import columns
 from tests.faults.checker import kinds_of

@@ -8,7 +8,7 @@ from django.db import connection
 
 from stator.conf import Settings
 from stator.db import operations_for
-from stator.db.rows import new_worker_id
+from stator.db.interface import new_worker_id
 from tests.faults.fleet import RECOVERY, logged
 from tests.processes import wait_until
 from tests.testapp.faults import Job, Stubborn, ThreadJob

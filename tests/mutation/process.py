@@ -317,7 +317,7 @@ MUTANTS = [
     Mutant(
         "a claim whose answer was lost is forgotten",
         DISPATCHER,
-        "self.doubtful.append((lane.operations, token))",
+        "self.doubtful.append((operations, token))",
         "pass",
         in_dispatcher("claim_whose_answer_was_lost_is_handed_back_later"),
     ),

@@ -8,7 +8,7 @@ from django.db import connection
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.chores import mark_ready
-from stator.db.rows import new_worker_id
+from stator.db.interface import new_worker_id
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from tests.faults.events import Row

@@ -9,8 +9,7 @@ from django.db import connection, transaction
 
 from stator.conf import Settings
 from stator.db import operations_for, portable
-from stator.db.interface import Operations
-from stator.db.rows import new_worker_id
+from stator.db.interface import Operations, new_worker_id
 from tests.testapp.basic import DeedGraph
 
 # Filled by migrate; everything else begins empty.

@@ -10,7 +10,7 @@ from django.db.migrations.state import ModelState, ProjectState
 from django.test.utils import isolate_apps
 from django.utils import timezone
 
-from stator.db.rows import new_token
+from stator.db.interface import new_token
 from stator.fields import StateField
 from stator.models import StatorModel
 from tests.stator.making import ago, change, claim_all, operations_of, put, raw, row

@@ -7,7 +7,7 @@ import pytest
 from django.apps import apps
 from django.test.utils import isolate_apps
 
-from stator.db.rows import new_token
+from stator.db.interface import new_token
 from stator.fields import StateField
 from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS

@@ -6,7 +6,7 @@ from django.db import connection, migrations, models, router, transaction
 from django.db.models import F, Q, Value
 from django.test import override_settings
 
-from stator.db.rows import new_token
+from stator.db.interface import new_token
 from stator.exceptions import ProtectedColumn
 from stator.graph.failures import describe
 from stator.models import History, Report

@@ -14,7 +14,7 @@ from hypothesis import strategies
 from stator import testing
 from stator.conf import load_settings
 from stator.db import operations_for
-from stator.db.rows import new_worker_id
+from stator.db.interface import new_worker_id
 from stator.models import History
 from stator.testing import Moved, NotDrained, Waiting, advance, assert_moves, attempt, check_graph, drain
 from tests.stator.admin.requests import set_columns

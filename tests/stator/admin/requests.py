@@ -11,8 +11,7 @@ from django.urls import path
 
 from stator.conf import load_settings
 from stator.db import operations_for
-from stator.db.interface import Claim
-from stator.db.rows import new_worker_id
+from stator.db.interface import Claim, new_worker_id
 
 LIST = "/admin/testapp/parcel/"
 MOVE = {"action": "stator_move", "index": "0", "stator_confirmed": "1", "state": "delivered", "reason": "because"}

@@ -10,7 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from stator.admin import StatorAdmin, listing
-from stator.db.rows import new_token, new_worker_id
+from stator.db.interface import new_token, new_worker_id
 from stator.rows import columns
 from stator.testing import advance, attempt
 from tests.stator.admin.requests import LIST, claim, set_columns

@@ -4,7 +4,7 @@ from functools import partial
 
 from django.apps import apps
 
-from stator.db.rows import new_token, new_worker_id
+from stator.db.interface import new_token, new_worker_id
 from tests import commanding
 from tests.stator.making import ago, put, raw
 from tests.testapp.basic import Deed, DeedGraph

@@ -13,7 +13,7 @@ from django.db import OperationalError, connection
 
 from stator.commands.doctor import clocks, postgresql, tables
 from stator.commands.doctor.finding import FAIL, OK, WARN
-from stator.db.rows import new_token, new_worker_id
+from stator.db.interface import new_token, new_worker_id
 from stator.migration_operations import ReconcileTrigger
 from stator.models import Pause, Report, StatorModel, Worker
 from stator.rows.indexes import own_indexes

@@ -14,7 +14,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from stator.commands import SUBCOMMANDS, graph, status
-from stator.db.rows import new_token, new_worker_id
+from stator.db.interface import new_token, new_worker_id
 from stator.explain import Reason
 from stator.explain.reasons import REASONS
 from stator.graph import drawing

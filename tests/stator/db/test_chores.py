@@ -5,8 +5,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from stator.db import chores
+from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work, look
-from stator.db.rows import new_token, new_worker_id
 from stator.models import Depth, History, Pause, Report, Stats
 from stator.rows.pauses import Pauses, read_pauses
 from stator.signals import transitioned

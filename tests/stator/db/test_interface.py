@@ -8,8 +8,7 @@ from django.db import connection
 
 from stator.conf import Settings
 from stator.db import VENDORS, interface, operations_for, portable
-from stator.db.interface import Operations, Parts
-from stator.db.rows import new_worker_id
+from stator.db.interface import Operations, Parts, new_worker_id
 from tests.testapp.basic import Step
 
 MOST_METHODS = 18
@@ -58,3 +57,18 @@ def test_operations_are_pickled_with_their_parts():
     assert (twin.model, twin.alias, twin.worker_id) == (made.model, made.alias, made.worker_id)
     assert type(twin.transactions) is type(made.transactions)
     assert type(twin.transactions).__module__ == VENDORS[connection.vendor]
+
+
+def ended(pk, outcome):
+    return SimpleNamespace(pk=pk, state=StepGraph.initial_state, token=new_token(new_worker_id()), operations=None), outcome
+
+
+def test_outcomes_of_one_row_are_never_in_one_part_and_the_latest_comes_first():
+    # The lease of row 1 was lost twice, and each time the same worker claimed the row again.
+    first, second, third = (ended(1, Waiting(delay)) for delay in (1.0, 2.0, 3.0))
+    other, moved = ended(2, Waiting(1.0)), ended(1, Moved(TO))
+    parts = [batch.ended for batch in batches_of([first, second, other, third, moved])]
+    assert sorted(map(len, parts)) == [1, 1, 1, 2]
+    of_row = [claim for part in parts for claim, outcome in part if claim.pk == 1 and isinstance(outcome, Waiting)]
+    assert of_row == [third[0], second[0], first[0]]
+    assert all(len({claim.pk for claim, _ in part}) == len(part) for part in parts)

@@ -1,12 +1,15 @@
 """Recording outcomes, refusing those that come too late, and what is counted and reported beside them."""
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.db import DatabaseError
 from django.utils import timezone
 
 from stator.db import chores, records
+from stator.db.interface import new_token, new_worker_id
+from stator.db.records import is_written
 from stator.db.rows import Crashes
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
@@ -423,3 +426,32 @@ def test_report_of_whatever_was_raised_can_be_kept(operations):
         assert len(written.failures) == 1
         assert row(step).state_failures == 1
     assert Report.objects.count() == 3
+
+
+# What a row tells about an outcome whose answer was lost
+
+
+TOKEN = new_token(new_worker_id())
+FROM, TO = StepGraph.initial_state, next(iter(StepGraph.initial_state.children))
+CLAIM = SimpleNamespace(state=FROM, version=3, attempt=2)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "version", "attempts", "token", "expected"),
+    [
+        (Moved(TO), TO, 4, 0, None, True),
+        # The next state may have been claimed before anybody looks.
+        (Moved(TO), TO, 4, 1, TOKEN, True),
+        (Moved(TO), TO, 5, 0, None, False),
+        (Moved(TO), FROM, 3, 2, TOKEN, False),
+        (Waiting(1.0), FROM, 3, 2, None, True),
+        (Waiting(1.0), FROM, 3, 3, TOKEN, False),
+        (Waiting(1.0), FROM, 3, 3, None, False),
+        # The same attempt, still on its way: of a process that has the claim as well.
+        (Waiting(1.0), FROM, 3, 2, TOKEN, False),
+        (Released(), FROM, 3, 1, None, True),
+        (Released(), FROM, 3, 2, TOKEN, False),
+    ],
+)
+def test_outcome_is_found_written_in_the_row_it_left(outcome, state, version, attempts, token, expected):
+    assert is_written(CLAIM, outcome, state.name, version, attempts, token) is expected

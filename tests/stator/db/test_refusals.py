@@ -9,8 +9,9 @@ from django.db.models.signals import post_delete, pre_delete
 from django.test.utils import CaptureQueriesContext
 
 from stator.db import chores, refusals
+from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work, look
-from stator.db.rows import Crashes, new_token, new_worker_id
+from stator.db.rows import Crashes
 from stator.models import Report
 from stator.runner import StatorRunner
 from stator.worker import duties

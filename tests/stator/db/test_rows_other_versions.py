@@ -4,9 +4,9 @@ import pytest
 
 from stator.db import chores
 from stator.db.claims import adopt, claim_one
-from stator.db.interface import Claim
+from stator.db.interface import Claim, new_token, new_worker_id
 from stator.db.probe import look
-from stator.db.rows import Crashes, new_token, new_worker_id
+from stator.db.rows import Crashes
 from stator.exceptions import NotBegun
 from stator.models import History, Report
 from stator.worker.dispatcher import lanes_of

@@ -9,7 +9,7 @@ import pytest
 from django.db.models.functions import Now
 
 from stator.conf import load_settings
-from stator.db.rows import new_token, new_worker_id
+from stator.db.interface import new_token, new_worker_id
 from stator.explain import explain, explain_counts
 from stator.explain.reasons import REASONS
 from stator.models import Pause, Report, Worker

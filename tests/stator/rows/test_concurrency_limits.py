@@ -5,8 +5,7 @@ from django.db import transaction
 
 from stator.conf import Settings
 from stator.db import operations_for, portable
-from stator.db.interface import Operations
-from stator.db.rows import new_worker_id
+from stator.db.interface import Operations, new_worker_id
 from stator.rows.concurrency_limits import Limit
 from tests.stator.making import automatic, begun_beside, raw
 from tests.testapp.power import Visitor

@@ -8,7 +8,7 @@ from django.db.models.functions import Concat
 
 from stator.conf import Settings
 from stator.db import operations_for
-from stator.db.rows import new_worker_id
+from stator.db.interface import new_worker_id
 from stator.graph.outcomes import Moved
 from stator.models import History
 from stator.rows import transitions

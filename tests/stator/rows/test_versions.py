@@ -2,7 +2,7 @@
 
 import pytest
 
-from stator.db.rows import new_token
+from stator.db.interface import new_token
 from stator.explain import explain_counts
 from stator.graph import State, StateGraph
 from stator.graph.fingerprints import fingerprints

@@ -6,8 +6,9 @@ import pytest
 from django.db import connections, transaction
 
 from stator.db import chores
+from stator.db.interface import new_token
 from stator.db.probe import look
-from stator.db.rows import Crashes, new_token
+from stator.db.rows import Crashes
 from stator.rows import columns
 from tests.stator.making import at_once, automatic, claim_all, locked_elsewhere, operations_of, raw, row
 from tests.stator.rows.waiting import is_parked, waiting

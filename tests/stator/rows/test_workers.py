@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from stator import __version__
 from stator.db import chores
-from stator.db.rows import new_token, new_worker_id
+from stator.db.interface import new_token, new_worker_id
 from stator.models import Worker
 from stator.rows.workers import WORKER_ALIVE, live_workers, name_of, worker_of
 from stator.runner import StatorRunner

@@ -5,7 +5,7 @@ from django.db import IntegrityError, OperationalError, connection, transaction
 
 from stator.conf import Settings
 from stator.db import operations_for
-from stator.db.rows import new_worker_id
+from stator.db.interface import new_worker_id
 from stator.exceptions import GraphError
 from stator.graph import State, StateGraph
 from stator.models import Report, Stats

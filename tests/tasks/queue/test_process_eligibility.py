@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from stator.conf import load_settings
 from stator.db import operations_for
-from stator.db.rows import new_worker_id
+from stator.db.interface import new_worker_id
 from stator.exceptions import LeaseLost
 from stator.graph.outcomes import Moved
 from stator.models import Worker

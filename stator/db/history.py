@@ -1,75 +1,17 @@
-"""Batches of outcomes: how they are grouped for writing, what is written with them, and the result of a write.
+"""Reports and history of outcomes, of moves without a handler and of lost leases, written in their transactions."""
 
-Reports and history are written in the same transaction as the outcomes.
-"""
-
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from uuid import UUID
 
-from django.db.models import F, Model, QuerySet, Value
+from django.db.models import Model, QuerySet
 
-from stator.db.interface import Batch, Claim, Ended, kind_of
+from stator.db.interface import Batch, Claim, Ended
 from stator.db.values import Pk
 from stator.graph.durations import seconds_of
 from stator.graph.failures import lease_lost, quarantined
-from stator.graph.outcomes import Moved, Outcome, Released, Waiting
-from stator.rows import columns
+from stator.graph.outcomes import Moved, Outcome
 from stator.rows.reports import History, Report, failure_report, keep_reports, reason_report
 from stator.rows.workers import worker_of
-
-
-def batches_of(ended: list[Ended], most: int | None = None) -> list[Batch]:
-    """Return outcomes of one model in batches of at most so many; the latest outcome of a row comes first."""
-    kinds: dict[tuple[str, str], list[Ended]] = defaultdict(list)
-    for each in ended:
-        kinds[kind_of(each)].append(each)
-    parts = [part for kind in sorted(kinds) for part in _one_per_row(kinds[kind])]
-    most = most or len(ended)
-    return [Batch.of(part[start : start + most]) for part in parts for start in range(0, len(part), most)]
-
-
-def _one_per_row(group: list[Ended]) -> Iterator[list[Ended]]:
-    # A row occurs twice if its lease was lost and the same worker has claimed it again meanwhile.
-    while group:
-        latest = {ended[0].pk: ended for ended in group}
-        yield list(latest.values())
-        if len(latest) == len(group):
-            return
-        group = [ended for ended in group if latest[ended[0].pk] is not ended]
-
-
-def is_written(claim: Claim, outcome: Outcome, state: str, version: int, attempts: int, token: UUID | None) -> bool:
-    """Return whether a row looks as this outcome would have left it; a moved row may have been claimed since."""
-    if isinstance(outcome, Moved):
-        return (state, version) == (outcome.to.name, claim.version + 1)
-    counted = claim.attempt - isinstance(outcome, Released)
-    return (state, version, attempts) == (claim.state.name, claim.version, counted) and token is None
-
-
-def write_key(ended: Ended) -> tuple[int, tuple[float, bool]]:
-    """Return the key by which outcomes of one kind are grouped into one ORM update."""
-    claim, outcome = ended
-    if isinstance(outcome, Waiting):
-        return claim.token.int, (outcome.delay, outcome.failure is not None)
-    return claim.token.int, (outcome.after if isinstance(outcome, Released) else 0.0, False)
-
-
-def lease_key(claim: Claim) -> tuple[int, float]:
-    """Return the key by which claims are grouped for renewal by one ORM update."""
-    # Where rows have leases of their own, the statement reads them.
-    return claim.token.int, 0.0 if claim.operations.options.lease_end else claim.lease
-
-
-def changes_of(outcome: Outcome) -> columns.Changes:
-    """Return the columns that an outcome changes."""
-    if isinstance(outcome, Moved):
-        return columns.entering(outcome.to)
-    if isinstance(outcome, Released):
-        return columns.releasing(outcome.after)
-    failures = F("state_failures") + 1 if outcome.failure else Value(0)
-    return columns.staying(columns.after(outcome.delay), failures)
 
 
 def keep(alias: str, label: str, kept: Batch) -> None:
