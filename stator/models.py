@@ -19,6 +19,8 @@ from stator.explain import Reason, explain
 from stator.explain.notices import Notice
 from stator.explain.troubles import Remedy, Trouble
 from stator.fields import (
+    BEGUN,
+    UNCOUNTED,
     ChangedField,
     ClaimField,
     CountField,
@@ -27,6 +29,7 @@ from stator.fields import (
     ReadyField,
     StateField,
     VersionField,
+    fields_sent,
 )
 from stator.graph import State, StateGraph
 from stator.querysets import OperatorAccess
@@ -34,7 +37,6 @@ from stator.rows.column_guard import guard_managers
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.concurrency_limits import Limit
 from stator.rows.indexes import add_indexes
-from stator.rows.inserts import BEGUN, UNCOUNTED, fields_sent
 from stator.rows.meta import options_of, owner_of
 from stator.rows.pauses import Pause
 from stator.rows.reconcile import look_again, signed, watched_fields, watched_values

@@ -38,7 +38,7 @@ BENCHMARKS = {
         ["no old snapshot: ", "an old snapshot held: "],
     ),
     "mixed": ([], ["resident MB", "MB per ten minutes"]),
-    "row_path": ([], ["One row from create to recorded: ", "rows.inserts"]),
+    "row_path": ([], ["One row from create to recorded: ", "db.records"]),
 }
 
 

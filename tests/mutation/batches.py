@@ -2,8 +2,8 @@
 
 from tests.mutation.mutant import Mutant, of_chores, of_records, tests
 
-LOOK, CHORES, BATCH, INTERFACE, LINES, RECORDS = (
-    f"stator/db/{name}.py" for name in ("probe", "chores", "batch", "interface", "ordering", "records")
+LOOK, CHORES, INTERFACE, LINES, RECORDS = (
+    f"stator/db/{name}.py" for name in ("probe", "chores", "interface", "ordering", "records")
 )
 
 DEFERRED = of_records("outcome_of_a_row_that_an_application_has_locked_is_deferred_not_lost")
@@ -74,31 +74,31 @@ MUTANTS = [
     ),
     Mutant(
         "two outcomes of one row in one statement",
-        BATCH,
+        INTERFACE,
         "yield list(latest.values())\n        if len(latest) == len(group):",
         "yield group\n        if group:",
-        tests("stator/db/test_batch.py", "outcomes_of_one_row_are_never_in_one_part_and_the_latest_comes_first"),
+        tests("stator/db/test_interface.py", "outcomes_of_one_row_are_never_in_one_part_and_the_latest_comes_first"),
     ),
     Mutant(
         "the earlier of two outcomes comes first",
-        BATCH,
+        INTERFACE,
         "for ended in group}\n        yield",
         "for ended in reversed(group)}\n        yield",
-        tests("stator/db/test_batch.py", "outcomes_of_one_row_are_never_in_one_part_and_the_latest_comes_first"),
+        tests("stator/db/test_interface.py", "outcomes_of_one_row_are_never_in_one_part_and_the_latest_comes_first"),
     ),
     Mutant(
         "a move is written though no version was",
-        BATCH,
+        RECORDS,
         "return (state, version) == (outcome.to.name, claim.version + 1)",
         "return state == outcome.to.name",
-        tests("stator/db/test_batch.py", "outcome_is_found_written_in_the_row_it_left"),
+        of_records("outcome_is_found_written_in_the_row_it_left"),
     ),
     Mutant(
         "a wait is written though it is claimed",
-        BATCH,
+        RECORDS,
         "(claim.state.name, claim.version, counted) and token is None",
         "(claim.state.name, claim.version, counted)",
-        tests("stator/db/test_batch.py", "outcome_is_found_written_in_the_row_it_left"),
+        of_records("outcome_is_found_written_in_the_row_it_left"),
     ),
     Mutant(
         "releases are written as waits",

@@ -2,11 +2,10 @@
 
 from tests.mutation.mutant import Mutant, of_claims, tests
 
-ATTEMPTS, EXECUTOR, RECORDER, HEARTBEAT, DISPATCHER, SCHEDULER, ENDING, WORKER, ALONE, ROOM = (
+ATTEMPTS, EXECUTOR, RECORDER, HEARTBEAT, DISPATCHER, SCHEDULER, ENDING, WORKER, ALONE = (
     f"stator/worker/{name}.py"
     for name in (
         "attempts", "executor", "recorder", "heartbeat", "dispatcher", "scheduler", "shutdown", "worker", "alone",
-        "room",
     )
 )  # fmt: skip
 ANNOUNCEMENTS = "stator/worker/announcements.py"
@@ -117,14 +116,14 @@ MUTANTS = [
     ),
     Mutant(
         "stuck threads are offered",
-        ROOM,
+        ATTEMPTS,
         "return self._settings.THREADS - len(self.stuck)\n",
         "return self._settings.THREADS\n",
         in_attempts("sync_handler_past_its_time_is_given_up_and_its_thread_counts_as_stuck"),
     ),
     Mutant(
         "a model has no limit of its own",
-        ROOM,
+        ATTEMPTS,
         "if self._settings.CONCURRENCY_PER_MODEL:",
         "if False:",
         in_attempts("room_of_one_model_may_be_smaller_and_leaves_the_others_theirs"),

@@ -1,15 +1,17 @@
-"""How operations are composed: of which parts, of whose, and how few methods there are."""
+"""How operations are composed: of which parts, of whose, and how few methods there are; how outcomes are grouped."""
 
 import pickle
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 from django.db import connection
 
 from stator.conf import Settings
 from stator.db import VENDORS, interface, operations_for, portable
-from stator.db.interface import Operations, Parts, new_worker_id
-from tests.testapp.basic import Step
+from stator.db.interface import Operations, Parts, batches_of, new_token, new_worker_id
+from stator.graph.outcomes import Moved, Waiting
+from tests.testapp.basic import Step, StepGraph
 
 MOST_METHODS = 18
 
@@ -59,8 +61,11 @@ def test_operations_are_pickled_with_their_parts():
     assert type(twin.transactions).__module__ == VENDORS[connection.vendor]
 
 
+FROM, TO = StepGraph.initial_state, next(iter(StepGraph.initial_state.children))
+
+
 def ended(pk, outcome):
-    return SimpleNamespace(pk=pk, state=StepGraph.initial_state, token=new_token(new_worker_id()), operations=None), outcome
+    return SimpleNamespace(pk=pk, state=FROM, token=new_token(new_worker_id()), operations=None), outcome
 
 
 def test_outcomes_of_one_row_are_never_in_one_part_and_the_latest_comes_first():

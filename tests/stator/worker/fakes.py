@@ -55,7 +55,8 @@ class FakeClaim:
 class FakeOperations:
     """Rows in a list: each claim takes the first; outcomes are kept."""
 
-    graph, alias, worker_id, shard, lacking = WorkGraph, "default", "0" * 12, 0, ""
+    graph, alias, worker_id, lacking = WorkGraph, "default", "0" * 12, ""
+    waking = frozenset({"called", "awaited"})
     # Objects of the model wait for others, so no duty is left out.
     waits = ("another",)
 

@@ -217,7 +217,7 @@ async def test_stopping_cancels_async_attempts_and_releases_the_rest():
         gate.set()
 
 
-# What is claimed ahead. In tests/stator/worker/test_room.py is how much.
+# What is claimed ahead. How much: in test_attempts_room.py.
 
 
 def make_short(attempts, label="app.model", is_async=True):

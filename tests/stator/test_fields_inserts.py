@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
-from stator.rows import inserts
+from stator import fields
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.testing import advance, drain
 from tests.stator.making import ago, raw, row
@@ -161,12 +161,12 @@ def test_copy_begins_anew():
 
 def test_table_that_django_does_not_make_is_told_everything(monkeypatch):
     monkeypatch.setattr(Page._meta, "managed", False)
-    inserts._left_to_defaults.cache_clear()
+    fields._left_to_defaults.cache_clear()
     try:
         with CaptureQueriesContext(connection) as queries:
             page = Page.objects.create(title="a")
     finally:
-        inserts._left_to_defaults.cache_clear()
+        fields._left_to_defaults.cache_clear()
     [columns] = named(queries)
     # That one Django leaves out itself from 6.0 on.
     assert columns | {"state_changed"} == FRAMEWORK_COLUMNS

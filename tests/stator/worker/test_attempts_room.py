@@ -5,7 +5,7 @@ import time
 import pytest
 
 from stator.conf import Settings
-from stator.worker.room import AHEAD, MOST_AHEAD, Room
+from stator.worker.attempts import AHEAD, MOST_AHEAD, Room
 
 
 def room_of(**settings):
