@@ -18,7 +18,8 @@ from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 from django.utils.functional import cached_property
 
-from stator.graph import State, StateGraph
+from stator.graph.graphs import StateGraph
+from stator.graph.states import State
 from stator.rows import columns
 
 # Reset even if the instance is a copy of a row with attempts.

@@ -15,8 +15,8 @@ from django.utils import timezone
 from django.utils.functional import classproperty
 
 from stator.exceptions import LeaseLost
-from stator.explain import Reason, explain
 from stator.explain.notices import Notice
+from stator.explain.reasons import Reason, explain
 from stator.explain.troubles import Remedy, Trouble
 from stator.fields import (
     BEGUN,

@@ -10,8 +10,8 @@ from django.db.models import Count, Exists, Model, Q
 from django.db.models.functions import Now
 
 from stator.conf import load_settings
-from stator.explain import explain_counts
-from stator.graph import State
+from stator.explain.reasons import explain_counts
+from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.column_guard import GuardedQuerySet, M
 from stator.rows.indexes import place_in_line

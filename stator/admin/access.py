@@ -1,17 +1,16 @@
 """Permissions of a user for each model, and the addresses of its pages."""
 
 from collections.abc import Iterable
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.contrib.admin import ModelAdmin
 from django.contrib.admin.utils import quote
 from django.contrib.auth import get_permission_codename
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
-from stator.admin.managed import StatorAdmin
 from stator.models import StatorModel
 from stator.rows.meta import owner_of
 
@@ -74,8 +73,9 @@ class Pages:
         """Return the keys of objects that the user may retry; checks each if the project's admin overrides this."""
         if not self._site.is_registered(model):
             return pks
-        model_admin: ModelAdmin = self._site.get_model_admin(model)
-        if isinstance(model_admin, StatorAdmin) and model_admin.differs_by_object:
+        model_admin: Any = self._site.get_model_admin(model)
+        # An attribute of ``StatorAdmin``; a project may register the model with another class.
+        if getattr(model_admin, "differs_by_object", False):
             asked = model_admin.get_queryset(self._request).using(using).filter(pk__in=pks)
             return [row.pk for row in asked if model_admin.has_retry_permission(self._request, row)]
         rows = self._narrowed(model, using)

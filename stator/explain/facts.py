@@ -11,7 +11,7 @@ from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from stator.conf import Settings, load_settings
-from stator.graph import State
+from stator.graph.states import State
 from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import graph_of, options_of, owner_of

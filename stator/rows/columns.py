@@ -17,7 +17,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Now
 
-from stator.graph import State
+from stator.graph.states import State
 
 FRAMEWORK_COLUMNS = frozenset(
     {

@@ -9,7 +9,8 @@ from typing import Any, TypeVar, cast
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db.models import Expression, Field, FloatField, IntegerField, JSONField, Model, Q
 
-from stator.graph import State, StateGraph
+from stator.graph.graphs import StateGraph
+from stator.graph.states import State
 from stator.rows.columns import FRAMEWORK_COLUMNS
 
 M = TypeVar("M", bound=Model)

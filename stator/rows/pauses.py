@@ -10,8 +10,8 @@ from django.db import DataError, NotSupportedError, ProgrammingError, models, tr
 from django.db.models import Model, Q, QuerySet
 from django.db.models.functions import Now
 
-from stator.graph import State
 from stator.graph.options import is_seconds
+from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.meta import named_state, owner_of
 from stator.rows.reports import REASON_LENGTH

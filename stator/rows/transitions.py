@@ -10,8 +10,8 @@ from django.db.models import Model, QuerySet
 
 from stator import signals
 from stator.exceptions import ProtectedState
-from stator.graph import State
 from stator.graph.durations import seconds_of
+from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.meta import graph_of, named_state, owner_of
 from stator.rows.reports import REASON_LENGTH, History

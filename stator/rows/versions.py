@@ -11,8 +11,8 @@ from functools import cached_property
 
 from django.db.models import F, Model
 
-from stator.graph import StateGraph
 from stator.graph.fingerprints import fingerprint, fingerprints
+from stator.graph.graphs import StateGraph
 from stator.rows.meta import graph_of, options_of
 from stator.rows.workers import MOST_WORKERS, Worker
 
