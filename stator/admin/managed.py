@@ -1,4 +1,4 @@
-"""StatorAdmin: a managed model in the admin. ``sheet`` and ``page`` have what it shows, ``acts`` its actions."""
+"""StatorAdmin: a managed model in the admin. ``row_summary`` and ``detail`` show its objects."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -59,7 +59,7 @@ class Claims:
         return [Claim(operations, instance, states_by_name[instance.state], token, claimed) for instance in instances]
 
     def _claim(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
-        """Claim rows together; if the database refuses that, claim those that it accepts.
+        """Claim rows together; if the database refuses that, claim the rows that it accepts.
 
         A constraint of the model may forbid what another claim has just made impossible, so the retry picks rows anew.
         """

@@ -71,7 +71,7 @@ def _fail_without_file(
     if found is None:
         raise OperationalError(f"database file {path} was deleted or moved; put it back")
     if found != opened:
-        # Closed by whoever cleans up after the statement; its cursor still needs the connection.
+        # The clean-up after the statement closes it; the cursor still needs the connection.
         connection.errors_occurred, connection.close_at = True, 0.0
         raise OperationalError(f"database file {path} was replaced by another; it is opened anew")
     return execute(sql, params, many, context)

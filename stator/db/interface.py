@@ -186,7 +186,7 @@ class Moves:
 class Batch:
     """Outcomes of one kind, at most one for each row. It is made once, and each step of the recording gets it.
 
-    ``operations``: those that made the claims. ``outcome``: the first outcome; the others have its type, and its state
+    ``operations`` made the claims. ``outcome``: the first outcome; the others have its type, and its state
     if they are moves. ``source``: the state that they leave. ``to``: the name of the state that they enter, "" if the
     rows stay, or ``RELEASED``. ``moved``: the rows enter another state. ``released``: the attempts did not take place,
     and so are not counted. ``failed``: some have an error. ``reported``: some have an error or a reason. ``saves``: the
@@ -317,7 +317,7 @@ class Transactions(Protocol):
         """
 
     def keep(self, rows: QuerySet[Model]) -> set[Pk]:
-        """Lock rows of any model until the transaction ends; return the keys of those that nobody else is changing."""
+        """Lock rows of any model until the transaction ends; return the keys of rows that nobody else is changing."""
 
     def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
         """Lock rows until the end of the transaction; return the claims that stand."""

@@ -107,7 +107,7 @@ class Lines:
         return self._share(rows, fair_by, turn, limit) if fair_by else lock(rows, limit, in_order=True)
 
     def _share(self, rows: QuerySet[Model], fair_by: str, turn: Turn, limit: int) -> list[Pk]:
-        """Pick an equal number of rows of each value, and what is left over from those that have more."""
+        """Pick an equal number of rows of each value, and fill up from values that have more."""
         picked: list[Pk] = []
         spent: list[object] = []
         while left := limit - len(picked):

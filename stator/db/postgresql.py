@@ -44,7 +44,7 @@ class Transactions(transactions.Transactions):
         self._compiler = compiler
 
     def transaction(self, *, wait: float | None = None) -> AbstractContextManager[object]:
-        """Return a transaction at READ COMMITTED, whatever the default of the database is.
+        """Return a transaction at READ COMMITTED, independent of the default of the database.
 
         A worker that is stopped or swapped out inside a transaction would keep its locks and block all others; the
         server ends its session instead.
@@ -104,7 +104,7 @@ class Transactions(transactions.Transactions):
         in_order: bool = False,
         among: QuerySet[Model] | None = None,
     ) -> list[Pk]:
-        """Lock rows like the portable method, by an index whatever the planner prefers."""
+        """Lock rows like the portable method, and always by an index."""
         if among is None:
             statement, params = self.pick(rows, limit)
             planner = sql.IN_ORDER if in_order else sql.BY_KEY
@@ -255,7 +255,7 @@ class Records(records.Records):
         return {}
 
     def move_rows(self, rows: QuerySet[Model], source: str, to: State, limit: int, *, reason: str = "") -> Moves:
-        """Move rows without a handler (MOVE), in one statement whatever their number."""
+        """Move rows without a handler (MOVE), in one statement for any number of them."""
         operations = self._operations
         compiler, history = self._compiler, operations.options.history
         if history and not compiler.keeps_keys:

@@ -1,4 +1,4 @@
-"""The poll: one statement that asks for several models whether there is anything to do."""
+"""The poll: one statement that finds out which of several models have work."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

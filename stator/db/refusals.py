@@ -55,7 +55,7 @@ class Refusals:
         self._label = label
 
     def others(self, deed: str) -> Q:
-        """Return a filter for all rows but those that are left alone."""
+        """Return a filter that leaves out the rows to be left alone."""
         now = time.monotonic()
         # A copy, because another thread may add to it.
         left = [pk for pk, refusal in list(self.refused.get(deed, {}).items()) if refusal.until > now]

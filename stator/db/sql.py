@@ -10,22 +10,22 @@ from functools import lru_cache
 # churned table the planner would rather read all of it, including dead rows.
 PLANNER = "SET LOCAL enable_seqscan = off; "
 
-# For questions whether rows exist: a bitmap would be built of all that there are.
+# For EXISTS: a bitmap scan would read all matching rows first.
 ANY = PLANNER + "SET LOCAL enable_bitmapscan = off; "
 
-# For statements that have the keys of their rows: for some hundred keys the planner would rather read a whole index and
-# merge. Looking them up takes half as long, and for 20,000 keys of a million two fifths.
+# For statements that have the keys of their rows: for some hundred keys the planner prefers a merge join that reads the
+# whole index. An index lookup for each key takes half as long; with 20,000 keys of a million rows, two fifths.
 BY_KEY = PLANNER + "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
 
-# For claims in the order of an index: a cached plan does not know how few rows are wanted.
+# For claims in the order of an index: a generic plan does not know how small the limit is.
 BY_LINE = BY_KEY + "SET LOCAL enable_sort = off; "
 
-# For some rows in the order of an index: with missing or old statistics the planner expects few rows, so each claim
-# would read all that match and sort them.
+# For some rows in the order of an index: with missing or old statistics the planner expects few rows, so it would read
+# and sort all that match.
 IN_ORDER = BY_KEY + "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off; "
 
-# For few of very many rows, found by a GIN index: without statistics the planner would walk all in their order. In a
-# claim's transaction it comes after the one above.
+# For few of very many rows, found by a GIN index: without statistics the planner would scan all rows in their order. In
+# the transaction of a claim, it follows the one above.
 BY_GIN = BY_KEY + "SET LOCAL enable_indexscan = off; SET LOCAL enable_sort = on; SET LOCAL enable_bitmapscan = on; "
 
 

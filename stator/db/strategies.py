@@ -1,6 +1,6 @@
 """Ways to claim ready rows with one statement on PostgreSQL, and the choice among them.
 
-Whatever none of them can do is done by the portable statements: rows are picked and locked first, then claimed.
+If none of them fits, the portable statements do it: rows are picked and locked first, then claimed.
 """
 
 import time

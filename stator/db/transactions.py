@@ -67,7 +67,7 @@ class Transactions:
         return list(rows.select_for_update(**options).values_list("pk", flat=True)[:limit])
 
     def keep(self, rows: QuerySet[Model]) -> set[Pk]:
-        """Lock rows of any model until the transaction ends; return the keys of those that nobody else is changing."""
+        """Lock rows of any model until the transaction ends; return the keys of rows that nobody else is changing."""
         return set(self._locked(rows, LOCKED_AT_ONCE))
 
     def _lock_options(self, *, skip_locked: bool = False) -> dict[str, Any]:

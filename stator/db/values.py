@@ -4,14 +4,14 @@ from collections.abc import Hashable, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
-# A primary key, of whatever type its model has.
+# A primary key, of any type.
 Pk: TypeAlias = Hashable
 
 # A row as the server sent it: its columns differ in type.
 Row: TypeAlias = tuple[Any, ...]
 
 
-# The parameters of a statement: whatever a driver adapts.
+# The parameters of a statement, of any type that the driver adapts.
 Params: TypeAlias = Sequence[Any]
 
 

@@ -37,7 +37,7 @@ class Failure:
 
 
 def describe(error: BaseException) -> Failure:
-    """Return the failure for an exception; never raises, whatever its ``__str__`` does."""
+    """Return the failure for an exception; never raises, even if its ``__str__`` does."""
     kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
     message = bounded(text_of(error), MESSAGE_LENGTH)
     text, places = _told(error, kind, message)

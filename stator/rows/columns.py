@@ -1,4 +1,4 @@
-"""The columns that each event in the life of a row changes, defined only here; all times are the database's."""
+"""The columns that each event in the life of a row changes. Nothing else decides this; all times are the database's."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID

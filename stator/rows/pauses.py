@@ -106,7 +106,7 @@ class Pauses:
         return [] if self.everything else [state for state in states if state.name not in self.states]
 
     def without_held(self, rows: QuerySet[Model], states: Iterable[State]) -> QuerySet[Model]:
-        """Return the rows without those that a pause with ``where`` holds."""
+        """Return the rows that no pause with ``where`` holds."""
         for condition in self._conditions(rows.model, states):
             rows = rows.exclude(condition)
         return rows

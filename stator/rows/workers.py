@@ -34,7 +34,7 @@ WORKER_BEAT = 10.0
 # Seconds for which rows of ended workers are kept.
 WORKER_RETENTION = 86400.0
 
-# The bits of a claim's token after those that name its worker.
+# The bits of a claim's token after the id of its worker.
 TOKEN_BITS = 80
 
 # The most workers that are read at once; more would not change who serves a model.

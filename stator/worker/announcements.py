@@ -1,4 +1,4 @@
-"""What a worker says once outcomes are committed: signals and log lines."""
+"""Signals and log lines that follow the commit of outcomes."""
 
 import logging
 from collections.abc import Mapping, Sequence

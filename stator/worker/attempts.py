@@ -1,4 +1,4 @@
-"""Running attempts: how many one process has room for; starts them, and ends those that take too long."""
+"""Running attempts: counts the places for them, starts them, and ends attempts that take too long."""
 
 import asyncio
 import logging
@@ -336,7 +336,7 @@ class Attempts:
                 self._end(claim, Released())
 
     def _have_spare_task(self) -> None:
-        """Ensure that a task takes from the queue on the loop's next turn, whatever the running ones do."""
+        """Ensure that a task takes from the queue on the loop's next turn, even if no running one does."""
         if self._spare is None and (self._queue or (self._ahead and self._room.has_place)):
             task = asyncio.create_task(self._work(), context=self._context.copy())
             self._tasks.add(task)

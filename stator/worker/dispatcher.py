@@ -28,7 +28,7 @@ class Lane:
     """The states of one model whose handlers run in the same way: on the loop or in threads, ``batch`` rows at a time.
 
     ``hungry``: it may have ready rows that lost no lease. ``crashed``: the same for rows that lost few leases in a row.
-    ``suspect``: a look has found a row that lost many. ``more_suspects``: the last claim has.
+    ``suspect``: a poll has found a row that lost many. ``more_suspects``: the last claim has.
     """
 
     def __init__(self, operations: Operations, states: list[State], is_async: bool, batch: int) -> None:
@@ -139,7 +139,7 @@ class Dispatcher:
         self._claiming = False
 
     def wake(self, label: str | None = None, names: set[str] | None = None) -> None:
-        """Look for ready rows again: of one model, of some of its states, or of all models."""
+        """Note that there may be ready rows: of one model, of some of its states, or of all models."""
         for lane in self.lanes:
             if (label is None or lane.operations.label == label) and (names is None or names & lane.names):
                 lane.hungry = True
@@ -158,7 +158,7 @@ class Dispatcher:
     async def claim(self) -> int:
         """Do one turn: claim for each hungry lane as much as there is room for; return how many rows came.
 
-        If a database is away, its error is raised after the lanes of other databases had their turn.
+        If a database is unreachable, its error is raised after the lanes of other databases had their turn.
         """
         self.woken.clear()
         outages = Outages()
@@ -174,7 +174,7 @@ class Dispatcher:
             if not ((is_wanted or self._alone.engaged) and self._alone.needs_room(is_wanted)):
                 came += await self._claim_in_turn(outages)
         if outages:
-            outages.tell()
+            outages.raise_first()
         return came
 
     async def _claim_in_turn(self, outages: Outages) -> int:
@@ -275,7 +275,7 @@ class Dispatcher:
             if not self._alone.has_room(make=lane.suspect):
                 continue
             _send_to_end(self._line_of_crashed, lane)
-            # If its database is away, others need not wait for it: the next poll there sets the flag again.
+            # If its database is unreachable, others need not wait for it: the next poll there sets the flag again.
             lane.suspect = lane.more_suspects = False
             if self._may_claim(lane, outages):
                 with outages.noted(lane.operations.alias):

@@ -51,8 +51,8 @@ class Calls(NamedTuple):
     """How handlers are called, and how rows are moved without one.
 
     ``sync``, ``awaited`` and ``atomic`` return the outcomes of a call. The first two raise what a call for several
-    objects raised. ``atomic`` undoes whatever it did not record. ``given_up`` is called when nobody waits for a call
-    any more. ``mover`` returns the ``move_rows`` of operations.
+    objects raised. ``atomic`` rolls back everything that it did not record. ``given_up`` is called when nobody waits
+    for a call any more. ``mover`` returns the ``move_rows`` of operations.
     """
 
     sync: Callable[[list[Claim]], list[Ended]]
@@ -71,7 +71,7 @@ def attempt_sync(claims: list[Claim], calls: Calls | None = None) -> Attempted:
         return _attempt_atomic(claims, calls)
     try:
         return Attempted(calls.sync(claims))
-    except BaseException:  # noqa: BLE001 - whatever a handler raises is an outcome, not the end of the worker
+    except BaseException:  # noqa: BLE001 - any error of a handler is an outcome, not the end of the worker
         singly = [[claim] for claim in claims]
     # One bad object must not fail the others, so each is attempted by itself.
     return Attempted([ended for each in singly for ended in calls.sync(each)])

@@ -85,7 +85,7 @@ class Heartbeat:
     def beat(self) -> None:
         """Renew the claims that are old enough, with one statement per model and batch.
 
-        Neither a database that is away nor a model whose table is locked holds up the others. Locked models come last.
+        Neither an unreachable database nor a locked table delays the renewals of other models. Locked models come last.
         All renewals together wait no longer than a third of the shortest lease.
         """
         now = time.monotonic()
@@ -98,7 +98,7 @@ class Heartbeat:
                 with outages.noted(operations.alias), operations.locks.tried(RENEW):
                     self._renew(operations, claims, wait)
         self._hand_back(outages)
-        outages.tell()
+        outages.raise_first()
 
     def _renew(self, operations: Operations, claims: list[Claim], wait: float) -> None:
         sent = time.monotonic()
@@ -159,7 +159,7 @@ class Heartbeat:
                 with outages.noted(alias):
                     open_connection(alias)
                     self._connected()
-        outages.tell()
+        outages.raise_first()
 
     def _reach(self, step: Callable[[], None]) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Steps that need databases: repeated until each database is reached; one that is away does not block the others."""
+"""Steps that need databases: repeated until each database is reached; one outage does not block the others."""
 
 import asyncio
 import logging
@@ -24,8 +24,8 @@ SCHEMA = ""
 class Outages(dict[str, Exception]):
     """The errors of one step that goes through several databases, by alias.
 
-    ``alias in outages``: that database is away and is not used again in this step. An error about a missing table or
-    column interrupts only its own part of the step, so it is kept under ``SCHEMA``, which is no alias.
+    ``alias in outages``: that database is unreachable and is not used again in this step. An error about a missing
+    table or column interrupts only its own part of the step, so it is kept under ``SCHEMA``, which is no alias.
     """
 
     @contextmanager
@@ -49,7 +49,7 @@ class Outages(dict[str, Exception]):
         elif not is_lock_timeout(error):
             self[alias] = error
 
-    def tell(self) -> None:
+    def raise_first(self) -> None:
         """Raise the first error that was kept, at the end of the step, so that the step is repeated."""
         for error in (self.get(SCHEMA), *self.values()):
             if error:

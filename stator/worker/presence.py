@@ -81,7 +81,7 @@ class Presence:
                         rows.bulk_create([self._row(alias, labels, published)], ignore_conflicts=True)
                 # After the commit: what was rolled back is written again.
                 self._written[alias] = published
-        outages.tell()
+        outages.raise_first()
 
     def _row(self, alias: str, labels: list[str], published: dict[str, Any]) -> Worker:
         return Worker(

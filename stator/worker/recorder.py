@@ -128,7 +128,7 @@ class Recorder:
     async def flush(self) -> int:
         """Write the outcomes that have arrived so far; return how many were settled.
 
-        Outcomes of a database that is away, or of a model that is locked, stay for the next time.
+        Outcomes for an unreachable database or a locked table stay for the next time.
         """
         self.came.clear()
         # Repeated and new outcomes together: perhaps nothing else arrives that would trigger another flush.
@@ -152,7 +152,7 @@ class Recorder:
         if self._unwritten:
             self._come_again()
         if outages:
-            outages.tell()
+            outages.raise_first()
         return settled
 
     def _come_again(self) -> None:

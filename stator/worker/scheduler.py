@@ -29,7 +29,7 @@ BUSY_LOOK = 0.25
 # still reaped as often as promised.
 LOOK_PART = 0.2
 
-# The step that asks whether models have anything to do.
+# The step that finds out which models have work.
 LOOK = "look"
 
 # Seconds for which a pass waits for receivers of ``on_schedule``, which then go on beside it.
@@ -37,7 +37,7 @@ PREPARED_WITHIN = 1.0
 
 
 class Scheduler:
-    """The scheduling loop of one process: one statement per database tells which models have anything to do."""
+    """The scheduling loop of one process: one statement per database finds the models that have work."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Scheduler:
     async def tick(self, wake: Callable[[], None]) -> None:
         """Poll once and do the duties that are due; ``wake`` is called when lanes became hungry.
 
-        If a database is away, its error is raised after the others have had everything done.
+        If a database is unreachable, its error is raised after the duties for the others are done.
         """
         outages = Outages()
         if not self.passes:
@@ -139,7 +139,7 @@ class Scheduler:
         # After the poll: reaping must not wait for a pass, however long that takes.
         if aliases := [alias for alias in self._by_alias if alias not in outages and self._wants_pass(alias)]:
             await self.perform_pass(aliases, outages)
-        outages.tell()
+        outages.raise_first()
 
     def look(self, outages: Outages) -> dict[Operations, Work]:
         """Return what each model has to do, with one statement per database."""

@@ -1,4 +1,4 @@
-"""Checks before a process claims anything: its databases and their tables. Also sets its garbage collector."""
+"""Checks of databases and tables before a process claims anything; also sets its garbage collector."""
 
 import gc
 import random

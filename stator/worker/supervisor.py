@@ -1,4 +1,4 @@
-"""Several worker processes under one parent: it starts them, passes signals on, and replaces those that die."""
+"""Several worker processes under one parent: it starts them, passes signals on, and replaces dead ones."""
 
 import logging
 import os

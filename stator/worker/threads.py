@@ -154,7 +154,7 @@ def run_in_thread(
     """Return ``(result, error)`` of a call; afterwards the thread's connections are usable or closed."""
     try:
         return function(*args, **kwargs), None
-    except BaseException as error:  # noqa: BLE001 - handed to whoever awaits the call
+    except BaseException as error:  # noqa: BLE001 - handed to the caller, who awaits it
         return None, error
     finally:
         tidy_connections()

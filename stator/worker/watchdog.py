@@ -1,4 +1,4 @@
-"""A watchdog: ends a worker that stands still, with a dump of all stacks, and shows the outside that it lives."""
+"""A watchdog: ends a worker whose event loop hangs, after a dump of all stacks, and writes its liveness file."""
 
 import faulthandler
 import logging

@@ -1,4 +1,4 @@
-"""Requests in, answers out: a request names a claim, whose attempt is made and recorded here as a worker does it."""
+"""Requests and answers: a request names a claim; its attempt is made and recorded here as in a worker."""
 
 import asyncio
 import json
@@ -134,7 +134,7 @@ class Attempt:
             await self._record(Attempted([(claim, Released())]), thread)
 
     async def _record(self, attempted: Attempted, thread: DatabaseThread) -> Answer:
-        """Record the outcome of an attempt, however long its database is away."""
+        """Record the outcome of an attempt; wait as long as its database is unreachable."""
         recorder = Recorder(thread.run, 1, lambda *_: None)
         if attempted.written:
             recorder.note_recorded(self._operations, attempted.recorded, attempted.written)

@@ -1,4 +1,4 @@
-"""The worker's side of an isolated process: start it, request an attempt, end it."""
+"""An isolated process as its worker sees it: start it, request an attempt, end it."""
 
 import asyncio
 import json

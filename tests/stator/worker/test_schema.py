@@ -125,7 +125,7 @@ class TestSteps:
                 done.append(operations)
         assert done == [pair[1]]
         with pytest.raises(DatabaseError, match="absent"):
-            outages.tell()
+            outages.raise_first()
 
     def test_step_is_taken_again_at_once_without_the_model(self, schema, pair, caplog):
         error = error_of()
@@ -300,4 +300,4 @@ def test_errors_of_another_kind_are_as_they_were(pair):
     outages = Outages()
     with pytest.raises(ProgrammingError), outages.noted("default"):
         raise ProgrammingError("permission denied for table testapp_line")
-    outages.tell()
+    outages.raise_first()
