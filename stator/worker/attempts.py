@@ -14,7 +14,7 @@ from stator.db.interface import Claim, Operations
 from stator.graph import State
 from stator.graph.outcomes import Outcome, Released
 from stator.worker.executor import PLAIN, Attempted, Calls, attempt_async, attempt_sync, timed_out
-from stator.worker.threads import NEEDED_FOR, HandlerThreads
+from stator.worker.handler_threads import NEEDED_FOR, HandlerThreads
 
 logger = logging.getLogger("stator.worker")
 
