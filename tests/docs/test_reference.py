@@ -1,6 +1,8 @@
 """The reference leaves nothing out: what the code offers is compared with what the page names."""
 
+import argparse
 import re
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from django.core.management import load_command_class
 from stator import checks, exceptions, pytest_plugin, signals, testing
 from stator.conf import Settings
 from stator.graph.options import OPTIONS
+from stator.metrics import HELP
 from stator.querysets import OperatorQuerySet
 from stator.rows.column_guard import GuardedQuerySet
 from stator.rows.columns import FRAMEWORK_COLUMNS
@@ -66,6 +69,39 @@ def test_every_option_of_runstator_is_named() -> None:
     options = {option for action in parser._actions for option in action.option_strings}
     ignored = {*common, "--force-color", "--skip-checks", "-h", "--help"}
     assert options - ignored - named(section("runstator")) == set()
+
+
+def options_of(parser: Any, above: str = "") -> Iterator[tuple[str, set[str]]]:
+    """Yield each subcommand, as ``queue create``, with its own options."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield above + name, {option for each in inner._actions for option in each.option_strings}
+                yield from options_of(inner, f"{above}{name} ")
+
+
+@pytest.mark.parametrize("app", ["stator", "tasks"])
+def test_every_subcommand_and_its_options_are_named(app: str) -> None:
+    text = section(f"manage.py {app}")
+    parser = load_command_class(app, app).create_parser("manage.py", app)
+    common = {action for each in parser._actions for action in each.option_strings} | {"--json", "--database"}
+    # Those of tokens are on the page of the HTTP API.
+    found = {name: options for name, options in options_of(parser) if not name.startswith("token ")}
+    assert len(found) > 8
+    for name, options in found.items():
+        assert name.split()[-1] in text, name
+        long = {option for option in options - common if option.startswith("--")}
+        assert {option for option in long if not {option, option.replace("--no-", "--")} & words(text)} == set(), name
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"--[a-z-]+", text))
+
+
+def test_every_metric_is_named_and_no_other() -> None:
+    root = DOCS.parent / "stator"
+    of_workers = re.findall(r'"(stator_worker_\w+)"', (root / "worker" / "measures.py").read_text())
+    assert {*HELP, *of_workers} == {name for name in named(section("Metrics and probes")) if name.startswith("stator_")}
 
 
 def test_every_check_is_named() -> None:
