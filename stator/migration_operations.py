@@ -258,7 +258,10 @@ class ReconcileTrigger(Operation):
             return
         own = {field.name: field for field in model._meta.local_concrete_fields}
         if missing := [name for name in (*self.fields, "state") if name not in own]:
-            raise ValueError(f"{self!r}: the table of {self.model_name} has no {', '.join(missing)}")
+            raise ValueError(
+                f"{self!r}: the table of {self.model_name} has no {', '.join(missing)}; "
+                "name fields of its own table, or the model that has them"
+            )
         name = schema_editor.quote_name(function_name(model))
         table, trigger = schema_editor.quote_name(model._meta.db_table), schema_editor.quote_name(TRIGGER)
         columns = ", ".join(schema_editor.quote_name(column_of(own[name])) for name in self.fields)

@@ -125,7 +125,8 @@ def _check_states(model: type[StatorModel], alias: str, elsewhere: Iterable[str]
         names = ", ".join(repr(name) for name in unknown[:10])
         yield checks.Warning(
             f"Rows of {model.__name__} are in states that {model.state_graph.__name__} does not have: {names}.",
-            hint="Declare renamed_from= on the state that replaced it, or move the rows by hand.",
+            hint="Declare renamed_from= on the state that replaced it, or move the rows: manage.py stator move "
+            f"{model._meta.label} STATE --state {unknown[0]} --reason '...'.",
             obj=model,
             id="stator.W302",
         )
