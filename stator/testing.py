@@ -38,14 +38,14 @@ NAMED = 5
 
 
 class NotDrained(StatorError, AssertionError):
-    """Rows are still ready after the allowed number of cycles: their graph goes round in a circle."""
+    """Rows are still ready after the allowed number of cycles: their graph has a loop without a delay."""
 
 
 def drain(*models: type[StatorModel], limit: int = 100) -> int:
-    """Take one step of every row that is ready or due, again and again until none is left; return how many attempts.
+    """Attempt every ready or due row, again and again until none is left; return the number of attempts.
 
-    It takes the given models, or all managed ones. A row that waits is not due again: use :func:`advance`. Raises
-    :class:`NotDrained` with some rows if rows are ready even after ``limit`` steps of each.
+    Without models, it drains all managed ones. A row whose handler returned None is due later: call :func:`advance`.
+    Raises :class:`NotDrained`, which names some rows, if rows are still ready after ``limit`` attempts of each.
 
     >>> Parcel.objects.create(orders="wait") and drain(Parcel)
     1
@@ -58,15 +58,15 @@ def drain(*models: type[StatorModel], limit: int = 100) -> int:
         if not made:
             return attempts
     if left := [description for model in runner.models for description in _still_ready(model)]:
-        raise NotDrained(f"still ready after {limit} steps: {', '.join(left)}")
+        raise NotDrained(f"still ready after {limit} attempts each: {', '.join(left)}")
     return attempts
 
 
 def attempt(row: StatorModel) -> Outcome:
     """Attempt one row now, due or not, and refresh it; return the outcome.
 
-    It ends any claim on the row. Raises ``ValueError`` if no worker would ever attempt it, for instance in a terminal
-    state.
+    It ends any claim on the row. Raises ``ValueError`` if the state of the row is never attempted, for instance because
+    it is terminal.
 
     >>> parcel = Parcel.objects.create(orders="fail", address="no number")
     >>> attempt(parcel).failure.message
@@ -80,10 +80,10 @@ def attempt(row: StatorModel) -> Outcome:
 
 
 def advance(seconds: float, *models: type[Model]) -> None:
-    """Let ``seconds`` pass for every row of the given models, or of all that are managed.
+    """Let ``seconds`` pass for every row of the given models, or of all managed ones.
 
-    The times of rows move into the past: when they entered their state, were attempted, are due, and when their leases
-    end. Rows in memory, reports and statistics stay as they are.
+    It moves the times of rows into the past: when they entered their state, were attempted, are due, and when their
+    leases end. Instances in memory, reports and statistics stay as they are.
 
     >>> parcel = Parcel.objects.create(orders="wait")
     >>> drain(Parcel)
@@ -93,7 +93,7 @@ def advance(seconds: float, *models: type[Model]) -> None:
     1
     """
     if seconds < 0:
-        raise ValueError(f"advance({seconds}): time goes forward only")
+        raise ValueError(f"advance({seconds}): seconds must be at least 0, because time only moves forward")
     past = timedelta(seconds=seconds)
     for model in managed(list(models) or StatorModel.subclasses):
         rows: QuerySet[Model] = QuerySet(model, using=router.db_for_write(model))
@@ -101,9 +101,9 @@ def advance(seconds: float, *models: type[Model]) -> None:
 
 
 def assert_moves(row: StatorModel, *states: State | str, models: Sequence[type[StatorModel]] = ()) -> None:
-    """Drain the model of ``row``, compare the states that the row goes through, and refresh it.
+    """Drain the model of ``row``, assert that the row goes through exactly ``states``, and refresh it.
 
-    ``models``: drain these as well, if the row waits for rows of theirs.
+    ``models``: drain these models too, for instance because the row waits for their rows.
 
     >>> parcel = Parcel.objects.create()
     >>> assert_moves(parcel, "stamped", "sent")
@@ -125,7 +125,7 @@ def assert_moves(row: StatorModel, *states: State | str, models: Sequence[type[S
     expected = [path[0], *map(str, states)]
     if path != expected:
         raise AssertionError(
-            f"{row._meta.label} {row.pk} went {_arrows(path)}, expected {_arrows(expected)}{_last_words(row)}"
+            f"{row._meta.label} {row.pk} went {_arrows(path)}, expected {_arrows(expected)}{_latest_report(row)}"
         )
 
 
@@ -138,16 +138,16 @@ def check_graph(
     max_examples: int = 50,
     max_steps: int = 20,
 ) -> None:
-    """Explore a graph and raise ``AssertionError`` for the first fault, with the shortest way found to it.
+    """Explore a graph and raise ``AssertionError`` for the first fault, with the shortest path found to it.
 
     Needs Hypothesis, and no database unless the handlers do. ``objects``: a Hypothesis strategy of objects to run the
     handlers on; without it no handler runs. ``raises``: errors that handlers may raise. ``entries``: states into which
-    objects are put by hand. It takes ``max_examples`` walks of up to ``max_steps`` steps, always the same ones.
+    objects are put by hand. It makes ``max_examples`` walks of up to ``max_steps`` steps, the same ones in each run.
 
     >>> check_graph(Parcel.state_graph)
     >>> check_graph(Parcel.state_graph, objects=strategies.builds(Parcel, orders=strategies.sampled_from(["", "fail"])))
     Traceback (most recent call last):
-    AssertionError: ParcelGraph.packed: the handler raised ValueError: ; name the error in raises= if it may; ...
+    AssertionError: ParcelGraph.packed: the handler raised ValueError: ; if it may, add it to raises=; ...
     """
     exploring = import_module("stator.testing_graph")
     starts = exploring.entries_of(graph, list(entries))
@@ -178,7 +178,7 @@ def _arrows(path: list[str]) -> str:
     return " -> ".join(path) if len(path) > 1 else f"nowhere from {path[0]}"
 
 
-def _last_words(row: StatorModel) -> str:
+def _latest_report(row: StatorModel) -> str:
     reports = Report.objects.using(row._state.db).filter(
         model_label=owner_of(type(row))._meta.label_lower, object_pk=str(row.pk)
     )

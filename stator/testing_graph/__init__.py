@@ -1,17 +1,17 @@
-"""Exploration of graphs: checks of the whole graph first, then random walks. Needs Hypothesis."""
+"""Exploration of graphs for ``check_graph``: checks of the whole graph, then random walks. Needs Hypothesis."""
 
-from stator.testing_graph.certain import Plan, check_backoff, check_reached, check_rest, entries_of, shortest_ways
-from stator.testing_graph.walks import walk_about
+from stator.testing_graph.certain import Plan, check_backoff, check_reached, check_rest, entries_of, shortest_paths
+from stator.testing_graph.walks import run_walks
 
 __all__ = ["Plan", "entries_of", "explore"]
 
 
 def explore(plan: Plan, max_examples: int, max_steps: int) -> None:
-    """Check all states, then walk; raise ``AssertionError`` with one message for the first fault."""
-    ways = shortest_ways(plan.graph, plan.entries)
-    check_reached(plan, ways)
-    check_rest(plan.graph, ways)
+    """Check all states, then run random walks; raise ``AssertionError`` for the first fault."""
+    paths = shortest_paths(plan.graph, plan.entries)
+    check_reached(plan, paths)
+    check_rest(plan.graph, paths)
     for state in plan.graph.states.values():
         if state.automatic:
-            plan.errors[state.name] = check_backoff(state, ways[state.name])
-    walk_about(plan, max_examples, max_steps)
+            plan.errors[state.name] = check_backoff(state, paths[state.name])
+    run_walks(plan, max_examples, max_steps)

@@ -11,13 +11,13 @@ from typing import Any
 from stator.graph import State, StateGraph
 from stator.graph.backoff import LONGEST
 
-# More errors in a row than a row that fails every hour has in a year.
+# The most errors in a row to try; an object that fails every hour has fewer in a year.
 MOST_ERRORS = 10_000
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to explore. ``errors``: how many can happen in a row in each state."""
+    """What to explore. ``errors``: the most errors in a row in each state."""
 
     graph: type[StateGraph]
     entries: list[State]
@@ -27,10 +27,10 @@ class Plan:
 
 
 class Fault(AssertionError):
-    """A fault of a graph, and the way there."""
+    """A fault of a graph, with the path to it."""
 
-    def __init__(self, state: State, what: str, way: str) -> None:
-        super().__init__(f"{state.graph.__name__}.{state.name}: {what}; way there: {way}")
+    def __init__(self, state: State, what: str, path: str) -> None:
+        super().__init__(f"{state.graph.__name__}.{state.name}: {what}; path: {path}")
 
 
 def entries_of(graph: type[StateGraph], names: Iterable[object]) -> list[State]:
@@ -40,23 +40,23 @@ def entries_of(graph: type[StateGraph], names: Iterable[object]) -> list[State]:
     return list(dict.fromkeys([graph.initial_state, *(graph.states[str(name)] for name in names)]))
 
 
-def shortest_ways(graph: type[StateGraph], entries: list[State]) -> dict[str, str]:
-    """Return the shortest way from an entry to each reachable state, as text."""
-    ways = {state.name: state.name for state in entries}
-    waiting = deque(ways)
+def shortest_paths(graph: type[StateGraph], entries: list[State]) -> dict[str, str]:
+    """Return the shortest path from an entry to each reachable state, as text."""
+    paths = {state.name: state.name for state in entries}
+    waiting = deque(paths)
     while waiting:
         name = waiting.popleft()
         for edge in graph.edges:
-            if edge.state.name == name and edge.other.name not in ways:
-                ways[edge.other.name] = f"{ways[name]} -{edge.kind}-> {edge.other.name}"
+            if edge.state.name == name and edge.other.name not in paths:
+                paths[edge.other.name] = f"{paths[name]} -{edge.kind}-> {edge.other.name}"
                 waiting.append(edge.other.name)
-    return ways
+    return paths
 
 
-def check_reached(plan: Plan, ways: dict[str, str]) -> None:
+def check_reached(plan: Plan, paths: dict[str, str]) -> None:
     """Check that every state can be reached."""
     for name in plan.graph.states:
-        if name not in ways:
+        if name not in paths:
             starts = ", ".join(state.name for state in plan.entries)
             raise AssertionError(
                 f"{plan.graph.__name__}.{name}: no edge leads here from {starts}; "
@@ -64,7 +64,7 @@ def check_reached(plan: Plan, ways: dict[str, str]) -> None:
             )
 
 
-def check_rest(graph: type[StateGraph], ways: dict[str, str]) -> None:
+def check_rest(graph: type[StateGraph], paths: dict[str, str]) -> None:
     """Check that every state leads to a resting one. A graph without resting states is assumed to loop on purpose."""
     at_rest = [name for name, state in graph.states.items() if not state.automatic]
     if not at_rest:
@@ -74,14 +74,14 @@ def check_rest(graph: type[StateGraph], ways: dict[str, str]) -> None:
         parents = {parent.name for parent in graph.states[waiting.popleft()].parents} - can_rest
         can_rest |= parents
         waiting += parents
-    # Ordered by length, so that the way into a trap comes before the ways within it.
-    for name, way in ways.items():
+    # The shortest paths come first, so a trap is reported at its entrance.
+    for name, path in paths.items():
         if name not in can_rest:
-            raise Fault(graph.states[name], "no terminal or externally progressed state can be reached from here", way)
+            raise Fault(graph.states[name], "no terminal or externally progressed state can be reached from here", path)
 
 
-def check_backoff(state: State, way: str) -> int:
-    """Return how many errors can happen in a row; check that the back-off function gives a valid delay after each."""
+def check_backoff(state: State, path: str) -> int:
+    """Check that the back-off function returns a valid delay after each error; return the most errors in a row."""
     limited = state.failure_state is not None and state.max_failures is not None
     most = min(MOST_ERRORS, state.max_failures or MOST_ERRORS) if limited else MOST_ERRORS
     if not callable(state.backoff):
@@ -89,13 +89,13 @@ def check_backoff(state: State, way: str) -> int:
     waited, until = 0.0, state.timeout_value or LONGEST
     # The last of a limited number of errors moves the object, so its delay does not matter.
     for errors in range(1, most if limited else most + 1):
-        waited += _asked(state, state.backoff, errors, way)
+        waited += _delay_after(state, state.backoff, errors, path)
         if waited >= until:
             return errors
     return most
 
 
-def _asked(state: State, backoff: Callable[[int], object], errors: int, way: str) -> float:
+def _delay_after(state: State, backoff: Callable[[int], object], errors: int, path: str) -> float:
     try:
         given = backoff(errors)
         delay = float(given) if isinstance(given, Real | Decimal) else math.nan
@@ -104,6 +104,6 @@ def _asked(state: State, backoff: Callable[[int], object], errors: int, way: str
     else:
         if 0 <= delay < math.inf:
             return delay
-        what = f"gave {given!r}"
+        what = f"returned {given!r}"
     times = "1 error" if errors == 1 else f"{errors} errors in a row"
-    raise Fault(state, f"after {times} backoff {what}; it must give a number of seconds of 0 or more", way)
+    raise Fault(state, f"after {times} backoff {what}; it must return seconds, at least 0", path)

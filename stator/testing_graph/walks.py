@@ -1,4 +1,4 @@
-"""Walks of objects through a graph, chosen by Hypothesis and shortened when they lead to a fault."""
+"""Random walks of objects through a graph; Hypothesis chooses them, and shortens those that find a fault."""
 
 import inspect
 import math
@@ -26,13 +26,13 @@ ERRORS = (ValueError, OSError, AttemptTimedOut, SystemExit)
 NEVER_DECLARED: tuple[object, ...] = ("", "no such state", True, 0, b"", [], {}, object(), State())
 
 
-def walk_about(plan: Plan, max_examples: int, max_steps: int) -> None:
-    """Walk with results of every kind and, if there are objects, with results of the handlers."""
+def run_walks(plan: Plan, max_examples: int, max_steps: int) -> None:
+    """Walk with results of every kind; if there are objects, walk again with the results of their handlers."""
     options = settings(
         max_examples=max_examples,
         stateful_step_count=max_steps,
         deadline=None,
-        # Without explanations, which take longer than everything else and would not be shown.
+        # No explanations, which take longer than everything else and are not shown.
         phases=[Phase.generate, Phase.shrink],
         derandomize=True,
         database=None,
@@ -60,29 +60,29 @@ class Walk(RuleBasedStateMachine):
         super().__init__()
         self.plan = plan
         self.object: Any = None
-        self.told = ""
+        self.shown_object = ""
         self.enter(plan.entries[0])
 
     def enter(self, state: State) -> None:
-        """Begin a walk."""
-        self.at, self.way = state, state.name
+        """Start a walk at ``state``."""
+        self.at, self.path = state, state.name
         self.failures, self.age = 0, 0.0
 
     def go(self, state: State, by: str) -> None:
-        """Move, and add it to the way."""
-        self.at, self.way = state, f"{self.way} -{by}-> {state.name}"
+        """Move to ``state``, and add the move to the path."""
+        self.at, self.path = state, f"{self.path} -{by}-> {state.name}"
         self.failures, self.age = 0, 0.0
         self._show_state()
 
     def stay(self, by: str, failures: int, waited: float) -> None:
-        """Wait, and add the reason to the way."""
-        self.way = f"{self.way} -{by}-> {self.at.name}"
+        """Stay in the state for ``waited`` seconds, and add the reason to the path."""
+        self.path = f"{self.path} -{by}-> {self.at.name}"
         self.failures = failures
         self.age += waited
 
     def fault(self, what: str) -> Fault:
-        """Return the fault with the way there."""
-        return Fault(self.at, what, f"{self.way}{self.told}")
+        """Return the fault with the path to it."""
+        return Fault(self.at, what, f"{self.path}{self.shown_object}")
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
@@ -93,7 +93,7 @@ class Walk(RuleBasedStateMachine):
         self.enter(data.draw(st.sampled_from(self.plan.entries)))
         if self.plan.objects is not None:
             self.object = data.draw(self.plan.objects)
-            self.told = f", with {_shown(self.object)}"
+            self.shown_object = f", with {_shown(self.object)}"
             self._show_state()
 
     @precondition(lambda self: self.at.terminal)
@@ -105,7 +105,7 @@ class Walk(RuleBasedStateMachine):
     @precondition(lambda self: not self.at.terminal)
     @rule(data=st.data())
     def let_time_pass(self, data: st.DataObject) -> None:
-        """Age up to the timeout or past it; take the timeout of an external state here, since nothing attempts it."""
+        """Age up to the timeout or past it; an external state is never attempted, so its timeout is taken here."""
         timeout = self.at.timeout_value or 86400.0
         seconds = data.draw(st.one_of(st.just(timeout), st.floats(0, 2 * timeout)))
         self.stay(f"{seconds:g} s", self.failures, seconds)
@@ -122,11 +122,11 @@ class Walk(RuleBasedStateMachine):
         self.go(data.draw(st.sampled_from(others)), "from outside")
 
     def settle(self, result: object, by: str) -> None:
-        """Let the policy decide, and compare its outcome with the expected one."""
+        """Resolve the result of an attempt, and compare the outcome with the expected one."""
         try:
             outcome = resolve(self.at, result, failures=self.failures, age=self.age)
         except Exception as error:
-            raise self.fault(f"after {by}, resolving it raised {type(error).__name__}: {error}") from error
+            raise self.fault(f"the result {by} cannot be resolved: {type(error).__name__}: {error}") from error
         wanted = expected(self.at, result, self.failures, self.age)
         errs = is_error(self.at, result)
         if wanted is not None:
@@ -142,7 +142,7 @@ class Walk(RuleBasedStateMachine):
     def _check_delay(self, delay: float, by: str) -> None:
         left = math.inf if self.at.timeout_value is None else self.at.timeout_value - self.age
         if not 0 <= delay <= min(left, LONGEST):
-            raise self.fault(f"{by} waits {delay} s; at least 0 and at most {min(left, LONGEST):g} are possible")
+            raise self.fault(f"{by} waits {delay} s; it must be from 0 to {min(left, LONGEST):g} s")
 
     def _show_state(self) -> None:
         if hasattr(self.object, "state"):
@@ -153,11 +153,11 @@ class PolicyWalk(Walk):
     """Attempts with every kind of result that a handler can return."""
 
     @precondition(lambda self: self.at.automatic)
-    @rule(data=st.data(), spelled=st.sampled_from([lambda state: state, str]))
-    def return_declared(self, data: st.DataObject, spelled: Callable[[State], object]) -> None:
+    @rule(data=st.data(), form=st.sampled_from([lambda state: state, str]))
+    def return_declared(self, data: st.DataObject, form: Callable[[State], object]) -> None:
         """Return a declared state, or its name."""
         to = data.draw(st.sampled_from(sorted(self.at.children, key=str)))
-        self.settle(spelled(to), f"returned {to.name}")
+        self.settle(form(to), f"returned {to.name}")
 
     @precondition(lambda self: self.at.automatic)
     @rule()
@@ -188,7 +188,7 @@ class PolicyWalk(Walk):
     @precondition(lambda self: self.may_err())
     @rule(data=st.data())
     def return_undeclared(self, data: st.DataObject) -> None:
-        """Return a state to which no edge leads, or something that is not a state."""
+        """Return a state to which no edge leads, or a value that is not a state."""
         others = [state for state in self.plan.graph.states.values() if state not in self.at.children]
         result = data.draw(st.sampled_from([*others, *map(str, others), *NEVER_DECLARED]))
         self.settle(result, "an undeclared result")
@@ -211,8 +211,8 @@ class HandlerWalk(Walk):
                 raise self.fault("the handler raised Fail, but the state has no fails_to") from result
         elif isinstance(result, Exception):
             if not isinstance(result, self.plan.raises):
-                told = f"{type(result).__name__}: {result}"
-                raise self.fault(f"the handler raised {told}; name the error in raises= if it may") from result
+                error = f"{type(result).__name__}: {result}"
+                raise self.fault(f"the handler raised {error}; if it may, add it to raises=") from result
         elif is_error(self.at, result):
             allowed = ", ".join(sorted(map(str, self.at.children)))
             raise self.fault(f"the handler returned {result!r}; declared transitions lead to {allowed}")
