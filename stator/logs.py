@@ -1,4 +1,4 @@
-"""The log of a worker: one line for each event, plain or JSON, and a live line on terminals."""
+"""The log of a worker: one line for each event, plain or JSON, and a progress line on terminals."""
 
 import json
 import logging
@@ -16,10 +16,10 @@ from stator.texts import escape
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
-# The loggers of a worker: the framework, and the queue that comes with it.
+# The loggers of a worker: those of the framework and of its task queue.
 LOGGERS = ("stator", "tasks")
 
-TOLD_AT_START = (
+LOGGED_AT_START = (
     "CONCURRENCY", "CONCURRENCY_PER_MODEL", "THREADS", "LEASE", "REAP_INTERVAL", "POLL_INTERVAL", "SCHEDULE_INTERVAL",
     "SHUTDOWN_TIMEOUT", "MAX_RUNTIME",
 )  # fmt: skip
@@ -50,7 +50,7 @@ class JsonFormatter(logging.Formatter):
 
 @contextmanager
 def events_to(stream: TextIO, as_json: bool) -> Iterator[None]:
-    """Write the events of ``LOGGERS`` to ``stream`` within this context, and nowhere else.
+    """Write the events of ``LOGGERS`` to ``stream``, and nowhere else, while the context is open.
 
     A logger that the project has configured, directly or through the root logger, is left alone unless ``as_json``.
     """
@@ -72,7 +72,7 @@ def events_to(stream: TextIO, as_json: bool) -> Iterator[None]:
 
 
 class Progress:
-    """Shows the progress of a worker: a line that is rewritten on a terminal, an event at intervals elsewhere."""
+    """Shows the progress of a worker: on a terminal a line that is rewritten, elsewhere an event every 10 s."""
 
     def __init__(self, stream: TextIO = sys.stderr, every: float = 10.0) -> None:
         self._stream = stream
@@ -82,7 +82,7 @@ class Progress:
         self._before = 0
 
     def __call__(self, worker: Any) -> None:
-        """Show the worker if it is time."""
+        """Show the progress, unless it was shown a moment ago."""
         now = time.monotonic()
         if now - self._shown < self._every:
             return
@@ -96,13 +96,13 @@ class Progress:
             logging.getLogger("stator.worker").info("stator.progress", extra=progress_fields(worker, rate))
 
     def close(self) -> None:
-        """End the live line."""
+        """End the progress line."""
         if self._live and self._before:
             self._stream.write("\n")
 
 
 def describe(worker: Any, rate: float) -> str:
-    """Return one line for people: attempts, rate, running attempts, moves into each state."""
+    """Return one line for a terminal: attempts, rate, running attempts, moves into each state."""
     states: Counter[str] = Counter()
     for (_, state), count in worker.recorder.moved.items():
         states[state] += count
@@ -113,7 +113,7 @@ def describe(worker: Any, rate: float) -> str:
 
 
 def progress_fields(worker: Any, rate: float) -> dict[str, object]:
-    """Return the same as fields of a log event."""
+    """Return the progress as fields of a log event."""
     recorder = worker.recorder
     return {
         "handled": sum(recorder.handled.values()),
@@ -124,7 +124,7 @@ def progress_fields(worker: Any, rate: float) -> dict[str, object]:
     }
 
 
-def tell_end(summary: Any) -> None:
+def log_end(summary: Any) -> None:
     """Log why a worker ended and what it did."""
     fields = {
         "ended": summary.ended,
@@ -136,10 +136,10 @@ def tell_end(summary: Any) -> None:
     logging.getLogger("stator.worker").info("stator.ended", extra=fields)
 
 
-def tell_start(worker: Any) -> None:
-    """Log the settings with which a worker starts, and the models that it serves in each database."""
+def log_start(worker: Any) -> None:
+    """Log the settings of a starting worker, and the models that it serves in each database."""
     logger, settings = logging.getLogger("stator.worker"), worker.settings
-    fields = {name.lower(): getattr(settings, name) for name in TOLD_AT_START}
+    fields = {name.lower(): getattr(settings, name) for name in LOGGED_AT_START}
     own = {"worker": worker.id, "worker_name": worker.name, "version": __version__, "pid": os.getpid()}
     logger.info("stator.starting", extra={**own, **fields})
     served: dict[str, list[str]] = {}
@@ -151,12 +151,12 @@ def tell_start(worker: Any) -> None:
         logger.info("stator.serving", extra={"database": alias, "models": sorted(labels)})
 
 
-def tell_ready(seconds: float) -> None:
-    """Log that a worker has polled for the first time, so many seconds after its start."""
+def log_ready(seconds: float) -> None:
+    """Log that a worker has polled for the first time, ``seconds`` after its start."""
     logging.getLogger("stator.worker").info("stator.ready", extra={"seconds": round(seconds, 3)})
 
 
-def tell_stopping(why: str) -> None:
+def log_stopping(why: str) -> None:
     """Log that a worker stops claiming, and why."""
     logging.getLogger("stator.worker").info("stator.stopping", extra={"why": why})
 

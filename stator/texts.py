@@ -1,10 +1,10 @@
-"""Text from outside for storage and display: of bounded length, storable, without credentials and forged lines."""
+"""Text from outside, made safe to store and show: bounded, with credentials masked and control characters escaped."""
 
 import re
 
 # The name of a worker. It is written to logs, and searched for in JSON lists of names, so it needs no escapes.
 WORKER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:@/+-]{0,99}")
-WORKER_NAME_TOLD = "a name of 1 to 100 letters, digits, spaces and . _ : @ / + -, beginning with a letter or a digit"
+WORKER_NAME_RULE = "a name of 1 to 100 letters, digits, spaces and . _ : @ / + -, beginning with a letter or a digit"
 
 # Characters that a database cannot store (NUL, lone surrogates), or that would forge lines of a log or terminal.
 _UNSTORABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -15,7 +15,7 @@ _REORDERING = "\u202a-\u202e\u2066-\u206f"
 _INVISIBLE = "\u180e\u2060-\u2065\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 _MARKS = "\u061c\u200b\u200e\u200f\u2028\u2029"
 _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_REORDERING}{_INVISIBLE}{_MARKS}\ud800-\udfff]")
-# A page has lines, and Django's own translations for some languages contain the marks.
+# Without line breaks, which a page may have, and without the marks, which some of Django's translations contain.
 CONTROL_OF_PAGES = f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_REORDERING}{_INVISIBLE}]"
 
 # Suffixes of names of credentials, in any case, with hyphens or underscores; each contains one of the hints.
@@ -26,14 +26,14 @@ _NAMES = (
 )  # fmt: skip
 _HINTS = ("passw", "passphrase", "pwd", "secret", "key", "token", "authorization", "credential", "session")
 _NAMED = re.compile(r"(?<![\w-])([\w-]++)\\?[\"']?\s*+[=:]+>?\s*+")
-# A whole list, a quoted text, or everything up to the next space or sign that ends a value.
+# A list, a quoted text, or everything up to the next space or punctuation that ends a value.
 _VALUE = re.compile(
     r"(?:(?:bearer|basic|digest|token|negotiate)\s+)?+"
     r"(?:\[[^\]\n]*\]?|\\?\"(?:[^\"\\\n]|\\.)*\"?|\\?'(?:[^'\\\n]|\\.)*'?|[^\s,;}]+)",
     re.IGNORECASE,
 )
 _OF_ADDRESS = re.compile(r"(://[^:/\s@]*:)[^\s/]+@")
-# Without a name before it. Words that follow it in a sentence, rather than in a header, are left alone.
+# "Bearer" without the name of a header before it. Words that follow it in a sentence are left alone.
 _BEARER = re.compile(
     r"\b((?:Bearer|BEARER)\s+)(?!(?:a|an|and|auth\w*|credentials?|error|for|header|in|is|not|of|or|realm|required|scheme"
     r"|scope|the|tokens?|was|with)\b)[\w.~+/=-]+"
@@ -48,17 +48,17 @@ _END_OF_KEY = re.compile(r"-----END [A-Z0-9 ]*PRIVATE KEY-----")
 
 def bounded(text: str, length: int) -> str:
     """Return storable text of at most ``length`` characters: cleaned, credentials masked, the middle cut out."""
-    # Cut twice: first so that a message of megabytes costs no more than a short one, and again after masking, because
-    # masking does not recognise credentials that a cut divides.
+    # Cut twice: first, roughly, so that a message of megabytes is masked as fast as a short one; then to the length,
+    # because masking does not recognise a credential that was cut in two.
     return _UNSTORABLE.sub("\ufffd", _cut(masked(_cut(text, 3 * length)), length))
 
 
-def text_of(told: object) -> str:
-    """Return the text of an error or reason of a handler; never raises, whatever its ``__str__`` does."""
+def text_of(value: object) -> str:
+    """Return the text of an error or reason of a handler; never raise, whatever its ``__str__`` does."""
     try:
-        return str(told)
+        return str(value)
     except BaseException as broken:  # noqa: BLE001 - a user's __str__ may raise anything; the outcome must still be recorded
-        return f"<{type(told).__name__}.__str__ raised {type(broken).__name__}>"
+        return f"<{type(value).__name__}.__str__ raised {type(broken).__name__}>"
 
 
 def one_line(error: BaseException) -> str:
@@ -67,7 +67,7 @@ def one_line(error: BaseException) -> str:
 
 
 def escape(text: str) -> str:
-    r"""Return the text as one line, with ``\x1b`` or ``\u202e`` for what forges lines, colours or an order."""
+    r"""Return the text as one line, with characters that forge lines, colours or an order as ``\x1b`` or ``\u202e``."""
     return _CONTROL.sub(spelled_out, text)
 
 
@@ -77,7 +77,7 @@ def spelled_out(match: re.Match[str]) -> str:
 
 
 def masked(text: str) -> str:
-    """Return the text with ``***`` for credentials that have a name before them or a known form."""
+    """Return the text with ``***`` for each credential that follows a telling name or has a known form."""
     if "PRIVATE KEY-----" in text:
         text = _without_keys(text)
     if "://" in text:

@@ -1,4 +1,4 @@
-"""Messages to publish, and their checks, which run before anything is written."""
+"""Tasks as they are published, and their checks, which run before anything is written."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
 
-from stator.texts import WORKER_NAME, WORKER_NAME_TOLD
+from stator.texts import WORKER_NAME, WORKER_NAME_RULE
 from tasks.actions.registry import DJANGO
 from tasks.conf import LONGEST, Settings
 from tasks.exceptions import PublishRefused, TaskError
@@ -20,7 +20,7 @@ BIGINT = 2**63
 
 # Names that SQLite can look up in JSON: it reads numbers as list positions and knows no escapes in names.
 _METADATA_NAME = re.compile('(?!-?[0-9]+$)[^"\\\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}')
-METADATA_NAME_TOLD = (
+METADATA_NAME_RULE = (
     f"must be a text of 1 to {NAME_LENGTH} printable characters, without quotes and backslashes, and not a number"
 )
 # A constant, because a union of types written inside the loop would be built at each use.
@@ -35,7 +35,7 @@ def milliseconds() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A task to publish. None takes the queue's value, or else the setting's. Durations are in seconds."""
+    """A task to publish. Durations are in seconds. None means the value of the queue, or else of the setting."""
 
     action: str
     data: object = None
@@ -54,16 +54,16 @@ class Message:
 
     @property
     def rows(self) -> int:
-        """Return how many rows the task takes: one, plus one for each worker if several share it."""
+        """The number of rows of the task: one, plus one for each worker if several share it."""
         return 1 if self.worker_count == 1 else 1 + self.worker_count
 
 
 def message_of(given: dict[str, Any], settings: Settings, longest_lease: float) -> Message:
-    """Return the checked message; :class:`~tasks.exceptions.PublishRefused` has one line on the first problem."""
+    """Return the checked message; raise :class:`~tasks.exceptions.PublishRefused` for the first problem."""
     if unknown := given.keys() - MESSAGE_FIELDS:
         raise PublishRefused(_unknown(min(map(str, unknown))))
     if "action" not in given:
-        raise PublishRefused("the task has no action; give the name of one")
+        raise PublishRefused("the task has no action; give the name of an action")
     message = Message(**{name: value for name, value in given.items() if name in REQUIRED or value is not None})
     _check_names(message)
     _check_numbers(message, longest_lease)
@@ -79,17 +79,17 @@ REQUIRED = ("action", "data")
 def check_worker(name: object) -> str:
     """Return the name of a worker; raise ``TaskError`` if it is not valid."""
     if not isinstance(name, str) or not WORKER_NAME.fullmatch(name):
-        raise TaskError(f"worker={_short(name)} must be {WORKER_NAME_TOLD}")
+        raise TaskError(f"worker={_short(name)} must be {WORKER_NAME_RULE}")
     return name
 
 
 def check_json(what: str, value: object, limit: int, depth: int) -> None:
-    """Refuse a value that no database stores as JSON, or that exceeds ``limit`` bytes or ``depth`` levels."""
+    """Raise ``PublishRefused`` if a value cannot be stored as JSON, or exceeds ``limit`` bytes or ``depth`` levels."""
     json_text(what, value, limit, depth)
 
 
 def json_text(what: str, value: object, limit: int, depth: int) -> str:
-    """Return the value as JSON text; raise what :func:`check_json` raises."""
+    """Return the value as JSON text; raise ``PublishRefused`` like :func:`check_json`."""
     if not _is_flat(value, depth):
         raise PublishRefused(f"{what} is nested deeper than {depth} levels")
     try:
@@ -100,7 +100,7 @@ def json_text(what: str, value: object, limit: int, depth: int) -> str:
     except (TypeError, ValueError) as error:
         raise PublishRefused(f"{what} cannot be stored as JSON: {error}") from None
     if "\\u0000" in text:
-        # This also refuses an escaped backslash before u0000, which is rare and can be written in another way.
+        # This also refuses a literal backslash before "u0000", which is rare.
         raise PublishRefused(f"{what} has a NUL character, which databases cannot store")
     if size > limit:
         raise PublishRefused(f"{what} has {size:,} bytes as JSON; the most is {limit:,}")
@@ -119,19 +119,19 @@ def is_metadata_name(name: object) -> bool:
 
 
 def check_metadata(metadata: object, limit: int) -> None:
-    """Refuse metadata that cannot be searched: values must be text, numbers or booleans, with valid names."""
+    """Raise ``PublishRefused`` for metadata that cannot be searched: a bad name, or a list, object or null as value."""
     if not isinstance(metadata, dict):
         raise PublishRefused(f"metadata={_short(metadata)} must be a dictionary of names and values")
     for name, value in metadata.items():
         if not is_metadata_name(name):
-            raise PublishRefused(f"metadata has the name {_short(name)}; it {METADATA_NAME_TOLD}")
+            raise PublishRefused(f"metadata has the name {_short(name)}; it {METADATA_NAME_RULE}")
         if not isinstance(value, str | int | float | bool):
             raise PublishRefused(f"metadata[{name!r}] must be a text, a number, True or False, not {_short(value)}")
     check_json("metadata", metadata, limit, 1)
 
 
 def exclusive_value(key: str, metadata: dict[str, object]) -> str:
-    """Return the message's value of an exclusive queue's key, as text; raise ``PublishRefused`` if it has none."""
+    """Return the metadata's value of an exclusive queue's key, as text; raise ``PublishRefused`` if it has none."""
     if key not in metadata:
         raise PublishRefused(f"the queue is exclusive by {key!r}, so the metadata must have a value of {key!r}")
     value = metadata[key]
@@ -172,7 +172,7 @@ def _check_numbers(message: Message, longest_lease: float) -> None:
     _check_number("priority", message.priority, -BIGINT, BIGINT - 1, whole=True)
     if 0 < len(set(message.worker_ids)) < message.worker_count:
         raise PublishRefused(
-            f"worker_count={message.worker_count} workers cannot run it each once: worker_ids names fewer"
+            f"worker_count={message.worker_count} needs as many workers, but worker_ids names fewer; name more or none"
         )
 
 
@@ -187,7 +187,7 @@ def _check_number(name: str, value: Any, least: float, most: float, *, whole: bo
 
 
 def check_lease(value: object, longest_lease: float) -> None:
-    """Refuse a lease that is too short or too long."""
+    """Raise ``PublishRefused`` for a lease that is too short or too long."""
     _check_number("lease", value, 0.05, longest_lease)
 
 
@@ -197,7 +197,7 @@ def _plain(number: float) -> str:
 
 
 def _is_flat(value: object, depth: int) -> bool:
-    """Return whether nesting is at most ``depth`` levels; a value that contains itself is not."""
+    """Return whether a value is nested at most ``depth`` levels; a value that contains itself is not."""
     level = [value]
     for _ in range(depth + 1):
         level = [

@@ -32,7 +32,7 @@ def register() -> None:
 
 
 def settings_checks(app_configs: Sequence[AppConfig] | None = None, **kwargs: object) -> list[CheckMessage]:
-    """Return the problems with the settings, including those of the databases and of the names of apps."""
+    """Return the problems with the settings, the databases' settings and the names of apps."""
     models = managed_models(app_configs)
     return [*check_settings(), *check_shadowing(), *check_drivers(models), *check_sqlite(models)]
 
@@ -55,7 +55,7 @@ def model_checks(app_configs: Sequence[AppConfig] | None = None, **kwargs: objec
 def database_checks(
     app_configs: Sequence[AppConfig] | None = None, databases: Sequence[str] | None = None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Return the problems in the databases; only in those that Django is told to check."""
+    """Return the problems in the databases that Django is told to check."""
     models = managed_models(app_configs)
     looks = (check_primary, check_migrations, check_rows, check_triggers)
     return [message for alias in databases or [] for look in looks for message in look(models, alias)]
@@ -67,6 +67,6 @@ def managed_models(app_configs: Sequence[AppConfig] | None = None) -> list[type[
 
 
 def _concrete_models(app_configs: Sequence[AppConfig] | None) -> list[type[Model]]:
-    """Return every model with a table, whether it could be managed or not."""
+    """Return every model with a table, managed or not."""
     configs = apps.get_app_configs() if app_configs is None else app_configs
     return [model for config in configs for model in config.get_models() if not model._meta.proxy]

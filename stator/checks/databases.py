@@ -16,7 +16,7 @@ from stator.models import StatorModel
 from stator.rows.indexes import line_of_all
 from stator.worker.startup import OTHER_PACKAGE, OTHER_REMEDY, is_replica, migrated_by_another
 
-# Ready rows that are read. Rows in unknown states are never claimed, so they gather at the head of the line.
+# The most ready rows to read. Rows in unknown states are never claimed, so they collect at the front of the index.
 HEAD = 1000
 MOST_STATES = 200
 
@@ -133,7 +133,7 @@ def _check_states(model: type[StatorModel], alias: str, elsewhere: Iterable[str]
 
 
 def _resting_states(model: type[StatorModel], alias: str) -> set[str]:
-    """Return the states of resting rows, each by one step in the index ``st_rest``, however many rows there are."""
+    """Return the states of resting rows, up to 200; each takes one step in the index ``st_rest``."""
     rows: QuerySet[Model] = model.stator.using(alias)
     rows = rows.filter(state_ready=False, state_claim=None)
     names, last = rows.order_by("state").values_list("state", flat=True), None

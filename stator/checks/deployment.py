@@ -10,7 +10,7 @@ from stator.models import StatorModel
 
 
 def check_debug() -> Iterator[checks.CheckMessage]:
-    """W401: with DEBUG, workers keep the text of every query of an attempt."""
+    """W401: with DEBUG, workers store the text of every query until the attempt ends."""
     if settings.DEBUG:
         yield checks.Warning(
             "DEBUG is True: workers store the text of each query until the attempt ends, which makes them slower.",

@@ -74,7 +74,7 @@ def short_lease(graph: type[StateGraph]) -> Iterator[Finding]:
 
 
 def failures_to_nowhere(graph: type[StateGraph]) -> Iterator[Finding]:
-    """W206: a limit of errors without effect."""
+    """W206: a limit of errors that has no effect."""
     for state in graph.automatic_states:
         if state.max_failures is not None and state.failure_state is None:
             hint = f"Declare {state.name}.fails_to(...), or remove max_failures: without the edge it does nothing."

@@ -1,4 +1,4 @@
-"""Check that the package ``tasks`` is the one of this distribution: the name is common."""
+"""The check that the package ``tasks``, a common name, is the one of this distribution."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec

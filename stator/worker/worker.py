@@ -20,7 +20,7 @@ from stator.db.files import watched_files
 from stator.db.interface import Claim, Operations, new_worker_id
 from stator.db.locks import limit_waits
 from stator.graph.outcomes import Outcome
-from stator.logs import tell_ready, tell_start, tell_stopping
+from stator.logs import log_ready, log_start, log_stopping
 from stator.rows.waits import waiters_of
 from stator.rows.workers import default_name, give_name
 from stator.worker.alone import Drained, Isolation
@@ -124,7 +124,7 @@ class Worker:
         before, self._why = self._why, "forced" if self._forced else why
         # A third Ctrl-C logs nothing new.
         if self._announce and self._why != before:
-            tell_stopping(self._why)
+            log_stopping(self._why)
         if self._stopping is not None:
             self._stopping.set()
             self._begun.set()
@@ -135,7 +135,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._stopping, self._begun = asyncio.Event(), asyncio.Event()
         if self._announce:
-            tell_start(self)
+            log_start(self)
         self._build()
         # Before anybody can see the worker and signal it.
         heeding = stop_on_signals(self._loop, self.stop, self._requests)
@@ -260,7 +260,7 @@ class Worker:
         if not self.ready_after:
             self.ready_after = time.monotonic() - self.started
             if self._announce:
-                tell_ready(self.ready_after)
+                log_ready(self.ready_after)
         if self.until_idle and self._is_idle() and not self._is_stopping:
             self.stop("idle")
 

@@ -6,7 +6,7 @@ from django.core.validators import RegexValidator
 
 from tasks.actions.registry import MOST_TRIES
 from tasks.conf import LONGEST
-from tasks.messages import METADATA_NAME_TOLD, is_metadata_name
+from tasks.messages import METADATA_NAME_RULE, is_metadata_name
 from tasks.queue import actions as queue_actions
 
 # Names appear in URLs, logs and terminals.
@@ -53,7 +53,7 @@ def problems(queue: Any) -> dict[str, str]:
         found["http_actions"] = wrong
     # The key of an existing queue cannot be changed.
     if queue._state.adding and queue.exclusive_key and not is_metadata_name(queue.exclusive_key):
-        found["exclusive_key"] = f"it is a name in metadata, so it {METADATA_NAME_TOLD}"
+        found["exclusive_key"] = f"it is a name in metadata, so it {METADATA_NAME_RULE}"
     return found
 
 

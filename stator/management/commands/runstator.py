@@ -1,4 +1,4 @@
-"""The command ``runstator``: options in, worker out; no loop here."""
+"""The command ``runstator``: checks its options and runs a worker, or a supervisor with several."""
 
 import os
 import sys
@@ -12,12 +12,12 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser, DjangoHelpFormatter
 from django.db import connections
 
-from stator.logs import Progress, events_to, tell_end
+from stator.logs import Progress, events_to, log_end
 from stator.models import StatorModel
 from stator.rows.meta import managed
 from stator.rows.workers import default_name
 from stator.runner import StatorRunner
-from stator.texts import WORKER_NAME, WORKER_NAME_TOLD, escape
+from stator.texts import WORKER_NAME, WORKER_NAME_RULE, escape
 from stator.worker.endpoint import Endpoint
 from stator.worker.startup import Unusable, check_database, collect_rarely
 from stator.worker.supervisor import Supervisor
@@ -37,8 +37,8 @@ examples:
   runstator --name bot                 the name by which tasks choose their workers: worker_ids
   runstator --until-idle               work until nothing is ready, then exit 0
 
-signals:  SIGTERM or SIGINT stops gracefully, a second one at once (of several processes: to the parent); SIGQUIT dumps
-  all stacks.
+signals:  SIGTERM or SIGINT stops gracefully, a second one stops at once; with --processes send it to the parent.
+  SIGQUIT dumps all stacks.
 exit codes:  0 stopped or idle, 2 bad arguments or settings, 1 or 70 a frozen worker ended itself,
   75 the database cannot be used or every model lacks a column, 130 forced to stop.
 """
@@ -58,7 +58,7 @@ class Command(BaseCommand):
         """Return the parser, with examples at the end of its help."""
         parser = super().create_parser(prog_name, subcommand, epilog=EPILOG, formatter_class=HelpFormatter, **kwargs)
         if self._from_shell:
-            # One line instead of the usage, which is longer than the message.
+            # One line, without the usage, which is longer than the message.
             setattr(parser, "error", _argument_error)  # noqa: B010 - a method is replaced on the instance
         return parser
 
@@ -68,26 +68,28 @@ class Command(BaseCommand):
         add("model_labels", nargs="*", metavar="app.Model", help="Models to work on (default: all managed models).")
         leave_out = "A model to leave out; repeatable."
         add("-x", "--exclude", action="append", default=[], metavar="app.Model", help=leave_out)
-        told = "Claim only tasks of this queue; repeatable. Unless models are named, other models are worked on too."
+        queue_help = "Claim only tasks of this queue; repeatable. If no models are named, all others are worked on too."
         add(
             "--name",
             default="",
             help="The worker's name; several processes get it with -1, -2 ... (default: HOST:PID).",
         )
-        add("--queue", action="append", default=[], metavar="NAME", help=told)
+        add("--queue", action="append", default=[], metavar="NAME", help=queue_help)
         add("-c", "--concurrency", type=int, metavar="N", help="Attempts at once in one process.")
         add("--concurrency-per-model", type=int, metavar="N", help="Attempts at once of one model in one process.")
         add("--processes", type=int, default=1, metavar="N", help="Worker processes (default: 1).")
         add("--database", metavar="ALIAS", help="Work in this database instead of where the routers write each model.")
         add("-s", "--schedule-interval", type=float, metavar="SECONDS", help="Interval of scheduling passes.")
-        add("-r", "--run-for", type=float, default=0.0, metavar="SECONDS", help="Time to work (default: no limit).")
+        add(
+            "-r", "--run-for", type=float, default=0.0, metavar="SECONDS", help="Stop after this long (default: never)."
+        )
         add("--until-idle", action="store_true", help="Stop when nothing is ready or running.")
         add(
             "--liveness-file", metavar="PATH", help="A file that is rewritten every few seconds while the worker lives."
         )
         add(
             "--metrics-port", type=int, metavar="PORT",
-            help="Serve /metrics, /health and /ready there; the second process of several on the next port, and so on.",
+            help="Serve /metrics, /health and /ready on this port; further processes use the ports after it.",
         )  # fmt: skip
         add(
             "--metrics-address",
@@ -99,27 +101,27 @@ class Command(BaseCommand):
         add("--json-logs", action="store_true", help="Log events as JSON, one object per line.")
 
     def handle(self, *args: object, **options: Any) -> None:
-        """Check the options, then work; end the process with one of the exit codes above."""
+        """Check the options, then work; exit with one of the codes above."""
         runner = self._runner(options)
         if self._from_shell:
-            # A program that calls the command may have settings that another process would not find.
+            # A program that calls the command may have changed settings in memory, which another process would lack.
             runner.isolate = {"json_logs": options["json_logs"], "database": options["database"]}
         with events_to(self._errors, options["json_logs"]):
             code = self._run(runner, options["processes"])
         if code and self._from_shell:
             _exit(code)
         if code:
-            # A program that calls the command goes on.
+            # A program that calls the command may catch this and continue.
             sys.exit(code)
 
     @property
     def _from_shell(self) -> bool:
-        """Whether this process only runs the command, rather than a program that calls it."""
+        """Whether this process runs only this command, and no program that calls it."""
         return bool(getattr(self, "_called_from_command_line", False))
 
     @property
     def _errors(self) -> Any:
-        """The given stream for errors, without Django's wrapper, which ends each piece of text with a line break."""
+        """The stream for errors, without Django's wrapper, which adds a line break to each write."""
         return self.stderr._out
 
     def _run(self, runner: StatorRunner, processes: int) -> int:
@@ -195,14 +197,14 @@ class Command(BaseCommand):
             summary = runner.run()
         finally:
             runner.progress.close()
-        tell_end(summary)
+        log_end(summary)
         if summary.forced:
             return FORCED
         if runner.settings().TRACING:
             # By name, as in the worker. Processes under a supervisor end without running exit handlers.
             import_module("stator.worker.tracing").flush()
         if summary.unfinished and self._from_shell:
-            # A handler that does not end would keep the interpreter from ending.
+            # The interpreter would wait for the thread of a handler that does not end.
             _exit(0)
         return 0
 
@@ -220,7 +222,7 @@ def _chosen(labels: list[str], excluded: list[str]) -> list[type[StatorModel]]:
     left_out = [_model(label) for label in excluded]
     models = [model for model in managed(chosen) if model not in managed(left_out)]
     if not models:
-        raise _bad("no models are left to work on; give labels like app.Model, or fewer --exclude")
+        raise _bad("no models are left to work on; name models like app.Model, or exclude fewer")
     return models
 
 
@@ -251,9 +253,7 @@ def _check_numbers(options: dict[str, Any]) -> None:
 
 def _check_queues(names: list[str], models: list[type[StatorModel]]) -> None:
     if names and not any(model._meta.label == QUEUED for model in models):
-        raise _bad(
-            f"--queue {names[0]!r} chooses among the queues of {QUEUED}, which this worker does not serve; name it too"
-        )
+        raise _bad(f"--queue {names[0]!r} needs {QUEUED}, which this worker does not serve; add {QUEUED} to the models")
     for name in names:
         if not 0 < len(name) <= 100 or "\0" in name:
             raise _bad(f"--queue {name[:40]!r} is not a valid queue name; use 1 to 100 characters")
@@ -262,7 +262,7 @@ def _check_queues(names: list[str], models: list[type[StatorModel]]) -> None:
 def _check_name(name: str, processes: int) -> None:
     suffix = f"-{processes}" if processes > 1 else ""
     if name and not WORKER_NAME.fullmatch(name + suffix):
-        raise _bad(f"--name {name[:40]!r} must be {WORKER_NAME_TOLD}{' with the suffix ' + suffix if suffix else ''}")
+        raise _bad(f"--name {name[:40]!r} must be {WORKER_NAME_RULE}{' with the suffix ' + suffix if suffix else ''}")
 
 
 def _check_liveness_file(path: str | None) -> None:
@@ -276,7 +276,7 @@ def _check_liveness_file(path: str | None) -> None:
 
 
 def _blamed(message: str, options: dict[str, Any]) -> str:
-    """Return the message with the option's name instead of the setting's, if the value comes from an option."""
+    """Return the message with the name of the option instead of the setting, if the value comes from an option."""
     for name in ("concurrency", "concurrency_per_model", "schedule_interval", "shutdown_timeout"):
         setting, option = f"STATOR setting: {name.upper()}={options[name]} ", f"--{name.replace('_', '-')}"
         message = message.replace(setting, f"{option} {options[name]} ")

@@ -1,4 +1,4 @@
-"""The command ``stator``: options in, answer out; ``stator.commands`` has the subcommands."""
+"""The command ``stator``; its subcommands are in ``stator.commands``."""
 
 import sys
 from typing import Any, cast
@@ -31,7 +31,7 @@ class Command(TerminalCommand):
             module.add_arguments(part)
 
     def act(self, options: dict[str, Any]) -> None:
-        """Answer, repeatedly with ``--watch``; end the process with the exit code of the answer."""
+        """Print the answer, repeatedly with ``--watch``, and exit with its code."""
         check_database_name(options["database"])
         subcommand, given = SUBCOMMANDS[options["subcommand"]], cast("Options", options)
         if options.get("watch"):

@@ -42,7 +42,7 @@ BAD_ARGUMENTS = [
     (["testapp.Line", "nowhere.Model"], {}, "'nowhere.Model' is not a model"),
     ([], {"exclude": ["nowhere.Model"]}, "'nowhere.Model' is not a model"),
     ([], {"exclude": ["auth.User"]}, "'auth.User' is not managed by Stator"),
-    (["testapp.Line"], {"exclude": ["testapp.Line"]}, "no models are left to work on; give labels"),
+    (["testapp.Line"], {"exclude": ["testapp.Line"]}, "no models are left to work on; name models"),
     (["testapp.Branch"], {"exclude": ["testapp.BigKeyed"]}, "no models are left to work on"),
     ([], {"metrics_port": 0}, "--metrics-port 0 must be from 1 to 65535"),
     ([], {"metrics_port": 65536}, "--metrics-port 65536 must be from 1 to 65535"),
