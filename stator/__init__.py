@@ -1,4 +1,4 @@
-"""Reconciliation loops for Django models: objects get from one state to another and stay right."""
+"""Reconciliation loops for Django models: workers move objects from state to state until each is where it belongs."""
 
 from stator.exceptions import (
     Fail,

@@ -15,7 +15,7 @@ class Capabilities:
     concurrent_writers: bool = True
     # Writers lock single tables or rows rather than the whole database.
     locks_tables: bool = True
-    # Statements fail with "database is locked" where they could wait, unless OPTIONS are set as W301 says.
+    # Statements fail with "database is locked" instead of waiting, unless OPTIONS are set as W301 says.
     fails_when_locked: bool = False
     # A database may be in the memory of one process; its connection has ``is_in_memory_db()``.
     may_be_in_memory: bool = False
@@ -28,11 +28,11 @@ class Capabilities:
     has_storage_parameters: bool = False
     # GIN indexes, which find JSON by its content.
     has_gin: bool = False
-    # Arrays, by which many keys are one parameter.
+    # Arrays, which pass many keys as one parameter.
     has_arrays: bool = False
     # One statement can insert the rows of a JSON text and return them.
     inserts_from_json: bool = False
-    # A WITH can write, so one statement writes several tables.
+    # A WITH clause can write, so one statement can write several tables.
     writes_in_with: bool = False
     # Sequences that number rows and can be set; on other databases, numbers continue from the largest one.
     has_sequences: bool = False

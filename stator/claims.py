@@ -44,11 +44,11 @@ __all__ = [
     "longest_lease", "move", "move_many", "preparing", "release", "retry",
 ]  # fmt: skip
 
-# Rows that one call marks ready, and leases that it ends, at most; workers or the next call do the rest.
+# The most rows that one call marks ready, and the most leases that it ends; workers or the next call do the rest.
 MOST = 1000
 
-# Operations that keep their statements: one for each named worker.
-MOST_LASTING = 250
+# The most operations to cache: one for each model, database and named worker, with its compiled statements.
+MOST_CACHED = 250
 
 Pick = Callable[[QuerySet[Any]], QuerySet[Any]]
 
@@ -65,20 +65,20 @@ def claim(
     then: Callable[[list[Claim]], list[Claim]] | None = None,
     among: Pick | None = None,
 ) -> list[Claim]:
-    """Claim up to ``limit`` ready rows; ``claim.instance`` is the object.
+    """Claim up to ``limit`` ready rows and return the claims; ``claim.instance`` is the object.
 
-    Rows that somebody else has locked or is claiming are skipped.
+    Rows that another transaction has locked are skipped.
 
     ``pick``: narrows and orders the queryset of claimable rows; by default all rows, those due longest first.
     ``lease``: seconds, or an expression for the moment until which each row is held; by default the setting.
     ``worker``: twelve hexadecimal digits with which the token begins.
-    ``first``: called at the beginning of the claiming transaction, for instance to take locks. If it returns false,
+    ``first``: called at the beginning of the claiming transaction, for instance to take locks. If it returns False,
     nothing is claimed.
-    ``then``: called with the claims in that transaction. Claims that it does not return are released as if never made.
+    ``then``: called with the claims in that transaction. Claims that it does not return are undone.
     ``among``: rows that an index has in the same order, with an annotation ``sought`` that filters them. Pass it if
     ``pick`` may match few of very many rows.
 
-    Raises ``IntegrityError`` and claims nothing if another claim has just made this one violate a constraint.
+    Raises ``IntegrityError`` and claims nothing if a concurrent claim makes this one violate a constraint.
     """
     operations = _operations(model, using, worker)
     operations.pauses = Pauses.of(operations.label, operations.read_pauses())
@@ -102,17 +102,17 @@ def claim_at_once(
     worker: str = "",
     using: str | None = None,
 ) -> tuple[list[Claim], bool]:
-    """Claim and record with one statement, which is compiled once for each ``key``; return what ``told`` says, too.
+    """Claim rows and insert their records in one statement; return the claims, in no order, and the flag ``told``.
 
-    No claims mean only that :func:`claim` has to be called: the database cannot do this, nothing is ready, or the case
-    is not the usual one. The claims are in no order. See :class:`~stator.db.at_once.Shape`; ``values`` are those of its
-    parameters.
+    If it returns no claims, call :func:`claim`: the database cannot do this, nothing is ready, or the case is unusual.
+    The statement is compiled once for each ``key``. ``shape``: returns what it is built of, see
+    :class:`~stator.db.at_once.Shape`. ``values``: the values of its parameters.
     """
-    operations = _lasting_operations(model, using, worker)
+    operations = _cached_operations(model, using, worker)
     if not operations.capabilities.writes_in_with:
         return [], False
     token = new_token(operations.worker_id)
-    # The other settings do not come into the statement.
+    # The statement depends on no other setting.
     key = key, operations.settings.MAX_CRASHES, operations.longest_lease
     found, told, since = at_once.claim(operations, key, shape, token, values)
     states = operations.graph.states
@@ -120,9 +120,9 @@ def claim_at_once(
 
 
 def bring_up(model: type[Model], *, using: str | None = None) -> int:
-    """Mark due rows ready and end leases that ran out; return the number of those leases.
+    """Mark due rows ready and end expired leases, up to 1,000 of each; return the number of leases ended.
 
-    Workers do this by themselves; with this call, programs that claim rows do not depend on a worker.
+    Workers do this anyway. A program that calls this before it claims does not depend on a running worker.
     """
     operations = _operations(model, using)
     due, expired = overdue(operations)
@@ -132,7 +132,7 @@ def bring_up(model: type[Model], *, using: str | None = None) -> int:
 
 
 def find(model: type[Model], pk: Pk, token: UUID, *, using: str | None = None) -> Claim:
-    """Return the claim for a token; raise ``LeaseLost`` if it has ended or never existed."""
+    """Return the claim on a row by its token; raise ``LeaseLost`` if it has ended or never existed."""
     operations = _operations(model, using)
     instance: Any = operations.rows.filter(pk=pk, state_claim=token).first()
     if instance is None:
@@ -143,7 +143,7 @@ def find(model: type[Model], pk: Pk, token: UUID, *, using: str | None = None) -
 
 
 def find_many(model: type[Model], tokens: Mapping[Any, UUID], *, using: str | None = None) -> list[Claim]:
-    """Return the claims for tokens by primary key, without those that have ended."""
+    """Return the claims on rows by their tokens; claims that have ended are left out."""
     operations = _operations(model, using)
     rows: QuerySet[Any] = operations.rows.filter(pk__in=list(tokens))
     known = [row for row in rows if tokens[row.pk] == row.state_claim and row.state in operations.graph.states]
@@ -151,7 +151,7 @@ def find_many(model: type[Model], tokens: Mapping[Any, UUID], *, using: str | No
 
 
 def hold(claim: Claim, until: Combinable | datetime, *, where: Q = Q()) -> bool:  # noqa: B008 - immutable in all that matters
-    """Set the end of a lease; return False if the lease or claim has ended or the row does not match ``where``."""
+    """Set the end of a lease; return False if the claim has ended, its lease ran out or ``where`` does not match."""
     return _hold(claim.operations, claim, until, where)
 
 
@@ -161,10 +161,11 @@ def hold_at_once(
     build: Callable[[], tuple[QuerySet[Any], Mapping[str, object], tuple[str, ...], Records]],
     values: Mapping[str, object],
 ) -> Row | None:
-    """Update the row of a claim and its record with one statement, which is compiled once for each ``key``.
+    """Update the row of a claim and its record in one statement, which is compiled once for each ``key``.
 
-    ``build`` returns the rows, the changes, the names of columns to return, and the records to update. Return the
-    database's time, then these columns; None if the row does not match or the database cannot do this.
+    ``build``: returns the rows, the changes, the names of columns to return, and the records to update.
+
+    Return the database's time followed by these columns, or None if no row matches or the database cannot do this.
     """
     operations = claim.operations
     if not operations.capabilities.writes_in_with:
@@ -178,10 +179,10 @@ def insert_at_once(
 ) -> Any:
     """Insert a row with one statement, which is compiled once for each ``key``; return it as the database has it.
 
-    ``build`` returns the names of the fields to send, and a queryset that must not be empty. Return None, and insert
-    nothing, if it is empty, a unique value is taken or the database cannot do this.
+    ``build``: returns the names of the fields to send, and a queryset. If the queryset is empty, a unique value is
+    taken or the database cannot do this, nothing is inserted and None is returned.
     """
-    operations = _lasting_operations(type(row), using, "")
+    operations = _cached_operations(type(row), using, "")
     if not operations.capabilities.writes_in_with:
         return None
     found = at_once.insert(operations, key, build, row)
@@ -193,21 +194,21 @@ def insert_at_once(
 def end_at_once(
     claim: Claim, to: State | str, saved: dict[str, Any] | None, records: Records, values: Mapping[str, object]
 ) -> bool:
-    """End a claim like :func:`move` and update its record with one statement; return False if it did nothing.
+    """End a claim like :func:`move` and update its record in one statement.
 
-    That means only that :func:`move` has to be called.
+    If it returns False, nothing was written: call :func:`move` instead.
     """
     if saved is not None and set(saved) != set(claim.state.saves):
         return False
     written = at_once.end(claim, Moved(_target(claim, to), None, saved), records, values)
     if written is not None:
-        _tell(claim.operations, written, [claim])
+        _announce_on_commit(claim.operations, written, [claim])
     return written is not None
 
 
 def longest_lease(model: type[Model], *, using: str | None = None) -> float:
-    """Return the most seconds for which a row can be held; a lease further ahead means that a clock was set back."""
-    return _lasting_operations(model, using, "").longest_lease
+    """Return the longest possible lease in seconds; a later end means that the database's clock was set back."""
+    return _cached_operations(model, using, "").longest_lease
 
 
 def move(
@@ -233,9 +234,10 @@ def move_many(
 ) -> list[Claim]:
     """End claims of one model with the same move, each with its own values; return the claims that were lost.
 
-    A lost claim had ended before, and nothing was written for it. The number of statements does not grow with the
-    number of claims. The values must be of exactly the fields that the state ``saves``. ``then`` is called with the
-    other claims in the same transaction. Raises ``ValueError`` if no such transition is declared or the fields differ.
+    A lost claim had ended before, and nothing was written for it. ``then`` is called with the other claims in the same
+    transaction. Values must be given for exactly the fields that the state ``saves``. The number of statements does not
+    grow with the number of claims. Raises ``ValueError`` if no such transition is declared, the fields differ, or the
+    claims belong to several models or databases.
     """
     if not ends:
         return []
@@ -247,7 +249,9 @@ def move_many(
     if any((each.operations.model, each.operations.alias) != (operations.model, operations.alias) for each, _ in ends):
         raise ValueError("the claims belong to several models or databases; make one call for each")
     moved: list[Ended] = [(claim, Moved(_target(claim, to), None, values)) for claim, values in ends]
-    return _tell(operations, _write(operations, moved, then), [claim for claim, _ in ends]).lost
+    written = _write(operations, moved, then)
+    _announce_on_commit(operations, written, [claim for claim, _ in ends])
+    return written.lost
 
 
 def retry(
@@ -259,7 +263,7 @@ def retry(
     values: dict[str, Any] | None = None,
     then: Callable[[], None] | None = None,
 ) -> None:
-    """End a claim without a move: the row is due again ``after`` seconds, and the attempt counts."""
+    """End a claim without a move: the row is due again in ``after`` seconds, and the attempt is counted."""
     _end(claim, Waiting(after, failure, reason), values, then)
 
 
@@ -270,12 +274,12 @@ def release(
     values: dict[str, Any] | None = None,
     then: Callable[[], None] | None = None,
 ) -> None:
-    """End a claim as if it had never been made: the attempt is not counted, and the row is due ``after`` seconds."""
+    """End a claim as if it had never been made: the row is due in ``after`` seconds, and the attempt is not counted."""
     _end(claim, Released(after), values, then)
 
 
 def preparing() -> Preparing:
-    """Return a context for preparing the work; it raises ``NotBegun`` if the database fails inside."""
+    """Return a context for preparing the work; it turns a failure of the database inside into ``NotBegun``."""
     return PREPARING
 
 
@@ -285,26 +289,26 @@ def _operations(model: type[Model], using: str | None, worker: str = "") -> Oper
     return operations
 
 
-def _lasting_operations(model: type[Model], using: str | None, worker: str) -> Operations:
-    """Return operations that keep their statements."""
+def _cached_operations(model: type[Model], using: str | None, worker: str) -> Operations:
+    """Return cached operations, which keep their compiled statements."""
     owner, settings = owner_of(model), latest_settings()
     key = owner, using or router.db_for_write(owner), worker or _process_id(os.getpid())
-    found = _lasting.get(key)
+    found = _cached.get(key)
     if found is None or found.settings is not settings:
-        if len(_lasting) >= MOST_LASTING:
-            _lasting.clear()
-        found = _lasting[key] = operations_for(owner, settings, key[2], key[1])
+        if len(_cached) >= MOST_CACHED:
+            _cached.clear()
+        found = _cached[key] = operations_for(owner, settings, key[2], key[1])
         found.recorded = None
     return found
 
 
 # By model, database and worker.
-_lasting: dict[tuple[type[Model], str, str], Operations] = {}
+_cached: dict[tuple[type[Model], str, str], Operations] = {}
 
 
 @lru_cache(maxsize=1)
 def _process_id(pid: int) -> str:
-    """Return an id of this process, anew after a fork. Its threads share it, and so their rows of statistics."""
+    """Return the worker id of this process, a new one after a fork. All its threads count in the same statistics."""
     return new_worker_id()
 
 
@@ -331,7 +335,7 @@ def _claim(
             return []
         if not (picked := locked()):
             return []
-        # A program that loses its lease does not show that the object crashed a worker, so the count starts anew.
+        # If a program loses its lease, that says nothing about the object, so the count of crashes is reset.
         operations.rows.filter(pk__in=picked).update(**columns.claiming_due(token, until), state_crashes=0)
         found = {row.pk: row for row in operations.rows.filter(pk__in=picked, state_claim=token)}
         claims = [_claim_of(operations, found[pk], token) for pk in picked if pk in found]
@@ -368,23 +372,22 @@ def _end(claim: Claim, outcome: Outcome, values: dict[str, Any] | None, then: Ca
         if then is not None:
             then()
 
-    _tell(operations, _write(operations, [(claim, outcome)], also), [claim])
+    _announce_on_commit(operations, _write(operations, [(claim, outcome)], also), [claim])
 
 
 @retrying
 def _write(operations: Operations, ended: list[Ended], then: Callable[[list[Claim]], None] | None) -> Written:
-    """Record the outcomes of claims that stand and whose leases still run; the others are ``lost``."""
+    """Record the outcomes of claims that still hold their rows and have not expired; the others are ``lost``."""
     with operations.handler_transaction():
         held = {claim.pk: claim for claim in operations.lock_claimed([claim for claim, _ in ended])}
         in_time = operations.rows.filter(pk__in=list(held), state_locked_until__gt=Now()).values_list("pk", flat=True)
-        standing = {held[pk] for pk in in_time}
-        written = operations.record([(claim, outcome) for claim, outcome in ended if claim in standing])
-        written.lost += [claim for claim, _ in ended if claim not in standing]
+        valid = {held[pk] for pk in in_time}
+        written = operations.record([(claim, outcome) for claim, outcome in ended if claim in valid])
+        written.lost += [claim for claim, _ in ended if claim not in valid]
         if then is not None:
-            then([claim for claim, _ in ended if claim in standing])
+            then([claim for claim, _ in ended if claim in valid])
     return written
 
 
-def _tell(operations: Operations, written: Written, ended: list[Claim]) -> Written:
+def _announce_on_commit(operations: Operations, written: Written, ended: list[Claim]) -> None:
     transaction.on_commit(lambda: tell(operations, written, ended), using=operations.alias)
-    return written

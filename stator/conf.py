@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from stator.graph.backoff import LONGEST
 
-# A dying worker takes along everything it runs, so one lost lease says nothing about an object; two do.
+# A worker that dies loses the leases of everything it runs, so one lost lease says little about an object; two do.
 ALONE_FROM = 2
 
 
@@ -26,9 +26,9 @@ def setting(
     most: float | None = None,
     of_lease: float | None = None,
 ) -> Any:
-    """Declare a setting; its default is at most ``of_lease`` (a fraction) of the lease.
+    """Declare a setting: a number from ``least`` to ``most``, a string, a boolean, or with ``kind=list`` secrets.
 
-    ``kind=list`` declares a secret, or several. None is allowed if it is the default.
+    ``of_lease``: if ``LEASE`` is set, the default is at most this fraction of it. None is allowed if it is the default.
     """
     most = {int: 100_000, float: LONGEST}.get(kind) if most is None else most
     return field(
@@ -46,7 +46,7 @@ class CheckedSettings:
 
     @classmethod
     def read(cls, **overrides: object) -> tuple[Self, list[str]]:
-        """Return the settings with ``overrides``, and one sentence for each problem with them."""
+        """Return the settings with ``overrides``, and one sentence for each problem in them."""
         given = getattr(django_settings, cls.NAME, None) or {}
         if not isinstance(given, dict):
             return cls(), [f"{cls.NAME} must be a dictionary, not {type(given).__name__}"]
@@ -76,7 +76,7 @@ class CheckedSettings:
 
     @classmethod
     def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Return the given values with those that follow from them."""
+        """Return the given values, plus defaults that depend on them."""
         return values
 
     def problems(self) -> Iterator[str]:
@@ -131,20 +131,20 @@ class Settings(CheckedSettings):
 
     @property
     def alone_from(self) -> int:
-        """How many leases an object loses in a row before it is attempted alone.
+        """An object that has lost this many leases in a row is attempted alone.
 
-        So nothing else runs beside the crash that puts an object into quarantine.
+        Unless ``MAX_CRASHES`` is 1, this is less, so the crash that quarantines an object harms no other attempt.
         """
         return max(1, min(ALONE_FROM, self.MAX_CRASHES - 1))
 
     @property
     def crashed_at_once(self) -> int:
-        """How many objects with 1 to ``alone_from - 1`` lost leases one process attempts at once, at most."""
+        """The most objects with 1 to ``alone_from - 1`` lost leases that one process attempts at once."""
         return self.CRASHED_AT_ONCE or max(1, self.CONCURRENCY // 2)
 
     @classmethod
     def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Add settings under the names that Takahe's Stator reads, and the defaults that the given lease shortens."""
+        """Add the settings under Takahe's names, and the defaults that a given lease shortens."""
         values = _legacy() | values
         return _following_lease(values) | values
 
@@ -169,12 +169,12 @@ class Settings(CheckedSettings):
 load_settings = Settings.load
 read_settings = Settings.read
 
-# One pair: copies of what is given, and the settings that it makes.
+# At most one pair: a copy of the Django settings, and what was made of them.
 _latest: list[tuple[object, Settings]] = []
 
 
 def latest_settings() -> Settings:
-    """Return :func:`load_settings` without checking again what has not changed: for what is called very often."""
+    """Return the same as :func:`load_settings`, but validate only when the Django settings changed: for hot paths."""
     given = getattr(django_settings, Settings.NAME, None), _legacy()
     if not _latest or given != _latest[0][0]:
         _latest[:] = [(deepcopy(given), load_settings())]

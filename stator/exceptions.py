@@ -34,10 +34,10 @@ class Fail(StatorError):
 
 
 class NotBegun(BaseException):
-    """Preparation before the handler failed: the object is released, and the attempt is not counted.
+    """The attempt failed before its handler was called: the object is released, and the attempt is not counted.
 
-    Raised by the framework. Derives from ``BaseException`` as :class:`TryAgainLater` does. The next attempt is in
-    ``after`` seconds; ``reason`` is stored with the object.
+    Raised by the framework; derives from ``BaseException`` like :class:`TryAgainLater`. The next attempt is in
+    ``after`` seconds. ``reason`` is stored with the object.
     """
 
     def __init__(self, after: float, reason: str) -> None:

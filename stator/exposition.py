@@ -24,7 +24,7 @@ class Metric:
 
 
 def exposed(metrics: Iterable[Metric]) -> str:
-    """Return the text, one line for each sample; metrics without samples are left out."""
+    """Return the metrics as text, one line for each sample; metrics without samples are left out."""
     lines: list[str] = []
     for metric in metrics:
         if metric.samples:

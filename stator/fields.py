@@ -49,11 +49,11 @@ class _Plain(models.Field):
         return name, self.plain_path, args, kwargs
 
 
-class _OfMoments(type):
+class _AnyDateTimeField(type):
     """The metaclass of fields that expressions may combine with any other ``DateTimeField``.
 
-    Django requires each field to be an instance of the other's class, and would refuse ``state_changed`` beside
-    another.
+    Django combines two fields only if each is an instance of the other's class, so without this it would refuse
+    ``state_changed`` beside a plain ``DateTimeField``.
     """
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -77,12 +77,12 @@ class StateField(_Plain, models.CharField):
 
     def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
         name, path, args, kwargs = super().deconstruct()
-        # Migrations record the names, so that makemigrations notices when one is gone; their order means nothing.
+        # Migrations record the names, so that makemigrations notices when one is gone. Their order does not matter.
         kwargs["choices"] = sorted(self.graph.choices)
         return name, path, args, kwargs
 
     def clone(self) -> "StateField":
-        """Return a copy for another model; the plain form of migrations would lose the graph."""
+        """Return a copy for another model, with its graph, which the plain form for migrations lacks."""
         return StateField(self.graph, **self.deconstruct()[3])
 
     def to_python(self, value: object) -> Any:
@@ -106,7 +106,7 @@ class StateField(_Plain, models.CharField):
 
 
 class CountField(_Plain, models.IntegerField):
-    """A number that begins with 0; Django does not read it back from a new row."""
+    """A number that starts at 0; Django does not read it back from a new row."""
 
     plain_path = "django.db.models.IntegerField"
     db_returning = False
@@ -120,7 +120,7 @@ class VersionField(_Plain, models.BigIntegerField):
 
 
 class ReadyField(_Plain, models.BooleanField):
-    """Whether the row may be attempted now; an insert sets it from the state and the start of the row."""
+    """Whether the row may be attempted now; an insert derives it from the state and ``state_next_attempt``."""
 
     db_returning = False
     plain_path = "django.db.models.BooleanField"
@@ -130,14 +130,14 @@ class ReadyField(_Plain, models.BooleanField):
         if not add:
             return value
         state = model_instance.state_graph.states.get(str(model_instance.state))
-        come = _has_come(model_instance.state_next_attempt)
-        value = bool(value) and come and state is not None and columns.ready_at_once(state)
+        due = _is_due(model_instance.state_next_attempt)
+        value = bool(value) and due and state is not None and columns.ready_at_once(state)
         setattr(model_instance, self.attname, value)
         return value
 
 
-def _has_come(due: object) -> bool:
-    """Return whether a row with this start is ready. If this clock is ahead, a claim still waits for the start."""
+def _is_due(due: object) -> bool:
+    """Return whether a due time has passed by this host's clock; the claim compares again with the database's."""
     if not isinstance(due, datetime):
         return due is None
     now = datetime.now(UTC)
@@ -149,8 +149,8 @@ def _has_come(due: object) -> bool:
     return due <= max(now.replace(tzinfo=None), timezone.now())
 
 
-class NextAttemptField(_Plain, models.DateTimeField, metaclass=_OfMoments):
-    """When the row is due; null means now. An insert sets it if it is not given and the first attempt is delayed."""
+class NextAttemptField(_Plain, models.DateTimeField, metaclass=_AnyDateTimeField):
+    """When the row is due; null means now. If it is not given and the first attempt is delayed, an insert sets it."""
 
     plain_path = "django.db.models.DateTimeField"
 
@@ -178,8 +178,9 @@ class ClaimField(_Plain, models.UUIDField):
 class HeldBy(Exact):
     """A comparison of the claim that never reads the index of leases.
 
-    An equality would imply that there is a claim. PostgreSQL's statistics mostly know of no leases, so it would choose
-    their index over the primary key. To find one row it would walk over all leases, present and past.
+    An equality implies that the claim is not null, so PostgreSQL may use the partial index of leases. Its statistics
+    usually know of no leases, so it would prefer that index to the primary key, and read all leases, present and past,
+    to find one row.
     """
 
     def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, tuple[Any, ...]]:
@@ -191,7 +192,7 @@ class HeldBy(Exact):
         return f"{left} IS NOT DISTINCT FROM {right}", (*params, *others)
 
 
-class LockedUntilField(_Plain, models.DateTimeField, metaclass=_OfMoments):
+class LockedUntilField(_Plain, models.DateTimeField, metaclass=_AnyDateTimeField):
     """Until when the claim holds the row; null with the claim."""
 
     plain_path = "django.db.models.DateTimeField"
@@ -204,7 +205,7 @@ class LockedUntilField(_Plain, models.DateTimeField, metaclass=_OfMoments):
 
 
 class MomentAttribute(DeferredAttribute):
-    """Reads the database's value of a new row at its first use, instead of with each insert."""
+    """Reads the database's value of a new row when it is first used, so that inserts need not return it."""
 
     def __get__(self, instance: Any, cls: type[models.Model] | None = None) -> Any:
         if instance is None:
@@ -217,11 +218,11 @@ class MomentAttribute(DeferredAttribute):
         return values[name]
 
     def __set__(self, instance: models.Model, value: object) -> None:
-        # Without it, the value in the instance's dictionary would win over __get__.
+        # Without this method, Python would read the instance's dictionary instead of calling __get__.
         instance.__dict__[self.field.attname] = value
 
 
-class ChangedField(_Plain, models.DateTimeField, metaclass=_OfMoments):
+class ChangedField(_Plain, models.DateTimeField, metaclass=_AnyDateTimeField):
     """When the row entered its state, by the clock of the database."""
 
     db_returning = False
@@ -233,11 +234,11 @@ class ChangedField(_Plain, models.DateTimeField, metaclass=_OfMoments):
 
     @cached_property
     def _moment(self) -> object:
-        # Created once: Django creates one for each instance, which takes as long as five other columns.
+        # Cached: Django would create one for each instance, which takes as long as five other columns.
         return super().get_default()
 
     def pre_save(self, model_instance: Any, add: bool) -> object:
-        # A save never writes it, and a new row gets the database's time, so neither has to read it.
+        # A save never writes this column, and an insert takes the database's time, so neither reads the attribute.
         if not add:
             return None
         return model_instance.__dict__.get(self.attname) or super().pre_save(model_instance, add)

@@ -19,14 +19,14 @@ from stator.rows.meta import managed
 
 HELP = {
     "stator_ready": "Objects that workers may claim now, counted up to 10,001.",
-    "stator_oldest_ready_seconds": "How long the first object in line has waited, in seconds; 0 if none waits.",
+    "stator_oldest_ready_seconds": "How long the oldest ready object has waited, in seconds; 0 if none waits.",
     "stator_leased": "Objects that workers hold, counted up to 1,000.",
-    "stator_late_leases": "Expired leases that were not ended yet.",
+    "stator_late_leases": "Expired leases that no worker has ended yet.",
     "stator_quarantined": "Objects that lost so many leases that workers no longer attempt them, counted up to 10,001.",
     "stator_stuck": "Counted objects that have been in their state for longer than expect_within.",
     "stator_unknown": "Objects in states that this code does not know, counted up to 20,002.",
-    "stator_troubles": "Standing problems by model, code and level: how many objects each is about, at least 1.",
-    "stator_unserved": "Ready objects that no live worker serves, among the first in line of each group, by reason.",
+    "stator_troubles": "Current problems by model, code and level: how many objects each concerns, at least 1.",
+    "stator_unserved": "Ready objects that no live worker serves, among the oldest of each group, by reason.",
     "stator_objects": "Objects in each state, counted up to 10,001.",
     "stator_workers": "Worker processes of the last day, by status.",
     "stator_lost_leases": "Leases that the workers of the last day lost.",
@@ -70,7 +70,7 @@ def _add_notices(values: dict[str, dict[Labels, float]], label: str, found: list
 
 def _add_troubles(values: dict[str, dict[Labels, float]], found: list[Trouble]) -> None:
     for trouble in found:
-        # A worker has no label of a model, and would make a series of its own for each.
+        # A problem with a worker has no model; a label for the worker would create a time series for each.
         of: Labels = (("model", trouble.model), ("code", trouble.code), ("level", trouble.level))
         values["stator_troubles"][of] = values["stator_troubles"].get(of, 0) + max(1, trouble.count)
 

@@ -24,21 +24,20 @@ TRIGGER = "stator_reconcile"
 # Names of storage parameters, including those of a TOAST table; PostgreSQL takes them without quotes.
 PARAMETER = re.compile(r"[a-z_]+(\.[a-z_]+)?")
 
-
-# Rows that one transaction moves, if the migration is not one itself; passes over the table, since programs with the
-# former code may add rows meanwhile; and rows that a refusal counts.
+# Rows in one batch, which is one transaction if the migration is not; passes over the table, because programs with the
+# former code may add rows meanwhile; and the most rows that an error message counts.
 BATCH, PASSES, COUNTED = 1000, 5, 1000
 # Seconds between two batches on SQLite.
 LONGEST_PAUSE = 0.25
 
-# A claim on the row ends. Workers clear the ready mark in states that nothing attempts.
+# Due now, without a claim. In states that nothing attempts, workers clear the ready mark.
 AT_ONCE: dict[str, Any] = {
     "state_ready": True, "state_next_attempt": None, "state_claim": None, "state_locked_until": None,
 }  # fmt: skip
 
 
 class RowOperation(Operation):
-    """The base of operations on all rows of a model in the state ``old``. Models of migrations do not change."""
+    """The base of operations on all rows of a model in the state ``old``; the models of migrations do not change."""
 
     # Even in an atomic migration of a database that cannot roll back changes of tables, batches are committed.
     atomic = False
@@ -59,11 +58,11 @@ class RowOperation(Operation):
 
 
 class RenameState(RowOperation):
-    """Give all rows in the state ``old`` of a model its new name.
+    """Rename the state ``old`` of a model to ``new`` in all rows.
 
-    ``makemigrations`` writes it for ``renamed_from``. Attempts and times stay. A claim on a row ends, and the row is
-    attempted again. Backwards it renames the other way. Each batch of 1,000 rows is committed if the migration has
-    ``atomic = False``, as generated ones have. If it is interrupted, run ``migrate`` again.
+    ``makemigrations`` writes this operation for ``renamed_from``. Attempts and times stay. A claim on a row ends, and
+    the row is attempted again. Reversing the migration renames back. Each batch of 1,000 rows is committed if the
+    migration has ``atomic = False``, as generated ones have. If it is interrupted, run ``migrate`` again.
     """
 
     new: str
@@ -101,17 +100,17 @@ class RenameState(RowOperation):
 
 
 class RemapState(RowOperation):
-    """Move all rows in the state ``old`` of a model to the state ``new``; if that is None, refuse to migrate such rows.
+    """Move all rows in the state ``old`` of a model to the state ``new``; if ``new`` is None, fail if there are any.
 
-    ``makemigrations`` writes it with None for a state that was removed from the graph. Rows enter ``new`` as if moved
-    by hand: claims end, and attempts and times begin anew. No history is written. Backwards it moves nothing. Batches
-    are those of :class:`RenameState`.
+    ``makemigrations`` writes this operation, with None, for a state that was removed from the graph. Rows enter ``new``
+    as if moved by hand: claims end, and attempts and times start anew. No history is written. Reversing the migration
+    moves nothing. Batches are those of :class:`RenameState`.
     """
 
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
-        """Move the rows, or raise ``CommandError`` if there are some and no state to move them to."""
+        """Move the rows; if there are some and ``new`` is None, raise ``CommandError``."""
         model, alias = to_state.apps.get_model(app_label, self.model_name), schema_editor.connection.alias
         if not self.allow_migrate_model(alias, model):
             return
@@ -131,7 +130,7 @@ class RemapState(RowOperation):
     def database_backwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
-        """Move nothing: no row says where it came from."""
+        """Move nothing: rows do not store the state they came from."""
 
     def describe(self) -> str:
         """Return a description for people."""
@@ -150,13 +149,13 @@ def _rows_in(model: type[Model], alias: str, state: str) -> QuerySet[Model]:
 
 
 def _move(rows: QuerySet[Model], changes: Mapping[str, Any]) -> None:
-    """Write ``changes``, which take rows out of the queryset, to all of its rows in batches."""
+    """Write ``changes`` to all rows of the queryset in batches; they must take the rows out of the queryset."""
     every: QuerySet[Model] = QuerySet(rows.model, using=rows.db).order_by("pk")
     for _ in range(PASSES):
         if not rows.exists():
             return
         part = every
-        # By key over the whole table: PostgreSQL has no index by state, and would read the table for each batch.
+        # By key over the whole table: no index has all rows by state, so a filter would read the table for each batch.
         while keys := list(part.values_list("pk", flat=True)[:BATCH]):
             began = monotonic()
             _move_batch(rows.filter(pk__gte=keys[0], pk__lte=keys[-1]), changes)
@@ -175,7 +174,7 @@ def _give_way(alias: str, took: float) -> None:
 
 
 def _move_batch(rows: QuerySet[Model], changes: Mapping[str, Any]) -> None:
-    """Write ``changes`` to the rows, which are locked in the order of their keys, as by workers."""
+    """Write ``changes`` to the rows; lock them in the order of their keys first, as workers do."""
     with transaction.atomic(using=rows.db):
         if locked := list(rows.select_for_update().order_by("pk").values_list("pk", flat=True)):
             QuerySet(rows.model, using=rows.db).filter(pk__in=locked).update(**changes)
@@ -184,12 +183,12 @@ def _move_batch(rows: QuerySet[Model], changes: Mapping[str, Any]) -> None:
 class ReconcileTrigger(Operation):
     """Reconcile objects of a model on PostgreSQL when raw SQL changes one of ``fields``, as ``save()`` does.
 
-    Like every migration it is self-contained, because graphs change later. ``settled``: the states from which objects
-    return to ``initial``. ``automatic``: those in which they are attempted now. ``delay``: seconds from the return to
-    the first attempt, None for never. ``history``: write a row for each return.
+    It names the states instead of reading the graph, because graphs change and migrations do not. ``settled``: the
+    states from which objects return to ``initial``. ``automatic``: the states in which they are attempted now.
+    ``delay``: seconds from the return to the first attempt, None for never. ``history``: write a row for each return.
 
-    It replaces the trigger of an earlier migration; without ``fields`` it only drops that. Backwards it drops the
-    trigger. It does nothing on other databases. Workers find the objects at their next poll.
+    It replaces the trigger of an earlier migration; without ``fields`` it only drops that trigger. Reversing the
+    migration drops the trigger. On other databases it does nothing. Workers find the objects at their next poll.
     """
 
     reversible = True
@@ -249,7 +248,7 @@ class ReconcileTrigger(Operation):
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
-        """Create the function and the trigger, replacing existing ones."""
+        """Create the function and the trigger, or replace them."""
         model = to_state.apps.get_model(app_label, self.model_name)
         if not self._concerns(schema_editor, model):
             return
@@ -286,7 +285,9 @@ class ReconcileTrigger(Operation):
 
     def describe(self) -> str:
         """Return a description for people."""
-        return f"Look again at {self.model_name} when raw SQL changes {', '.join(self.fields) or 'nothing'}"
+        if not self.fields:
+            return f"Drop the reconcile trigger of {self.model_name}"
+        return f"Reconcile {self.model_name} when raw SQL changes {', '.join(self.fields)}"
 
     @property
     def migration_name_fragment(self) -> str:
@@ -372,9 +373,9 @@ def function_name(model: type[Model]) -> str:
 class StorageParameters(Operation):
     """Set storage parameters of a model's table on PostgreSQL, such as the fill factor and thresholds of autovacuum.
 
-    ``parameters`` are those of the table, ``key`` those of the index of its primary key. Names and values are as in
-    ``ALTER TABLE ... SET``, each a number or a boolean. None resets one to the server's default; going backwards resets
-    all of them. It does nothing on other databases. PostgreSQL refuses unknown names.
+    ``parameters`` are those of the table, ``key`` those of its primary key's index. Names and values are as in
+    ``ALTER TABLE ... SET``: each value is a number or a boolean, and None resets it to the server's default. PostgreSQL
+    refuses unknown names. Reversing the migration resets all of them. On other databases it does nothing.
     """
 
     reversible = True
@@ -442,7 +443,7 @@ class StorageParameters(Operation):
             schema_editor.execute(f"ALTER TABLE {table} {body}", params=None)
         name = schema_editor.quote_value(table)
         for body in _set_and_reset(key):
-            # Found by the catalog, whatever the index is called.
+            # From the catalog, because the name of the index is not known.
             index = f"SELECT indexrelid::regclass FROM pg_index WHERE indrelid = {name}::regclass AND indisprimary"  # noqa: S608 - quoted
             schema_editor.execute(
                 f"DO $stator$ BEGIN EXECUTE format('ALTER INDEX %s {body}', ({index})); END $stator$", params=None
@@ -450,7 +451,7 @@ class StorageParameters(Operation):
 
 
 def _set_and_reset(parameters: Mapping[str, float | None]) -> Iterator[str]:
-    """Yield the clauses that follow the name of a table or an index."""
+    """Yield the clauses for the ALTER statement of a table or an index."""
     if values := [f"{name} = {value}" for name, value in parameters.items() if value is not None]:
         yield f"SET ({', '.join(values)})"
     if names := [name for name, value in parameters.items() if value is None]:

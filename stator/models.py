@@ -81,9 +81,9 @@ Rows = QuerySet[models.Model] | models.Manager[models.Model]
 class StatorModel(models.Model):
     """A model whose objects workers move from state to state.
 
-    A subclass adds ``state = StateField(Graph)``. Ordinary saves never write the framework's columns; assigning
-    ``state`` and saving moves the object by hand. While a worker attempts the object, ``instance.stator`` is its
-    claim and ``save()`` raises :class:`~stator.exceptions.LeaseLost` once that has ended.
+    A subclass adds ``state = StateField(Graph)``. Ordinary saves never write the framework's columns. To move an object
+    by hand, assign ``state`` and save it. While a worker attempts the object, ``instance.stator`` is its claim; once
+    that has ended, ``save()`` raises :class:`~stator.exceptions.LeaseLost`.
     """
 
     state_ready = ReadyField(default=True, db_default=True, editable=False)
@@ -161,8 +161,8 @@ class StatorModel(models.Model):
         instance._note_loaded()
         return instance
 
-    # Claimed rows are loaded without this method, which does no more than Django's and note the values. An override
-    # does not have the mark, so it is called.
+    # Claimed rows are loaded without calling this method, since all it adds is to note the values. An override in a
+    # project lacks this mark, so it is called.
     from_db.__func__.only_notes = True  # type: ignore[attr-defined]
 
     def refresh_from_db(  # type: ignore[override]
@@ -236,7 +236,7 @@ class StatorModel(models.Model):
         several = moving or changed or reopens
         with transaction.atomic(using=using, savepoint=False) if several else nullcontext():
             if changed:
-                # Before the write; otherwise a trigger that sees the change would do the same again.
+                # Before the write; after it, a ReconcileTrigger would have reconciled the row already.
                 mine: QuerySet[models.Model] = QuerySet(owner_of(type(self)), using=using).filter(pk=self.pk)
                 look_again(mine, changed)
             written = super()._do_update(rows if own else base_qs, using, pk_val, own, *args, **kwargs)
@@ -288,9 +288,9 @@ class StatorModel(models.Model):
 
 
 def _leave_unread(sent: list[models.Field], returning: list[models.Field]) -> None:
-    """Keep Django 6 from reading back when a new row entered its state: see ``MomentAttribute``."""
+    """Keep Django 6 from reading ``state_changed`` back from an insert: see ``MomentAttribute``."""
     for field in [field for field in returning if field.name == "state_changed" and field not in sent]:
-        # Django assigns the returned values by this list.
+        # In place: Django assigns the returned values to the fields of this list.
         returning.remove(field)
 
 

@@ -1,4 +1,4 @@
-"""Fixtures for pytest, available wherever the distribution is installed; elsewhere with ``-p stator.pytest_plugin``.
+"""Fixtures for pytest. An installed distribution registers them; in a checkout use ``-p stator.pytest_plugin``.
 
 They need the database, so a test must have the mark ``django_db`` of pytest-django.
 """
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-# pytest loads plugins before Django is ready, so the rest of the library is loaded by name when a test needs it.
+# pytest loads plugins before Django is set up, so the rest of the library is imported when a test needs it.
 
 
 @pytest.fixture
 def stator_drain() -> Callable[..., int]:
-    """Return ``stator.testing.drain``, which takes rows as far as they go."""
+    """Return ``stator.testing.drain``, which attempts rows until none is ready."""
     return _testing().drain
 
 
@@ -26,13 +26,13 @@ def stator_attempt() -> Callable[[Any], Any]:
 
 @pytest.fixture
 def stator_advance() -> Callable[..., None]:
-    """Return ``stator.testing.advance``, which lets time pass."""
+    """Return ``stator.testing.advance``, which moves the times of rows into the past."""
     return _testing().advance
 
 
 @pytest.fixture
 def stator_runner() -> Any:
-    """Return a ``StatorRunner`` for all models that stops when nothing is left to do and leaves signals to pytest."""
+    """Return a ``StatorRunner`` for all models that stops when idle and leaves the process's signals to pytest."""
     return import_module("stator.runner").StatorRunner(until_idle=True, heed_signals=False)
 
 

@@ -33,11 +33,11 @@ class OperatorQuerySet(GuardedQuerySet[M]):
 
     def ready(self) -> "OperatorQuerySet[M]":
         """Return the rows that workers may claim now."""
-        return self.filter(self._come, state_ready=True, state_claim=None, state__in=self._automatic)
+        return self.filter(self._is_due, state_ready=True, state_claim=None, state__in=self._automatic)
 
     def due(self) -> "OperatorQuerySet[M]":
-        """Return the rows whose time has come, marked ready or not."""
-        return self.filter(self._come, state_claim=None, state__in=self._automatic).exclude(self._quarantine)
+        """Return the rows whose due time has passed, marked ready or not."""
+        return self.filter(self._is_due, state_claim=None, state__in=self._automatic).exclude(self._quarantine)
 
     def leased(self) -> "OperatorQuerySet[M]":
         """Return the rows that a worker holds."""
@@ -48,7 +48,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         return self.filter(Q(state_failures__gt=0) | self._quarantine)
 
     def quarantined(self) -> "OperatorQuerySet[M]":
-        """Return the rows that lost so many leases in a row that workers leave them alone until ``retry()``."""
+        """Return the rows that lost ``MAX_CRASHES`` leases in a row; workers do not attempt them until ``retry()``."""
         return self.filter(self._quarantine)
 
     def stuck(self) -> "OperatorQuerySet[M]":
@@ -60,12 +60,12 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         return self.filter(late)
 
     def overdue(self, seconds: float = OVERDUE) -> "OperatorQuerySet[M]":
-        """Return the rows that have been due for longer than ``seconds`` without an attempt: workers are missing."""
+        """Return the rows that have been due for longer than ``seconds`` and are not claimed: too few workers run."""
         rows = self.due().annotate(stator_since=place_in_line())
         return rows.filter(stator_since__lte=columns.after(-seconds))  # type: ignore[return-value]
 
     def unknown(self) -> "OperatorQuerySet[M]":
-        """Return the rows whose state this code does not know; workers leave them alone."""
+        """Return the rows whose state this code does not know; its workers do not attempt them."""
         return self.exclude(state__in=list(graph_of(self.model).states))
 
     def with_report(self, **lookups: object) -> "OperatorQuerySet[M]":
@@ -94,7 +94,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         return {**dict.fromkeys(graph_of(self.model).states, 0), **counted}
 
     def explain_counts(self) -> dict[str, int]:
-        """Return the number of rows that do not move, by the code of the first reason that ``explain()`` gives."""
+        """Return the number of rows by the code of the first reason that ``explain()`` gives for them."""
         return explain_counts(self)
 
     def pause(
@@ -107,8 +107,8 @@ class OperatorQuerySet(GuardedQuerySet[M]):
     ) -> Pause:
         """Pause the model, one state of it, or the rows that match ``where``; running attempts may finish.
 
-        ``where``: lookups with JSON values, such as ``{"tenant": 3}``. ``seconds``: how long the pause lasts; None:
-        until ``resume()``. Workers obey from their next poll on.
+        ``where``: lookups with JSON values, such as ``{"tenant": 3}``. ``seconds``: how long the pause lasts; None
+        means until ``resume()``. Workers obey from their next poll on.
         """
         self._refuse_part("pause")
         return make_pause(
@@ -123,7 +123,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         return end_pauses(self.model, self._written_to, state=state, where=where, actor=actor)
 
     def _refuse_part(self, name: str) -> None:
-        """Raise ``ValueError`` for a filtered queryset: a pause also holds future rows, which no queryset contains."""
+        """Raise ``ValueError`` for a filtered queryset: a pause applies to future rows too, which it cannot contain."""
         if self.query.where or self.query.is_sliced:
             raise ValueError(
                 f"{name}() does not take filtered rows; use {self.model.__name__}.stator.{name}(where={{...}})"
@@ -138,13 +138,12 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         return [state.name for state in graph_of(self.model).automatic_states]
 
     @property
-    def _come(self) -> Q:
+    def _is_due(self) -> Q:
         return Q(state_next_attempt=None) | Q(state_next_attempt__lte=Now())
 
     @property
     def _quarantine(self) -> Q:
-        # "Above 0" is repeated because SQLite uses a partial index only if the filter has the index's condition
-        # literally.
+        # "Above 0" looks redundant, but SQLite uses a partial index only if the filter repeats the index's condition.
         return Q(state_crashes__gt=0, state_crashes__gte=load_settings().MAX_CRASHES)
 
 
@@ -165,19 +164,22 @@ class HeldClaim(Protocol):
 
     @property
     def idempotency_key(self) -> str:
-        """Equal for every attempt in this stay in the state, new on re-entry: pass it to external services."""
+        """The same for every attempt until the object leaves the state, different if it re-enters it.
+
+        Pass it to external services.
+        """
 
     def preparing(self) -> AbstractContextManager[None]:
-        """Return a context for preparing the work: if the database fails in it, the attempt did not take place."""
+        """Return a context for preparing the work; if the database fails inside, the attempt is not counted."""
 
     def still_mine(self) -> bool:
-        """Return whether the claim stands and its lease has not run out, according to the database."""
+        """Ask the database whether the claim still holds the row and its lease has not run out."""
 
     async def astill_mine(self) -> bool:
         """Run :meth:`still_mine` in a thread, for async code."""
 
     def extend(self, seconds: float) -> bool:
-        """Hold the row, and let the attempt run, for ``seconds`` from now; return False if the claim has ended."""
+        """Extend the lease and the time limit of the attempt to ``seconds`` from now; return False if it has ended."""
 
     async def aextend(self, seconds: float) -> bool:
         """Run :meth:`extend` in a thread, for async code."""
@@ -186,7 +188,7 @@ class HeldClaim(Protocol):
 class OperatorAccess:
     """``Model.stator``: an :class:`OperatorQuerySet`. On an instance: its claim during an attempt, else None.
 
-    For type checkers an instance always has the claim: handlers need no test for None.
+    For type checkers an instance always has a claim, so that handlers need no test for None.
     """
 
     @overload

@@ -39,13 +39,13 @@ class StatorRunner:
     settings.
     """
 
-    # A supervisor's function that returns how often it was asked to stop.
+    # A function of the supervisor that returns how often it was asked to stop.
     requests: Requests | None = None
-    # Set by the command alone, so that the processes it starts use the same settings and databases.
+    # Options for the isolated processes that ``runstator`` starts; None: this program starts none.
     isolate: dict[str, Any] | None = None
-    # The queues whose tasks it claims; empty for all.
+    # The queues whose tasks it claims; empty: all.
     queues: tuple[str, ...] = ()
-    # Its name; by default the host and the process.
+    # The name of the worker; empty: the host and the process id.
     name = ""
 
     def __init__(
@@ -92,7 +92,7 @@ class StatorRunner:
         return Health()
 
     def run(self) -> Summary:
-        """Work until a signal comes, ``run_for`` is over or, with ``until_idle``, nothing is left to do now."""
+        """Work until a signal arrives, ``run_for`` is over or, with ``until_idle``, nothing is ready or running."""
         summary = self.worker().run()
         self.handled = summary.handled
         return summary
@@ -118,7 +118,7 @@ class StatorRunner:
         )
 
     def settings(self) -> Settings:
-        """Return the project's settings with those given to this runner."""
+        """Return the project's settings, overridden by the arguments of this runner."""
         given = {
             "CONCURRENCY": self.concurrency,
             "CONCURRENCY_PER_MODEL": self.concurrency_per_model,
@@ -129,18 +129,18 @@ class StatorRunner:
         return load_settings(**{name: value for name, value in given.items() if value is not None})
 
     def databases_of(self, model: type[StatorModel]) -> list[str]:
-        """Return the aliases in which it works on a model; for receivers of ``on_schedule``."""
+        """Return the aliases of the databases in which it works on a model; for receivers of ``on_schedule``."""
         return [self.database or router.db_for_write(model)] if model in self.models else []
 
     def run_single_cycle(self) -> int:
-        """Do deletions, timeouts and one step of every ready or due row; return how many were attempted.
+        """Run deletions and timeouts, and attempt every ready or due row once; return how many were attempted.
 
-        It works in the calling thread and on its connection, so also inside a test's transaction. Errors of handlers
-        are recorded, not raised. Nothing sleeps.
+        It works in the calling thread on that thread's connection, so it also works inside a test's transaction. Errors
+        of handlers are recorded, not raised. It never sleeps.
         """
         worker_id, settings = new_worker_id(), self.settings()
         if self.name:
-            # Else each cycle is a worker of its own, so that rules for workers do not end a test that goes on.
+            # Without a name, each cycle counts as another worker, so that limits per worker do not stop a test.
             give_name(worker_id, self.name)
         databases = {alias for model in self.models for alias in self.databases_of(model)}
         on_schedule.send(self, databases=sorted(databases))
@@ -187,8 +187,8 @@ def _claim_all(operations: Operations) -> list[Claim]:
     claims: list[Claim] = []
     for lane in lanes_of(operations):
         for crashes in Crashes:
-            while came := operations.claim(lane.states, operations.settings.BATCH_SIZE, crashes=crashes):
-                claims += came
+            while claimed := operations.claim(lane.states, operations.settings.BATCH_SIZE, crashes=crashes):
+                claims += claimed
     return claims
 
 

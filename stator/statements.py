@@ -1,7 +1,7 @@
-"""Statements that Django compiles once. Afterwards they are only given values and sent.
+"""Statements that Django compiles once, and that are then sent with different values.
 
-Building a query of the ORM and compiling it takes ten times as long as the database takes to run it. A statement whose
-shape does not change is built with a :class:`Parameter` for each value that does, and kept.
+Building a query with the ORM and compiling it takes ten times as long as the database takes to run it. A statement is
+therefore built once with a :class:`Parameter` for each value that changes, and cached.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import QuerySet, Value
 from django.db.models.sql import UpdateQuery
 
-# More shapes than this are not kept, for instance if each claim asks for another number of rows.
+# A full cache is emptied. There are many shapes, for instance, if each claim asks for a different number of rows.
 MOST_KEPT = 500
 
 
@@ -25,7 +25,7 @@ class Place:
 
 
 class Parameter(Value):
-    """A value that a statement is given each time it is sent, under a name; usable wherever ``Value`` is."""
+    """A named value that is given when the statement is sent; usable wherever ``Value`` is."""
 
     def __init__(self, name: str, field: Any) -> None:
         super().__init__(name, output_field=field)
@@ -57,7 +57,7 @@ class Statement:
 
 
 def selecting(rows: QuerySet[Any]) -> Statement:
-    """Return the SELECT of a queryset; also of one that Django knows to be empty."""
+    """Return the SELECT of a queryset, even of one that Django knows to be empty."""
     text, params = rows.query.get_compiler(using=rows.db, elide_empty=False).as_sql()
     return Statement(text, tuple(params))
 
@@ -72,7 +72,7 @@ def updating(rows: QuerySet[Any], values: Mapping[str, object]) -> Statement:
 
 
 class Kept:
-    """Statements by their shape: whatever their text depends on, such as the model, the database and a limit."""
+    """A cache of statements by their shape: all that their text depends on, such as the model and a limit."""
 
     def __init__(self) -> None:
         self._statements: dict[Hashable, Statement] = {}

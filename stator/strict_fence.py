@@ -13,8 +13,8 @@ from stator.rows.meta import column_of, field_of
 
 TRIGGER = "stator_strict_fence"
 
-# A claim starts as in a worker's statement, and never on a held row. The number of moves never falls. An old copy of a
-# row has an older token, count and time.
+# A new claim must look like that of a worker's statement: on a free row, one attempt more, attempted now. An old copy
+# of a row does not, or has fewer moves.
 REFUSED = """
   NEW.{state_version} < OLD.{state_version}
   OR NEW.{state_claim} IS NOT NULL AND NEW.{state_claim} IS DISTINCT FROM OLD.{state_claim} AND (
@@ -29,11 +29,11 @@ class StrictFence(Operation):
     """Refuse, on PostgreSQL, an UPDATE that revives an ended claim of a model's object, or an earlier version of it.
 
     ``save()`` and ``update()`` cannot do that. Raw SQL, a restored copy of a row, or another program can; after that,
-    the holder of an ended claim could overwrite a newer outcome with its own. The statement fails with
-    ``IntegrityError``. For claims and records of workers it costs one comparison.
+    the holder of an ended claim could overwrite a newer outcome. The statement fails with ``IntegrityError``. Claims
+    and records of workers pay one comparison for it.
 
-    ``enabled=False`` drops the trigger of an earlier migration. Going backwards does the opposite. It does nothing on
-    other databases.
+    ``enabled=False`` drops the trigger of an earlier migration. Reversing the migration does the opposite. On other
+    databases it does nothing.
     """
 
     reversible = True
@@ -58,7 +58,7 @@ class StrictFence(Operation):
     def database_backwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
-        """Do the opposite."""
+        """Drop the trigger, or create it again if ``enabled`` is False."""
         self._set(schema_editor, from_state.apps.get_model(app_label, self.model_name), not self.enabled)
 
     def describe(self) -> str:
@@ -90,7 +90,7 @@ class StrictFence(Operation):
             f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $stator${body}$stator$",
             params=None,
         )
-        # In the condition and not in the function, so that allowed writes call nothing.
+        # In the trigger's condition rather than in its function, so that allowed writes call no function.
         moment = field_of(model, "state_attempted").db_type(connection)
         columns = REFUSED.format(moment=moment, **{column: own[column] for column in COLUMNS})
         schema_editor.execute(
@@ -101,7 +101,7 @@ class StrictFence(Operation):
 
 
 def _body(schema_editor: BaseDatabaseSchemaEditor, model: type[Model], pk: str) -> str:
-    told = schema_editor.quote_value(
+    message = schema_editor.quote_value(
         f"this write would revive an ended claim, or an earlier version, of {model._meta.label_lower} "
     )
     hint = schema_editor.quote_value(
@@ -109,6 +109,6 @@ def _body(schema_editor: BaseDatabaseSchemaEditor, model: type[Model], pk: str) 
     )
     return f"""
 BEGIN
-  RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = {told} || OLD.{pk}::text, HINT = {hint};
+  RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = {message} || OLD.{pk}::text, HINT = {hint};
 END
 """

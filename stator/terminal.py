@@ -1,4 +1,4 @@
-"""The base of management commands: every refusal is one line, and a closed output causes no traceback."""
+"""The base of management commands: an error is one line and an exit code, and a closed output is no traceback."""
 
 import json
 import os
@@ -18,7 +18,7 @@ BAD, UNWRITTEN, UNUSABLE, INTERRUPTED = 2, 74, 75, 130
 
 
 class TerminalCommand(BaseCommand):
-    """A command that works in ``act`` and ends with an exit code of its own in every case."""
+    """A command whose work is in ``act``; every kind of error has its exit code."""
 
     requires_system_checks: list[str] = []
 
@@ -58,11 +58,11 @@ class TerminalCommand(BaseCommand):
         """Write lines, with characters escaped that would forge other lines."""
         for line in lines:
             self.stdout.write(escape(line))
-        # Here rather than at the end of the process, where a failure could not be reported.
+        # Now, because a failure at the end of the process could not be reported.
         self.stdout.flush()
 
     def answer(self, data: object, lines: Iterable[str], *, as_json: bool) -> None:
-        """Write the data as one JSON document, or else the lines."""
+        """Write ``data`` as one JSON document if ``as_json``, else ``lines``."""
         self.tell([json.dumps(data, default=str)] if as_json else lines)
 
     def add_subcommand(self, group: Any, name: str, help_text: str) -> CommandParser:
@@ -78,7 +78,7 @@ class TerminalCommand(BaseCommand):
         return bool(getattr(self, "_called_from_command_line", False))
 
     def one_line_errors(self, parser: CommandParser) -> None:
-        """Make the parser refuse arguments in one line, without the usage, which is longer than the message."""
+        """Make the parser report wrong arguments in one line, without the usage, which is longer than the message."""
         if self.is_on_its_own:
             setattr(parser, "error", self._refuse)  # noqa: B010 - a method is replaced on the instance
 
@@ -88,10 +88,10 @@ class TerminalCommand(BaseCommand):
 
 
 class SubcommandParser(CommandParser):
-    """The parser of a subcommand, which takes a list of arguments also behind an option, as Python 3.13 does."""
+    """The parser of a subcommand; as in Python 3.13, a list of arguments may also follow an option."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Parse arguments; return what is not known as well."""
+        """Parse arguments; return the options and the unknown arguments."""
         given, rest = super().parse_known_args(args, namespace)
         many = next((each for each in self._actions if each.nargs == "*" and not each.option_strings), None)
         late = [each for each in rest if not each.startswith("-")]
@@ -105,7 +105,7 @@ class SubcommandParser(CommandParser):
 
 
 def _check_texts(options: Mapping[str, object]) -> None:
-    """Refuse bytes that are not text: Python has them as lone surrogates, which databases and pipes refuse."""
+    """Refuse arguments that are not UTF-8: Python turns such bytes into surrogates, which databases do not accept."""
     for value in options.values():
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and any("\ud800" <= each <= "\udfff" for each in text):
@@ -113,5 +113,5 @@ def _check_texts(options: Mapping[str, object]) -> None:
 
 
 def _drop_output() -> None:
-    """Discard what is still in the buffer when the process ends."""
+    """Send what is still buffered to the null device, so that the end of the process raises no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

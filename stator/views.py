@@ -1,4 +1,4 @@
-"""Views: metrics, health and readiness for monitoring, and a worker that runs for some seconds on request."""
+"""Views: metrics, health and readiness for monitoring, and a worker that runs for some seconds in a request."""
 
 import logging
 import secrets
@@ -28,11 +28,11 @@ _running = threading.Lock()
 
 
 class RequestRunner(View):
-    """Works for ``HTTP_RUN_FOR`` seconds, or less if nothing is left, on POST with ``Authorization: Bearer TOKEN``.
+    """Runs a worker for ``HTTP_RUN_FOR`` seconds or until idle, on POST with ``Authorization: Bearer TOKEN``.
 
-    Answers 404 without a valid token, or if no token is set. Answers 409 while this process works for another request,
-    and 503 if the database cannot be used or no model has a complete table. Else answers 200 and
-    ``{"handled": {"app.model": n}, "failed": n, "seconds": s}``.
+    Answers 200 and ``{"handled": {"app.model": n}, "failed": n, "seconds": s}``; 404 without a valid token, or if no
+    token is set; 409 while this process works for another request; 503 if the database cannot be used or every model
+    lacks a column.
     """
 
     @classmethod
@@ -55,7 +55,7 @@ class RequestRunner(View):
         return super().dispatch(request, *args, **kwargs)
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Work, unless this process already does."""
+        """Run a worker, unless this process already runs one."""
         if not _running.acquire(blocking=False):
             return JsonResponse({"error": "this process works for another request; try again later"}, status=409)
         try:
@@ -68,7 +68,7 @@ class RequestRunner(View):
 
 
 def is_authorised(request: HttpRequest, settings: Settings) -> bool:
-    """Return whether any given token is valid; takes equally long whichever it is."""
+    """Return whether the request has a valid token; the comparison takes constant time."""
     tokens = [settings.TOKEN] if isinstance(settings.TOKEN, str) else settings.TOKEN
     right = [sha256(token.encode(errors="replace")).digest() for token in tokens if token]
     given = [sha256(token).digest() for token in _given_tokens(request, settings)]
@@ -117,7 +117,7 @@ def show_metrics(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def show_health(request: HttpRequest) -> HttpResponse:
-    """Answer 200 while the process answers at all; no query, so that an outage of the database ends no process."""
+    """Answer 200 without a query, so that a probe does not restart processes when the database is down."""
     return HttpResponse("alive\n", content_type="text/plain")
 
 

@@ -305,7 +305,7 @@ def test_operation_says_all_by_itself_and_goes_into_a_migration():
     }  # fmt: skip
     text, imports = MigrationWriter.serialize(ReconcileTrigger)
     assert (text, imports) == ("stator.migration_operations.ReconcileTrigger", {"import stator.migration_operations"})
-    assert operation.describe() == "Look again at Site when raw SQL changes domain, plan"
+    assert operation.describe() == "Reconcile Site when raw SQL changes domain, plan"
     assert options_of(Site).reconcile_on == ("domain", "plan")
 
 
