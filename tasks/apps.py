@@ -1,4 +1,4 @@
-"""The Django app ``tasks``."""
+"""The Django app ``tasks``: a durable queue, schedules and an HTTP API."""
 
 from importlib import import_module
 
@@ -6,18 +6,18 @@ from django.apps import AppConfig
 
 
 class TasksConfig(AppConfig):
-    """Tasks: a durable queue, and schedules."""
+    """The configuration of the app."""
 
     name = "tasks"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Connect signal receivers and system checks."""
+        """Connect the signal receivers and system checks of the modules that have some."""
         for module in CONNECTED:
             import_module(f"tasks.{module}").connect()
 
 
-# Modules with a ``connect()`` of their own.
+# The modules with a ``connect()``.
 CONNECTED: list[str] = [
     "actions.attempts",
     "conf",

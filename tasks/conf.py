@@ -1,6 +1,6 @@
 """The settings of queues: the dictionary ``STATOR_TASKS``, checked as a whole.
 
-The name is not ``TASKS``: that is Django's own setting, in which every key is the alias of a backend.
+It is not named ``TASKS``, because that is Django's own setting.
 """
 
 from collections.abc import Sequence
@@ -56,13 +56,13 @@ class Settings(CheckedSettings):
 
 read_settings = Settings.read
 
-# One pair: a copy of the dictionary, and the settings that it gives.
+# One pair: a copy of the dictionary, and the settings that were made of it.
 _latest: list[tuple[object, Settings]] = [(None, Settings())]
 
 
 def load_settings() -> Settings:
-    """Return the settings in force; raise ``ImproperlyConfigured`` with one line if any of them cannot work."""
-    # Called at every attempt, so cached. Compared with a copy, because the dictionary may be changed in place.
+    """Return the current settings; raise ``ImproperlyConfigured`` with one line if one of them cannot work."""
+    # Called in every attempt, so cached. Compared with a copy, because the dictionary may be changed in place.
     given = getattr(django_settings, "STATOR_TASKS", None)
     if given != _latest[0][0]:
         _latest[0] = (copy(given), Settings.load())

@@ -1,7 +1,4 @@
-"""Moments that every database can store, converted between columns and real time.
-
-With ``USE_TZ=False``, column values have no time zone.
-"""
+"""Conversions between times with a zone and the values of columns, which have no zone if ``USE_TZ=False``."""
 
 from datetime import UTC, datetime, tzinfo
 
@@ -11,30 +8,30 @@ from django.utils import timezone
 
 from stator.capabilities import capabilities_of
 
-# Some databases store moments that Python cannot read, and some zones have no times near the ends of its calendar.
+# Some databases store times that Python cannot read, and near the ends of Python's calendar zones overflow.
 FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
 def moment_problem(moment: object) -> str:
-    """Return one line on what is wrong with a moment; empty if it is valid or no datetime."""
+    """Return what is wrong with a time, as the end of a sentence; empty if it is valid or not a datetime."""
     try:
-        kept = not isinstance(moment, datetime) or FIRST <= moment.astimezone(UTC) < LAST
+        valid = not isinstance(moment, datetime) or FIRST <= moment.astimezone(UTC) < LAST
     except (OverflowError, ValueError):
-        kept = False
-    return "" if kept else "must be a moment between the years 1970 and 9000"
+        valid = False
+    return "" if valid else "must be a moment between the years 1970 and 9000"
 
 
 def aware(moment: datetime, using: str) -> datetime:
-    """Return the moment that a column means which the database's clock has filled."""
+    """Return the time with its zone that a column means, if the database's clock has filled that column."""
     if not timezone.is_naive(moment):
         return moment
-    # In UTC: Python compares two times in one zone by their clock faces, even when the clocks change.
+    # In UTC: Python compares two times in the same zone without regard to clock changes.
     return timezone.make_aware(moment, _zone_of_clock(using)).astimezone(UTC)
 
 
 def stored(moment: datetime, using: str) -> datetime:
-    """Return the column value for a moment; a moment without a zone is in the site's zone."""
-    # PostgreSQL accepts moments with a zone even then, and so tells apart the two passes of an hour that repeats.
+    """Return the column value for a time; a time without a zone is in the site's zone."""
+    # PostgreSQL accepts times with a zone even if USE_TZ is off. They are unambiguous in an hour that repeats.
     if settings.USE_TZ or capabilities_of(connections[using]).accepts_aware_moments:
         return moment
     meant = timezone.make_aware(moment) if timezone.is_naive(moment) else moment
@@ -42,7 +39,7 @@ def stored(moment: datetime, using: str) -> datetime:
 
 
 def moment_of_text(text: str, using: str) -> datetime:
-    """Return the value that a column would have, from its text in a database's JSON."""
+    """Return the value of a datetime column from its text in JSON that the database made."""
     moment = datetime.fromisoformat(text)
     naive = timezone.is_naive(moment)
     if settings.USE_TZ:

@@ -1,4 +1,4 @@
-"""Notices of dead letters: people are told once of each task that ended without success."""
+"""Notices of dead letters: ``NOTIFY`` is called once for each task that ended without success."""
 
 import json
 import logging
@@ -19,14 +19,14 @@ from tasks.queue.expressions import Later
 
 logger = logging.getLogger("tasks.dead_letters")
 
-# Seconds until a notice is sent again if sending failed or the sending process died.
+# Seconds until a notice is sent again after sending failed or the sending process died.
 AGAIN = 600.0
 
 # The most notices that one call sends; the rest are for the next.
 MOST = 100
 
+# In a letter: the most characters of data, the most errors for each part, and the most characters of an error.
 DATA_LENGTH, ERRORS, ERROR_LENGTH = 20_000, 200, 2_000
-
 
 # When, which worker, and its error.
 Attempt = tuple[datetime, str, str]
@@ -49,10 +49,10 @@ class DeadLetter:
 
 
 def send_notices(using: str, pks: list[int] | None = None) -> int:
-    """Send a notice of each dead letter without one, of all or of these keys; return how many were sent.
+    """Send the notices of dead letters that have none yet, up to 100; return how many were sent.
 
-    A process reserves a notice in the row before it sends it, so only one sends it. If it dies or sending fails,
-    another process tries again after ten minutes.
+    ``pks``: consider only these. A process reserves a notice in the row before it sends it, so that no other process
+    sends it too. If it dies or sending fails, another process tries again after ten minutes.
     """
     rows: QuerySet[Task] = QuerySet(Task, using=using).filter(state="errored", whole=None, notice_due__lte=Now())
     meant = rows if pks is None else rows.filter(pk__in=pks)
@@ -84,40 +84,40 @@ def mail_administrators(letter: DeadLetter) -> None:
 
 
 def letter_of(task: Task) -> DeadLetter:
-    """Return what is known of a dead letter, or of its parts, since it last began to wait; within limits of length."""
-    told = _told(task)
+    """Return the dead letter of a task: its attempts, or those of its parts, since it was published or requeued."""
+    attempts = _attempts(task)
     return DeadLetter(
         id=task.pk,
         queue=task.queue.name,
         action=task.action,
         data=task.data,
-        attempts=len(told),
-        workers=list(dict.fromkeys(worker for _, worker, _ in told)),
-        errors=_errors_in(told),
+        attempts=len(attempts),
+        workers=list(dict.fromkeys(worker for _, worker, _ in attempts)),
+        errors=_errors_in(attempts),
     )
 
 
 def errors_of(task: Task) -> list[str]:
-    """Return the errors of a task in any state, or of its parts, since it last began to wait: ``worker: message``."""
-    return _errors_in(_told(task))
+    """Return the errors of a task, or of its parts, since it was published or requeued, as ``worker: message``."""
+    return _errors_in(_attempts(task))
 
 
-def _errors_in(told: list[Attempt]) -> list[str]:
-    return [f"{worker}: {bounded(error, ERROR_LENGTH)}" for _, worker, error in told if error]
+def _errors_in(attempts: list[Attempt]) -> list[str]:
+    return [f"{worker}: {bounded(error, ERROR_LENGTH)}" for _, worker, error in attempts if error]
 
 
-def _told(task: Task) -> list[Attempt]:
-    """Return the attempts, in order: when, which worker, and its error; empty if it succeeded or still runs."""
-    runs, acts = _latest(task)
+def _attempts(task: Task) -> list[Attempt]:
+    """Return the attempts, in order; the error of an attempt that succeeded or still runs is empty."""
+    runs, errors = _latest(task)
     known = {worker_of(run.token) for run in runs}
-    told = [(run.claimed, run.worker, _error_of(run)) for run in runs]
-    # The history knows of failures without a run: what ended them was no worker's attempt.
-    told += [line for line in acts if line[1] not in known]
-    return sorted(told, key=lambda line: line[0])
+    attempts = [(run.claimed, run.worker, _error_of(run)) for run in runs]
+    # The history also has failures without a run, which no worker's attempt ended.
+    attempts += [error for error in errors if error[1] not in known]
+    return sorted(attempts, key=lambda attempt: attempt[0])
 
 
 def _latest(task: Task) -> tuple[list[Run], list[Attempt]]:
-    """Return the claims and known errors of a task, or of a shared task's parts, since it last began to wait."""
+    """Return the runs and recorded errors of a task, or of its parts, since it was published or requeued."""
     runs: list[Run] = []
     errors: list[Attempt] = []
     for each in task.parts.all() if task.worker_count > 1 else [task]:
@@ -128,14 +128,14 @@ def _latest(task: Task) -> tuple[list[Run], list[Attempt]]:
 
 
 def _errors(task: Task) -> list[Attempt]:
-    """Return the errors in the task's history and report: when, which worker, what."""
-    beside = {"model_label": Task._meta.label_lower, "object_pk": str(task.pk)}
+    """Return the errors in the task's history and latest report."""
+    of_task = {"model_label": Task._meta.label_lower, "object_pk": str(task.pk)}
     using = task._state.db
-    # A move is recorded with the version after it, the errors before it with the version that it ended.
-    acts = History.objects.using(using).filter(**beside, version__gte=task.state_version - 1).exclude(error="")
-    found = [(act.at, act.worker, act.error) for act in acts.order_by("pk")[:ERRORS]]
-    last = Report.objects.using(using).filter(**beside).exclude(error="").first()
-    # The history of a move may lack the error that led to it.
+    # The history has a move with the version after it, and the errors before the move with the version before it.
+    rows = History.objects.using(using).filter(**of_task, version__gte=task.state_version - 1).exclude(error="")
+    found = [(row.at, row.worker, row.error) for row in rows.order_by("pk")[:ERRORS]]
+    last = Report.objects.using(using).filter(**of_task).exclude(error="").first()
+    # The row of a move may lack the error that caused the move.
     if last is not None and f"{last.error}: {last.message}" not in [error for _, _, error in found]:
         found.append((last.at, last.worker, f"{last.error}: {last.message}"))
     return found

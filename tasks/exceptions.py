@@ -1,4 +1,4 @@
-"""Refusals by queues. Each message is one line that says what is wrong and what to do."""
+"""Exceptions of queues. Each message is one line that says what is wrong and what to do."""
 
 from stator.exceptions import LeaseLost, StatorError
 
@@ -13,7 +13,7 @@ class TaskError(StatorError, ValueError):
 
 
 class PublishRefused(TaskError):
-    """The task cannot be published; nothing was."""
+    """The task cannot be published; nothing was published."""
 
 
 class QueuePaused(PublishRefused):
@@ -37,4 +37,4 @@ class ShardUnavailable(TaskError):
 
 
 class TooManyWaiting(TaskError):
-    """As many claims wait in this process as may; nothing was claimed."""
+    """The most claims that may wait in this process are waiting already; nothing was claimed."""

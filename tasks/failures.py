@@ -1,4 +1,4 @@
-"""Errors that end attempts. They are recorded under the name of their original type."""
+"""Errors that end attempts; errors of other processes are recorded under the names of their types there."""
 
 from functools import lru_cache
 
@@ -30,7 +30,7 @@ class Throttled(NotBegun):
 
 
 def final(error: BaseException) -> Fail:
-    """Return an error that ends all retries; it is recorded under the original error's name."""
+    """Return an error that ends all retries; it is recorded under the name of the original error."""
     if isinstance(error, Fail):
         return error
     ended = Fail()
@@ -38,15 +38,15 @@ def final(error: BaseException) -> Fail:
     return ended.with_traceback(error.__traceback__)
 
 
-def remote(module: str, name: str, message: str, told: RemoteTraceback, *, is_final: bool = False) -> Exception:
-    """Return an error that another process raised, under the name of its type there."""
+def remote(module: str, name: str, message: str, cause: RemoteTraceback, *, is_final: bool = False) -> Exception:
+    """Return an error that another process raised, with the name of its type there."""
     error: Exception = _named(Fail if is_final else Exception, module, name)(message)
-    error.__cause__ = told
+    error.__cause__ = cause
     return error
 
 
 def last_line(text: str) -> str:
-    """Return the last line of a text, which for a traceback is the error itself, cut to ``LINE`` characters."""
+    """Return the last line of a text, up to 300 characters; of a traceback this is the error itself."""
     lines = text.strip().splitlines()
     return lines[-1][:LINE] if lines else ""
 

@@ -16,18 +16,18 @@ class MetadataIndex(Index):
     def create_sql(
         self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor, using: str = "", **kwargs: Any
     ) -> Any:
-        """Return the statement that creates the index; elsewhere one that does nothing."""
+        """Return the statement that creates the index; on other databases, one that does nothing."""
         if not capabilities_of(schema_editor.connection).has_gin:
             return NOTHING
         # Django's GinIndex requires django.contrib.postgres in INSTALLED_APPS.
         return super().create_sql(model, schema_editor, using=" USING gin", **kwargs)
 
     def remove_sql(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor, **kwargs: Any) -> Any:
-        """Return the statement that drops the index; elsewhere one that does nothing."""
+        """Return the statement that drops the index; on other databases, one that does nothing."""
         if not capabilities_of(schema_editor.connection).has_gin:
             return NOTHING
         return super().remove_sql(model, schema_editor, **kwargs)
 
 
-# Django executes what these methods return, and some databases refuse an empty statement.
+# Django executes the returned statement, and some databases refuse an empty one.
 NOTHING = "SELECT 1"

@@ -1,4 +1,4 @@
-"""Models: tasks, claims by named workers, and shards; also exports the other models of this app."""
+"""The models of tasks, of their runs and of shards; this module also exports the other models of the app."""
 
 from datetime import datetime
 from typing import Any, ClassVar
@@ -44,11 +44,11 @@ class Task(StatorModel):
     """One piece of work: the name of an action and its data.
 
     ``priority``: smaller is sooner; by default the Unix time in milliseconds at publication. ``key``: the publisher's
-    own name, unique in the queue. ``metadata``: key-value pairs to claim and search by. ``worker_ids``: the only
-    workers that may claim it; empty for anyone. ``worker_count``: how many workers run it, each named worker once. If
-    there are several, the task is ``shared`` and workers claim its ``parts``. ``lease``, ``timeout``, ``max_attempts``
-    and ``retention`` override those of the queue. ``timeout``: seconds after its claim at which an attempt ends,
-    whatever its heartbeats.
+    own name for the task, unique in the queue. ``metadata``: names and values by which tasks are claimed and searched.
+    ``worker_ids``: the only workers that may claim it; empty: any worker. ``worker_count``: how many workers run it,
+    each named worker once. If there are several, the task is ``shared`` and workers claim its ``parts``. ``lease``,
+    ``timeout``, ``max_attempts`` and ``retention`` override those of the queue. ``timeout``: seconds after its claim at
+    which an attempt is ended, heartbeats or not.
     """
 
     queue = models.ForeignKey(Queue, models.CASCADE, related_name="tasks")
@@ -64,17 +64,17 @@ class Task(StatorModel):
     max_attempts = models.PositiveIntegerField(null=True, blank=True)
     retention = models.FloatField(null=True, blank=True)
     # Seconds between the heartbeats of a named worker (null: a third of the lease), and how many unexpected errors one
-    # worker retries (null: as many as its loop, or the action, says).
+    # worker retries (null: the number that its loop, or the action, sets).
     heartbeat_interval = models.FloatField(null=True, blank=True)
     max_unexpected_retries = models.PositiveIntegerField(null=True, blank=True)
     worker_ids = models.JSONField(default=list, blank=True)
     worker_count = models.PositiveIntegerField(default=1)
-    # Whether only external programs may run it: it was published over HTTP with an action the queue does not list.
+    # Whether only external programs may run it: it was published over HTTP with an action that the queue does not list.
     elsewhere_only = models.BooleanField(default=False, db_default=False, editable=False)
     whole = models.ForeignKey("self", models.CASCADE, null=True, editable=False, related_name="parts")
     result = models.JSONField(null=True, editable=False)
     created = models.DateTimeField(db_default=Now(), editable=False)
-    # When people are notified next once the task is errored; null after the notice was sent.
+    # When the notice of an errored task is sent at the earliest; null after it was sent.
     notice_due = models.DateTimeField(db_default=Now(), null=True, editable=False)
 
     state = StateField(TaskGraph)
@@ -82,7 +82,7 @@ class Task(StatorModel):
     objects: ClassVar[Any] = TaskQuerySet.as_manager()
 
     class StatorMeta:
-        """History is on. Worker processes claim only tasks that they may run, the most urgent first."""
+        """History is on. Worker processes claim the most urgent of the tasks that they may run."""
 
         history = True
         priority = "priority"
@@ -122,13 +122,13 @@ class Task(StatorModel):
                 condition=Q(state_ready=True),
                 name="tasks_task_ready_in_queue",
             ),
-            # CLAIM from an exclusive queue: whether another task of the value comes first.
+            # CLAIM from an exclusive queue: whether another task with the same value comes first.
             models.Index(
                 fields=["queue", "exclusive_value", "priority", "id"],
                 condition=Q(state_ready=True, exclusive_value__isnull=False),
                 name="tasks_task_ready_of_value",
             ),
-            # CLAIM by metadata: waiting tasks may be few among all rows.
+            # CLAIM by metadata: few of many rows may wait.
             MetadataIndex(
                 fields=["metadata"],
                 opclasses=["jsonb_path_ops"],
@@ -137,17 +137,17 @@ class Task(StatorModel):
             ),
             # QUERY by metadata.
             MetadataIndex(fields=["metadata"], opclasses=["jsonb_path_ops"], name="tasks_task_metadata"),
-            # BURY: waiting tasks that were attempted, whose attempts may be used up.
+            # ``bury()``: waiting tasks that were attempted, whose attempts may be used up.
             models.Index(
                 fields=["state_attempts"],
                 condition=Q(state="pending", state_claim=None, state_attempts__gt=0),
                 name="tasks_task_attempted",
             ),
-            # SETTLE: waiting parts, whose shared task may have ended.
+            # Waiting parts, whose shared task may have ended.
             models.Index(
                 fields=["whole"], condition=Q(state="pending", whole__isnull=False), name="tasks_task_open_part"
             ),
-            # NOTIFY: dead letters without a notice.
+            # Dead letters whose notice was not sent.
             models.Index(
                 fields=["notice_due"],
                 condition=Q(state="errored", whole=None, notice_due__isnull=False),
@@ -171,7 +171,7 @@ class Task(StatorModel):
 
     @property
     def status(self) -> str:
-        """Return invisible, pending, running, completed, canceled or errored; for a shared task by its parts."""
+        """Invisible, pending, running, completed, canceled or errored; of a shared task, by its parts."""
         if self.state == "shared":
             parts = {part.status for part in self.parts.all()}
             return next((status for status in ("running", "pending") if status in parts), "invisible")
@@ -184,14 +184,14 @@ class Task(StatorModel):
 
     @property
     def attempts(self) -> int:
-        """Return the number of claims since the task was published or requeued; after its end, those before the end."""
+        """The number of claims since the task was published or requeued; it stays after the task has ended."""
         if self.state not in TERMINAL:
             return int(self.state_attempts)
         return attempts_of([self], self._state.db).get(self.pk, 0)
 
     @property
     def claimant(self) -> str | None:
-        """Return the worker that holds the task."""
+        """The name of the worker that holds the task."""
         if not self.state_claim:
             return None
         run = self.runs.filter(token=self.state_claim).first()
@@ -199,18 +199,18 @@ class Task(StatorModel):
 
     @property
     def claimed_at(self) -> datetime | None:
-        """Return when the present holder claimed the task."""
+        """When the current holder claimed the task."""
         return self.state_attempted if self.state_claim else None
 
     @property
     def rejected_by(self) -> list[str]:
-        """Return the workers that gave up or lost the task, in order."""
+        """The names of the workers that gave up or lost the task, in order."""
         runs = self.runs.exclude(outcome__in=["succeeded", "waited"]).exclude(token=self.state_claim or UUID(int=0))
         return list(dict.fromkeys(runs.order_by("pk").values_list("worker", flat=True)))
 
     @property
     def results(self) -> list[Any]:
-        """Return the results: at most one, or for a shared task one for each completed part."""
+        """The results: at most one, or for a shared task one for each completed part."""
         if self.worker_count == 1:
             return [self.result] if self.state == "completed" else []
         return [part.result for part in self.parts.filter(state="completed").order_by("pk")]
@@ -218,12 +218,12 @@ class Task(StatorModel):
     def cancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> None:
         """Cancel the task and its parts; raise :class:`~tasks.exceptions.MoveRefused` unless it waits.
 
-        ``running``: cancel it also while a worker holds it; the worker learns of that at its next heartbeat.
+        ``running``: also cancel a task that a worker holds; the worker learns this at its next heartbeat.
         """
         operator_actions.cancel(self, actor=actor, reason=reason, running=running)
 
     def requeue(self, reason: str = "", *, actor: str = "") -> None:
-        """Make an errored task wait again as if new; raise :class:`~tasks.exceptions.MoveRefused` for any other."""
+        """Make an errored task wait again, with all its attempts; raise ``MoveRefused`` for any other task."""
         operator_actions.requeue(self, actor=actor, reason=reason)
 
     async def acancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> None:
@@ -240,20 +240,17 @@ class Task(StatorModel):
         return claiming.find(cls, pk, token, using=using or database_of(pk))
 
     def explain(self) -> list[Reason]:
-        """Return why the task is not moving: the queue's reasons first, then those of every managed object."""
+        """Return why the task is not moving: the queue's reasons, then those that any managed object can have."""
         return explaining.explain(self, super().explain())
 
     def clean(self) -> None:
-        """Refuse values that cannot be published."""
+        """Raise ``ValidationError`` for values that cannot be published."""
         if self.worker_count < 1:
-            raise ValidationError({"worker_count": "at least one worker has to run it"})
+            raise ValidationError({"worker_count": f"must be at least 1, got {self.worker_count}"})
 
 
 class Run(models.Model):
-    """One claim of a task by a named worker, or one attempt by a worker process, which is noted when it has ended.
-
-    Whether it timed out is derived: see ``timed_out``.
-    """
+    """One claim of a task by a named worker, or one ended attempt by a worker process."""
 
     class Outcome(models.TextChoices):
         """How the worker ended its claim; empty while the claim is open."""
@@ -266,15 +263,15 @@ class Run(models.Model):
         WAITED = "waited"
 
     task = models.ForeignKey(Task, models.CASCADE, related_name="runs")
-    # The task's ``state_version`` at the claim, which counts until the task moves; null once it is forgotten.
+    # The task's ``state_version`` at the claim. It counts as an attempt until the task moves; null: it never counts.
     version = models.BigIntegerField(null=True)
     worker = models.CharField(max_length=100)
     token = models.UUIDField()
     claimed = models.DateTimeField(db_default=Now())
     lease_until = models.DateTimeField()
-    # The lease that the worker last asked for, which its heartbeats keep; null if it never asked for one.
+    # The lease in seconds that the worker asked for last, and that its heartbeats renew; null if it never asked.
     lease = models.FloatField(null=True)
-    # Errors of the work in this claim after which the worker tried again, or gave up.
+    # The errors in this claim after which the worker tried again, or gave up.
     unexpected_errors = models.PositiveIntegerField(default=0, db_default=0)
     ended = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
@@ -296,12 +293,12 @@ class Run(models.Model):
 
     @property
     def timed_out(self) -> bool:
-        """Return whether the lease ran out before the worker ended its claim."""
+        """Whether the lease ran out before the worker ended its claim."""
         return not self.outcome and self.task.state_claim != self.token
 
 
 class Shard(models.Model):
-    """An additional database over which queues are spread, and its number."""
+    """A further database over which queues are spread, and its number."""
 
     number = models.PositiveSmallIntegerField(primary_key=True)
     alias = models.CharField(max_length=100, unique=True)

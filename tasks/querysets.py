@@ -20,37 +20,37 @@ from tasks.queue.operator_actions import Requeued, cancel_many, requeue_many
 STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
 TERMINAL = ("completed", "canceled", "errored")
 
-# The most tasks that one call cancels or requeues, the most urgent first; the rest are for the next call.
+# The most tasks that one call cancels or requeues, the most urgent first.
 MOST = 10_000
 
-# Bounds of ``per_minute``: dead letters that become due per minute.
+# The bounds of ``per_minute``.
 SLOWEST, FASTEST = 0.1, 1_000_000
 
 
 class TaskQuerySet(QuerySet[Any]):
-    """Tasks by what users of queues know of them."""
+    """Tasks by status, metadata, age or worker."""
 
     def with_status(self, *statuses: str) -> "TaskQuerySet":
-        """Return tasks with any of these statuses; a shared task has the status that its parts give it."""
+        """Return tasks with any of these statuses; the status of a shared task follows from its parts."""
         wanted = Q(pk__in=[])
         for status in statuses:
             if status not in STATUSES:
                 raise TaskError(f"{status!r} is not a status; choose from {', '.join(STATUSES)}")
-            for way in self._ways(status):
-                wanted |= way
+            for condition in self._conditions(status):
+                wanted |= condition
         return self.filter(wanted)
 
     def with_metadata(self, metadata: dict[str, object]) -> "TaskQuerySet":
-        """Return tasks that have all of these pairs."""
+        """Return tasks whose metadata has all of these names and values."""
         found: TaskQuerySet = with_metadata(self, metadata)
         return found
 
     def older_than(self, seconds: float) -> "TaskQuerySet":
-        """Return tasks that were published more than so many seconds ago."""
+        """Return tasks that were published more than ``seconds`` ago."""
         return self.filter(created__lt=Later(-seconds))
 
     def held_by(self, worker: str) -> "TaskQuerySet":
-        """Return tasks that a worker holds: a named one, or a process by its name."""
+        """Return tasks that the worker with this name holds, be it a program or a worker process."""
         held = self._runs.filter(worker=worker, ended=None, task=OuterRef("pk"), token=OuterRef("state_claim"))
         tokens = [Q(state_claim__range=tokens_of(each)) for each in ids_of(worker, str(self.db))]
         return self.filter(reduce(or_, tokens, Q(Exists(held))), state_claim__isnull=False)
@@ -60,7 +60,7 @@ class TaskQuerySet(QuerySet[Any]):
         return self.filter(Exists(self._runs.filter(worker=worker, task=OuterRef("pk"))))
 
     def in_order(self) -> "TaskQuerySet":
-        """Return tasks in claiming order: by priority, then by number."""
+        """Return tasks in the order of claims: by priority, then by id."""
         return self.order_by("priority", "pk")
 
     def dead_letters(self) -> "TaskQuerySet":
@@ -68,24 +68,24 @@ class TaskQuerySet(QuerySet[Any]):
         return self.filter(state="errored", whole=None)
 
     def cancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> int:
-        """Cancel waiting tasks, and with ``running`` also held ones, in batches; return how many.
+        """Cancel waiting tasks, and with ``running`` also claimed ones, in batches; return how many.
 
-        At most 10,000 in one call.
+        One call cancels up to 10,000 tasks, the most urgent first.
         """
         statuses = ("invisible", "pending", "running") if running else ("invisible", "pending")
-        meant = self.with_status(*statuses)
-        return cancel_many(self._every, meant._urgent(), actor=actor, reason=reason, running=running)
+        chosen = self.with_status(*statuses)
+        return cancel_many(self._all_tasks, chosen._urgent(), actor=actor, reason=reason, running=running)
 
     def requeue(self, reason: str = "", *, actor: str = "", per_minute: float | None = None) -> Requeued:
         """Requeue the dead letters among these tasks with all their attempts, in batches; return how many.
 
-        ``per_minute``: how many become due per minute, in order, to protect the services they use; None: all at once.
-        At most 10,000 in one call.
+        ``per_minute``: how many become due per minute, to protect the services that they use; None: all become due at
+        once. One call requeues up to 10,000 tasks, the most urgent first.
         """
         if per_minute is not None and not SLOWEST <= per_minute <= FASTEST:
             raise TaskError(f"per_minute={per_minute!r} must be a number from {SLOWEST} to {FASTEST:,}, or None")
         pks = self.dead_letters()._urgent()
-        return requeue_many(self._every, pks, actor=actor, reason=reason, per_minute=per_minute)
+        return requeue_many(self._all_tasks, pks, actor=actor, reason=reason, per_minute=per_minute)
 
     async def acancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> int:
         """Run :meth:`cancel` from async code."""
@@ -98,7 +98,7 @@ class TaskQuerySet(QuerySet[Any]):
     def bury(self, queue: Model | None = None) -> int:
         """Move unclaimed tasks without attempts left to errored; return how many.
 
-        A worker that ends a task's last claim does this itself; here are tasks whose last lease ran out. Index
+        This is for tasks whose last lease ran out; a worker that ends its claim moves the task itself. Index
         ``tasks_task_attempted``.
         """
         tried = self.filter(state="pending", state_claim=None, state_attempts__gt=0)
@@ -107,12 +107,12 @@ class TaskQuerySet(QuerySet[Any]):
         return move_rows(used_up, "errored", reason="no attempts left")
 
     def parts_with_status(self, status: str) -> Iterator["TaskQuerySet"]:
-        """Yield the tasks of one status in parts, each of which one index holds."""
-        for way in self._ways(status):
-            yield self.filter(way)
+        """Yield the tasks with this status in disjoint parts, each of which one index finds."""
+        for condition in self._conditions(status):
+            yield self.filter(condition)
 
-    def _ways(self, status: str) -> list[Q]:
-        """Return the alternative conditions for this status."""
+    def _conditions(self, status: str) -> list[Q]:
+        """Return the conditions of which a task with this status meets one."""
         if status in TERMINAL:
             # These columns tell the planner that the index ``st_rest`` has all such tasks.
             return [Q(state=status, state_ready=False, state_claim=None)]
@@ -130,14 +130,14 @@ class TaskQuerySet(QuerySet[Any]):
                 resting & Q(state_next_attempt=None),
                 resting & Q(state_next_attempt__lte=Now()),
             ]
-            return [*(free & way for way in due), shared & ~Q(running) & Q(waiting)]
+            return [*(free & condition for condition in due), shared & ~Q(running) & Q(waiting)]
         return [free & hidden, shared & ~Q(running) & ~Q(waiting)]
 
     def _urgent(self) -> list[int]:
         return list(self.in_order().values_list("pk", flat=True)[:MOST])
 
     @property
-    def _every(self) -> "TaskQuerySet":
+    def _all_tasks(self) -> "TaskQuerySet":
         rows: TaskQuerySet = self.model.objects.using(
             getattr(self, "_db", None) or router.db_for_write(self.model, **getattr(self, "_hints", {}))
         )

@@ -1,4 +1,4 @@
-"""Helpers for a project's tests: move time forward, for schedules too, instead of waiting."""
+"""Tools for a project's tests: move time forward, for schedules too, instead of waiting."""
 
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ MOMENTS: dict[type[Model], tuple[str, ...]] = {
 
 
 def advance(seconds: float, *models: type[Model]) -> None:
-    """Move time forward as :func:`stator.testing.advance` does, and bring future ticks of schedules closer as well.
+    """Move time forward like :func:`stator.testing.advance`, and also bring the ticks of schedules closer.
 
     >>> schedule = Schedule.objects.create(name="report", queue=queue, action="report", period=60)
     >>> drain(Schedule)

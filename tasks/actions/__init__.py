@@ -1,1 +1,1 @@
-"""Actions: Python functions that tasks name. ``registry`` finds them, ``attempts`` runs them for a claimed task."""
+"""Actions: the Python functions that tasks run. ``registry`` finds them, ``attempts`` runs them for a claimed task."""

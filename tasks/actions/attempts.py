@@ -1,4 +1,4 @@
-"""The worker's attempt at a claimed task: run its action, then record a result, a retry or the final error."""
+"""A worker process's attempt at a claimed task: run its action; end with a result, a retry or the final error."""
 
 import asyncio
 import itertools
@@ -39,21 +39,20 @@ MODULES = ("actions", "tasks")
 
 LABEL = "tasks.task"
 
-# A newer worker may know an action that this one does not: give it time to start.
+# The back-off for unknown actions: leaves a newer worker, which may have the action, time to start.
 UNKNOWN = Backoff(base=120.0)
 
-# Seconds for which a queue's settings are cached, and how many queues are. Changes reach running workers within this
-# time.
-QUEUES_KEPT = 5.0
+# Seconds for which a queue's row is cached, within which changes reach running workers; and the most cached queues.
+QUEUE_CACHE = 5.0
 MOST_QUEUES = 1000
 
 # Seconds after its timeout at which the framework abandons an attempt that ignores cancellation.
 GRACE = 5.0
 
-# Bytes that an isolated process may answer beyond its value: an error with its traceback needs no more.
+# Bytes that the answer of an isolated process may have beyond its value: enough for an error with its traceback.
 ANSWER_MARGIN = 65536
 
-# Seconds before a task is tried again by a worker whose threads are all held by actions that do not return.
+# Seconds until a task is tried again if all threads of the worker run actions that do not return.
 STUCK = 10.0
 
 _backoff: ContextVar[Any] = ContextVar("tasks_backoff")
@@ -64,17 +63,17 @@ class _Queue(NamedTuple):
 
     until: float = 0.0
     row: Any = None
-    asked: asyncio.Event | None = None
+    loaded: asyncio.Event | None = None
 
 
-UNASKED = _Queue()
+NOT_CACHED = _Queue()
 
 # Cached queues by worker (its operations), then by primary key.
 _queues: WeakKeyDictionary[Any, dict[Any, _Queue]] = WeakKeyDictionary()
 
 
 def connect() -> None:
-    """Import the modules of all apps that declare actions, and connect what runs when a worker starts."""
+    """Import the modules of all apps that declare actions, and connect the receivers for worker processes."""
     finders[DJANGO] = _find_in_django
     autodiscover_modules(*MODULES)
     on_start.connect(_watch_threads, dispatch_uid="tasks.actions")
@@ -84,7 +83,7 @@ def connect() -> None:
 
 
 def _find_in_django(path: str, queue: str, data: Any) -> Action:
-    # By name, because it needs a framework that a project may not have.
+    # Imported by name, because a project may not have Django's Tasks framework.
     try:
         backend = import_module("tasks.backend.tasks_backend")
     except ImportError as error:
@@ -98,11 +97,11 @@ def _watch_threads(sender: Any, **kwargs: Any) -> None:
 
 
 def _note_rules(sender: Any, **kwargs: Any) -> None:
-    """Note which rules of queues apply at all: at the start, and with each heartbeat."""
-    # A runner that is no worker, such as that of an isolated attempt, claims nothing by itself.
+    """Cache which rules any queue has, so that claims leave out the others: at the start and with each heartbeat."""
+    # A runner that is not a worker, such as that of an isolated attempt, claims nothing.
     if not hasattr(sender, "id"):
         return
-    # The heartbeat itself tells that a database is away.
+    # The heartbeat itself reports that a database cannot be reached.
     with suppress(Error):
         note_rules(sender.id, {operations.alias for operations in sender.operations if operations.label == LABEL})
 
@@ -115,26 +114,26 @@ def _choose_queues(sender: Any, **kwargs: Any) -> None:
     choose_queues(sender.id, queues)
     known = set(_model("Queue").objects.filter(name__in=queues).values_list("name", flat=True))
     for name in sorted(set(queues) - known):
-        logger.warning("tasks.queue_missing", extra={"queue": name, "remedy": "it is served once it is made"})
+        logger.warning("tasks.queue_missing", extra={"queue": name, "remedy": "it is served once it is created"})
 
 
 def _trouble(patience: float) -> str:
     if _threads(load_settings().THREADS).are_exhausted_for(patience):
-        return "every thread for synchronous actions is held by an action that does not return"
+        return "every thread for synchronous actions runs an action that does not return"
     return ""
 
 
 def backoff_of_attempt(failures: int) -> float:
-    """Return the delay after the attempt that has just failed. The graph calls this in the context of that attempt."""
+    """Return the delay in seconds after the attempt that has just failed; called in the context of that attempt."""
     return delay_after(_backoff.get(UNKNOWN), failures, 1.0)
 
 
 async def attempt(task: Any) -> str:
-    """Run the action of a claimed task and return the state it moves to. Any other end of the attempt is raised."""
+    """Run the action of a claimed task and return the state that it moves to; raise an error or a wait."""
     settings = load_settings()
     with task.stator.preparing():
         queue = await _queue_of(task)
-    # Assigning ``task.queue`` would do the same, but would ask the database routers first.
+    # The same as assigning ``task.queue``, but without a call of the database routers.
     type(task).queue.field.set_cached_value(task, queue)
     most = task.max_attempts or queue.max_attempts or settings.MAX_ATTEMPTS
     errors_are_final = False
@@ -170,7 +169,7 @@ async def attempt(task: Any) -> str:
 
 
 async def _within(seconds: float | None, claim: Any, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work within this many seconds of the claim, however many heartbeats there are."""
+    """Do the work within this many seconds of the claim, heartbeats or not."""
     if seconds is None:
         return await work
     # If the work ignores cancellation, the framework abandons it at this time.
@@ -184,7 +183,7 @@ async def _within(seconds: float | None, claim: Any, work: Coroutine[Any, Any, N
         if limit.expired():
             raise too_long from None
         raise
-    # Work that held the event loop could not be ended in time.
+    # Work that blocked the event loop could not be cancelled in time.
     if time.monotonic() > claim.claimed + seconds:
         raise too_long
     return None
@@ -207,9 +206,9 @@ async def _carry_out(found: Action, task: Any, settings: Settings) -> None:
 
 
 async def _retried(found: Action, context: Context, settings: Settings) -> Any:
-    """Return what the action returns, after at most ``local_retries`` further tries within this attempt.
+    """Return the value of the action, after up to ``local_retries`` further calls within this attempt.
 
-    The task's ``max_unexpected_retries`` replaces that number, as the database has it at each error.
+    The task's ``max_unexpected_retries`` overrides that number. It is read from the database after each error.
     """
     own = context.task.max_unexpected_retries
     most = found.local_retries if own is None else own
@@ -221,7 +220,7 @@ async def _retried(found: Action, context: Context, settings: Settings) -> Any:
         except NotBegun as error:
             if not tried:
                 raise
-            # The action has been called before, so this counts as an attempt.
+            # An earlier call of the action failed, so this counts as an attempt.
             raise IsolationError(error.reason) from error
         except Exception as error:
             if most:
@@ -242,7 +241,7 @@ async def _retried(found: Action, context: Context, settings: Settings) -> Any:
 
 
 def _most_retries(found: Action, context: Context) -> int:
-    """Return how many errors this worker retries as of now; none if the claim has ended."""
+    """Return how many errors this worker retries, as the database has it now; 0 if the claim has ended."""
     if not context.still_mine():
         return 0
     task = context.task
@@ -260,17 +259,16 @@ async def _call(found: Action, context: Context, settings: Settings) -> Any:
 
 
 async def _in_thread(function: Callable[[], Any], settings: Settings) -> Any:
-    """Call a synchronous function in a worker thread and return its result.
+    """Call a synchronous function in a thread of the worker and return its result.
 
-    In a test or a single cycle, the caller waits in a thread of its own. The function then runs in that thread, within
-    any transaction that is open there.
+    In a test or a single cycle it runs in the caller's thread instead, within the transaction that may be open there.
     """
     if SyncToAsync.thread_sensitive_context.get(None) is None:
         return await sync_to_async(function)()
     threads = _threads(settings.THREADS)
     if threads.exhausted:
         logger.critical("tasks.threads_stuck", extra={"threads": threads.count})
-        raise Throttled(STUCK, "every thread of this worker is held by an action that does not return")
+        raise Throttled(STUCK, "every thread of this worker runs an action that does not return")
     return await threads.run(function)
 
 
@@ -294,48 +292,48 @@ async def _isolated(context: Context, settings: Settings) -> Any:
         raise NotBegun(answer["not_begun"], answer["reason"])
     if "after" in answer:
         raise TryAgainLater(answer["after"], answer["reason"])
-    told = RemoteTraceback(answer["traceback"], answer["fingerprint"])
-    raise remote(answer["module"], answer["name"], answer["message"], told, is_final=answer["final"])
+    cause = RemoteTraceback(answer["traceback"], answer["fingerprint"])
+    raise remote(answer["module"], answer["name"], answer["message"], cause, is_final=answer["final"])
 
 
 _threads = cache(Threads)
 
 
 async def _queue_of(task: Any) -> Any:
-    """Return the task's queue, at most ``QUEUES_KEPT`` seconds old. Attempts that start together share one query."""
-    kept = _queues.setdefault(task.stator.operations, {})
-    while (queue := kept.get(task.queue_id, UNASKED)).until < time.monotonic():
-        if queue.asked is None:
-            return await _ask_for_queue(task, kept)
-        await queue.asked.wait()
+    """Return the task's queue, at most ``QUEUE_CACHE`` seconds old. Attempts that start together share one query."""
+    cached = _queues.setdefault(task.stator.operations, {})
+    while (queue := cached.get(task.queue_id, NOT_CACHED)).until < time.monotonic():
+        if queue.loaded is None:
+            return await _load_queue(task, cached)
+        await queue.loaded.wait()
     return queue.row
 
 
-async def _ask_for_queue(task: Any, kept: dict[Any, _Queue]) -> Any:
-    if len(kept) >= MOST_QUEUES:
-        kept.clear()
-    answered = asyncio.Event()
-    kept[task.queue_id] = asking = _Queue(asked=answered)
+async def _load_queue(task: Any, cached: dict[Any, _Queue]) -> Any:
+    if len(cached) >= MOST_QUEUES:
+        cached.clear()
+    loaded = asyncio.Event()
+    cached[task.queue_id] = loading = _Queue(loaded=loaded)
     try:
         row = await sync_to_async(getattr)(task, "queue")
-        kept[task.queue_id] = _Queue(time.monotonic() + QUEUES_KEPT, row)
+        cached[task.queue_id] = _Queue(time.monotonic() + QUEUE_CACHE, row)
     finally:
-        # If the query failed, the next attempt asks again.
-        if kept.get(task.queue_id) is asking:
-            del kept[task.queue_id]
-        answered.set()
+        # If the query failed, the next attempt sends it again.
+        if cached.get(task.queue_id) is loading:
+            del cached[task.queue_id]
+        loaded.set()
     return row
 
 
 def _admit(found: Action, context: Context) -> None:
-    """Take a concurrency slot and a start under the rate limit; raise ``Throttled`` if either is used up."""
+    """Take a concurrency slot and a start of the rate; raise ``Throttled`` if either is used up."""
     wait, reason = _model("ActionSlot").admit(found, context.task, context.claim.token)
     if wait:
         raise Throttled(wait, reason)
 
 
 def _leave(found: Action, context: Context) -> None:
-    """Release the concurrency slot. If that fails, the slot becomes free once the claim has ended."""
+    """Release the concurrency slot; if that fails, it is free once the claim has ended."""
     task = context.task
     try:
         _model("ActionSlot").leave(task._state.db, found.throttle_key(task), task.pk, context.claim.token)

@@ -1,4 +1,4 @@
-"""Rates of actions, and the keys under which attempts are counted. Needs no models."""
+"""Rates of actions, and the keys under which their starts are counted. Needs no models."""
 
 import hashlib
 import re
@@ -18,15 +18,15 @@ class Frequency:
 
 
 def frequency(text: str) -> Frequency:
-    """Parse a rate such as ``10/s``, ``100/m``, ``5/h``, ``1/d`` or ``3/10s``."""
+    """Parse a rate such as ``10/s``, ``100/m``, ``5/h``, ``1/d`` or ``3/10s``; raise ``ValueError`` for other texts."""
     match = re.fullmatch(r"([1-9]\d{0,8})/([1-9]\d{0,4})?([smhd])", text) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"rate={text!r}: write a number and a time, such as 10/s, 100/m or 3/10s")
+        raise ValueError(f"rate={text!r} must be a number of starts and a time, such as 10/s, 100/m or 3/10s")
     return Frequency(int(match[1]), int(match[2] or 1) * UNITS[match[3]])
 
 
 def key_text(*parts: Any) -> str:
-    """Return one key for several values, shortened to fit its column."""
+    """Return one key for several values; a text that is too long for the column ends in a hash."""
     text = ":".join(str(part) for part in parts).replace("\0", "")
     if len(text) <= KEY_LENGTH:
         return text

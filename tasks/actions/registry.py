@@ -1,4 +1,4 @@
-"""The registry of functions that tasks may name. It needs no models, so ``tasks.action`` can be used anywhere."""
+"""The registry of actions. It needs no models, so ``tasks.action`` can be used anywhere."""
 
 import inspect
 import math
@@ -21,7 +21,7 @@ DJANGO = "django:"
 # The default back-off after errors.
 BACKOFF = Backoff(base=5.0)
 
-# The upper bound of attempts, concurrency and local tries; a queue has the same bound of attempts.
+# The upper bound of attempts, concurrency and local retries; a queue has the same bound of attempts.
 MOST_TRIES = 1_000_000
 
 # Functions that find actions, by the prefix of the action's name. Arguments: the rest of the name, the queue, the data.
@@ -32,19 +32,19 @@ _making = threading.Lock()
 
 
 class Context:
-    """An attempt as its action sees it, if it takes the context."""
+    """The attempt, as passed to an action with ``takes_context=True``."""
 
     __slots__ = ("_over", "_stopped", "claim", "task")
 
     def __init__(self, task: Any, claim: Any) -> None:
         self.task, self.claim = task, claim
         self._over = False
-        # Created on first use: an event costs more than everything else an attempt needs of a context.
+        # Created on first use, because an event costs more than the rest of the context.
         self._stopped: threading.Event | None = None
 
     @property
     def stopped(self) -> threading.Event:
-        """Return an event that is set when the attempt is over."""
+        """An event that is set when the attempt is over."""
         with _making:
             event = self._stopped = self._stopped or threading.Event()
         # Checked after the event exists: a thread that ended the attempt just before may not have seen it.
@@ -60,20 +60,20 @@ class Context:
 
     @property
     def attempt(self) -> int:
-        """Return the number of this attempt; 1 is the first."""
+        """The number of this attempt; 1 is the first."""
         return int(self.claim.attempt)
 
     @property
     def worker(self) -> str:
-        """Return the id of the worker."""
+        """The id of the worker."""
         return str(self.claim.token.hex[:12])
 
     def still_mine(self) -> bool:
-        """Return whether the attempt may go on: it was not ended, and the claim is still held."""
+        """Return whether the attempt may go on: it is not over, and the database says that the claim stands."""
         return not self._over and bool(self.claim.still_mine())
 
     def extend(self, seconds: float) -> bool:
-        """Hold the task for ``seconds`` from now, within its timeout; return False if the claim has ended."""
+        """Extend the lease to ``seconds`` from now, within the timeout; return False if the claim has ended."""
         return not self._over and bool(self.claim.extend(seconds))
 
 
@@ -129,21 +129,21 @@ class Action:
 
     @cached_property
     def is_async(self) -> bool:
-        """Return whether the function is a coroutine function."""
+        """Whether the function is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
 
     @property
     def frequency(self) -> Frequency | None:
-        """Return the parsed rate."""
+        """The parsed rate; None if there is none."""
         return frequency(self.rate) if self.rate else None
 
     @property
     def throttled(self) -> bool:
-        """Return whether a rate or concurrency limit applies."""
+        """Whether a rate or concurrency limit applies."""
         return bool(self.rate or self.concurrency)
 
     def throttle_key(self, task: Any) -> str:
-        """Return the key under which the task is counted."""
+        """Return the key under which the task counts for the rate and the concurrency."""
         value = self.key(task) if callable(self.key) else None
         if isinstance(self.key, str) and isinstance(task.data, dict):
             value = task.data.get(self.key)
@@ -168,38 +168,42 @@ class Action:
         return await self.function(*args, **kwargs)
 
     async def begin(self, context: Context) -> None:
-        """Prepare an attempt in the worker; a hook for subclasses."""
+        """Prepare an attempt before the function is called; subclasses override it."""
 
     def result_of(self, value: Any) -> Any:
         """Return the value to store as the task's result."""
         return value
 
 
-# Actions by name, then by queue; the empty queue stands for all queues without an action of their own.
+# Actions by name, then by queue; the empty name of a queue stands for all queues without an action of their own.
 registry: dict[str, dict[str, Action]] = {}
 
 
 def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function, sync or async, as the action ``name``; the function itself is not changed.
 
-    ``queue``: only for tasks of this queue. The function gets the task's data: an object as keyword arguments, null as
-    nothing, anything else as one argument; with ``takes_context``, the :class:`Context` comes first. ``isolated``: run
-    in a process of its own. ``timeout`` and ``max_attempts`` apply if the task has none; ``max_attempts`` cannot exceed
-    the queue's. If the queue has none either, code that has the action writes ``max_attempts`` into the tasks it
-    publishes. ``backoff``: after errors; a :class:`~stator.graph.backoff.Backoff`, seconds, or a function of the number
-    of errors. ``local_retries``: how many unexpected errors the same worker retries, ``local_delay`` seconds apart.
-    ``rate``: the most starts, as ``10/s`` or ``3/10m``; ``concurrency``: the most attempts at a time. Both hold over
-    all workers, for each ``key``: the name of a value in the data, or a function of the task.
+    The function gets the task's data: an object as keyword arguments, null as no argument, anything else as one
+    argument. With ``takes_context``, a :class:`Context` is the first argument. ``queue``: only for tasks of this queue.
+    ``isolated``: run in a process of its own.
+
+    ``timeout`` (seconds) and ``max_attempts`` apply if the task has none; ``max_attempts`` cannot exceed the queue's.
+    If the queue has none either, a process that has the action writes ``max_attempts`` into the tasks it publishes.
+    ``backoff``: the delay after an error: a :class:`~stator.graph.backoff.Backoff`, seconds, or a function of the
+    number of errors. ``local_retries``: how many unexpected errors the same worker retries, ``local_delay`` seconds
+    apart. ``rate``: the most starts, as ``10/s`` or ``3/10m``. ``concurrency``: the most attempts at once. Both apply
+    over all workers, for each ``key``: the name of a value in the data, or a function of the task.
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a name for an action; use letters, digits, '_', '-' and '.'")
+        raise ValueError(f"{name!r} is not a valid name for an action; use 1 to 200 letters, digits, '_', '-' and '.'")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         made = Action(name=name, function=function, **options)
         known = registry.setdefault(name, {}).get(made.queue)
         if known is not None and _place(known.function) != _place(function):
             where = f" in queue {made.queue!r}" if made.queue else ""
-            raise ValueError(f"action {name!r}{where} is {_place(known.function)} already, not {_place(function)}")
+            raise ValueError(
+                f"action {name!r}{where} is {_place(known.function)} already, not {_place(function)}; rename one"
+            )
         registry[name][made.queue] = made
         return function
 
@@ -207,7 +211,7 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
 
 
 def find(name: str, queue: str, data: Any = None) -> Action:
-    """Return the action of that name for a task of a queue; raise ``NoHandler`` if this process has none."""
+    """Return the action with this name for a task of a queue; raise ``NoHandler`` if this process has none."""
     if name.startswith(DJANGO):
         return finders[DJANGO](name.removeprefix(DJANGO), queue, data)
     if (found := declared(name, queue)) is None:
@@ -216,7 +220,7 @@ def find(name: str, queue: str, data: Any = None) -> Action:
 
 
 def declared(name: str, queue: str) -> Action | None:
-    """Return the action that the code here declares under that name for tasks of a queue."""
+    """Return the action that this process has registered under that name for tasks of a queue."""
     named = registry.get(name, {})
     return named.get(queue) or named.get("")
 
@@ -235,7 +239,7 @@ def is_delay(value: Any) -> bool:
 
 
 def longest_timeouts() -> dict[str, float]:
-    """Return the timeouts of the actions that have one, by name; the longest if queues have functions of their own."""
+    """Return the timeouts in seconds of the actions that have one, by name; the longest if it differs by queue."""
     found: dict[str, float] = {}
     for name, by_queue in registry.items():
         timeouts = [LONGEST if each.timeout is None else float(each.timeout) for each in by_queue.values()]

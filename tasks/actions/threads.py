@@ -30,8 +30,8 @@ class _Call:
 class Threads:
     """A pool of up to ``count`` threads, each with its own database connections.
 
-    A caller that awaits a function may be cancelled, but the function itself cannot be ended. Its thread is then
-    abandoned and replaced, ``count`` times at most.
+    If the caller that awaits a function is cancelled, the function runs on, because it cannot be ended. Its thread is
+    then abandoned and replaced, up to ``count`` times.
     """
 
     def __init__(self, count: int) -> None:
@@ -43,7 +43,7 @@ class Threads:
 
     @property
     def exhausted(self) -> bool:
-        """Return whether as many abandoned functions are still running as may be."""
+        """Whether ``count`` abandoned functions are still running, so that no thread is free or replaced."""
         return self._given_up >= self.count
 
     def are_exhausted_for(self, seconds: float) -> bool:
@@ -100,8 +100,7 @@ class Threads:
         clean_connections()
         _call_soon(call.loop, _settle, call.future, result, error)
         with self._lock:
-            # If the thread was replaced when it was abandoned, it ends; if it was abandoned without a replacement, it
-            # continues.
+            # A thread that was abandoned and replaced ends. One that could not be replaced continues.
             replaced = _was_replaced(call)
             call.begun = False
             self._given_up -= replaced
@@ -116,7 +115,7 @@ def _was_replaced(call: _Call) -> bool:
 def _result_of(call: _Call) -> tuple[Any, BaseException | None]:
     try:
         return call.context.run(call.function), None
-    except BaseException as error:  # noqa: BLE001 - handed to whoever awaits the call
+    except BaseException as error:  # noqa: BLE001 - raised where the call is awaited
         return None, error
 
 
@@ -124,7 +123,7 @@ def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *a
     try:
         loop.call_soon_threadsafe(function, *args)
     except RuntimeError:
-        # The loop is closed: the worker has ended, and nothing waits for the result.
+        # The loop is closed: the worker has ended, and nobody awaits the result.
         return
 
 
@@ -134,7 +133,7 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
     if error is None:
         future.set_result(result)
     elif isinstance(error, StopIteration):
-        # A future refuses StopIteration, which would end the coroutine that waits.
+        # A future does not accept StopIteration.
         future.set_exception(RuntimeError("the action raised StopIteration"))
     else:
         future.set_exception(error)

@@ -1,6 +1,6 @@
-"""Rate and concurrency limits of actions over all workers, kept in the database.
+"""Rate and concurrency limits of actions over all workers, stored in the database.
 
-Each statement is correct on its own, so no row stays locked while an action runs.
+Each statement is a transaction of its own, so no row stays locked while an action runs.
 """
 
 import random
@@ -15,19 +15,19 @@ from django.db.models.functions import Now
 
 from tasks.actions.frequency import KEY_LENGTH, Frequency
 
-# Tries when another worker changed the row at the same time; after these the attempt waits.
-AGAIN = 5
+# Tries if another worker changes the row at the same time; then the attempt is put off.
+TRIES = 5
 
-# The least seconds until an attempt that found no free slot asks again; the most is twice that.
+# An attempt that found no free slot asks again after this many seconds, up to twice as many.
 ASK_AGAIN = 1.0
 
-# A row that was not used for this long has no effect any more.
+# A row that was not used for this long has no effect, and is deleted.
 IDLE = timedelta(days=1)
 PRUNED_AT_ONCE = 1000
 
 
 class ActionRate(models.Model):
-    """The rate limit of a key: how many attempts have started in the current window, and how many were put off."""
+    """The rate limit of a key: how many attempts were started in the current window, and how many were put off."""
 
     key = models.CharField(max_length=KEY_LENGTH, primary_key=True)
     window = models.BigIntegerField(default=0)
@@ -45,11 +45,10 @@ class ActionRate(models.Model):
         Attempts that are put off get times spaced by the rate, so that they do not all come back at once.
         """
         row = cls.objects.using(using).filter(key=key)
-        for _ in range(AGAIN):
+        for _ in range(TRIES):
             found: Any = row.annotate(now=Now()).first()
             if found is None:
-                # The new row's window is over already, even for a worker that read the time just before: nothing may
-                # start in it.
+                # Its window is over, even for a worker that read the time a moment earlier, so the next try begins one.
                 over = Now() - timedelta(seconds=1)
                 ActionRate.objects.using(using).bulk_create([ActionRate(key=key, until=over)], ignore_conflicts=True)
                 continue
@@ -67,7 +66,7 @@ class ActionRate(models.Model):
 
 
 class ActionSlot(models.Model):
-    """A concurrency slot of a key, taken by a task. It is free again once that claim on the task has ended."""
+    """A concurrency slot of a key, taken by a task. It is free again once the claim on the task has ended."""
 
     key = models.CharField(max_length=KEY_LENGTH)
     number = models.PositiveIntegerField()
@@ -86,7 +85,7 @@ class ActionSlot(models.Model):
         """Return 0 if the task has a slot now, else the seconds after which to ask again."""
         slots = cls.objects.using(using).filter(key=key)
         _ended(slots, using).delete()
-        for _ in range(AGAIN):
+        for _ in range(TRIES):
             free = sorted(set(range(places)) - set(slots.values_list("number", flat=True)))
             if not free:
                 break
@@ -98,9 +97,9 @@ class ActionSlot(models.Model):
 
     @classmethod
     def admit(cls, found: Any, task: Any, token: UUID) -> tuple[float, str]:
-        """Take a slot and a start for an attempt, as far as the task's action has limits; return ``(0.0, "")``.
+        """Take a slot and a start for an attempt, if the task's action has these limits; return ``(0.0, "")``.
 
-        If either is used up, return the seconds after which to ask again, and why.
+        If one of them is used up, return the seconds after which to ask again, and why.
         """
         using, key = task._state.db, found.throttle_key(task)
         if found.concurrency and (wait := cls.take(using, key, found.concurrency, task.pk, token)):
@@ -116,7 +115,7 @@ class ActionSlot(models.Model):
 
 
 def prune(using: str) -> int:
-    """Delete some unused rows; return how many."""
+    """Delete up to 1,000 unused rows of each table; return how many."""
     rates = ActionRate.objects.using(using).filter(until__lt=Now() - IDLE).order_by("until")
     slots = _ended(ActionSlot.objects.using(using).filter(taken__lt=Now() - IDLE), using).order_by("taken")
     deleted = 0

@@ -1,4 +1,4 @@
-"""Values that actions return, in the form in which they are stored."""
+"""The results of actions, converted to the form in which they are stored."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from tasks.messages import json_text
 
 
 def storable(value: Any, what: str, settings: Settings) -> Any:
-    """Return the value as JSON stores it, with lists for tuples and text keys; raise ``NotStorable`` if it cannot."""
+    """Return the value as JSON has it: lists for tuples, keys as text; raise ``NotStorable`` if that is impossible."""
     if value is None:
         return None
     try:

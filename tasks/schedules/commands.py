@@ -1,4 +1,4 @@
-"""``manage.py tasks schedules``: list schedules, have them fire now, pause and resume them."""
+"""``manage.py tasks schedules``: list schedules, run them now, pause and resume them."""
 
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -21,18 +21,18 @@ def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
     """Add ``schedules`` with its options."""
     schedules = add("schedules", "List schedules with their next and last ticks; run, pause or resume those named.")
     schedules.add_argument("names", nargs="*", metavar="NAME", help="Only schedules of these names.")
-    schedules.add_argument("--entity", metavar="E", help="Only those of this entity.")
-    chosen = schedules.add_mutually_exclusive_group()
-    for name, told in (("run", "Have each fire one extra tick."), ("pause", "Stop their ticks."),
-                       ("resume", "Resume from now on; missed ticks do not fire.")):  # fmt: skip
-        chosen.add_argument(f"--{name}", action="store_const", const=name, dest="change", help=told)
+    schedules.add_argument("--entity", metavar="E", help="Only schedules of this entity.")
+    changes = schedules.add_mutually_exclusive_group()
+    for name, help_text in (("run", "Fire one extra tick of each."), ("pause", "Stop their ticks."),
+                            ("resume", "Resume from now on; missed ticks do not fire.")):  # fmt: skip
+        changes.add_argument(f"--{name}", action="store_const", const=name, dest="change", help=help_text)
 
 
 def schedules(options: dict[str, Any]) -> Told:
     """List the schedules, or change those that are named."""
     names, entity, change = options["names"], options["entity"], options["change"]
     if change and not names:
-        raise wrong(f"name the schedules for --{change}; see tasks schedules")
+        raise wrong(f"--{change} needs the names of schedules; see tasks schedules")
     rows: ScheduleQuerySet = Schedule.objects.all()
     if names:
         rows = rows.filter(name__in=names)
@@ -46,7 +46,7 @@ def schedules(options: dict[str, Any]) -> Told:
     count = _change(rows, change) if change else 0
     found: QuerySet[Any] = rows.annotate(read_at=Now()).order_by("name", "entity")
     listed = list(found[: MOST + 1])
-    data = [_told(schedule) for schedule in listed[:MOST]]
+    data = [_as_json(schedule) for schedule in listed[:MOST]]
     lines = [f"{count:,} {'schedule' if count == 1 else 'schedules'} {DONE[change]}."] if change else []
     lines += table(HEADS, map(_row, listed[:MOST])) if listed else ["There are no schedules."]
     return data, lines + [f"There are more than {MOST:,}; name some."] * (len(listed) > MOST)
@@ -56,7 +56,7 @@ def _change(rows: ScheduleQuerySet, change: str) -> int:
     return int(rows.run_now() if change == "run" else rows.update(enabled=change == "resume"))
 
 
-def _told(schedule: Any) -> dict[str, Any]:
+def _as_json(schedule: Any) -> dict[str, Any]:
     using = schedule._state.db
     moments = {name: getattr(schedule, name) for name in ("planned", "fired", "until")}
     return {

@@ -1,4 +1,4 @@
-"""The registry of ``@tasks.periodic`` functions, which are called on a timetable. ``declared`` makes their rows."""
+"""The registry of ``@tasks.periodic`` functions; ``periodic_sync`` creates their schedules."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -21,9 +21,9 @@ Function = TypeVar("Function", bound=Callable[..., object])
 class Tick:
     """One tick, as passed to its function.
 
-    ``key`` is unique to this tick and stays the same when the tick is repeated, for example after a crash. If your
-    function acts outside of the database, pass the key on or store it, so that a second run does nothing. ``planned``:
-    when the tick was due.
+    ``key`` is unique to this tick and stays the same if the function is called again, for example after a crash. If
+    your function acts outside of the database, pass the key on or store it, so that a second call does nothing.
+    ``planned``: when the tick was due.
     """
 
     schedule: Any
@@ -33,7 +33,7 @@ class Tick:
 
     @property
     def entity(self) -> str:
-        """Return the entity of its schedule; empty if there is only one."""
+        """The entity of the schedule; empty if there is only one."""
         return str(self.schedule.entity)
 
 
@@ -53,12 +53,12 @@ class Periodic:
 
     @property
     def timetable(self) -> Timetable:
-        """Return when the function is called."""
+        """The timetable on which the function is called."""
         return Timetable(self.every, self.cron, self.zone, self.jitter)
 
     @property
     def declared(self) -> dict[str, Any]:
-        """Return the columns of its schedule, as declared in the code."""
+        """The columns of the schedule, as declared in the code."""
         return {**asdict(self.timetable), "missed": self.missed, "deadline": self.deadline}
 
     def call(self, tick: Tick) -> None:
@@ -82,20 +82,21 @@ def periodic(
     name: str | None = None,
     entity: str | Iterable[str] = "",
 ) -> Callable[[Function], Function]:
-    """Register a function that workers call every so many seconds, or at the times of a cron expression.
+    """Register a function that workers call every ``every`` seconds, or at the times of a ``cron`` expression.
 
     >>> @tasks.periodic(every=60, jitter=15)
     ... def flush(tick):
     ...     print(tick.index, tick.key)
 
-    The arguments are those of a :class:`~tasks.models.Schedule`; ``zone`` defaults to ``TIME_ZONE``. ``name`` defaults
-    to the function's module and name. It must not change: the schedule is found by it. ``entity``: a name, or several;
-    each has a schedule of its own, with ticks of its own, and ``tick.entity`` tells which it is.
+    The arguments are those of a :class:`~tasks.models.Schedule`. ``zone`` defaults to ``TIME_ZONE``. ``name`` defaults
+    to the function's module and name; do not change it, because the schedule is found by it. ``entity``: a name, or
+    several; each has a schedule of its own, and ``tick.entity`` is its name. Raises ``ValueError`` if another function
+    has the name.
     """
     entities = (entity,) if isinstance(entity, str) else tuple(dict.fromkeys(entity or ()))
     if not entities or not all(isinstance(each, str) and len(each) <= MOST_ENTITY for each in entities):
         raise ValueError(
-            f"@periodic: entity={entity!r:.80} must be a text of up to {MOST_ENTITY} characters, or several"
+            f"@periodic: entity={entity!r:.80} must be a text of up to {MOST_ENTITY} characters, or a list of them"
         )
 
     def register(function: Function) -> Function:

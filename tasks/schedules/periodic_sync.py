@@ -1,4 +1,4 @@
-"""Schedules of ``@periodic`` functions: synchronised with the code, and examined by system checks."""
+"""The schedules of ``@periodic`` functions: kept in step with the code, and examined by system checks."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -31,9 +31,10 @@ def connect() -> None:
 
 
 def sync(using: str | None = None) -> None:
-    """Create a schedule for each registered function, and stop those whose function is gone. It is safe to repeat.
+    """Create a schedule for each registered function, and stop schedules whose function is gone; safe to repeat.
 
-    An operator's changes stay until the code changes. Raise ``ImproperlyConfigured`` if a timetable cannot work.
+    An operator's changes stay until the declaration in the code changes. Raises ``ImproperlyConfigured`` if a timetable
+    cannot work.
     """
     using = using or router.db_for_write(Schedule)
     for known in registry.values():
@@ -48,9 +49,9 @@ def sync(using: str | None = None) -> None:
 
 
 def bring_back(using: str) -> None:
-    """Resume schedules that a worker with other code has stopped, if their functions are here.
+    """Resume schedules that a worker with other code has stopped, if this code has their functions.
 
-    While old and new code run side by side, each function is called for as long as any worker has it.
+    So while old and new code run side by side, a function is called as long as any worker has it.
     """
     back, _ = _by_code(using, removed=True)
     if back:
@@ -59,7 +60,7 @@ def bring_back(using: str) -> None:
 
 
 def _by_code(using: str, *, removed: bool) -> tuple[dict[int, str], dict[int, str]]:
-    """Return schedules that code has declared, names by key: those that the code here declares, and the others."""
+    """Return the schedules of ``@periodic`` functions, names by key: those that this code declares, and others."""
     rows = Schedule.objects.using(using).filter(queue=None, declared__isnull=False, removed=removed)
     here, others = dict[int, str](), dict[int, str]()
     for pk, name, entity in rows.values_list("pk", "name", "entity"):
@@ -69,7 +70,7 @@ def _by_code(using: str, *, removed: bool) -> tuple[dict[int, str], dict[int, st
 
 
 def check_functions(app_configs: object = None, **kwargs: object) -> Iterator[checks.CheckMessage]:
-    """Yield tasks.E101 for timetables that cannot work, and E102 for ticks that are no further apart than a lease."""
+    """Yield tasks.E101 for timetables that cannot work, and tasks.E102 for ticks no further apart than a lease."""
     for known in registry.values():
         problems = _problems(known)
         for problem in problems.values():
@@ -81,7 +82,7 @@ def check_functions(app_configs: object = None, **kwargs: object) -> Iterator[ch
 def check_schedules(
     app_configs: object = None, databases: Sequence[str] | None = None, **kwargs: object
 ) -> Iterator[checks.CheckMessage]:
-    """Yield W101 and W102 for the same problems of schedules in the database, and W103 for functions that are gone."""
+    """Yield tasks.W101 and W102 for the same problems of stored schedules, and W103 for functions that are gone."""
     for alias in databases or []:
         if not router.allow_migrate_model(alias, Schedule):
             continue
@@ -95,7 +96,7 @@ def check_schedules(
             yield from _check_row(row)
 
 
-HINT = "Let ticks be further apart, so that one that a worker took down with it comes again before the next is due."
+HINT = "Make ticks further apart, so that after a worker dies its tick can be repeated before the next one is due."
 
 
 def _check_row(row: Schedule) -> Iterator[checks.CheckMessage]:
@@ -121,7 +122,7 @@ def _is_hasty(timetable: Timetable) -> bool:
 
 
 def _haste(timetable: Timetable) -> str:
-    return f"its ticks are {timetable.shortest():g} s apart, no more than the {LEASE:g} s of a lease."
+    return f"its ticks are {timetable.shortest():g} s apart; they must be more than a lease of {LEASE:g} s apart."
 
 
 def _declare(using: str, known: Periodic, entity: str) -> None:
@@ -136,7 +137,7 @@ def _declare(using: str, known: Periodic, entity: str) -> None:
         raise ImproperlyConfigured(f"@periodic {known.name}: schedule {schedule.pk} has that name; choose another")
     changed = {} if schedule.declared == columns else {**columns, "declared": columns}
     if changed or schedule.removed:
-        # Skipped if another worker has done it: the update would make a new plan for nothing.
+        # Only if needed, because the update makes workers plan the schedule again.
         rows = Schedule.objects.using(using).filter(pk=schedule.pk)
         rows.update(**changed, removed=False)
 

@@ -1,4 +1,4 @@
-"""Rate limits of ticks over all workers: the row of a key is locked while it decides."""
+"""Rate limits of ticks over all workers. A row for each key is locked while its ticks are decided."""
 
 from datetime import datetime, timedelta
 
@@ -7,16 +7,16 @@ from django.db.models.functions import Now
 
 from tasks.datetimes import aware, stored
 
-# A row that was not used for this long has no effect any more.
+# A row that was not used for this long has no effect, and is deleted.
 IDLE = timedelta(days=1)
 PRUNED_AT_ONCE = 1000
 
 
 class Rate(models.Model):
-    """The rate limit of a key: when its next tick may fire, and until when its turns are taken.
+    """The rate limit of a key: when its next tick may fire, and until when turns are given out.
 
-    Ticks of a key are at least the interval apart, by the database's clock. Each tick that has to wait gets a turn of
-    its own, so that they do not all come back at once.
+    Ticks of a key are at least the interval of the rate apart, by the database's clock. Each tick that has to wait gets
+    a turn of its own, so that they do not all come back at once.
     """
 
     key = models.CharField(max_length=200, primary_key=True)
@@ -44,10 +44,10 @@ class Rate(models.Model):
 
 
 def lock_rates(using: str, keys: set[str]) -> tuple[dict[str, Rate], datetime]:
-    """Lock the rows of these keys, in order, until the transaction ends; return them and the time after that."""
+    """Lock the rows of these keys, in order, until the transaction ends; return them and the time after locking."""
     rates = Rate.objects.using(using)
     wanted = rates.filter(key__in=keys).order_by("key")
-    # Repeated if a row that was idle for long is pruned in between.
+    # Repeated in case an idle row is pruned in between.
     while missing := sorted(keys - set(wanted.select_for_update().values_list("key", flat=True))):
         new = [Rate(key=key, free_at=Now() - IDLE, line_until=Now() - IDLE) for key in missing]
         rates.bulk_create(new, ignore_conflicts=True)
@@ -65,7 +65,7 @@ def keep_rates(using: str, rates: dict[str, Rate]) -> None:
 
 
 def prune_rates(using: str) -> int:
-    """Delete some idle rows; return how many."""
+    """Delete up to 1,000 idle rows; return how many."""
     idle = Rate.objects.using(using).filter(line_until__lt=Now() - IDLE)
     keys = list(idle.order_by("line_until").values_list("key", flat=True)[:PRUNED_AT_ONCE])
     return idle.filter(key__in=keys).delete()[0] if keys else 0

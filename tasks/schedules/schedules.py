@@ -26,20 +26,20 @@ from tasks.schedules.timetable import ALL, ONE, SKIP, Timetable
 
 def _tick_lease() -> float:
     settings, problems = read_settings()
-    # The checks tell the problems, and they must be able to import this module.
+    # The system checks report the problems, and must be able to import this module.
     return Settings.TICK_LEASE if problems else settings.TICK_LEASE
 
 
-# How long the schedules of a dead worker wait; it must be shorter than any period.
+# Seconds for which the schedules of a dead worker wait; any period must be longer.
 LEASE = _tick_lease()
 
-# A failed tick is retried soon: the next one may be due within a minute.
+# Failed ticks are retried soon, because the next tick may be due within a minute.
 BACKOFF = Backoff(base=1.0, cap=60.0)
 
-# The columns that decide about the next tick: if one changes, workers look at the schedule at once.
+# The columns that determine the next tick. If one changes, workers attempt the schedule at once.
 PLANNED_BY = ("period", "cron", "zone", "jitter", "until", "enabled", "removed", "asked", "planned_for")
 
-# With a much lower rate, waiting ticks would get turns beyond the last year of the calendar.
+# Ticks per second. With a much lower rate, waiting ticks would get turns beyond the last year that Python knows.
 SLOWEST_RATE = 1e-6
 
 ROWS_AT_ONCE = 1000
@@ -49,12 +49,12 @@ class ScheduleGraph(StateGraph):
     """The graph of all schedules.
 
     An attempt in ``waiting`` is a tick: one transaction publishes the task and plans the next tick. If the schedule
-    calls a function, the tick goes to ``calling``, where the call is repeated until it succeeds or has failed for good.
+    calls a function, it goes on to ``calling``, where the call is repeated until it succeeds or has failed three times.
     """
 
     waiting = State(try_interval=60, atomic=True, batch=100, lease=LEASE, backoff=BACKOFF, force_initial=True)
     calling = State(try_interval=1, lease=LEASE, backoff=BACKOFF, max_failures=3)
-    # By the column ``enabled``: an enabled schedule would be moved back at once.
+    # Entered when ``enabled`` is off: moved by hand, an enabled schedule would return at once.
     paused = State(enter_by_hand=False)
     ended = State()
 
@@ -77,10 +77,10 @@ class ScheduleGraph(StateGraph):
 
 
 class ScheduleQuerySet(QuerySet["Schedule"]):
-    """Schedules. A change of their timetables makes workers plan them again."""
+    """Schedules. If an update changes their timetables, workers plan them again."""
 
     def update(self, **values: Any) -> int:
-        """Update rows as Django does. Changes take effect at once, but values are not validated."""
+        """Update rows as Django does, without validation; return how many. Changes take effect at once."""
         if not values.keys() & set(PLANNED_BY):
             return super().update(**values)
         self._for_write = True
@@ -94,13 +94,13 @@ class ScheduleQuerySet(QuerySet["Schedule"]):
     update.alters_data = True  # type: ignore[attr-defined]
 
     def run_now(self) -> int:
-        """Have each schedule fire one extra tick now; return how many. Paused ones are left alone."""
+        """Fire one extra tick of each schedule now, except of paused ones; return how many."""
         return self.filter(enabled=True, removed=False).update(asked=True)
 
     def begin_anew(self, beyond: int = 0) -> int:
-        """Discard plans and begin anew from now; indexes skip ``beyond`` numbers.
+        """Plan the schedules anew from now; the indexes of their ticks skip ``beyond`` numbers.
 
-        For use after the database was restored: see the guide.
+        Call it after a backup of the database was restored: see the guide.
         """
         index = F("tick_index") + beyond
         return self.update(tick_index=index, planned_for="", nominal=None, planned=None, held_until=None)
@@ -109,13 +109,15 @@ class ScheduleQuerySet(QuerySet["Schedule"]):
 class Schedule(StatorModel):
     """A schedule of ticks for one entity; each publishes a task or calls a function. Durations are in seconds.
 
-    ``period``, or ``cron`` in the time of ``zone``. ``jitter``: random seconds sooner or later. ``missed``: which ticks
-    fire that were due while no worker ran. ``deadline``: a tick that is later than this does not fire. ``overlap``:
-    what happens to a tick that is due while the task of the tick before it has not ended. ``rate_limit``: the most
-    ticks per second over all schedules with the same ``rate_key``. ``until``: no tick is due after this time.
-    ``priority``, ``timeout``, ``max_attempts`` and ``task_key`` are for its tasks; empty: as if published without them.
-    Each tick has an index that no other tick ever has. Changes take effect at once; ``save()`` never overwrites the
-    workers' columns.
+    Ticks are due every ``period``, or by ``cron`` in the time of ``zone``. ``jitter``: ticks are randomly up to this
+    much sooner or later. ``missed``: which of the ticks fire that were due while no worker ran. ``deadline``: a tick
+    that is later than this does not fire. ``overlap``: what happens to a tick that is due while the task of the tick
+    before it has not ended. ``rate_limit``: the most ticks per second over all schedules with the same ``rate_key``.
+    ``until``: no tick is due after this time. ``priority``, ``timeout``, ``max_attempts`` and ``task_key`` are passed
+    to its tasks; empty: as if published without them.
+
+    The index of a tick is never used again. Changes take effect at once. ``save()`` never overwrites the workers'
+    columns.
     """
 
     class Missed(models.TextChoices):
@@ -126,7 +128,7 @@ class Schedule(StatorModel):
         ALL = ALL, "all, one after the other"
 
     class Overlap(models.TextChoices):
-        """What happens to ticks that are due while the task of the tick before has not ended."""
+        """What happens to ticks that are due while the task of the tick before them has not ended."""
 
         DELAY = DELAY, "they wait for its end; then the rule for missed ticks applies"
         SKIP = DROP, "they are dropped"
@@ -168,9 +170,9 @@ class Schedule(StatorModel):
     nominal = models.DateTimeField(null=True, editable=False)
     planned = models.DateTimeField(null=True, editable=False)
     planned_for = models.CharField(max_length=300, editable=False)
-    # Until then it waits for its turn under its rate limit.
+    # Until when it waits for its turn under its rate limit.
     held_until = models.DateTimeField(null=True, editable=False)
-    # Whether an extra tick was asked for.
+    # Whether an extra tick was requested.
     asked = models.BooleanField(default=False, editable=False)
     # When the latest tick fired, when it was due, and how many ticks never fired.
     fired = models.DateTimeField(null=True, editable=False)
@@ -183,7 +185,7 @@ class Schedule(StatorModel):
     objects: ClassVar[Any] = ScheduleQuerySet.as_manager()
 
     class StatorMeta:
-        """Late ticks are told among the troubles."""
+        """Late ticks are listed among the troubles of the overview, ``doctor`` and ``status``."""
 
         troubles = staticmethod(troubles.troubles)
 
@@ -201,17 +203,17 @@ class Schedule(StatorModel):
 
     @property
     def timetable(self) -> Timetable:
-        """Return the timetable of its ticks."""
+        """The timetable of its ticks."""
         return Timetable(self.period, self.cron, self.zone, self.jitter)
 
     @property
     def plan_key(self) -> str:
-        """Return a text that changes whenever the timetable does."""
+        """A text that changes whenever the timetable does."""
         return f"{self.period} {self.cron} {self.zone} {self.jitter}"
 
     @property
     def calls_function(self) -> bool:
-        """Return whether a tick calls a function instead of publishing a task."""
+        """Whether a tick calls a function instead of publishing a task."""
         return self.queue_id is None
 
     def key_of(self, index: int) -> str:
@@ -225,9 +227,9 @@ class Schedule(StatorModel):
         return self.task_key.replace("{tick}", str(index)).replace("{entity}", self.entity)
 
     def metadata_of(self, pk: int, index: int, planned: str) -> dict[str, Any]:
-        """Return the metadata of a tick's task. ``pk``: of the schedule."""
-        told = {"schedule": pk, "tick": index, "planned": planned}
-        return {**self.metadata, **told, **({"entity": self.entity} if self.entity else {})}
+        """Return the metadata of a tick's task. ``pk``: the key of the schedule."""
+        of_tick = {"schedule": pk, "tick": index, "planned": planned}
+        return {**self.metadata, **of_tick, **({"entity": self.entity} if self.entity else {})}
 
     def problems(self) -> dict[str, str]:
         """Return one sentence for each field that cannot work."""
@@ -241,23 +243,23 @@ class Schedule(StatorModel):
         if self.rate_limit is not None and 0 < self.rate_limit < SLOWEST_RATE:
             found["rate_limit"] = f"rate_limit={self.rate_limit!r} must be at least {SLOWEST_RATE!r}"
         if (self.rate_limit is None) != (not self.rate_key):
-            found["rate_limit"] = "rate_limit and rate_key go together"
+            found["rate_limit"] = "rate_limit and rate_key go together; set both or neither"
         if self.overlap not in self.Overlap.values:
             found["overlap"] = f"overlap={self.overlap!r} must be one of {', '.join(self.Overlap.values)}"
         if self.task_key and "{tick}" not in self.task_key:
-            found["task_key"] = f"task_key={self.task_key!r} needs {{tick}}, or all ticks would be one task"
+            found["task_key"] = f"task_key={self.task_key!r} must contain {{tick}}, or all ticks would be one task"
         if self.missed not in self.Missed.values:
             found["missed"] = f"missed={self.missed!r} must be one of {', '.join(self.Missed.values)}"
         if self.queue_id is not None and not self.action:
-            found["action"] = "a schedule with a queue needs the action of its tasks"
+            found["action"] = "a schedule with a queue needs an action for its tasks"
         if self.queue_id is None and self.action:
             found["queue"] = f"action={self.action!r} needs a queue, into which its tasks are published"
         if self.action.startswith(DJANGO):
-            found["action"] = "tasks of Django's Tasks framework are only enqueued by itself; call a function that does"
+            found["action"] = "only Django's Tasks framework enqueues its tasks; use @tasks.periodic and enqueue there"
         return found if self.calls_function else {**self._refused(), **found}
 
     def _refused(self) -> dict[str, str]:
-        """Return one sentence for each field from which no queue would take a task."""
+        """Return one sentence for each field that would make a queue refuse the tasks."""
         metadata = self.metadata
         if isinstance(metadata, dict):
             # With the longest values that a tick can add.
@@ -285,12 +287,12 @@ class Schedule(StatorModel):
         return str(queue.exclusive_key) if queue else ""
 
     def clean(self) -> None:
-        """Refuse fields that cannot work, a period that a lease could outlast, and an action that the queue refuses."""
+        """Raise ``ValidationError`` for fields that cannot work, too short a period, or an action the queue refuses."""
         problems = self.problems()
         if not problems and self.timetable.shortest() <= LEASE:
             problems["period"] = f"ticks must be more than a lease of {LEASE:g} s apart"
-        if not problems and (told := self._unknown_action()):
-            problems["action"] = told
+        if not problems and (problem := self._unknown_action()):
+            problems["action"] = problem
         if problems:
             raise ValidationError(problems)
 
@@ -311,7 +313,7 @@ class Schedule(StatorModel):
             super().save(update_fields=update_fields, **kwargs)
             return
         if update_fields is None:
-            # A copy that was read before a tick must not overwrite it.
+            # An instance that was read before a tick must not overwrite the tick's columns.
             update_fields = [
                 field.name for field in self._meta.concrete_fields if not field.primary_key and field.name not in KEPT
             ]
@@ -321,12 +323,12 @@ class Schedule(StatorModel):
             look_again(using, [self.pk])
 
     def run_now(self) -> bool:
-        """Have the schedule fire one extra tick now; return False if it is paused."""
+        """Fire one extra tick of the schedule now; return False if it is paused."""
         return bool(type(self).objects.filter(pk=self.pk).run_now())
 
 
 def look_again(using: str, pks: list[int]) -> None:
-    """Make workers look at schedules now; paused and ended ones only if they may continue."""
+    """Make workers attempt waiting schedules now, and move paused and ended ones that are enabled to waiting."""
     rows = Schedule.stator.using(using).filter(pk__in=pks)
     rows.in_state(ScheduleGraph.waiting).retry()
     rows.in_state(ScheduleGraph.paused, ScheduleGraph.ended).filter(enabled=True, removed=False).move("waiting")

@@ -22,19 +22,19 @@ from tasks.schedules.periodic import Tick, registry
 from tasks.schedules.rates import Rate, keep_rates, lock_rates
 from tasks.schedules.timetable import Due, Planned, Timetable, judge, judge_last
 
-# Seconds for which a worker leaves a schedule alone whose function it does not have; another worker may have it.
+# Seconds until the next attempt if this worker lacks the schedule's function; another worker may have it.
 ELSEWHERE = 60.0
 
-# Seconds for which a tick waits for a worker whose code has the action of its task.
+# Seconds until the next attempt if this worker lacks the task's action, but another live worker has it.
 OTHER_CODE = 2.0
 
 # Seconds between checks whether a paused queue takes tasks again.
 PAUSED = 10.0
 
-# Seconds between checks whether the task of the tick before has ended.
+# Seconds between checks whether the task of the previous tick has ended.
 UNENDED = 2.0
 
-# What happens to ticks that are due while the task of the tick before has not ended.
+# What happens to ticks that are due while the task of the previous tick has not ended.
 DELAY, DROP, ALLOW = "delay", "skip", "allow"
 
 # The columns of ``KEPT`` that are moments.
@@ -45,12 +45,12 @@ chance = random.SystemRandom()
 
 
 class TickedSchedule(Protocol):
-    """A schedule as its ticks read and write it; its model imports this module."""
+    """A schedule as its ticks read and write it; a protocol, because the model imports this module."""
 
     _state: ModelState
     pk: int
     name: str
-    # The queue; its model imports this module.
+    # The queue; its model cannot be imported here.
     queue: Any
     action: str
     data: Any
@@ -110,13 +110,13 @@ class Clock:
     read: float
 
     def until(self, moment: datetime) -> float:
-        """Return the seconds left until a moment; never too few, so that nothing is due early."""
+        """Return the seconds from now until a moment, at least 0."""
         return max(0.0, (moment - self.now).total_seconds() - (time.monotonic() - self.read))
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The result for one schedule: its next state, or until when it waits; and the tick it fires, if any."""
+    """The result for one schedule: its next state, or until when it waits; and the index of the tick it fires."""
 
     to: str = ""
     until: datetime | None = None
@@ -125,7 +125,10 @@ class Step:
 
 
 def tick(schedules: list[Any]) -> dict[Any, str | TryAgainLater]:
-    """Fire and plan a batch of schedules within the open transaction, which has locked their rows."""
+    """Fire and plan a batch of schedules in the open transaction, which has locked their rows.
+
+    Return the next state of each, or ``TryAgainLater`` until its next tick.
+    """
     using = schedules[0]._state.db
     rows: QuerySet[Any] = QuerySet(type(schedules[0]), using=using)
     # The claimed rows may have been edited since; read them again now that they are locked.
@@ -140,7 +143,7 @@ def tick(schedules: list[Any]) -> dict[Any, str | TryAgainLater]:
     steps = [(row, _advance(row, clock.now, rates, row.pk in unended)) for row in current]
     _publish([(row, step.index) for row, step in steps if step.index is not None and row.queue])
     for row in current:
-        # One UPDATE per row: Django needs ten times as long for one statement with a CASE for each column and row.
+        # One UPDATE for each row: Django takes ten times as long to build one statement with a CASE for each column.
         rows.filter(pk=row.pk).update(**_kept(row, using))
     keep_rates(using, rates)
     return {row: _result(step, clock) for row, step in steps}
@@ -162,19 +165,19 @@ def _kept(row: TickedSchedule, using: str) -> dict[str, Any]:
 
 
 def call(schedule: TickedSchedule) -> None:
-    """Call the schedule's function for the tick that fired last."""
+    """Call the schedule's function for its latest tick; raise ``TryAgainLater`` if this code does not have it."""
     known = registry.get(schedule.name)
     if known is None:
-        raise TryAgainLater(ELSEWHERE, f"the code of this worker has no periodic function {schedule.name}")
+        raise TryAgainLater(ELSEWHERE, f"this worker's code has no periodic function {schedule.name}")
     index = schedule.tick_index - 1
     known.call(Tick(schedule, index, schedule.fired_for, schedule.key_of(index)))
 
 
 def _unended(rows: list[TickedSchedule]) -> set[int]:
-    """Return the keys of those schedules for which the task of their latest tick matters and has not ended."""
+    """Return the keys of the schedules that do not allow overlap and whose latest task has not ended."""
     found: set[int] = set()
-    wary = [row for row in rows if row.queue and row.overlap != ALLOW and row.tick_index]
-    for _, group in groupby(sorted(wary, key=attrgetter("queue_id")), key=attrgetter("queue_id")):
+    exclusive = [row for row in rows if row.queue and row.overlap != ALLOW and row.tick_index]
+    for _, group in groupby(sorted(exclusive, key=attrgetter("queue_id")), key=attrgetter("queue_id")):
         ticked = list(group)
         latest = {row.pk: row.task_key_of(row.tick_index - 1) for row in ticked}
         for copy in ticked[0].queue.copies():
@@ -186,12 +189,12 @@ def _unended(rows: list[TickedSchedule]) -> set[int]:
 
 
 def _advance(row: TickedSchedule, now: datetime, rates: dict[str, Rate], unended: bool) -> Step:
-    """Update a row's tick columns in memory; return what to do. ``unended``: the task of its latest tick goes on."""
+    """Update a row's tick columns in memory; return what to do. ``unended``: its latest task has not ended."""
     if not row.enabled or row.removed:
         _forget(row)
         return Step(to="paused")
     due = _due(row, now)
-    # A due tick comes first; a requested one is extra.
+    # A due tick comes first; a requested one fires at the next attempt.
     fires = due.fires or (Planned(now, now) if row.asked else None)
     row.dropped += due.dropped
     if fires and unended:
@@ -199,7 +202,7 @@ def _advance(row: TickedSchedule, now: datetime, rates: dict[str, Rate], unended
             row.dropped += due.fires is not None
             due = Due(None, due.following)
         if due.fires or row.asked:
-            # The end of a task does not wake its schedule.
+            # Checked again soon, because the end of a task does not wake its schedule.
             _plan(row, due.fires or due.following)
             until = now + timedelta(seconds=UNENDED)
             return Step(until=until, reason=f"waits for the task of tick {row.tick_index - 1}, which has not ended")
@@ -224,7 +227,7 @@ def _advance(row: TickedSchedule, now: datetime, rates: dict[str, Rate], unended
 
 
 def _due(row: TickedSchedule, now: datetime) -> Due:
-    """Return what is due now; if the timetable has changed, plan again."""
+    """Return what is due now; if the timetable has changed, plan anew."""
     timetable, planned = row.timetable, Planned(row.nominal, row.planned) if row.planned else None
     if row.until and planned and row.until < planned.at:
         return Due(None, None)
@@ -240,7 +243,7 @@ def _due(row: TickedSchedule, now: datetime) -> Due:
 
 
 def _places(plan_key: str) -> str:
-    """Return the part of a plan key that places the ticks: all but the jitter."""
+    """Return the part of a plan key that determines the places of ticks: all but the jitter."""
     return plan_key.rpartition(" ")[0]
 
 
@@ -263,22 +266,22 @@ def _forget(row: TickedSchedule) -> None:
 
 
 def _publish(fired: list[tuple[TickedSchedule, int]]) -> None:
-    """Publish the tasks of ticks; an existing key means that the task of the same tick is there already."""
+    """Publish the tasks of ticks. If a tick is published twice, the key of its task removes the duplicate."""
     for _, same in groupby(sorted(fired, key=_queue_of), key=_queue_of):
         ticks = list(same)
         try:
             ticks[0][0].queue.publish_many([_message(row, index) for row, index in ticks])
         except QueuePaused as paused:
-            # Rolls back without counting as an error; the rest of the batch is tried one by one.
+            # Rolls the transaction back without an error; then each schedule of the batch is attempted alone.
             raise TryAgainLater(PAUSED, str(paused)) from None
         except UnknownAction as unknown:
             if not _is_elsewhere(ticks[0][0].queue, {row.action for row, _ in ticks}):
                 raise
-            raise TryAgainLater(OTHER_CODE, f"{unknown}; a worker with other code has it") from None
+            raise TryAgainLater(OTHER_CODE, f"{unknown}; another worker has it, and will fire the tick") from None
 
 
 def _is_elsewhere(queue: Any, actions: set[str]) -> bool:
-    """Return whether a live worker process has the actions, so that it fires the ticks as soon as it claims them."""
+    """Return whether a live worker process has the actions, so that it can fire the ticks."""
     return any(actions <= (process.names(queue) or set()) for process in processes_in(queue._state.db))
 
 

@@ -14,10 +14,10 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
-# Seconds after which the policy "skip" counts a tick as missed. Running workers are never so late.
+# Seconds after which the rule "skip" counts a tick as missed; far later than running workers are.
 MISSED_AFTER = 60.0
 
-# Missed ticks of a cron expression are counted one by one up to this number; beyond it the schedule jumps.
+# Missed ticks of a cron expression are counted up to this number; further ones are skipped without a count.
 MOST_COUNTED = 10_000
 MOST_IN_TWO_DAYS = 2 * 86400
 
@@ -41,9 +41,9 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The decision at one time: the tick that fires, the tick after it, and how many were dropped.
+    """The decision at one time: the tick that fires, the tick after it, and how many ticks were dropped.
 
-    ``fires`` is None if none is due; ``following`` is None if no tick will follow.
+    ``fires`` is None if no tick is due; ``following`` is None if none will follow.
     """
 
     fires: Planned | None
@@ -55,8 +55,8 @@ class Due:
 class Timetable:
     """A timetable: every ``period`` seconds, or by ``cron`` in a ``zone``; ``jitter`` seconds either way.
 
-    With a period, the step between ticks is the period, up to ``jitter`` more or less. The sum of these offsets stays
-    within half a period of the place on the timetable. Ticks that began together therefore spread over the whole
+    With a period, the step from tick to tick is the period, plus or minus up to ``jitter``. The sum of these offsets
+    stays within half a period of the place on the timetable. So schedules that began together spread over the whole
     period, none drifts, and the mean step is exactly the period.
     """
 
@@ -79,7 +79,7 @@ class Timetable:
         return found
 
     def shortest(self) -> float:
-        """Return the seconds between two ticks without jitter; for cron, the shortest gap among its next ticks."""
+        """Return the seconds between ticks without jitter; for cron, the shortest gap in ten ticks from 2024 on."""
         if self.period is not None:
             return self.period
         moments = list(_matches(self.cron, self.zone, SAMPLE, 10))
@@ -90,12 +90,12 @@ class Timetable:
         """Return the first tick of a schedule that is planned now; None if there is none."""
         if self.period is not None:
             return self._moved(now + self._step, 0.0, chance)
-        # A tick up to ``jitter`` later may have fired already, before the schedule was planned again.
+        # A tick whose place is up to ``jitter`` ahead may have fired before the schedule was planned again.
         nominal = self._after(now + timedelta(seconds=self.jitter))
         return self._moved(nominal, 0.0, chance) if nominal else None
 
     def redrawn(self, tick: Planned, now: datetime, chance: random.Random) -> Planned:
-        """Return a future tick after only the jitter has changed: at the same place, and no sooner than now."""
+        """Return a future tick with a new random offset: at the same place, and not before now."""
         offset = (tick.at - tick.nominal).total_seconds() if self.period is not None else 0.0
         drawn = self._moved(tick.nominal, offset, chance)
         return Planned(tick.nominal, max(drawn.at, now))
@@ -108,7 +108,7 @@ class Timetable:
         return self._moved(nominal, 0.0, chance) if nominal else None
 
     def latest(self, tick: Planned, now: datetime) -> tuple[Planned, int]:
-        """Return the latest due tick, counted from a due one, and how many are skipped on the way."""
+        """Return the latest due tick at or after ``tick``, which is due, and how many ticks precede it."""
         end = now - (tick.at - tick.nominal)
         if self.period is not None:
             passed = max(0, (end - tick.nominal) // self._step)
@@ -130,7 +130,7 @@ class Timetable:
     def _moved(self, nominal: datetime, offset: float, chance: random.Random) -> Planned:
         offset += chance.uniform(-self.jitter, self.jitter)
         if self.period is not None:
-            # Reflected at the border, so that every offset becomes equally likely and steps stay within the jitter.
+            # Reflected at the border, so that all offsets are equally likely and steps stay within the jitter.
             border = self.period / 2
             offset = max(-2 * border - offset, min(2 * border - offset, offset))
         return Planned(nominal, nominal + timedelta(seconds=offset))
@@ -179,7 +179,7 @@ def _too_late(tick: Planned, now: datetime, limit: float | None) -> bool:
 
 
 def _drop_until(timetable: Timetable, tick: Planned, now: datetime, limit: float | None) -> tuple[Planned, int]:
-    """Return the latest tick that is too late, counted from one that is; the tick after it fires first."""
+    """Return ``tick`` if it is not too late, else the latest tick that is, and how many precede that one."""
     if limit is None or not _too_late(tick, now, limit):
         return tick, 0
     return timetable.latest(tick, now - timedelta(seconds=limit, microseconds=1))
@@ -208,11 +208,11 @@ def _matches(cron: str, zone: str, moment: datetime, most: int) -> Iterator[date
     """Yield up to ``most`` moments of the expression after ``moment``, in UTC."""
     found = 0
     for match in CronSim(cron, moment.astimezone(ZoneInfo(zone))):
-        came = match.astimezone(UTC)
-        # In an hour that repeats, cronsim searches the first pass first, so it may return an earlier moment.
-        if came <= moment:
+        found_at = match.astimezone(UTC)
+        # In an hour that repeats, cronsim starts from the first pass, so it may return an earlier moment.
+        if found_at <= moment:
             continue
-        yield came
+        yield found_at
         found += 1
         if found == most:
             return
@@ -220,7 +220,7 @@ def _matches(cron: str, zone: str, moment: datetime, most: int) -> Iterator[date
 
 def _last_match(cron: str, zone: str, earliest: datetime, moment: datetime) -> datetime:
     """Return the last moment of the expression up to ``moment``; ``earliest`` is one of its moments."""
-    # Search back a day further than needed, then forward: then clock changes shift moments the same way as always.
+    # Search back from a day before, then forward, so that clock changes shift moments as in a search forward.
     before = CronSim(cron, moment.astimezone(ZoneInfo(zone)) - timedelta(days=1), reverse=True)
     start = next((match.astimezone(UTC) for match in before), earliest)
     latest = max(start, earliest)

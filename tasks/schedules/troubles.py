@@ -1,4 +1,4 @@
-"""Schedules whose tick is due and has not fired; read from the front of the line of due rows, with a limit."""
+"""Schedules with a tick that was due and has not fired; a bounded number of rows is read."""
 
 from typing import Any
 
@@ -10,23 +10,23 @@ from stator.graph.durations import span
 from stator.models import Remedy, Trouble
 from tasks.queue.expressions import Later
 
-# Seconds after which a tick that is due is late, within which a waiting schedule is looked at again, and the most
-# schedules that are read.
+# Seconds after which a due tick is late; seconds within which schedules with a late tick are attempted again; and the
+# most schedules that are read.
 LATE, SOON, READ = 60.0, 90.0, 1000
 
 SHOWN = 20
 
 
 def troubles(using: str) -> list[Trouble]:
-    """Return one trouble for each cause of late ticks, which is a queue that takes no tasks, or none that is known."""
+    """Return one trouble if ticks are late for another reason than a paused queue, which is a trouble of its own."""
     schedules: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Schedule"), using=using)
-    # Index ``st_rest``: late ticks wait for a paused queue or a task, and are looked at every few seconds.
+    # Index ``st_rest``: late ticks wait for a paused queue or a task, and are attempted every few seconds.
     resting = schedules.filter(state_ready=False, state_claim=None, state="waiting")
     soon = resting.filter(state_next_attempt__lte=Later(SOON)).order_by("state_next_attempt").values("pk")[:READ]
     late = schedules.filter(pk__in=list(soon.values_list("pk", flat=True)), planned__lte=Later(-LATE), enabled=True)
     late = late.filter(held_until=None, removed=False)
     over = Q(queue__pause_until__isnull=False, queue__pause_until__lte=Now())
-    # A pause of the queue is a trouble of its own, which says so.
+    # A pause of the queue is a trouble of its own.
     late = late.exclude(Q(queue__publish_paused=True) & ~over)
     found = list(late.order_by("planned", "pk").values_list("pk", "name", "entity", "planned", Now())[: SHOWN + 1])
     if not found:

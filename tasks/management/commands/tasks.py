@@ -1,4 +1,4 @@
-"""``manage.py tasks``: queues and their dead letters, tokens of programs, and queues in several databases."""
+"""``manage.py tasks``: queues and dead letters, schedules, API tokens, and queues in several databases."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -28,8 +28,8 @@ MOST_LISTED = 10_000
 COUNTS = {"waiting": "waiting", "later": "due later", "running": "running", "dead": "dead letters"}
 
 
-class ConsumerTold(TypedDict):
-    """A consumer as JSON has it; ``queues``: None for all."""
+class ConsumerJson(TypedDict):
+    """A consumer in JSON output; ``queues``: None means all."""
 
     name: str
     prefix: str
@@ -47,12 +47,12 @@ class Command(TerminalCommand):
 
     name = "tasks"
     help = (
-        "Inspect and change queues and dead letters, tokens of programs that use the HTTP API, and queues that are "
-        "spread over several databases."
+        "Inspect and change queues, dead letters and schedules, tokens of the HTTP API, and queues that are spread "
+        "over several databases."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """The subcommands; all take ``--json``."""
+        """Add the subcommands; all take ``--json``."""
         self.one_line_errors(parser)
         groups = parser.add_subparsers(dest="act", metavar="SUBCOMMAND", required=True, parser_class=SubcommandParser)
         operating.add_subcommands(partial(self.add_subcommand, groups))
@@ -64,7 +64,7 @@ class Command(TerminalCommand):
         token = groups.add_parser("token", help="Manage tokens of the HTTP API.")
         self.one_line_errors(token)
         acts = token.add_subparsers(dest="token", metavar="create|list|revoke", required=True)
-        create = self.add_subcommand(acts, "create", "Create a consumer and show its token. It is shown only once.")
+        create = self.add_subcommand(acts, "create", "Create a consumer and print its token, which is shown only once.")
         create.add_argument("name", help="Name of the program.")
         create.add_argument(
             "--queue", action="append", default=[], metavar="NAME", help="A queue that it may use; repeatable."
@@ -81,18 +81,20 @@ class Command(TerminalCommand):
             help="When the token expires: ISO 8601, such as 2030-01-31 or 2030-01-31T12:00Z.",
         )
         create.add_argument("--requests-per-minute", type=int, metavar="N", help="Overrides API_REQUESTS_PER_MINUTE.")
-        told = "Overrides API_ROWS_PER_MINUTE. A task with worker_count=n is n + 1 rows."
-        create.add_argument("--rows-per-minute", type=int, metavar="N", help=told)
+        rows_help = "Overrides API_ROWS_PER_MINUTE. A task with worker_count=n is n + 1 rows."
+        create.add_argument("--rows-per-minute", type=int, metavar="N", help=rows_help)
         self.add_subcommand(acts, "list", "List consumers, without their tokens, which are not stored.")
         self.add_subcommand(acts, "revoke", "Disable a consumer for good.").add_argument(
             "name", help="Name of the program."
         )
-        told = "List queues in several databases: their tasks in each, and whether each copy of the queue is correct."
-        shards = self.add_subcommand(groups, "shards", told)
+        shards_help = (
+            "List queues in several databases: the tasks in each, and whether each copy of a queue is correct."
+        )
+        shards = self.add_subcommand(groups, "shards", shards_help)
         shards.add_argument("--repair", action="store_true", help="Create missing copies and repair the others.")
 
     def act(self, options: dict[str, Any]) -> None:
-        """Act, and answer in lines or in one JSON document."""
+        """Run the subcommand and print its answer."""
         act = _act(options)
         data, lines = act(options)
         self.answer(data, lines, as_json=options["json"])
@@ -109,11 +111,11 @@ def _create(options: dict[str, Any]) -> Told:
     if bool(names) == options["all_queues"]:
         raise wrong("choose the queues of the token: either --queue NAME, once or more, or --all-queues")
     for name in sorted(names):
-        if told := queue_name_problem(name):
-            raise wrong(told)
+        if problem := queue_name_problem(name):
+            raise wrong(problem)
     queues = list(Queue.objects.filter(name__in=names))
     if unknown := sorted(names - {queue.name for queue in queues}):
-        raise wrong(f"there is no queue {unknown[0]!r}")
+        raise wrong(f"there is no queue {unknown[0]!r}; see tasks queues")
     consumer = Consumer(
         name=options["name"],
         all_queues=options["all_queues"],
@@ -132,13 +134,13 @@ def _create(options: dict[str, Any]) -> Told:
         field, messages = next(iter(error.message_dict.items()))
         raise wrong(f"{field.strip('_')}: {messages[0]}") from error
     except IntegrityError as error:
-        raise wrong(f"there is a consumer {options['name']!r} already") from error
-    return {**_told(consumer), "token": token}, [token]
+        raise wrong(f"there is a consumer {options['name']!r} already; choose another name") from error
+    return {**_as_json(consumer), "token": token}, [token]
 
 
 def _list(options: object) -> Told:
     consumers = Consumer.objects.prefetch_related("queues").order_by("name")[:MOST_LISTED]
-    data = [_told(consumer) for consumer in consumers]
+    data = [_as_json(consumer) for consumer in consumers]
     return data, [_line(one) for one in data] or ["There are no consumers; create one with: tasks token create"]
 
 
@@ -148,7 +150,7 @@ def _revoke(options: dict[str, Any]) -> Told:
         raise wrong(f"there is no consumer {options['name']!r}; see tasks token list")
     consumer.enabled = False
     consumer.save(update_fields=["enabled"])
-    return _told(consumer), [f"{consumer.name} is disabled; its token is no longer valid"]
+    return _as_json(consumer), [f"{consumer.name} is disabled; its token is no longer valid"]
 
 
 def _shards(options: dict[str, bool]) -> Told:
@@ -186,7 +188,7 @@ def _shard_line(told: dict[str, object]) -> str:
     return f"{told['queue']} in {told['database']}: {', '.join(parts)}"
 
 
-def _told(consumer: Consumer) -> ConsumerTold:
+def _as_json(consumer: Consumer) -> ConsumerJson:
     return {
         "name": consumer.name,
         "prefix": consumer.prefix,
@@ -204,7 +206,7 @@ def _moment(moment: datetime | None) -> str | None:
     return aware(moment, router.db_for_write(Consumer)).astimezone(UTC).isoformat() if moment else None
 
 
-def _line(told: ConsumerTold) -> str:
+def _line(told: ConsumerJson) -> str:
     queues = "all queues" if told["queues"] is None else f"queues {', '.join(told['queues']) or 'none'}"
     parts = [
         f"{told['name']}: tk_{told['prefix']}_..., {', '.join(told['verbs']) or 'nothing'}, {queues}",

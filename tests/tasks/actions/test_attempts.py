@@ -102,7 +102,7 @@ class TestQueueOfAttempts:
 
     def test_it_is_asked_for_again_after_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
         task = OfQueue(operations := TestQueueOfAttempts())
-        monkeypatch.setattr(actions, "QUEUES_KEPT", -1.0)
+        monkeypatch.setattr(actions, "QUEUE_CACHE", -1.0)
         assert [self.ask(task, 1), self.ask(task, 1), operations] == [["queue"], ["queue"], operations]
         assert task.asked == 2
 

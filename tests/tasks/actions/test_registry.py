@@ -29,7 +29,7 @@ class TestRegistering:
 
     @pytest.mark.parametrize("name", ["", "two words", "django:os.system", "x" * 201, None, "a\n"])
     def test_bad_names_are_refused(self, name: Any) -> None:
-        with pytest.raises(ValueError, match="is not a name for an action"):
+        with pytest.raises(ValueError, match="is not a valid name for an action"):
             tasks.action(name)
         assert name not in registry
 

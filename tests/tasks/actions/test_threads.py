@@ -14,7 +14,7 @@ from tests.processes import settings_module, wait_until
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
 FROZEN = 70
-TROUBLE = "every thread for synchronous actions is held by an action that does not return"
+TROUBLE = "every thread for synchronous actions runs an action that does not return"
 
 
 def publish(action: str, **columns: Any) -> Task:

@@ -28,7 +28,7 @@ class TestThrottles:
 
     @pytest.mark.parametrize("text", ["10", "10/x", "0/s", "-1/s", "1.5/s", "10/s ", "1/0s", "9999999999/s"])
     def test_others_are_refused(self, text: str) -> None:
-        with pytest.raises(ValueError, match="write a number and a time"):
+        with pytest.raises(ValueError, match="must be a number of starts and a time"):
             frequency(text)
 
     def test_keys_fit_their_column_and_stay_different(self) -> None:

@@ -75,7 +75,7 @@ def test_tick_waits_for_the_worker_that_has_the_action_of_its_task():
     schedule.refresh_from_db()
     assert (schedule.tick_index, schedule.state_failures, queue.tasks.count()) == (0, 0, 0)
     [report] = Report.objects.all()
-    assert (report.error, report.message.endswith("a worker with other code has it")) == ("", True)
+    assert (report.error, report.message.endswith("another worker has it, and will fire the tick")) == ("", True)
 
     # If no live worker has it either, it is an error, which somebody has to mend.
     Worker.objects.update(stopped=ago(1))

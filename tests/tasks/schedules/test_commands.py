@@ -44,7 +44,7 @@ def test_pauses_resumes_and_runs_those_that_are_named(schedules):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--run"], "name the schedules for --run"),
+        (["--run"], "--run needs the names of schedules"),
         (["weekly"], "there is no schedule 'weekly'; see tasks schedules"),
         (["hourly", "--entity", "x"], "there is no schedule 'hourly' of entity 'x'"),
     ],

@@ -292,7 +292,7 @@ def test_two_functions_of_one_name_are_refused(calls):
         ({"jitter": 30}, "tasks.E101", "less than half"),
         ({"missed": "never"}, "tasks.E101", "one of skip, one, all"),
         ({"deadline": -1}, "tasks.E101", "above 0"),
-        ({"every": LEASE}, "tasks.E102", "no more than the 10 s of a lease"),
+        ({"every": LEASE}, "tasks.E102", "must be more than a lease of 10 s apart"),
         ({"every": None, "cron": "*/5 * * * * *"}, "tasks.E102", "5 s apart"),
     ],
 )
