@@ -1,1 +1,1 @@
-"""Small projects that show Stator at work."""
+"""Small projects that use Stator."""

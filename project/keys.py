@@ -1,4 +1,4 @@
-"""The secret key that a checkout creates for itself: none is in the source, and you need not set one to begin."""
+"""The secret key that a checkout creates for itself, so that none is in the source and you need not set one."""
 
 import os
 import secrets
@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 
 def kept_key(path: Path) -> str:
-    """Return the key in a file, which is created with mode 600 if missing; an empty text if that is impossible."""
+    """Return the key in a file; create it with mode 600 if it is missing, or return an empty text if that fails."""
     try:
         if not path.exists():
             _make(path)
@@ -18,7 +18,7 @@ def kept_key(path: Path) -> str:
             raise ImproperlyConfigured(f"{path} has mode {mode:o}, so others can use it; delete it, or chmod 600 it")
         return path.read_text().strip()
     except OSError:
-        # The file system is read-only. Workers and migrations need no key, and Django signs nothing without one.
+        # The file system is read-only. Workers and migrations need no key, and without one Django signs nothing.
         return ""
 
 

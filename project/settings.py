@@ -1,6 +1,6 @@
 """Settings of the site, read from the environment and from ``.env`` beside ``manage.py``; the environment wins.
 
-``DATABASE_URL`` (SQLite when not given), ``DEBUG``, ``SECRET_KEY``, ``ALLOWED_HOSTS``, ``CSRF_TRUSTED_ORIGINS``,
+``DATABASE_URL`` (default: SQLite), ``DEBUG``, ``SECRET_KEY``, ``ALLOWED_HOSTS``, ``CSRF_TRUSTED_ORIGINS``,
 ``LOG_LEVEL``, and every key of the ``STATOR`` dictionary as ``STATOR_<KEY>``, for instance ``STATOR_LEASE=30``.
 
 For HTTPS: ``SESSION_COOKIE_SECURE`` and ``CSRF_COOKIE_SECURE`` (on without ``DEBUG``), ``SECURE_SSL_REDIRECT`` (off),
@@ -29,8 +29,8 @@ SQLITE_OPTIONS: dict[str, Any] = {
 }
 POSTGRESQL_OPTIONS: dict[str, Any] = {
     "connect_timeout": 10,
-    # With these, a worker notices within a minute, not hours, that the server's machine is gone: by keepalive probes
-    # while it waits, and by the time-out (in milliseconds, Linux only) while sent data is not acknowledged.
+    # With these, a worker notices within a minute, instead of hours, that the server's machine is gone: by keepalive
+    # probes while it waits, and by the timeout (in milliseconds, Linux only) while sent data is not acknowledged.
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
@@ -43,13 +43,13 @@ env.read_env(BASE_DIR / ".env")
 
 
 def database(url: str) -> dict[str, Any]:
-    """Return the ``DATABASES`` entry for a URL. Its options override ours; SQLite paths are below the project root."""
+    """Return the ``DATABASES`` entry for a URL. Its options override ours; SQLite paths start at the project root."""
     config: dict[str, Any] = env.db_url_config(url)
     vendor = config.get("ENGINE", "").rpartition(".")[2]
     if "." not in config.get("ENGINE", ""):
         raise ImproperlyConfigured(
-            f"DATABASE_URL starts with {url.partition(':')[0]!r}, which names no database; "
-            "expected postgresql://user:password@host:port/name or sqlite:///path"
+            f"DATABASE_URL starts with {url.partition(':')[0]!r}, which is not a database; "
+            "use postgresql://user:password@host:port/name or sqlite:///path"
         )
     if vendor == "sqlite3" and config["NAME"] != ":memory:":
         config["NAME"] = str(BASE_DIR / config["NAME"])
@@ -58,7 +58,7 @@ def database(url: str) -> dict[str, Any]:
 
 
 def stator_settings(variables: dict[str, str]) -> dict[str, Any]:
-    """Return the ``STATOR`` dictionary from ``STATOR_<KEY>`` variables; Stator itself refuses unknown keys."""
+    """Return the ``STATOR`` dictionary from ``STATOR_<KEY>`` variables; Stator itself reports unknown keys."""
     given = {name.removeprefix("STATOR_"): text for name, text in variables.items() if name.startswith("STATOR_")}
     return {key: text if key in STATOR_TEXTS else _value(text) for key, text in given.items()}
 
@@ -75,8 +75,8 @@ def _value(text: str) -> Any:
 
 
 DEBUG = env.bool("DEBUG", default=False)
-# env.str() would read a value that starts with $ as the name of another variable. Without a configured key, each
-# machine and user creates its own, and sessions are valid only there: set one in a deployment.
+# Not env.str(), which reads a value that starts with $ as the name of another variable. If no key is set, each checkout
+# creates its own, and sessions are valid only there: set one in a deployment.
 SECRET_KEY = os.environ.get("SECRET_KEY") or kept_key(BASE_DIR / "var" / "secret-key")
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])

@@ -1,1 +1,1 @@
-"""An index of Python source code, kept true to the disk by a reconciliation loop."""
+"""An index of Python source code that a reconciliation loop keeps equal to the files on disk."""

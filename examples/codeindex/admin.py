@@ -1,4 +1,4 @@
-"""The index in the admin, to be searched; it is made from files, so nothing in it can be edited."""
+"""The index in the admin, to be searched. Workers make it from the files, so it is read-only."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from stator.admin import StatorAdmin
 
 
 class ReadOnly:
-    """For an admin of rows that are made by workers."""
+    """The mixin of an admin whose rows only workers write."""
 
     def has_add_permission(self, request: Any, obj: Any = None) -> bool:
-        """Nobody adds rows by hand."""
+        """Return False: nobody adds rows by hand."""
         return False
 
     def has_change_permission(self, request: Any, obj: Any = None) -> bool:
-        """Nobody edits rows by hand."""
+        """Return False: nobody edits rows by hand."""
         return False
 
 
@@ -30,11 +30,11 @@ class SourceFileAdmin(ReadOnly, StatorAdmin):
     ordering = ("path",)
 
     def has_retry_permission(self, request: Any, obj: Any = None) -> bool:
-        """Who might change files if they could be changed may have them attempted again."""
+        """Return whether the user may retry files: with the permission to change them, which is not used otherwise."""
         return bool(request.user.has_perm("codeindex.change_sourcefile"))
 
     def has_move_permission(self, request: Any, obj: Any = None) -> bool:
-        """A permission of its own, as for every managed model."""
+        """Return whether the user may move files, which is a permission of its own for every managed model."""
         return bool(request.user.has_perm("codeindex.force_sourcefile"))
 
 

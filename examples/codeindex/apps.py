@@ -4,7 +4,7 @@ from django.apps import AppConfig
 
 
 class CodeIndexConfig(AppConfig):
-    """Source files, and the symbols that they define."""
+    """An app with source files, and the symbols that they define."""
 
     name = "examples.codeindex"
     label = "codeindex"

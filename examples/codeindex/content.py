@@ -1,4 +1,4 @@
-"""One file on the disk: whether it has changed, and what is in it. Knows nothing about Django."""
+"""One file on disk: its fingerprint and its content. Imports nothing of Django."""
 
 import errno
 import hashlib
@@ -14,18 +14,18 @@ _LARGEST_INTEGER = 2**63 - 1
 
 
 class Gone(Exception):
-    """There is no regular file at this path (any more)."""
+    """There is no regular file at this path, or not any more."""
 
 
 class Unusable(Exception):
-    """The file is there and can not be indexed; the text says why."""
+    """The file exists but cannot be indexed; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What tells a changed file from an unchanged one without reading it.
+    """The size and time of a file, by which a change is noticed without reading it.
 
-    `mtime_ns` is None for a file that we may not read, so that it counts as changed once the permission is given.
+    `mtime_ns` is None if the file may not be read, so that it counts as changed once it may.
     """
 
     size: int
@@ -33,7 +33,7 @@ class Fingerprint:
 
 
 def fingerprint_of(path: Path) -> Fingerprint:
-    """The fingerprint of a file; raises Gone."""
+    """Return the fingerprint of a file; raise `Gone`."""
     try:
         status = path.stat()
     except OSError as error:
@@ -45,7 +45,7 @@ def fingerprint_of(path: Path) -> Fingerprint:
 
 
 def read(path: Path) -> bytes:
-    """All that is in a file; raises Gone, or Unusable for one that is too large or refuses to be read."""
+    """Return the content of a file; raise `Gone`, or `Unusable` if it is too large or cannot be read."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -58,12 +58,12 @@ def read(path: Path) -> bytes:
 
 
 def digest_of(content: bytes) -> str:
-    """A digest by which equal content is recognised."""
+    """Return the digest of a content; equal contents have equal digests."""
     return hashlib.sha256(content).hexdigest()
 
 
 def lines_in(content: bytes) -> int:
-    """The number of lines, however they end."""
+    """Return the number of lines, whatever ends them."""
     return len(content.splitlines())
 
 
@@ -73,5 +73,5 @@ def _raise_if_gone(error: OSError) -> None:
 
 
 def _modified(status: os.stat_result) -> int:
-    # A file system can hold times beyond the year 2262; a column of 64 bits can not.
+    # A file system may have times beyond the year 2262, for which a column of 64 bits is too small.
     return max(-_LARGEST_INTEGER, min(status.st_mtime_ns, _LARGEST_INTEGER))

@@ -1,4 +1,4 @@
-"""The directory that is named on the command line."""
+"""The directory on the command line, checked."""
 
 import os
 import stat
@@ -10,11 +10,11 @@ from django.core.management import CommandError
 from examples.codeindex.scan import LONGEST_ROOT
 from examples.codeindex.text import nameable, printable
 
-REMEDY = "give a directory that holds Python files, or no PATH for the installed Django"
+REMEDY = "give a directory with Python files, or no PATH for the installed Django"
 
 
 def checked_directory(path: str | None) -> str:
-    """The absolute path of a directory that can be listed; raises CommandError that says what to give instead."""
+    """Return the absolute path of a directory; raise `CommandError` if it cannot be listed."""
     if path is None:
         return str(Path(django.__file__).resolve().parent)
     if not path.strip() or "\0" in path:
@@ -29,10 +29,10 @@ def checked_directory(path: str | None) -> str:
     if not os.access(real, os.R_OK | os.X_OK):
         raise refusal(path, "permission denied")
     if not nameable(real) or len(real) > LONGEST_ROOT:
-        raise refusal(path, f"can not be stored: not text, or longer than {LONGEST_ROOT} characters")
+        raise refusal(path, f"cannot be stored: it is not UTF-8, or longer than {LONGEST_ROOT} characters")
     return real
 
 
 def refusal(path: str, reason: str) -> CommandError:
-    """The error for a PATH that can not be indexed, on one line."""
+    """Return the error for a PATH that cannot be indexed, in one line."""
     return CommandError(f"PATH '{printable(path)}': {reason}; {REMEDY}", returncode=2)

@@ -1,4 +1,4 @@
-"""What happens to a source file: it is hashed, parsed and indexed, or found to be broken or gone."""
+"""The graph of a source file: it is hashed, parsed and indexed, or it is broken or gone."""
 
 from typing import Any
 
@@ -7,17 +7,17 @@ from examples.codeindex.symbols import Unparsable, definitions_in
 from stator.exceptions import Fail
 from stator.graph import State, StateGraph
 
-# Files of a worker that died are taken over this much later. The largest that we read are parsed in less (5 MB of
-# common code in 3 s), and meanwhile the parser lets no other thread renew the lease.
+# Seconds after which the files of a dead worker are attempted again. Parsing must take less, because the parser blocks
+# the thread that renews leases: the largest files, of 5 MB, take 3 s.
 LEASE = 20
 
 
 class SourceFileGraph(StateGraph):
-    """From a file that was found to symbols that can be searched.
+    """The states from a file that was found to symbols that can be searched.
 
-    Every handler looks at the file itself and not at what once was said about it, so it may run twice, late, or after
-    the file has changed again. Files at rest (`indexed`, `broken`, `forgotten`) are moved back to `found` by hand when
-    the disk is no longer what the row says: see `examples.codeindex.reconcile`.
+    Every handler reads the file itself, so it may run twice, late, or after the file has changed again. When a file
+    differs from its row, `examples.codeindex.reconcile` moves the row from a resting state (`indexed`, `broken`,
+    `forgotten`) back to `found`.
     """
 
     found = State(try_interval=1, max_failures=5, lease=LEASE, force_initial=True)
@@ -38,7 +38,7 @@ class SourceFileGraph(StateGraph):
 
     @classmethod
     def handle_found(cls, file: Any) -> State:
-        """Take the digest of the content; content that is indexed already needs no parsing."""
+        """Compute the digest of the content; if that content is indexed already, skip the parsing."""
         try:
             fingerprint = fingerprint_of(file.full_path)
             digest = digest_of(read(file.full_path))
@@ -52,7 +52,7 @@ class SourceFileGraph(StateGraph):
 
     @classmethod
     def handle_hashed(cls, file: Any) -> State:
-        """Replace the symbols of the file by those in its content."""
+        """Parse the content, and replace the symbols of the file."""
         try:
             content = read(file.full_path)
             if digest_of(content) != file.digest:
@@ -66,7 +66,7 @@ class SourceFileGraph(StateGraph):
 
     @classmethod
     def handle_vanished(cls, file: Any) -> State:
-        """Remove what came from a file that is gone, unless it has come back meanwhile."""
+        """Remove the symbols of a file that is gone, unless the file is back."""
         try:
             fingerprint_of(file.full_path)
         except Gone:
@@ -76,6 +76,6 @@ class SourceFileGraph(StateGraph):
 
 
 def _rejection(file: Any, reason: Exception) -> Fail:
-    """Keep the reason, and give the exception that says: no further attempt until the file changes."""
+    """Store the reason on the row, and return the exception that prevents further attempts."""
     file.reject(str(reason))
     return Fail(str(reason))

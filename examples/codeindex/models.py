@@ -1,4 +1,4 @@
-"""What the index knows: Python files, and the symbols in them."""
+"""The models of the index: Python files, and the symbols in them."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,10 +20,10 @@ SUMMARY_LENGTH = 300
 
 
 class SourceFile(StatorModel):
-    """A Python file, and what is known of its content.
+    """A Python file, and what was read from it.
 
-    `size` and `mtime_ns` tell whether the file has changed since it was last read, `digest` is what was read then, and
-    `indexed_digest` the content that the stored symbols come from.
+    `size` and `mtime_ns`: of the file when it was last read. `digest`: of the content that was read then.
+    `indexed_digest`: of the content whose symbols are stored.
     """
 
     root = models.CharField(max_length=LONGEST_ROOT, help_text="The directory that was indexed.")
@@ -47,27 +47,27 @@ class SourceFile(StatorModel):
 
     @property
     def full_path(self) -> Path:
-        """Where the file is on the disk."""
+        """The path of the file on disk."""
         return Path(self.root, self.path)
 
     def remember(self, fingerprint: Fingerprint, digest: str) -> None:
-        """Keep what the file looked like when it was read."""
+        """Store the fingerprint and the digest of the file as it was read."""
         self._write(size=fingerprint.size, mtime_ns=fingerprint.mtime_ns, digest=digest)
 
     def index(self, definitions: Iterable[Definition], line_count: int) -> None:
-        """Replace the symbols by those of the content that was remembered."""
+        """Replace the symbols by those of the content that has the stored digest."""
         with transaction.atomic():
             self._write(indexed_digest=self.digest, line_count=line_count, error="")
             self._replace_symbols(definitions)
 
     def reject(self, reason: str) -> None:
-        """Keep why there is nothing to index, and no symbols."""
+        """Store why the file cannot be indexed, and delete its symbols."""
         with transaction.atomic():
             self._write(indexed_digest="", line_count=0, error=storable(reason, REASON_LENGTH))
             self._replace_symbols([])
 
     def forget(self) -> None:
-        """Drop everything that came from the content."""
+        """Delete everything that was read from the file."""
         self.reject("")
 
     def _write(self, **columns: Any) -> None:
@@ -95,7 +95,7 @@ class Symbol(models.Model):
 
     @classmethod
     def of(cls, file: SourceFile, definition: Definition) -> "Symbol":
-        """The row for a definition in a file, not saved."""
+        """Return an unsaved row for a definition in a file."""
         return cls(
             file=file,
             kind=definition.kind,

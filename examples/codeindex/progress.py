@@ -1,4 +1,4 @@
-"""What is shown while a worker runs: how many files are in which state, how fast, for how long."""
+"""The progress of a worker: how many files are in each state, how fast, for how long."""
 
 import shutil
 import time
@@ -17,10 +17,10 @@ LINE_INTERVAL = 2.0
 
 
 class Progress:
-    """Shows the state of a directory's files while a block runs.
+    """Shows the states of a directory's files while a block runs.
 
-    On a terminal one line is written over and over, elsewhere a line from time to time. Looks into the database from a
-    thread of its own, so it tells the truth also when other workers help, or when none makes headway.
+    On a terminal it rewrites one line; elsewhere it writes a line every two seconds. A thread of its own reads the
+    counts from the database, so they include the work of other workers.
     """
 
     def __init__(self, root: str, stream: Any) -> None:
@@ -54,7 +54,7 @@ class Progress:
         try:
             line = self._line(self._counts())
         except DatabaseError:
-            return  # Busy or away: the worker says so; a line that is missing harms nobody.
+            return  # The worker reports this error; the next line is written later.
         if self.live:
             self.stream.write(f"\r{line[: shutil.get_terminal_size().columns - 1]}\x1b[K", ending="")
         else:
@@ -71,7 +71,7 @@ class Progress:
 
 
 def in_words(counts: Mapping[str, int]) -> str:
-    """The counts in the order of the graph, without the states in which nothing is."""
+    """Return the counts as text in the order of the graph, without states that have no files."""
     present = (f"{name} {counts[name]:,}" for name in Graph.states if counts.get(name))
     return "  ".join(present) or "no files"
 

@@ -1,4 +1,4 @@
-"""Making the rows say what the disk says: which files are new, changed, or gone."""
+"""The reconciliation of the rows with the disk: new, changed and vanished files."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -15,10 +15,7 @@ BATCH_SIZE = 500
 
 
 def reconcile(root: str, scan: Scan) -> dict[str, Row]:
-    """Register new files, and move by hand the rows of files that changed or vanished; leave all others alone.
-
-    Returns the rows as they were before.
-    """
+    """Add rows for new files, and move the rows of files that changed or vanished; return the rows as they were."""
     rows = rows_of(root)
     _register(root, {path: seen for path, seen in scan.files.items() if path not in rows})
     _move(_changed(rows, scan), Graph.found, "the file changed")
@@ -27,7 +24,7 @@ def reconcile(root: str, scan: Scan) -> dict[str, Row]:
 
 
 def _register(root: str, files: dict[str, Fingerprint]) -> None:
-    # Conflicts: another command may register the same files at this moment.
+    # Another command may register the same files at the same time.
     SourceFile.objects.bulk_create(
         [SourceFile(root=root, path=path, size=seen.size, mtime_ns=seen.mtime_ns) for path, seen in files.items()],
         batch_size=BATCH_SIZE,

@@ -1,4 +1,4 @@
-"""What is told at the end of a run, to people and to programs."""
+"""The report at the end of a run, for people and for programs."""
 
 import json
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ MOST_LISTED = 10
 
 
 def json_line(outcome: Outcome, seconds: float) -> str:
-    """The outcome for a program, on one line."""
+    """Return the outcome for a program, as one line of JSON."""
     numbers: dict[str, Any] = {"files": outcome.files, "moved": outcome.moved, "failed": outcome.failed}
     return json.dumps(numbers | {"seconds": round(seconds, 3)})
 
 
 def summary(root: str, outcome: Outcome, scan: Scan, seconds: float) -> Iterator[str]:
-    """The outcome for people, line by line."""
+    """Yield the lines of the outcome for people."""
     files = SourceFile.objects.filter(root=root)
     lines = files.aggregate(total=Sum("line_count"))["total"] or 0
     symbols = Symbol.objects.filter(file__root=root).count()
@@ -32,7 +32,7 @@ def summary(root: str, outcome: Outcome, scan: Scan, seconds: float) -> Iterator
     yield f"{outcome.moved:,} moved, {outcome.failed:,} of them broken, in {seconds:.1f} s"
     yield from _listed("Broken", _broken(files), outcome.states[Graph.broken.name])
     yield from _listed("Directories that could not be listed", scan.unlisted, len(scan.unlisted))
-    yield from _listed("Names that can not be stored", scan.unnameable, len(scan.unnameable))
+    yield from _listed("Names that cannot be stored", scan.unnameable, len(scan.unnameable))
 
 
 def _broken(files: QuerySet[SourceFile]) -> list[str]:
@@ -41,7 +41,7 @@ def _broken(files: QuerySet[SourceFile]) -> list[str]:
 
 
 def _listed(title: str, texts: list[str], total: int) -> Iterator[str]:
-    """A title, the first few texts, and how many are left out."""
+    """Yield a title, the first ten texts, and how many are left out."""
     if not total:
         return
     yield f"{title}: {total:,}"

@@ -1,4 +1,4 @@
-"""All rows of a directory at one moment, and what has become of them at a later one."""
+"""The rows of a directory at one time, and the difference to another time."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from examples.codeindex.models import SourceFile
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a row says of its file. `version` counts its moves."""
+    """A row and the file as it was read. `version`: the number of moves."""
 
     pk: Any
     state: str
@@ -20,7 +20,7 @@ class Row:
 
     @property
     def at_rest(self) -> bool:
-        """Whether no worker will move it."""
+        """Whether workers do not move it on."""
         return Graph.states[self.state] not in Graph.automatic_states
 
     @property
@@ -30,16 +30,16 @@ class Row:
 
     @property
     def forgotten(self) -> bool:
-        """Whether nothing is left of its file but the row itself."""
+        """Whether nothing but the row is left of its file."""
         return self.state == Graph.forgotten
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did, by comparison of the rows before and after it.
+    """The outcome of a run, from the rows before and after it.
 
-    `files` are the rows whose file exists, `moved` those that were registered, changed their state or were deleted
-    since, `failed` those of the moved that are broken now, `unfinished` those that did not come to rest.
+    `files`: rows whose file exists. `moved`: rows that were added, moved or deleted. `failed`: moved rows that are
+    broken now. `unfinished`: rows that are not at rest.
     """
 
     states: Counter[str]
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def rows_of(root: str) -> dict[str, Row]:
-    """Every row below a root by its path, in one query."""
+    """Return all rows of a root by path, in one query."""
     columns = ("path", "pk", "state", "state_version", "size", "mtime_ns")
     return {
         path: Row(pk, str(state), version, Fingerprint(size, mtime_ns))
@@ -59,7 +59,7 @@ def rows_of(root: str) -> dict[str, Row]:
 
 
 def compare(before: dict[str, Row], after: dict[str, Row]) -> Outcome:
-    """The outcome of whatever happened between two looks at the rows."""
+    """Return the outcome of a run from the rows before and after it."""
     moved = {path for path in {*before, *after} if _moved(before.get(path), after.get(path))}
     return Outcome(
         states=Counter(row.state for row in after.values()),
@@ -71,6 +71,6 @@ def compare(before: dict[str, Row], after: dict[str, Row]) -> Outcome:
 
 
 def _moved(before: Row | None, after: Row | None) -> bool:
-    if after is None:  # A row that was forgotten before is deleted in its time; that is no news.
+    if after is None:  # Rows that were forgotten already are deleted later, which does not count as a move.
         return before is not None and not before.forgotten
     return before is None or before.version != after.version

@@ -1,4 +1,4 @@
-"""Which Python files a directory holds right now. Reads directories, never files; knows nothing about Django."""
+"""The Python files of a directory. Reads directories, never files; imports nothing of Django."""
 
 import os
 from dataclasses import dataclass, field
@@ -7,40 +7,40 @@ from pathlib import Path
 from examples.codeindex.content import Fingerprint, Gone, fingerprint_of
 from examples.codeindex.text import nameable
 
-# Together no longer than what an index entry of PostgreSQL holds, at four bytes for a character.
+# Together, at four bytes for a character, they fit into an index entry of PostgreSQL.
 LONGEST_ROOT = 255
 LONGEST_PATH = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Fingerprints by the path below the root; the directories and files that had to be left out."""
+    """Fingerprints by path below the root, and the directories and files that had to be left out."""
 
     files: dict[str, Fingerprint] = field(default_factory=dict)
     unlisted: list[str] = field(default_factory=list)
     unnameable: list[str] = field(default_factory=list)
 
     def covers(self, path: str) -> bool:
-        """Whether the scan would have seen this path: not below a directory that could not be listed."""
+        """Return whether the scan would have found this path: no directory above it failed to be listed."""
         return not any(path.startswith(f"{directory}/") for directory in self.unlisted)
 
 
 def scan(root: str) -> Scan:
-    """All `.py` files below a directory.
+    """Return all `.py` files below a directory.
 
-    Links to files are followed, links to directories are not, so that no loop is endless. Hidden directories and
-    `__pycache__` are left out. Raises OSError if the root itself can not be listed.
+    Links to files are followed, links to directories are not, because they may form a loop. Hidden directories and
+    `__pycache__` are left out. Raises `OSError` if the root itself cannot be listed.
     """
     found = Scan()
-    pending = _look_into(root, "", found)
+    pending = _list(root, "", found)
     while pending:
-        pending += _look_below(root, pending.pop(), found)
+        pending += _list_if_possible(root, pending.pop(), found)
     return found
 
 
-def _look_below(root: str, directory: str, found: Scan) -> list[str]:
+def _list_if_possible(root: str, directory: str, found: Scan) -> list[str]:
     try:
-        return _look_into(root, directory, found)
+        return _list(root, directory, found)
     except FileNotFoundError:  # Removed since its parent was listed.
         return []
     except OSError:
@@ -48,8 +48,8 @@ def _look_below(root: str, directory: str, found: Scan) -> list[str]:
         return []
 
 
-def _look_into(root: str, directory: str, found: Scan) -> list[str]:
-    """Note the files of one directory; return its subdirectories."""
+def _list(root: str, directory: str, found: Scan) -> list[str]:
+    """Add the files of one directory to ``found``; return its subdirectories."""
     subdirectories: list[str] = []
     with os.scandir(Path(root, directory)) as entries:
         for entry in entries:
@@ -68,7 +68,7 @@ def _wanted(directory: str) -> bool:
 def _note(path: str, full_path: Path, found: Scan) -> None:
     try:
         fingerprint = fingerprint_of(full_path)
-    except Gone:  # A link that leads nowhere, a named pipe.
+    except Gone:  # A broken link, or not a regular file.
         return
     if nameable(path) and len(path) <= LONGEST_PATH:
         found.files[path] = fingerprint

@@ -1,4 +1,4 @@
-"""Looking at the result: a login for the admin, Django's development server, and a worker beside it."""
+"""The site for ``--serve``: a login for the admin, Django's development server, and a worker beside it."""
 
 import os
 import re
@@ -24,20 +24,20 @@ _ADDRESS = re.compile(r"(?:(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):)?(?P<por
 
 
 def checked_address(address: str) -> str:
-    """The address with host and port; raises CommandError for anything else, and where no login may be made."""
+    """Return the address with host and port; raise `CommandError` if it is not one, or if `DEBUG` is off."""
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match["port"]) < 65536:
         raise CommandError(
-            f"--serve {address!r} is no address; give [HOST:]PORT such as {DEFAULT_ADDRESS}, and PATH before --serve",
+            f"--serve {address!r} is not an address; give [HOST:]PORT such as {DEFAULT_ADDRESS}, and PATH before it",
             returncode=2,
         )
     if not settings.DEBUG:
-        raise CommandError("--serve makes a login for a demo, so it needs DEBUG=True in the settings", returncode=2)
+        raise CommandError("--serve creates a demo login, so it needs DEBUG=True in the settings", returncode=2)
     return f"{match['host'] or '127.0.0.1'}:{match['port']}"
 
 
 def ensure_login() -> str:
-    """Make the user of the demo, or give it a new password; return that."""
+    """Create the user ``demo``, or set a new password for it; return the password."""
     password = os.environ.get("CODEINDEX_PASSWORD") or secrets.token_urlsafe(9)
     user, _ = get_user_model().objects.get_or_create(username=USERNAME)
     user.is_staff = user.is_superuser = user.is_active = True
@@ -50,7 +50,7 @@ def serve(address: str, stream: Any) -> None:
     """Serve the site at a checked address, with a worker of its own, until interrupted."""
     password = ensure_login()
     stream.write(f"Admin: http://{address}{reverse('admin:index')}  user: {USERNAME}  password: {password}")
-    stream.write("A worker runs beside the site: move a file to found in the admin, and look at its timeline.")
+    stream.write("A worker runs beside the site: move a file to found in the admin, and see its timeline.")
     stream.flush()
     with worker():
         call_command("runserver", address, use_reloader=False, stdout=stream)
@@ -58,8 +58,8 @@ def serve(address: str, stream: Any) -> None:
 
 @contextmanager
 def worker() -> Iterator[subprocess.Popen[bytes]]:
-    """Run a worker in a process of its own; at the end it is told to stop, and killed if it takes too long."""
-    # By default SIGTERM ends this process at once, and the worker would be left behind.
+    """Run a worker process while the block runs; then stop it, and kill it if that takes over 30 s."""
+    # By default SIGTERM ends this process at once, and the worker would go on.
     before = signal.signal(signal.SIGTERM, _exit)
     process = subprocess.Popen([sys.executable, str(settings.BASE_DIR / "manage.py"), "runstator", "--name", USERNAME])
     try:

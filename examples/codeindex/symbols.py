@@ -1,4 +1,4 @@
-"""What a Python source defines. Knows neither files nor Django."""
+"""The definitions in a Python source. Imports nothing of Django, and reads no files."""
 
 import ast
 import threading
@@ -20,7 +20,7 @@ class Unparsable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One name that a source defines, and the first line of what it says about itself."""
+    """One name that a source defines, and the first line of its docstring."""
 
     kind: str
     qualified_name: str
@@ -35,7 +35,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """A piece of the tree, and what its definitions belong to."""
+    """A node of the tree, with the prefix and the kind of owner of the definitions in it."""
 
     node: ast.AST
     prefix: str = ""
@@ -43,9 +43,9 @@ class _Scope:
 
 
 def definitions_in(source: bytes) -> list[Definition]:
-    """Every class, function, method and constant in these bytes, from top to bottom.
+    """Return every class, function, method and constant in a source, from top to bottom.
 
-    Names are qualified as in `__qualname__`. Raises Unparsable for whatever Python would not compile.
+    Names are qualified as in `__qualname__`. Raises `Unparsable` if it is not valid Python.
     """
     return sorted(_walk(_parse(source)), key=lambda definition: definition.line)
 
@@ -53,7 +53,7 @@ def definitions_in(source: bytes) -> list[Definition]:
 def _parse(source: bytes) -> ast.Module:
     try:
         with _warning_filters, warnings.catch_warnings():
-            # Advice about the code that is read is for its author. The lock: filters belong to the whole process.
+            # Warnings about the parsed code concern its author. Locked, because filters belong to the whole process.
             warnings.simplefilter("ignore")
             return ast.parse(source)
     except SyntaxError as error:
@@ -69,7 +69,7 @@ def _located(error: SyntaxError) -> str:
 
 
 def _walk(tree: ast.Module) -> Iterator[Definition]:
-    # A list of what is left instead of recursion: a long `elif` chain is a tree as deep as it is long.
+    # Without recursion, because a long `elif` chain is a tree as deep as the chain is long.
     pending = [_Scope(tree)]
     while pending:
         scope = pending.pop()
@@ -80,7 +80,7 @@ def _walk(tree: ast.Module) -> Iterator[Definition]:
 
 
 def _defined_by(node: Any, scope: _Scope) -> Iterator[Definition]:
-    """What this one statement adds to its scope."""
+    """Yield the definitions of one statement, without those inside it."""
     if isinstance(node, ast.ClassDef):
         yield Definition("class", scope.prefix + node.name, node.lineno, _summary(node))
     elif isinstance(node, _FUNCTIONS):
@@ -92,7 +92,7 @@ def _defined_by(node: Any, scope: _Scope) -> Iterator[Definition]:
 
 
 def _inside(node: ast.AST, scope: _Scope) -> _Scope:
-    """The scope in which the statements below this one stand."""
+    """Return the scope of the statements inside this one."""
     if isinstance(node, ast.ClassDef):
         return _Scope(node, f"{scope.prefix}{node.name}.", "class")
     if isinstance(node, _FUNCTIONS):

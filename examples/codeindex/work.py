@@ -1,4 +1,4 @@
-"""Running a worker over the files until none of them has anywhere to go."""
+"""A worker that runs until all files are at rest."""
 
 from time import sleep
 
@@ -10,10 +10,10 @@ PAUSE = 1.0
 
 
 def work_until_rest(root: str) -> None:
-    """Attempt files, in this process, until all below a root are at rest, or until told to stop.
+    """Attempt files in this process until all files below a root are at rest, or a signal stops it.
 
-    Waits for what nobody can attempt yet: files that a worker holds, perhaps a dead one, until its lease runs out, and
-    files to be tried again after an error. Files in quarantine are waited for in vain, so they are not.
+    It waits for files that another worker holds until their leases end, and for files that are due again after an
+    error. It does not wait for files in quarantine.
     """
     runner = StatorRunner([SourceFile], until_idle=True)
     runner.run()
@@ -24,5 +24,5 @@ def work_until_rest(root: str) -> None:
 
 def _waits(root: str) -> bool:
     files = SourceFile.stator.filter(root=root).in_state(*Graph.automatic_states)
-    # A worker ends with files still due only when it was told to stop.
+    # If files are still due, a signal has stopped the worker.
     return not files.due().exists() and files.count() > files.quarantined().count()

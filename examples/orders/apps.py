@@ -4,7 +4,7 @@ from django.apps import AppConfig
 
 
 class OrdersConfig(AppConfig):
-    """Orders, and what is in stock."""
+    """An app with orders and a stock."""
 
     name = "examples.orders"
     label = "orders"

@@ -1,4 +1,4 @@
-"""The life of an order."""
+"""The graph of an order."""
 
 from email.utils import formataddr
 from typing import Any
@@ -14,9 +14,9 @@ WAREHOUSE = "warehouse"
 
 
 class OrderGraph(StateGraph):
-    """From the order to the parcel.
+    """The states from the order to the parcel.
 
-    ``awaiting_payment`` is left by the provider's webhook, and by nobody else; without one the order expires.
+    Only the provider's webhook moves an order on from ``awaiting_payment``; without one it expires.
     """
 
     placed = State(try_interval=10, max_runtime=10, expect_within=600)
@@ -42,7 +42,7 @@ class OrderGraph(StateGraph):
 
     @classmethod
     def handle_placed(cls, order: Any) -> State:
-        """Ask the provider for the payment; it knows a repeated request by its key."""
+        """Request the payment from the provider, which recognises a repeated request by its key."""
         payments.ask(order.pk, order.amount, key=order.stator.idempotency_key)
         return cls.awaiting_payment
 
@@ -55,7 +55,7 @@ class OrderGraph(StateGraph):
 
     @classmethod
     def handle_packing(cls, order: Any) -> State:
-        """Have it packed by the robot. The queue has one task for each order, however often this is called."""
+        """Have the robot pack it. By its key, the queue has one task for each order, however often this is called."""
         data = {"order": order.pk, "sku": order.stock.sku, "quantity": order.quantity, "address": order.address}
         task = warehouse().publish("pack", data, key=f"order-{order.pk}").task
         if task.status in ("errored", "canceled"):
@@ -67,7 +67,7 @@ class OrderGraph(StateGraph):
 
     @classmethod
     def handle_packed(cls, order: Any) -> State:
-        """Tell the customer. A mail that is sent twice after a crash has the same Message-ID."""
+        """Send a mail to the customer. If it is sent twice after a crash, both mails have the same Message-ID."""
         key = order.stator.idempotency_key.replace(":", ".")
         text = f"Your parcel {order.parcel} is on its way."
         EmailMessage(
@@ -78,13 +78,13 @@ class OrderGraph(StateGraph):
 
     @classmethod
     def handle_refunding(cls, order: Any) -> State:
-        """Pay the money back, once."""
+        """Refund the money, once."""
         payments.refund(order.pk, order.amount, key=order.stator.idempotency_key)
         return cls.refunded
 
 
 def warehouse() -> Any:
     """Return the queue of the robot."""
-    from tasks.models import Queue  # noqa: PLC0415 - graphs are read before models
+    from tasks.models import Queue  # noqa: PLC0415 - graphs are imported before models
 
     return Queue.objects.get(name=WAREHOUSE)

@@ -1,4 +1,4 @@
-"""What is in stock, and what was ordered of it."""
+"""The stock, and the orders."""
 
 from django.db import models
 
@@ -18,7 +18,7 @@ class Stock(models.Model):
 
 
 class Order(StatorModel):
-    """An order of one article. ``amount`` is in cents; ``paid_at`` is what the provider's webhook told."""
+    """An order of one article. ``amount`` is in cents; ``paid_at``: when the webhook reported the payment."""
 
     stock = models.ForeignKey(Stock, on_delete=models.PROTECT, related_name="orders")
     quantity = models.PositiveIntegerField(default=1)
@@ -31,7 +31,7 @@ class Order(StatorModel):
     state = StateField(OrderGraph)
 
     class StatorMeta:
-        """An order has a timeline."""
+        """With a history, which the admin shows as a timeline."""
 
         history = True
 

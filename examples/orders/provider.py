@@ -1,9 +1,9 @@
-"""A payment provider to try the shop with: it takes every payment, and calls the webhook a moment later.
+"""A payment provider to try the shop with: it accepts every payment, and calls the webhook a moment later.
 
 ``python -m examples.orders.provider --webhook http://127.0.0.1:8000/orders/paid/ [--port 9100]``
 
-It does what real providers do: it knows a repeated request by its ``Idempotency-Key``, signs its webhooks, and sends
-each of them twice.
+Like real providers, it recognises a repeated request by its ``Idempotency-Key``, signs its webhooks, and may send a
+webhook twice: it always does.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 
 from examples.orders.payments import signature
 
-# Seconds from the request to the webhook, and between tries if the shop is away.
+# Seconds from the request to the webhook; seconds between tries if the shop does not answer; and the most tries.
 DELAY, AGAIN, TRIES = 0.2, 1.0, 30
 
 
@@ -33,14 +33,14 @@ class Provider(ThreadingHTTPServer):
         self.lock = threading.Lock()
 
     def take(self, kind: str, key: str, data: Any) -> bool:
-        """Note a request; return whether it is new."""
+        """Store a request; return whether it is new."""
         with self.lock:
             is_new = key not in self.done
             self.done.setdefault(key, (kind, data))
         return is_new
 
-    def tell(self, data: Any) -> None:
-        """Call the webhook until the shop has answered."""
+    def call_webhook(self, data: Any) -> None:
+        """Call the webhook until the shop answers, 30 times at most."""
         body = json.dumps({"order": data["order"]}).encode()
         headers = {"Content-Type": "application/json", "X-Signature": signature(body, self.secret)}
         for _ in range(TRIES):
@@ -54,21 +54,21 @@ class Provider(ThreadingHTTPServer):
 
 
 class Answer(BaseHTTPRequestHandler):
-    """POST ``/charges`` and ``/refunds``; GET ``/`` says what was charged and repaid."""
+    """Answers POST ``/charges`` and ``/refunds``; GET ``/`` lists what was charged and refunded."""
 
     server: Provider
 
     def do_POST(self) -> None:
-        """Take a charge or a refund."""
+        """Accept a charge or a refund."""
         kind = self.path.strip("/")
         data = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.server.take(kind, self.headers["Idempotency-Key"], data) and kind == "charges":
             for _ in range(2):
-                threading.Timer(DELAY, self.server.tell, [data]).start()
+                threading.Timer(DELAY, self.server.call_webhook, [data]).start()
         self._answer({"taken": True})
 
     def do_GET(self) -> None:
-        """Say what was done, each once."""
+        """List all charges and refunds."""
         self._answer([{"kind": kind, **data} for kind, data in self.server.done.values()])
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
@@ -86,12 +86,14 @@ class Answer(BaseHTTPRequestHandler):
 def main() -> None:
     """Answer until the process is ended."""
     parser = argparse.ArgumentParser(description="A payment provider to try the shop with.")
-    parser.add_argument("--port", type=int, default=9100, help="Where it answers (default: 9100).")
-    parser.add_argument("--webhook", default="http://127.0.0.1:8000/orders/paid/", help="The address that it calls.")
+    parser.add_argument("--port", type=int, default=9100, help="The port to listen on (default: 9100).")
+    parser.add_argument(
+        "--webhook", default="http://127.0.0.1:8000/orders/paid/", help="The URL to call after a payment."
+    )
     options = parser.parse_args()
     secret = os.environ.get("PROVIDER_SECRET", "only for trying this out")
     with Provider(options.port, options.webhook, secret) as server:
-        print(f"provider: answers at http://127.0.0.1:{server.server_address[1]}", flush=True)
+        print(f"provider: listening on http://127.0.0.1:{server.server_address[1]}", flush=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:

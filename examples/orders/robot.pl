@@ -1,5 +1,5 @@
 #!/usr/bin/env perl
-# The robot of the warehouse: a program in another language that claims tasks over HTTP. It needs nothing but Perl.
+# The robot of the warehouse: a program in another language that claims tasks over HTTP. It needs only Perl.
 #
 #   API=http://127.0.0.1:8000/api TOKEN=tk_... perl examples/orders/robot.pl [NAME]
 use strict;

@@ -1,13 +1,13 @@
-"""Settings of the shop: those of ``project/``, with its own app, its own addresses and its payment provider.
+"""Settings of the shop: those of ``project/`` with its own app, URLs and payment provider.
 
-``PROVIDER_URL`` is where the provider answers, ``PROVIDER_SECRET`` what it signs its webhooks with.
+``PROVIDER_URL``: the address of the provider. ``PROVIDER_SECRET``: the key with which it signs its webhooks.
 """
 
 import os
 
 import django
 
-from project.settings import *  # noqa: F403 - a site with one app exchanged
+from project.settings import *  # noqa: F403 - the same site with another app
 from project.settings import DEBUG, INSTALLED_APPS
 
 INSTALLED_APPS = ["examples.orders" if app == "examples.codeindex" else app for app in INSTALLED_APPS]

@@ -16,14 +16,14 @@ from examples.orders.payments import signature
 @csrf_exempt
 @require_POST
 def paid(request: HttpRequest) -> JsonResponse:
-    """Note that an order is paid, and move it if it waits for that.
+    """Store that an order is paid, and move it if it waits for the payment.
 
-    Webhooks come twice, late, and before the answer to the request that caused them. So this stores the fact first. An
-    order that does not wait for it yet is moved by the rule of its graph, within ``SCHEDULE_INTERVAL``.
+    Webhooks arrive twice, late, and before the answer to the request that caused them. So the payment is stored first.
+    If the order does not wait for it yet, the rule of its graph moves it later, within ``SCHEDULE_INTERVAL``.
     """
-    told = request.headers.get("X-Signature", "")
+    given = request.headers.get("X-Signature", "")
     secret = settings.PROVIDER_SECRET
-    if not secret or not hmac.compare_digest(told.encode(), signature(request.body, secret).encode()):
+    if not secret or not hmac.compare_digest(given.encode(), signature(request.body, secret).encode()):
         return JsonResponse({"error": "wrong signature"}, status=403)
     try:
         number = int(json.loads(request.body)["order"])

@@ -16,7 +16,7 @@ from project.postgres import DATABASE, PostgresError, Server
 
 
 class _Terminated(BaseException):
-    """The process that started this one ends it, or has ended itself."""
+    """The process that started this one has sent a signal, or has ended."""
 
 
 def main(arguments: list[str]) -> int:
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
 def _act(options: argparse.Namespace, command: list[str]) -> int:
     if (options.action == "run") != bool(command):
         raise PostgresError(
-            "a command after -- belongs to run, and only there: python -m project.postgres run DIR -- COMMAND"
+            "run, and no other action, needs a command after --: python -m project.postgres run DIR -- COMMAND"
         )
     server, code = Server(options.directory, options=options.options), 0
     try:
@@ -58,7 +58,7 @@ def _act(options: argparse.Namespace, command: list[str]) -> int:
 
 
 def _listen_for_signals() -> None:
-    # Background jobs of a shell ignore SIGINT, and the command would inherit that and could not clean up.
+    # Background jobs of a shell ignore SIGINT. The command would inherit that, and could not clean up.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminate)
@@ -74,7 +74,7 @@ class _Set(argparse.Action):
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
         name, given, value = values.partition("=")
         if not (name.isidentifier() and given):
-            parser.error(f"--set {values}: a server parameter is given as NAME=VALUE, for instance --set fsync=off")
+            parser.error(f"--set {values}: must be NAME=VALUE, for instance --set fsync=off")
         namespace.options = {**namespace.options, name: value}
 
 
@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         ("start", "start a server with its data in DIR and print its DATABASE_URL"),
         ("url", "print the DATABASE_URL of the server that runs in DIR"),
         ("stop", "stop the server that runs in DIR"),
-        ("run", "run DIR -- COMMAND ...: run COMMAND with a server beside it, give back its exit code"),
+        ("run", "run DIR -- COMMAND ...: run COMMAND beside a server, and exit with its code"),
     ):
         action = actions.add_parser(name, help=text, description=text)
         action.add_argument("directory", metavar="DIR", type=Path)

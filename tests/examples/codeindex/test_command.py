@@ -157,7 +157,7 @@ def test_a_path_that_may_not_be_read_is_refused(tree: Tree, monkeypatch: pytest.
 def test_a_path_that_fits_no_column_is_refused(tree: Tree) -> None:
     deep = tree.path / ("a" * 200) / ("b" * 200)
     deep.mkdir(parents=True)
-    assert "can not be stored" in refusal(str(deep))
+    assert "cannot be stored" in refusal(str(deep))
 
 
 @pytest.mark.django_db

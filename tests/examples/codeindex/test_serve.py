@@ -41,7 +41,7 @@ def test_an_address_is_a_port_with_or_without_a_host(debug: None, address: str, 
 
 @pytest.mark.parametrize("address", ["", "src", "0", "65536", "host:", ":8000", "/src", "1.2.3.4", "a:b:1", "8000\n"])
 def test_what_is_no_address_is_refused_on_one_line(debug: None, address: str) -> None:
-    with pytest.raises(CommandError, match=r"--serve .* is no address; give \[HOST:\]PORT") as caught:
+    with pytest.raises(CommandError, match=r"--serve .* is not an address; give \[HOST:\]PORT") as caught:
         checked_address(address)
     assert caught.value.returncode == 2
     assert len(str(caught.value).splitlines()) == 1

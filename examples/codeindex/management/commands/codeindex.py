@@ -1,4 +1,4 @@
-"""Bring the index of a directory up to date, and look at it."""
+"""The command ``codeindex``: brings the index of a directory up to date, and serves it in the admin."""
 
 import sys
 import time
@@ -22,28 +22,26 @@ from examples.codeindex.work import work_until_rest
 EPILOG = """\
 examples:
   manage.py codeindex                  index the installed Django
-  manage.py codeindex src              index a project of yours; run it again after an edit: only that file moves
-  manage.py codeindex src --json       the same for a program
-  manage.py codeindex src --serve      the same, and look at it in the admin
+  manage.py codeindex src              index your project; run it again after an edit: only that file moves
+  manage.py codeindex src --json       the same, for a program
+  manage.py codeindex src --serve      the same, then serve the admin
 
 With --json the last line of the output is {"files": n, "moved": n, "failed": n, "seconds": s}:
   files    rows of PATH whose file exists
   moved    rows that changed their state in this run: new, changed, touched and vanished files
-  failed   moved rows that are broken now, since their file can not be read or parsed
-  seconds  from the start of the scan to the last row at rest
+  failed   moved rows that are broken now, because their file cannot be read or parsed
+  seconds  from the start of the scan until all rows are at rest
 
 Hidden directories, __pycache__ and links to directories are left out.
-Exit codes: 0 all files are at rest (a broken file is), 1 some are not, 2 PATH, options or database
-can not be used.
+Exit codes: 0 all files are at rest, indexed or broken; 1 some are not; 2 PATH, options or database cannot be used.
 """
 
-
-HINT = "Look at it in the admin: run this again with --serve"
-UNFINISHED = "{} files are not at rest; run this again, or look at them in the admin with --serve"
+HINT = "To see the result in the admin, run this again with --serve"
+UNFINISHED = "{} files are not at rest; run this again, or see them in the admin with --serve"
 
 
 class Formatter(DjangoHelpFormatter, RawDescriptionHelpFormatter):
-    """Help whose examples keep their lines."""
+    """Keeps the line breaks of the examples."""
 
 
 class Command(BaseCommand):
@@ -54,13 +52,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("path", nargs="?", metavar="PATH", help="What to index (default: the installed Django).")
-        parser.add_argument("--json", action="store_true", help="End with one line of JSON; all else goes to stderr.")
+        parser.add_argument("--json", action="store_true", help="Print one line of JSON; all else goes to stderr.")
         parser.add_argument(
             "--serve",
             nargs="?",
             const=DEFAULT_ADDRESS,
             metavar="ADDRPORT",
-            help=f"Afterwards serve the admin, with a login and a worker (default: {DEFAULT_ADDRESS}).",
+            help=f"Then serve the admin, with a login and a worker (default: {DEFAULT_ADDRESS}).",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -70,7 +68,7 @@ class Command(BaseCommand):
         try:
             outcome, seconds = self._run(directory, console)
         except KeyboardInterrupt:
-            raise CommandError("interrupted; run this again to go on", returncode=130) from None
+            raise CommandError("interrupted; run this again to continue", returncode=130) from None
         if options["json"]:
             self.stdout.write(json_line(outcome, seconds))
         if outcome.unfinished:
@@ -82,7 +80,7 @@ class Command(BaseCommand):
 
     def _run(self, directory: str, console: Any) -> tuple[Outcome, float]:
         started = time.monotonic()
-        found = _look(directory)
+        found = _scan(directory)
         console.write(f"Indexing {printable(directory)}")
         before = reconcile(directory, found)
         with Progress(directory, console):
@@ -93,8 +91,8 @@ class Command(BaseCommand):
         return outcome, seconds
 
 
-def _look(directory: str) -> Scan:
-    """The files of a directory; raises CommandError where there neither are nor were any."""
+def _scan(directory: str) -> Scan:
+    """Return the files of a directory; raise `CommandError` if it has none and has none in the index."""
     try:
         found = scan(directory)
     except OSError as error:
@@ -103,7 +101,7 @@ def _look(directory: str) -> Scan:
         known = SourceFile.objects.filter(root=directory).exists()
     except DatabaseError as error:
         raise CommandError(
-            f"The tables of the index can not be used ({error}); run manage.py migrate", returncode=2
+            f"The tables of the index cannot be used ({error}); run manage.py migrate", returncode=2
         ) from None
     if not (known or found.files):
         raise refusal(directory, "no Python files")

@@ -12,34 +12,34 @@ from tasks.models import Queue
 
 
 class Command(BaseCommand):
-    """The shop."""
+    """The command of the shop."""
 
-    help = "Open the shop, place orders, and show what became of them."
+    help = "Open the shop, place orders, and count them by state."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the subcommands."""
         acts = parser.add_subparsers(dest="act", metavar="open|place|show", required=True)
-        opened = acts.add_parser("open", help="Make the warehouse's queue, and fill the stock.")
+        opened = acts.add_parser("open", help="Create the warehouse's queue, and fill the stock.")
         opened.add_argument("--lamps", type=int, default=20, metavar="N", help="How many are in stock (default: 20).")
         placed = acts.add_parser("place", help="Place orders of a lamp each.")
         placed.add_argument("count", type=int, nargs="?", default=1, metavar="N", help="How many (default: 1).")
         acts.add_parser("show", help="Count orders by state.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what was asked for."""
+        """Run the subcommand."""
         for line in getattr(self, f"_{options['act']}")(options):
             self.stdout.write(line)
 
     def _open(self, options: Any) -> list[str]:
         if options["lamps"] < 0:
-            raise CommandError(f"--lamps {options['lamps']}: give 0 or more")
+            raise CommandError(f"--lamps {options['lamps']} must be at least 0")
         Queue.objects.get_or_create(name=WAREHOUSE, defaults={"actions_elsewhere": True, "max_attempts": 5})
         stock, _ = Stock.objects.update_or_create(sku="lamp", defaults={"quantity": options["lamps"], "price": 4900})
         return [f"The shop is open: {stock}."]
 
     def _place(self, options: Any) -> list[str]:
         if not 1 <= options["count"] <= 10_000:
-            raise CommandError(f"{options['count']} orders: give 1 to 10000")
+            raise CommandError(f"{options['count']} orders cannot be placed at once; give a number from 1 to 10000")
         stock = Stock.objects.filter(sku="lamp").first()
         if stock is None:
             raise CommandError("the shop is not open; run: orders open")
