@@ -1,4 +1,4 @@
-"""All benchmarks or those named, one after the other; ``bin/bench`` with the environment made first."""
+"""Run benchmarks, one after the other: those that are named, or all."""
 
 import argparse
 import ast
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# From the shortest to the longest; peers is the one that installs other software.
+# From the shortest to the longest; only "peers" installs other software.
 NAMES = (
     "throughput", "processes", "sets", "latency", "create", "idle", "sqlite", "backend", "queues", "peers", "claims",
     "memory", "pages", "churn", "mixed", "row_path",
@@ -17,12 +17,12 @@ NAMES = (
 def main(arguments: list[str]) -> int:
     """Run benchmarks; return 1 if any failed, 2 for unknown names."""
     parser = argparse.ArgumentParser(prog="bin/bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="which; all when none is named")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that they run, not to measure")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a benchmark (default: all)")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to check that they run, not to measure")
     parser.add_argument("--list", action="store_true", help="print the names and what each measures")
     options = parser.parse_intermixed_args(arguments)
     if unknown := [name for name in options.names if name not in NAMES]:
-        print(f"bin/bench: {unknown[0]!r} is no benchmark; known are {', '.join(NAMES)}", file=sys.stderr)
+        print(f"bin/bench: {unknown[0]!r} is not a benchmark; choose from {', '.join(NAMES)}", file=sys.stderr)
         return 2
     if options.list:
         width = max(map(len, NAMES))
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
         return 0
     quick = ["--quick"] if options.quick else []
     if quick:
-        print("With --quick the figures say nothing, and whether targets are met neither.")
+        print("With --quick the figures mean nothing; a missed target does not either.")
     failed = [name for name in options.names or NAMES if run(name, quick)]
     if failed:
         print(f"bin/bench: failed: {', '.join(failed)}", file=sys.stderr)

@@ -1,11 +1,11 @@
-"""A worker that never runs out of work: what becomes of its speed and of the table, also under an old snapshot.
+"""A worker that never runs out of work: how its speed and the table change, also under an old snapshot.
 
 Objects move to and fro for ever. ``python -m benchmarks.churn [--seconds 300] [--rows 200000] [--concurrency 500]``
 
 The time is divided into five parts, and the last is compared with the first. After each part the table is examined
-while the worker goes on. This examination belongs to no part, since by then a claim beside the worker's own can take
-seconds. The old snapshot is a transaction that another connection leaves open throughout, as a report or a forgotten
-session does: meanwhile dead rows cannot be removed.
+while the worker goes on. The examination counts for no part, because a claim beside the worker's own can take seconds
+by then. The old snapshot is a transaction that another connection leaves open throughout, as a report or a forgotten
+session does. Meanwhile dead rows cannot be removed.
 """
 
 import os
@@ -35,7 +35,7 @@ StatorRunner([LoopItem], concurrency=int(sys.argv[1])).run()
 """
 PARTS = 5
 WITHOUT, WITH = "no old snapshot", "an old snapshot held"
-# The least share of the speed that must remain: dead rows that cannot be removed may cost a part of it.
+# The share of the speed that must remain; dead rows that cannot be removed may cost some of it.
 SPEED_KEPT = {WITHOUT: 0.9, WITH: 0.5}
 MEGABYTE = 1024 * 1024
 
@@ -95,7 +95,7 @@ def churn(model: Any, options: Any, held: bool) -> list[Part]:
 
 
 def judge(name: str, parts: list[Part]) -> list[str]:
-    """Return verdicts: the last part's speed by the first's, and whether the table stopped growing after part three."""
+    """Return verdicts on the last part's speed by the first's, and on the table's growth after the third part."""
     first, last = parts[0], parts[-1]
     if not first.moves:
         return [f"{name}: nothing was moved in the first part; use more --seconds"]

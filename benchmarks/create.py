@@ -1,4 +1,4 @@
-"""What it costs to create an object, and to save one, beside the same model without the framework.
+"""The time to create an object, and to save one, beside the same model without the framework.
 
 ``python -m benchmarks.create [--objects 2000] [--repeat 5]``
 """

@@ -1,6 +1,6 @@
-"""What a worker costs that has nothing to do.
+"""The cost of an idle worker: transactions and CPU.
 
-``python -m benchmarks.idle [--seconds 30] [--repeat 3]``, of which each has one scheduling pass in it
+``python -m benchmarks.idle [--seconds 30] [--repeat 3]``. Thirty seconds include one scheduling pass.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""From commit to the start of the handler, on an idle worker and on one under half of the load that it can take.
+"""The time from commit to the start of the handler, on an idle worker and on one under half of its maximum load.
 
 ``python -m benchmarks.latency [--objects 200] [--rows 20000] [--repeat 3]``
 """

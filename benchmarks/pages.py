@@ -1,4 +1,4 @@
-"""How long the pages of the admin take in large tables: every filter, order, search and page that there is to click.
+"""How long the pages of the admin take in large tables: every filter, order, search and page.
 
 ``python -m benchmarks.pages [--rows 1000000] [--kept 1000000] [--repeat 3] [--only WORDS]``
 """

@@ -1,4 +1,4 @@
-"""Several worker processes on one table: how much more they move together, and whether they wait for each other.
+"""Several worker processes on one table: how many rows they move together, and whether they wait for each other.
 
 ``python -m benchmarks.processes [--rows 60000] [--repeat 3] [--concurrency 500]``
 """
@@ -55,18 +55,18 @@ def main() -> None:
 
         make_tables(AsyncItem)
         rows, size = options.rows, options.concurrency
-        looks: dict[str, list[int]] = {"loop": [], "worker": []}
+        samples: dict[str, list[int]] = {"loop": [], "worker": []}
         cases: dict[str, tuple[int, Callable[[], Spent]]] = {
-            name: (rows, lambda kind=kind, count=count: drain(kind, rows, count, size, looks[kind]))  # type: ignore[misc]
+            name: (rows, lambda kind=kind, count=count: drain(kind, rows, count, size, samples[kind]))  # type: ignore[misc]
             for name, (kind, count) in CASES.items()
         }
         measured = measure(cases, options.repeat)
         show(f"Drain of {rows:,} rows by several processes, async, concurrency {size}", "moves", measured, TARGETS)
-        for kind, waited in looks.items():
-            print(f"  backends of {kind}s seen waiting for a lock: {sum(waited)}, in {len(waited)} looks")
+        for kind, waited in samples.items():
+            print(f"  backends of {kind}s seen waiting for a lock: {sum(waited)}, in {len(waited)} samples")
 
 
-def drain(kind: str, rows: int, count: int, concurrency: int, looks: list[int] | None = None) -> Spent:
+def drain(kind: str, rows: int, count: int, concurrency: int, samples: list[int] | None = None) -> Spent:
     """Measure ``count`` processes of one kind, from the first one's start until the last has nothing left to do."""
     from benchmarks.models import AsyncItem
 
@@ -75,7 +75,7 @@ def drain(kind: str, rows: int, count: int, concurrency: int, looks: list[int] |
     for process in processes:
         _line(process)
     server = server_cpu()
-    with _watching(looks):
+    with _watching(samples):
         for process in processes:
             process.stdin.write("\n")
             process.stdin.flush()
@@ -103,28 +103,28 @@ def _line(process: Any) -> None:
 
 
 @contextmanager
-def _watching(looks: list[int] | None) -> Iterator[None]:
+def _watching(samples: list[int] | None) -> Iterator[None]:
     """Record every 20 ms how many backends wait for a lock."""
     stop = threading.Event()
-    thread = threading.Thread(target=_look, args=[looks, stop])
-    if looks is not None:
+    thread = threading.Thread(target=_sample, args=[samples, stop])
+    if samples is not None:
         thread.start()
     try:
         yield
     finally:
         stop.set()
-        if looks is not None:
+        if samples is not None:
             thread.join()
 
 
-def _look(looks: list[int], stop: threading.Event) -> None:
+def _sample(samples: list[int], stop: threading.Event) -> None:
     from django.db import connection
 
     if connection.vendor == "postgresql":
         while not stop.wait(0.02):
             with connection.cursor() as cursor:
                 cursor.execute(WAITING)
-                looks.append(cursor.fetchone()[0])
+                samples.append(cursor.fetchone()[0])
     connection.close()
 
 

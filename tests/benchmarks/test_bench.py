@@ -48,7 +48,7 @@ def test_a_bad_name_is_told_in_one_line_and_nothing_is_run(
 ) -> None:
     assert bench.main(["idle", "speed"]) == 2
     assert ran == []
-    assert capsys.readouterr().err == f"bin/bench: 'speed' is no benchmark; known are {', '.join(bench.NAMES)}\n"
+    assert capsys.readouterr().err == f"bin/bench: 'speed' is not a benchmark; choose from {', '.join(bench.NAMES)}\n"
 
 
 def test_the_list_tells_what_each_measures(capsys: pytest.CaptureFixture[str]) -> None:
