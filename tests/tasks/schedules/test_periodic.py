@@ -177,7 +177,7 @@ class TestSync:
     @pytest.mark.parametrize("entity", [[], [7], "x" * 201, None])
     def test_entities_are_texts(self, calls, entity):
         with pytest.raises(
-            ValueError, match=r"^@periodic: entity=.* must be a text of up to 200 characters, or several$"
+            ValueError, match=r"^@periodic: entity=.* must be a text of up to 200 characters, or a list of them$"
         ):
             declare(calls, entity=entity)
 

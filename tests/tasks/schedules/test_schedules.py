@@ -351,7 +351,7 @@ class TestWhatCannotWork:
             ({"rate_limit": 1.0}, "go together"),
             ({"rate_limit": -1.0, "rate_key": "a"}, "above 0"),
             ({"missed": "some"}, "must be one of skip, one, all"),
-            ({"action": ""}, "needs the action"),
+            ({"action": ""}, "needs an action"),
             ({"action": "django:tests.testapp.tasks.add"}, "only Django's Tasks framework enqueues"),
             ({"until": datetime.max.replace(tzinfo=UTC)}, "until must be a moment"),
             ({"action": "a\nb"}, "printable characters"),
