@@ -1,1 +1,1 @@
-"""Queues and their tasks: publish, claim, move, explain, settle and keep. ``queues`` is where to begin."""
+"""Queues and their tasks: publish, claim, consume, cancel, explain and prune. The story begins in ``queues``."""

@@ -1,8 +1,8 @@
-"""Rules on actions of a queue: those that the code here has for it and, over HTTP, only those that it lists.
+"""Rules on the actions of a queue: Python publishes those that its code has; HTTP, only those that the queue lists.
 
 A program with a token may publish the actions in the queue's ``http_actions``. If external programs serve the queue, it
-may also publish names that no code here has. Such a task stays reserved for external programs, even if the code here
-later gets an action of that name.
+may also publish names that this code does not have. Such a task stays reserved for external programs, even if this code
+later gets an action with that name.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ MOST_LISTED, MOST_NAMED = 1000, 5
 
 
 def problem(names: Any) -> str:
-    """Return what is wrong with a list of actions in one sentence; empty if nothing is."""
+    """Return what is wrong with a list of actions, as one sentence; empty if it is valid."""
     if not isinstance(names, list) or len(names) > MOST_LISTED:
         return f'must be a list of at most {MOST_LISTED} names of actions, such as ["resize"]'
     for name in names:
@@ -26,12 +26,12 @@ def problem(names: Any) -> str:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             return f"{name!r:.80} is not the name of an action; use letters, digits, '_', '-' and '.'"
         if names.count(name) > 1:
-            return f"{name!r} is listed twice"
+            return f"{name!r} is listed twice; list it once"
     return ""
 
 
 def refuse_unknown(queue: Any, names: Iterable[str]) -> None:
-    """Raise ``UnknownAction`` for the first of these names that no code here registers for the queue."""
+    """Raise ``UnknownAction`` for the first of these names that this code does not register for the queue."""
     for name in dict.fromkeys(names):
         try:
             find(name, queue.name)
@@ -45,8 +45,8 @@ def refuse_unknown(queue: Any, names: Iterable[str]) -> None:
 def refuse_over_http(queue: Any, names: Iterable[str]) -> None:
     """Raise for the first of these names that a program may not publish into the queue over HTTP.
 
-    ``ActionNotAllowed`` for an action of the code here, else ``UnknownAction``. Suggestions come only from the list:
-    programs must not learn which other actions the code has.
+    ``ActionNotAllowed`` for an action that this code has, else ``UnknownAction``. Suggestions come only from the list,
+    because programs must not learn which other actions the code has.
     """
     for name in dict.fromkeys(names):
         if may_be_published_over_http(queue, name):
@@ -62,7 +62,7 @@ def refuse_over_http(queue: Any, names: Iterable[str]) -> None:
 
 
 def may_be_published_over_http(queue: Any, name: str) -> bool:
-    """Return whether the queue lists the action, or leaves it to external programs."""
+    """Return whether the queue lists the action, or external programs serve it and this code lacks the action."""
     return name in queue.http_actions or (queue.actions_elsewhere and declared(name, queue.name) is None)
 
 
@@ -86,5 +86,5 @@ def _remedy(name: str, queue: str) -> str:
 
 
 def known_actions(queue: str) -> frozenset[str]:
-    """Return the actions that the code here has for a queue, without those of Django's framework."""
+    """Return the actions that this code has for a queue, without those of Django's framework."""
     return frozenset(name for name, by_queue in registry.items() if queue in by_queue or "" in by_queue)

@@ -1,4 +1,4 @@
-"""Attempt counts of ended tasks: a task's own count starts again when it ends."""
+"""Attempt counts of ended tasks; the count in a task's own row is reset when it ends."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tasks.querysets import TERMINAL
 
 
 def attempts_of(ended: list[Any], using: str | None) -> dict[Any, int]:
-    """Return the attempts that tasks had when they ended: from the history, else from claims by named workers."""
+    """Return the attempts that tasks had when they ended: from the history, else from their runs."""
     if not ended:
         return {}
     model = type(ended[0])

@@ -7,7 +7,7 @@ from django.db.models.functions import Now
 CLAIMANT_ALIVE = 60.0
 MOST_CLAIMANTS = 1000
 
-# Seconds between two notes that a worker has asked for work.
+# Seconds between two updates of when a worker last asked for work.
 SEEN_EVERY = 10.0
 
 

@@ -14,17 +14,17 @@ from tasks.sharding.task_ids import home
 
 SECONDS = {
     "lease": "How long a claim holds without a heartbeat.",
-    "timeout": "Time limit of an attempt, whatever its heartbeats.",
+    "timeout": "Time limit of an attempt, heartbeats or not.",
     "invisible_for": "How long a new task waits before it can be claimed.",
     "retention": "How long a task is stored after it has ended.",
     "failed_retention": "How long an errored task is stored.",
 }
 COUNTS = {
     "max_attempts": "Number of claims without success after which a task is errored.",
-    "worker_retries": "How often a worker may claim again a task that it gave up.",
+    "worker_retries": "How often a worker may claim a task again that it gave up.",
 }
 SWITCHES = {
-    "same_worker_again": "A worker may claim again a task that it gave up.",
+    "same_worker_again": "A worker may claim a task again that it gave up.",
     "one_per_worker": "A worker may hold only one task at a time.",
     "actions_elsewhere": "External programs serve the queue, so it accepts any action.",
 }
@@ -38,19 +38,19 @@ def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
     for parser in (create, add("set", "Change rules of a queue; rules that are not given stay.")):
         parser.add_argument("name", metavar="QUEUE", help="The queue.")
         for rules, kind, shown in ((SECONDS, float, "SECONDS"), (COUNTS, int, "N")):
-            for name, told in rules.items():
-                parser.add_argument(_option(name), type=kind, metavar=shown, help=told)
-        for name, told in SWITCHES.items():
-            parser.add_argument(_option(name), action=BooleanOptionalAction, help=told)
+            for name, text in rules.items():
+                parser.add_argument(_option(name), type=kind, metavar=shown, help=text)
+        for name, text in SWITCHES.items():
+            parser.add_argument(_option(name), action=BooleanOptionalAction, help=text)
         listed = parser.add_mutually_exclusive_group()
-        told = "An action that programs may publish over HTTP; repeatable. Replaces the listed ones."
-        listed.add_argument("--http-action", action="append", dest="http_actions", metavar="ACTION", help=told)
-        told = "Programs may not publish any action of the site's own code."
-        listed.add_argument("--no-http-actions", action="store_const", const=[], dest="http_actions", help=told)
+        text = "An action that programs may publish over HTTP; repeatable. Replaces the listed ones."
+        listed.add_argument("--http-action", action="append", dest="http_actions", metavar="ACTION", help=text)
+        text = "Programs may not publish any action of the site's own code."
+        listed.add_argument("--no-http-actions", action="store_const", const=[], dest="http_actions", help=text)
 
 
 def create(options: dict[str, Any]) -> Told:
-    """Create a queue and return it."""
+    """Create a queue and report its rules."""
     name, key = options["name"], options["exclusive_key"]
     kind = Queue.Kind.EXCLUSIVE if key else Queue.Kind.SIMPLE
     queue = Queue(name=name, kind=kind, exclusive_key=key or "", **_given(options))
@@ -66,7 +66,7 @@ def create(options: dict[str, Any]) -> Told:
 
 
 def configure(options: dict[str, Any]) -> Told:
-    """Change the rules that are given and return the queue."""
+    """Change the given rules of a queue and report its rules."""
     queue, given = named(options["name"]), _given(options)
     if not given:
         raise wrong("choose at least one rule to change; see tasks queue set --help")

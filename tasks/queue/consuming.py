@@ -18,7 +18,7 @@ from tasks.exceptions import ShardUnavailable, TaskError
 from tasks.queue import claiming
 from tasks.queue.waiting import AsyncWake, auntil_some, until_some
 
-# Seconds after which a loop that waits asks again, so that its worker counts as alive.
+# Seconds after which a waiting loop asks for tasks again, so that its worker counts as live.
 LONGEST_WAIT = 20.0
 
 LOST = (LeaseLost,)
@@ -36,14 +36,14 @@ def claim(
     metadata: dict[str, Any] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> list[claiming.TaskClaim]:
-    """Claim tasks; if there are none, wait for so many seconds, or until ``stopped`` returns true."""
+    """Claim tasks; if there are none, wait up to ``wait`` seconds for some, or until ``stopped`` returns True."""
     _check_wait(queue, wait)
     take = partial(claiming.claim, queue, worker, limit, lease, metadata)
     return take() or (until_some(take, queue, wait, stopped=stopped)[0] if wait else [])
 
 
 async def aclaim(queue: Any, *, wait: float = 0.0, **options: Any) -> list[claiming.TaskClaim]:
-    """Run :func:`claim` without holding a thread while it waits."""
+    """Claim like :func:`claim`, without blocking a thread while it waits."""
     await sync_to_async(_check_wait)(queue, wait)
     take = partial(sync_to_async(claim), queue, 0.0, **options)
     return await take() or (await auntil_some(take, queue, wait) if wait else [])
@@ -52,10 +52,10 @@ async def aclaim(queue: Any, *, wait: float = 0.0, **options: Any) -> list[claim
 class QueueLoop(ConsumerLoop):
     """The loop of a named worker on one queue.
 
-    Errors of the database do not end it. They are logged, and the statement is repeated. ``limit``: how many tasks it
-    claims at once; it holds all of them while it does one after the other. ``local_retries``, ``local_delay``: how
-    often ``run`` calls its function again after an error that is not ``Fail``, unless the task says so itself, and
-    after how many seconds.
+    Errors of the database do not end it: they are logged, and the statement is repeated. ``limit``: how many tasks it
+    claims at once; it renews the leases of all of them while it works on one after the other. ``local_retries``: how
+    often ``run`` calls its function again after an error other than ``Fail``, unless the task sets this itself;
+    ``local_delay``: after how many seconds.
     """
 
     lost_errors, passing_errors, final_errors = LOST, PASSING, FINAL
@@ -75,7 +75,7 @@ class QueueLoop(ConsumerLoop):
         self.take = partial(claim, queue, LONGEST_WAIT, **wanted, stopped=lambda: self.stopped)
 
     def recover(self) -> None:
-        """Close the connections of this thread that do not work any more."""
+        """Close the connections of this thread that are broken."""
         _close_unusable()
 
     def leave_thread(self) -> None:
@@ -84,10 +84,10 @@ class QueueLoop(ConsumerLoop):
 
 
 class AsyncQueueLoop(Loop):
-    """The same for ``async for`` and ``await run``. Heartbeats are sent by a task, in a thread of their own.
+    """The loop of a named worker for ``async for`` and ``await run``; a thread of its own sends the heartbeats.
 
-    If the body of an ``async for`` is left by an error or by ``break``, Python closes the loop only some time later.
-    Use ``run``, or ``contextlib.aclosing(loop.claims())``, to have the claim released at once.
+    If you leave the body of an ``async for`` by an error or by ``break``, Python closes the loop only some time later.
+    To release the claim at once, use ``run``, or iterate over ``contextlib.aclosing(loop.claims())``.
     """
 
     lost_errors, passing_errors, final_errors = LOST, PASSING, FINAL
@@ -111,7 +111,7 @@ class AsyncQueueLoop(Loop):
         self._work: asyncio.Future[Any] | None = None
 
     def stop(self) -> None:
-        """Claim nothing more, and end after the task at hand. Any thread and any signal handler may call this."""
+        """Claim nothing more, and end after the current task. Any thread and any signal handler may call this."""
         super().stop()
         if self._woken is not None:
             self._woken.set()
@@ -119,8 +119,8 @@ class AsyncQueueLoop(Loop):
     async def run(self, handle: Callable[[Any], Awaitable[Any]]) -> None:
         """Await ``handle(claim)`` for each task until the loop is stopped; what it returns is the task's result.
 
-        If it raises an error after all local retries, the attempt fails with that error and the loop goes on. If it
-        ends the claim itself, nothing else is done. If the claim is lost, it is cancelled.
+        If ``handle`` still raises after all local retries, the attempt fails with that error and the loop goes on. If
+        it ends the claim itself, nothing else is done. If the claim is lost, ``handle`` is cancelled.
         """
         async with aclosing(self.claims()) as claims:
             async for held in claims:
@@ -153,7 +153,7 @@ class AsyncQueueLoop(Loop):
                 await asyncio.get_running_loop().run_in_executor(thread, connections.close_all)
 
     async def _next_claims(self) -> list[Any]:
-        """Return claims once there are some, and nothing once the loop is stopped."""
+        """Return claims once there are some, or an empty list once the loop is stopped."""
         pause = SHORTEST_PAUSE
         while not self.stopped:
             try:
@@ -174,7 +174,7 @@ class AsyncQueueLoop(Loop):
         )
 
     async def _whole(self, taking: Any) -> list[Any]:
-        """Await claims. The thread that claims cannot be cancelled, so keep what it has claimed if this task is."""
+        """Await claims. If this task is cancelled, the claiming thread goes on, so keep its claims for hand-back."""
         work = asyncio.ensure_future(taking)
         try:
             return list(await asyncio.shield(work))
@@ -268,7 +268,7 @@ def _close_unusable() -> None:
 
 
 def _check_wait(queue: Any, wait: float) -> None:
-    """Refuse a wait that is no duration, and one inside a transaction, which would keep its locks meanwhile."""
+    """Raise ``TaskError`` for a wait that is not a duration, or inside a transaction, which would keep its locks."""
     if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= LONGEST:
         raise TaskError(f"wait={wait!r} must be a number of seconds from 0 to {LONGEST:.0f}")
     if not wait:

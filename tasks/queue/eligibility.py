@@ -1,4 +1,4 @@
-"""Conditions for a named worker to claim a task, and those that hold for all workers.
+"""The conditions under which a named worker may claim a task, and those that apply to all workers.
 
 :func:`tasks.queue.explaining.explain` checks some of them one by one.
 """
@@ -34,16 +34,16 @@ from tasks.queue.expressions import Later, is_any
 # Seconds after a task's timeout at which a worker process loses it, if it has not recorded the timeout by then.
 TO_RECORD = 5.0
 
-# Of models that are found by name.
+# Rows of models that cannot be imported here.
 Rows = QuerySet[Any]
 
-# The name of a named worker; a parameter in statements that are kept.
+# The name of a named worker; a parameter in cached statements.
 Worker = str | Parameter
 Lease = float | Parameter | None
 
 
 def picker(queue: Any, worker: Worker, metadata: dict[str, Any], settings: Settings) -> Callable[[Any], Any]:
-    """Return a function that keeps, of claimable rows, those that this worker may claim now, in claiming order."""
+    """Return a function that filters claimable rows to those that this worker may claim now, in the order of claims."""
 
     def pick(rows: Rows) -> Rows:
         eligible = rows.filter(attempts_left(settings, queue), allowed(worker), queue=queue)
@@ -69,7 +69,7 @@ def _in_line(rows: Rows) -> Rows:
 
 
 def effective(name: str, setting: Any, queue: Any = None) -> Any:
-    """Return a task's limit: its own, else its queue's, else the setting's. ``queue`` spares the join."""
+    """Return a task's limit: its own, else its queue's, else the setting. With ``queue``, no join is needed."""
     if queue is not None:
         own = getattr(queue, name)
         return Coalesce(F(name), Value(setting if own is None else own))
@@ -87,15 +87,15 @@ def allowed(worker: Worker) -> Q:
 
 
 def names_nobody() -> Case:
-    """Return the sort key that puts tasks that name workers before tasks for anyone."""
+    """Return the sort key that puts tasks with ``worker_ids`` before tasks for anyone."""
     return Case(When(worker_ids=[], then=Value(1)), default=Value(0))
 
 
 def had_by(worker: Worker, rows: Rows, queue: Any, *, is_process: bool = False) -> list[Q]:
-    """Return the conditions that exclude a worker from a task: its earlier claims of the task or of sibling parts.
+    """Return the conditions that exclude a worker from a task: its earlier claims of the task or of its other parts.
 
-    A worker that completed one part of a shared task, or runs one, gets no other part, even if ``same_worker_again`` is
-    set. A worker process may have a task again if the queue does not limit that: without ``worker_retries``.
+    A worker that completed one part of a shared task, or runs one, gets no other part, even with
+    ``same_worker_again``. A worker process may have a task again if the queue has no ``worker_retries``.
     """
     runs: Rows = QuerySet(rows.model.runs.rel.related_model, using=rows.db).filter(worker=worker)
     of_parts = runs.filter(task__whole=OuterRef("whole"))
@@ -118,7 +118,7 @@ def _of_shared(runs: Rows) -> Q:
 
 
 def with_metadata(rows: Any, metadata: dict[str, Any]) -> Any:
-    """Return the tasks of a queryset that have all of these pairs; PostgreSQL uses the GIN index."""
+    """Return the tasks whose metadata has all of these names and values; PostgreSQL uses the GIN index."""
     if capabilities_of(connections[rows.db]).has_gin:
         return rows.filter(metadata__contains=metadata)
     for number, (name, value) in enumerate(metadata.items()):
@@ -129,7 +129,7 @@ def with_metadata(rows: Any, metadata: dict[str, Any]) -> Any:
 
 
 def value_is_held(rows: Rows) -> Any:
-    """Return whether a task of the same exclusive value runs; the constraint's unique index answers."""
+    """Return whether a task with the same exclusive value runs; the unique index of the constraint is used."""
     every: Rows = QuerySet(rows.model, using=rows.db)
     return is_any(
         every.filter(queue=OuterRef("queue"), exclusive_value=OuterRef("exclusive_value"), state_claim__isnull=False)
@@ -137,7 +137,7 @@ def value_is_held(rows: Rows) -> Any:
 
 
 def lease_end(lease: Lease, longest: float, settings: Settings, queue: Any) -> Any:
-    """Return when a claim that is made now ends: after its lease, but no later than the task's timeout."""
+    """Return the end of a claim that is made now: after its lease, but not after the task's timeout."""
     wanted = effective("lease", settings.LEASE, queue) if lease is None else _given(lease)
     timeout = effective("timeout", LONGEST if settings.TIMEOUT is None else settings.TIMEOUT, queue)
     return Later(Least(wanted, timeout, Value(longest)))
@@ -148,12 +148,12 @@ def _given(lease: float | Parameter) -> Value:
 
 
 def lease_end_in_process(usual: float, since: Any) -> Any:
-    """Return when a lease of a worker process ends: after the task's lease, else its queue's; soon after its timeout.
+    """Return the end of a lease of a worker process: by the lease of the task or queue, at most 5 s after the timeout.
 
-    ``since``: when the attempt began. The process itself ends the attempt at the timeout, and needs time to record it.
+    ``since``: when the attempt began. The process ends the attempt at the timeout, and needs time to record that.
     """
     queues: Rows = QuerySet(apps.get_model("tasks", "Queue"))
-    # An action's own timeout is used before its queue's.
+    # The timeout of an action comes before that of its queue.
     usually = _of_queue("timeout", LONGEST if load_settings().TIMEOUT is None else load_settings().TIMEOUT, queues)
     by_action = [When(action=name, then=Value(most)) for name, most in longest_timeouts().items()]
     timeout = Coalesce(F("timeout"), Case(*by_action, default=usually))
@@ -162,9 +162,9 @@ def lease_end_in_process(usual: float, since: Any) -> Any:
 
 
 def renewed_end(lease: Lease, longest: float, settings: Settings, queues: Rows, run: Rows) -> Any:
-    """Return when a claim that is renewed now ends: after the given lease, else the previous one; within the timeout.
+    """Return the end of a claim that is renewed now: after the given or previous lease, but within the timeout.
 
-    ``run``: the row of the claim.
+    ``run``: the run of the claim.
     """
     usual = _of_queue("lease", settings.LEASE, queues)
     wanted = Coalesce(Subquery(run.values("lease")[:1]), usual) if lease is None else _given(lease)
@@ -173,17 +173,17 @@ def renewed_end(lease: Lease, longest: float, settings: Settings, queues: Rows, 
 
 
 def _of_queue(name: str, setting: Any, queues: Rows) -> Any:
-    """Return :func:`effective` for an UPDATE, which cannot join."""
+    """Return the same as :func:`effective` for an UPDATE, which cannot join."""
     return Coalesce(F(name), Subquery(queues.filter(pk=OuterRef("queue")).values(name)[:1]), Value(setting))
 
 
 def _names(worker: Worker) -> GreaterThan:
-    # Portable, and cheaper than a join on names. A worker's name has no characters that JSON escapes.
+    # Works on every database, and costs less than a join on names. Names of workers need no escapes in JSON.
     quoted = Value(f'"{worker}"') if isinstance(worker, str) else Concat(Value('"'), worker, Value('"'))
     return GreaterThan(StrIndex(Cast("worker_ids", TextField()), quoted), 0)
 
 
 def _before(eligible: Rows) -> Rows:
-    """Return the tasks of the same value that come first, among those that the same worker could claim now."""
+    """Return the tasks with the same value that come first, among those that the same worker could claim now."""
     earlier = Q(priority__lt=OuterRef("priority")) | Q(priority=OuterRef("priority"), pk__lt=OuterRef("pk"))
     return eligible.filter(earlier, exclusive_value=OuterRef("exclusive_value"))

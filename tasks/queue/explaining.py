@@ -1,4 +1,4 @@
-"""Reasons why a task is not moving: first those of its queue, then those of the framework."""
+"""The reasons why a task is not moving: those of its queue, then those of the framework."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def explain(task: Any, framework: list[Any]) -> list[Any]:
 
 
 def _beside(row: Any) -> Iterator[Any]:
-    """Yield what an operator wants to know first: the last error of a dead letter, and the whole of a part."""
+    """Yield what is said first: the last error of a dead letter, and the task that a part belongs to."""
     if row.state == "errored":
         said = last_error(row)
         last = f" The last error: {said}" if said else ""
@@ -57,9 +57,9 @@ def _beside(row: Any) -> Iterator[Any]:
 
 
 def last_error(task: Any) -> str:
-    """Return the error of the last failed claim, for a shared task that of any part; empty if there is none."""
+    """Return the error of the last failed run, of a shared task that of any part; empty if there is none."""
     runs: QuerySet[Any] = QuerySet(type(task).runs.rel.related_model, using=task._state.db)
-    # Two queries instead of an OR, for which a database would read all claims.
+    # One of two queries instead of an OR, for which a database would read all runs.
     own = runs.filter(task__whole=task.pk) if task.worker_count > 1 else runs.filter(task=task.pk)
     own = own.filter(outcome="failed").exclude(reason="")
     if run := own.order_by("-pk").first():
@@ -127,7 +127,7 @@ def _exclusive(row: Any, rows: QuerySet[Any]) -> Any:
 
 def _no_handler(row: Any, rows: QuerySet[Any]) -> Any:
     if row.queue.actions_elsewhere or service_of(row.queue).taking:
-        # What the workers have counts, not what this code has: see :mod:`tasks.queue.unserved`.
+        # The actions of the workers decide, not those of this code: see :mod:`tasks.queue.unserved`.
         return None
     try:
         find(row.action, row.queue.name)
@@ -153,7 +153,7 @@ def _named(row: Any) -> Any:
 
 
 def _served(row: Any, rows: QuerySet[Any], framework: list[Any]) -> list[Any]:
-    """Return the framework's reasons with what is known of the task's workers in place of the lack of any."""
+    """Return the framework's reasons, with what is known of the task's workers in place of ``no_worker``."""
     found = reason_of(row, rows)
     at = next((place for place, reason in enumerate(framework) if reason.code in IN_LINE), len(framework))
     before, after = framework[:at], framework[at:]
@@ -164,7 +164,7 @@ def _served(row: Any, rows: QuerySet[Any], framework: list[Any]) -> list[Any]:
     return [*before, *filter(None, (found, _named(row))), *after]
 
 
-# Reasons of an object that a worker claims when it is its turn, which means nothing if no worker serves it.
+# The reasons of an object that a worker will claim in its turn; without a worker they do not apply.
 IN_LINE = ("no_worker", "crashed", "at_limit", "in_line", "due")
 
 ORDER = (_paused, _used_up, _exclusive, _no_handler, _elsewhere)

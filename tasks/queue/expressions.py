@@ -14,15 +14,15 @@ from stator.capabilities import capabilities_of
 def is_any(rows: QuerySet[Any]) -> IsNull:
     """Return whether any of these rows exists, evaluated for each row of the outer query.
 
-    PostgreSQL may turn ``Exists`` into a join. With stale statistics, for example after thousands of tasks were
-    published to an empty queue, that join reads a whole table for each row.
+    Use it instead of ``Exists``, which PostgreSQL may turn into a join. With stale statistics, for example after
+    thousands of tasks were published to an empty queue, that join reads a whole table for each row.
     """
     first = rows if rows.query.is_sliced else rows[:1]
     return IsNull(Subquery(first.values("pk")), False)
 
 
 def is_one_of(rows: QuerySet[Any], pks: Collection[int]) -> Any:
-    """Return whether a row's key is one of many; on PostgreSQL as one array, at a seventh of their cost one by one."""
+    """Return whether a row's key is one of many; on PostgreSQL as one array, at a seventh of the cost of parameters."""
     if not capabilities_of(connections[rows.db]).has_arrays:
         return Q(pk__in=pks)
     template = "(%(expressions)s))"
@@ -30,9 +30,9 @@ def is_one_of(rows: QuerySet[Any], pks: Collection[int]) -> Any:
 
 
 class Later(Func):
-    """The moment ``seconds`` (a number or an expression) after another; by default after the database's now.
+    """The time ``seconds`` (a number or an expression) after ``since``; by default after the database's now.
 
-    Django cannot add a column of seconds to a moment.
+    Django cannot add a column of seconds to a time.
     """
 
     output_field = DateTimeField()

@@ -1,4 +1,4 @@
-"""Figures of queues: few statements for many queues, each with a limit on what it counts."""
+"""Counts of the tasks of queues, in few statements for many queues; each count has a limit."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ MOST = 10_000
 class Figures:
     """The figures of one queue. Each number is text: ``10,000+`` if counting stopped early.
 
-    ``waiting``: may be claimed. ``oldest``: seconds for which the first of those waits. ``later``: not due yet.
-    ``running``: held by a worker. ``dead``: ended without success and left for people.
+    ``waiting``: may be claimed. ``oldest``: seconds for which the first of these has waited. ``later``: not due yet.
+    ``running``: claimed. ``dead``: dead letters.
     """
 
     waiting: str
@@ -32,7 +32,7 @@ class Figures:
 
 
 def figures_by_database(queues: Iterable[Any]) -> dict[Any, dict[str, Figures | None]]:
-    """Return the figures of queues in several databases, by queue name and database; None if one does not answer."""
+    """Return the figures of queues by name and database; None for a database that does not answer."""
     found: dict[Any, dict[str, Figures | None]] = {queue.name: dict.fromkeys(queue.databases) for queue in queues}
     for alias in {alias for databases in found.values() for alias in databases if alias in connections}:
         names = [name for name, databases in found.items() if alias in databases]
@@ -46,7 +46,7 @@ def figures_by_database(queues: Iterable[Any]) -> dict[Any, dict[str, Figures | 
 
 
 def together(databases: dict[str, Figures | None]) -> Figures:
-    """Return the figures of one queue as texts that name the database of each number."""
+    """Return the figures of one queue, with the database of each number in its text."""
     told = {
         name: ", ".join(f"{alias} {getattr(each, name) if each else '?'}" for alias, each in databases.items())
         for name in ("waiting", "later", "running", "dead")
@@ -66,7 +66,7 @@ class _First(Subquery):
 
 
 def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
-    """Return the figures of queues by primary key: four statements.
+    """Return the figures of queues by primary key, in four statements.
 
     They use the index ``tasks_task_ready_in_queue``, and the framework's indexes of leased and resting rows.
     """
@@ -95,7 +95,7 @@ def _waiting(pks: list[Any], using: str) -> Any:
 
 
 def _grouped(rows: QuerySet[Any]) -> tuple[Counter[Any], bool]:
-    """Return the counts by queue, and whether there may be more."""
+    """Return the counts by queue, and whether counting stopped at the limit."""
     found = list(rows.order_by().values_list("queue", flat=True)[: MOST + 1])
     return Counter(found[:MOST]), len(found) > MOST
 

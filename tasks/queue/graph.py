@@ -1,7 +1,7 @@
-"""The life of a task.
+"""The graph of a task.
 
-Between publishing and its end a task is ``pending``. Whether that means *invisible* (not due yet), *pending* or
-*running* (claimed) is derived from its due time and its claim, so it cannot contradict them.
+From publication to its end a task is ``pending``. Whether its status is *invisible* (not due yet), *pending* or
+*running* (claimed) is derived from its due time and its claim, so the status cannot contradict them.
 """
 
 from typing import Any
@@ -15,12 +15,12 @@ from tasks.actions.attempts import attempt, backoff_of_attempt
 class TaskGraph(StateGraph):
     """The graph of all tasks, whether a worker process or an external program runs them.
 
-    A ``shared`` task is to be run by several workers, each once. Its parts are tasks of their own, and it ends with
-    them. Nobody can move a task by hand to any state but ``pending``: it would count as done or dead. Workers end
-    tasks. People use ``cancel()`` and ``requeue()``, which refuse moves that the table of statuses does not allow.
+    A ``shared`` task is run by several workers, each once. Its parts are tasks of their own, and it ends with them. By
+    hand a task can be moved only to ``pending``, because in any other state it would count as done or dead. Workers end
+    tasks. Operators use ``cancel()`` and ``requeue()``, which refuse moves that the status does not allow.
     """
 
-    # Each task limits its own attempts, so a limit on lost leases (quarantine) would add nothing.
+    # The number of attempts of each task is limited, so a limit on lost leases (quarantine) would add nothing.
     pending = State(try_interval=60, force_initial=True, backoff=backoff_of_attempt, saves=["result"], quarantine=False)
     shared = State(externally_progressed=True, enter_by_hand=False)
     completed = State(enter_by_hand=False)
@@ -29,10 +29,10 @@ class TaskGraph(StateGraph):
 
     pending.transitions_to(completed, canceled, errored)
     pending.fails_to(errored)
-    # No handler moves a task to ``shared``: such tasks are published in it. The edge only keeps the graph connected.
+    # No handler takes this edge, because shared tasks are published as such. It only keeps the graph connected.
     pending.transitions_to(shared)
-    # :mod:`tasks.queue.shared_tasks` makes these moves as soon as a part ends; these rules repeat them if its process
-    # dies first.
+    # :mod:`tasks.queue.shared_tasks` makes these moves as soon as a part ends. If its process dies first, these rules
+    # make them.
     shared.when(Q(parts__state="errored")).to(errored)
     shared.when(Q(parts__state="canceled")).to(canceled)
     shared.when(~Q(parts__state__in=["pending", "errored", "canceled"])).to(completed)

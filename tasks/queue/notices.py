@@ -13,13 +13,13 @@ from tasks.queue.eligibility import names_nobody
 from tasks.queue.serving import Service, services_of
 from tasks.queue.unserved import TROUBLE, conditions, reason_of
 
-# The first tasks in line of each queue are examined. Tasks that nobody serves come to the front as others are claimed.
+# The number of tasks to examine of each queue. Tasks that no worker serves come first once the others are claimed.
 FIRST = 500
 
-# The most queues with ready tasks that are examined, by name, and the most for which a reason is given.
+# The most queues with ready tasks to examine, by name, and the most for which a reason is given.
 MOST_QUEUES, MOST_TOLD = 200, 20
 
-# What one task that only named workers serve adds to the sum in which unserved ones count as 1.
+# In one sum, an unserved task counts as 1, and a task that only named workers serve as this.
 NAMED_ONLY = 1_000_000
 
 
@@ -29,9 +29,9 @@ class _Sum(Subquery):
 
 
 def notices(using: str) -> list[Notice]:
-    """Return a notice for each queue with such tasks among its first, the unserved ones first.
+    """Return a notice for each queue that has such tasks among its first; unserved queues come first.
 
-    Queues whose claims are paused have none. Four statements, and a few for each notice.
+    Queues whose claims are paused are left out. It takes four statements, and a few for each notice.
     """
     tasks: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"), using=using)
     services = services_of(list(_with_ready(tasks)[:MOST_QUEUES]), using)
@@ -54,13 +54,13 @@ def _with_ready(tasks: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def _line(tasks: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the ready tasks, first in line first; the index ``tasks_task_ready_in_queue`` has them in this order."""
+    """Return the ready tasks in the order of claims, which is that of the index ``tasks_task_ready_in_queue``."""
     ready = tasks.filter(state_ready=True, state="pending", state_claim=None)
     return ready.order_by("priority", names_nobody(), "pk")
 
 
 def _counts(services: list[Service], tasks: QuerySet[Any], trouble: Q, named_only: Q) -> list[tuple[Service, int, int]]:
-    """Return for each queue how many of its first tasks nobody serves, and how many only named workers serve."""
+    """Return for each queue how many of its first tasks no worker serves, and how many only named workers serve."""
     kind = Case(
         When(trouble, then=Value(1)), When(named_only, then=Value(NAMED_ONLY)),
         default=Value(0), output_field=IntegerField(),

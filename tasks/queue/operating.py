@@ -33,14 +33,14 @@ Told = tuple[Any, list[str]]
 
 
 def wrong(message: str) -> CommandError:
-    """Return a refusal: one line that says why, and what to do instead."""
+    """Return an error with exit code 2; the message is one line."""
     return CommandError(message, returncode=WRONG)
 
 
 def named(name: str) -> Any:
-    """Return the queue of this name, with the database's time; if there is none, refuse and suggest another."""
-    if told := queue_name_problem(name):
-        raise wrong(told)
+    """Return the queue with this name, and the database's time as ``read_at``; raise an error if there is none."""
+    if problem := queue_name_problem(name):
+        raise wrong(problem)
     queues: QuerySet[Queue] = QuerySet(Queue, using=home())
     queue = queues.filter(name=name).annotate(read_at=Now()).first()
     if queue is not None:
@@ -58,7 +58,7 @@ def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
     queues = add("queues", "List queues: waiting, running and dead tasks, the oldest, workers and pauses of each.")
     queues.add_argument("names", nargs="*", metavar="QUEUE", help="Only these queues.")
     dead = add("dead", "List dead letters, the latest first, each with its last error.")
-    dead.add_argument("--queue", metavar="NAME", help="Only of this queue.")
+    dead.add_argument("--queue", metavar="NAME", help="Only dead letters of this queue.")
     dead.add_argument(
         "--limit", type=int, default=20, metavar="N", help="Maximum number of dead letters (default: 20)."
     )
@@ -71,12 +71,12 @@ def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
     requeue.add_argument("--reason", default="", metavar="R", help="Why; stored in the history of each object.")
     cancel = add("cancel", "Cancel tasks that wait.")
     cancel.add_argument("ids", nargs="+", type=int, metavar="TASK", help="Numbers of tasks.")
-    cancel.add_argument("--running", action="store_true", help="Also tasks that workers hold.")
+    cancel.add_argument("--running", action="store_true", help="Also cancel tasks that workers have claimed.")
     cancel.add_argument("--reason", default="", metavar="R", help="Why; stored in the history of each object.")
     pause = add("pause", "Stop publishing to a queue, claiming from it, or both. Running tasks may finish.")
     pause.add_argument("name", metavar="QUEUE", help="The queue.")
     pause.add_argument("--publish", action="store_true", help="Refuse new tasks.")
-    pause.add_argument("--claim", action="store_true", help="Hand out no tasks.")
+    pause.add_argument("--claim", action="store_true", help="Let no tasks be claimed.")
     pause.add_argument("--reason", default="", metavar="R", help="Why; shown by tasks queues and in the admin.")
     pause.add_argument(
         "--for", type=float, dest="seconds", metavar="SECONDS", help="For how long (default: until it is resumed)."
@@ -84,11 +84,11 @@ def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
     add("resume", "End both pauses of a queue.").add_argument("name", metavar="QUEUE", help="The queue.")
 
 
-# Looking
+# Lists
 
 
 def list_queues(options: dict[str, Any]) -> Told:
-    """List the contents of every queue, or of those that are named."""
+    """List all queues or the named ones, each with the counts of its tasks."""
     using = home()
     rows: QuerySet[Queue] = QuerySet(Queue, using=using).annotate(read_at=Now())
     found = [named(name) for name in options["names"]] or list(rows.order_by("name")[:MOST_QUEUES])
@@ -144,14 +144,14 @@ def _letter(task: Any, attempts: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# Acting
+# Actions
 
 
 def requeue(options: dict[str, Any]) -> Told:
     """Requeue dead letters and report how many."""
     ids, name = options["ids"], options["queue"]
     if bool(ids) == bool(name):
-        raise wrong("choose dead letters: either their numbers, or --queue NAME; see tasks dead")
+        raise wrong("choose the dead letters: either their numbers, or --queue NAME; see tasks dead")
     rows = [each.tasks.all() for each in named(name).copies()] if name else _rows_of(ids)
     count, due = 0, []
     for part in rows:
@@ -161,7 +161,7 @@ def requeue(options: dict[str, Any]) -> Told:
             raise wrong(f"--per-minute: {error}") from error
         count += done.count
         due += [done.last_due] if done.last_due else []
-    told = f"{count:,} of {len(ids):,} requeued" if ids else f"{count:,} of queue {name} requeued"
+    requeued = f"{count:,} of {len(ids):,} requeued" if ids else f"{count:,} of queue {name} requeued"
     others = (
         "; only errored tasks that are not part of another task can be requeued" if ids and count < len(ids) else ""
     )
@@ -169,14 +169,14 @@ def requeue(options: dict[str, Any]) -> Told:
         others = "; there are more: repeat the command after these are done"
     until = f"; the last is due at {max(due).isoformat(' ', 'seconds')}" if due else ""
     last_due = max(due).isoformat() if due else None
-    return {"requeued": count, "named": len(ids), "last_due": last_due}, [f"{told}{until}{others}."]
+    return {"requeued": count, "named": len(ids), "last_due": last_due}, [f"{requeued}{until}{others}."]
 
 
 def cancel(options: dict[str, Any]) -> Told:
     """Cancel tasks and report how many."""
     ids = options["ids"]
     count = sum(part.cancel(options["reason"], actor=_actor(), running=options["running"]) for part in _rows_of(ids))
-    others = "; the others are gone, have ended, or are held (--running)" if count < len(ids) else ""
+    others = "; the others are gone, have ended, or are running (--running cancels these)" if count < len(ids) else ""
     return {"canceled": count, "named": len(ids)}, [f"{count:,} of {len(ids):,} canceled{others}."]
 
 
@@ -185,9 +185,9 @@ def pause(options: dict[str, Any]) -> Told:
     queue = named(options["name"])
     if not (options["publish"] or options["claim"]):
         raise wrong("choose what to pause: --publish, --claim or both")
-    told = {name: options[name] for name in ("publish", "claim", "reason", "seconds")}
+    given = {name: options[name] for name in ("publish", "claim", "reason", "seconds")}
     try:
-        queue.pause(**told, author=_actor())
+        queue.pause(**given, author=_actor())
     except TaskError as error:
         raise wrong(f"--for: {error}") from error
     return _pauses_of(queue), [f"Queue {queue.name}: {_paused_words(queue)}."]
@@ -207,7 +207,7 @@ def _pauses_of(queue: Any) -> dict[str, Any]:
 
 def _paused_words(queue: Any) -> str:
     what = [words for words, holds in (
-        ("new tasks are refused", queue.publish_paused), ("no tasks are handed out", queue.claim_paused),
+        ("new tasks are refused", queue.publish_paused), ("no tasks can be claimed", queue.claim_paused),
     ) if holds]  # fmt: skip
     return f"{' and '.join(what)}, {queue.pause_told}"
 
@@ -216,7 +216,7 @@ def _paused_words(queue: Any) -> str:
 
 
 def _databases(queues: Iterable[Any] | None) -> list[str]:
-    """Return the databases that hold tasks of these queues, or of all."""
+    """Return the databases with tasks of these queues, or of all queues."""
     rows: QuerySet[Queue] = QuerySet(Queue, using=home())
     meant = rows.exclude(databases=[]) if queues is None else [queue for queue in queues if queue.databases]
     spread = {alias for queue in meant for alias in queue.databases if alias in connections}
@@ -227,18 +227,18 @@ def _databases(queues: Iterable[Any] | None) -> list[str]:
 def _rows_of(ids: list[int]) -> list[Any]:
     """Return querysets of tasks by their numbers, one for each database."""
     if len(ids) > MOST_NAMED:
-        raise wrong(f"at most {MOST_NAMED:,} tasks at once")
+        raise wrong(f"{len(ids):,} tasks are too many at once; name at most {MOST_NAMED:,}")
     by_alias: dict[str, list[int]] = defaultdict(list)
     for pk in ids:
         alias = database_of(pk) if 0 < pk < 1 << 63 else None
         if alias is None:
-            raise wrong(f"{pk} cannot be the number of a task")
+            raise wrong(f"{pk} cannot be the number of a task; see tasks dead")
         by_alias[alias].append(pk)
     return [Task.objects.using(alias).filter(pk__in=pks) for alias, pks in by_alias.items()]
 
 
 def table(heads: list[str], rows: Iterable[list[str]]) -> list[str]:
-    """Return the lines of a table, columns as wide as their content."""
+    """Return the lines of a table, with columns as wide as their content."""
     cells = [heads, *([escape(text) for text in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]

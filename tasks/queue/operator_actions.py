@@ -1,4 +1,4 @@
-"""Moves of tasks by people and publishers: cancel and requeue. Moves by the holder of a claim are in ``claiming``."""
+"""Moves of tasks by operators and publishers: cancel and requeue. Moves by a claim's holder are in ``claiming``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,6 @@ from tasks.queue import runs
 
 FAILED, SUCCEEDED = ("errored", "canceled"), ("completed",)
 
-
 # Rows per transaction of an action on many tasks.
 BATCH = 500
 
@@ -29,7 +28,7 @@ class Requeued:
 
 
 def cancel(task: Any, *, actor: str, reason: str, running: bool) -> None:
-    """Cancel a waiting task and its parts; with ``running`` also a held one, whose holder then loses its claim."""
+    """Cancel a waiting task and its parts; with ``running`` also a claimed one, whose worker then loses its claim."""
     if not cancel_many(_rows(task), [task.pk], actor=actor, reason=reason, running=running):
         statuses = " or ".join(_cancelable(running))
         raise MoveRefused(f"task {task.pk} is {_status(task)}; only a task that is {statuses} can be canceled")
@@ -37,7 +36,7 @@ def cancel(task: Any, *, actor: str, reason: str, running: bool) -> None:
 
 
 def cancel_many(rows: Any, pks: Sequence[Any], *, actor: str, reason: str, running: bool) -> int:
-    """Cancel the tasks among these keys that may be canceled; return how many were."""
+    """Cancel those of the tasks with these keys that may be canceled; return how many."""
     canceled = 0
     for batch in _batches(pks):
         with transaction.atomic(using=rows.db):
@@ -65,9 +64,9 @@ def requeue(task: Any, *, actor: str, reason: str) -> None:
 def requeue_many(
     rows: Any, pks: Sequence[Any], *, actor: str, reason: str, per_minute: float | None = None
 ) -> Requeued:
-    """Requeue the dead letters among these keys, in this order, except parts of shared tasks.
+    """Requeue the dead letters with these keys, in this order, except parts of shared tasks.
 
-    ``per_minute``: how many become due per minute, the first at once; None: all at once.
+    ``per_minute``: how many become due per minute, the first at once; None: all become due at once.
     """
     count, begun, last = 0, None, None
     for batch in _batches(pks):
@@ -88,7 +87,7 @@ def requeue_many(
 
 
 def _reopen_many(rows: Any, dead: dict[Any, int], actor: str, reason: str) -> None:
-    """Requeue locked dead letters, given with the number of their workers."""
+    """Requeue locked dead letters. ``dead``: the number of workers of each, by key."""
     shared = [pk for pk, workers in dead.items() if workers > 1]
     parts = rows.filter(whole__in=shared, state__in=FAILED)
     for meant, state in (
@@ -112,7 +111,7 @@ def _postpone(rows: Any, dues: dict[Any, datetime]) -> None:
 
 
 def clear(task: Any, *, failed: bool, succeeded: bool) -> bool:
-    """Forget the workers that failed, or succeeded, so that they may run it again; return whether anything changed.
+    """Let workers that failed, or succeeded, run the task again; return whether anything changed.
 
     A task that ended that way is requeued; a running one is left alone.
     """
@@ -132,7 +131,7 @@ def clear(task: Any, *, failed: bool, succeeded: bool) -> bool:
 
 
 def _forget_failures(task: Any) -> None:
-    """Discount the claims so far: they count neither as attempts nor against their workers."""
+    """Stop counting the claims so far, as attempts and against their workers."""
     waiting: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
     waiting = waiting.filter(Q(pk=task.pk) | Q(whole=task.pk), state="pending", state_claim=None)
     pks = list(waiting.select_for_update().values_list("pk", flat=True))

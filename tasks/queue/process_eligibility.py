@@ -1,6 +1,6 @@
-"""Conditions for a worker process to claim a task: the rules of named workers, and that its code has the action.
+"""The conditions under which a worker process may claim a task: those of named workers, and that it has the action.
 
-They are those of all queues at once, in one statement.
+They apply to all queues at once, in one statement.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ from tasks.queue.eligibility import (
 )
 from tasks.queue.expressions import Later, is_any
 
-# Seconds for which a due task is left to worker processes that have not had it by one that has.
+# Seconds for which a worker process that has had a due task leaves it to processes that have not.
 HANDED_ON = 5.0
 
 # A function that returns the field of a queue, of the row itself or of an outer one.
@@ -36,11 +36,11 @@ OfQueue = Callable[[str], F | OuterRef]
 
 
 def open_to_process(worker_id: str, held: Q) -> Q:
-    """Return the condition that a worker process may claim a task now: its code has the action for the queue.
+    """Return the condition that a worker process may claim a task now.
 
-    Other tasks are left to workers that have the action: those of a newer release, or external programs. Of Django's
-    functions each process claims all, because it imports them when they are called. ``held``: tasks under a pause,
-    which block no others. A worker that is limited to some queues gets no tasks of others.
+    Its code must have the action for the queue: other tasks are left to a newer release, or to external programs. Tasks
+    of Django's framework are always claimed, because their functions are imported when they are called. A worker that
+    is limited to some queues claims only from these. ``held``: paused tasks, which do not block others.
     """
     here = frozenset((name, queue) for name, by_queue in registry.items() for queue in by_queue)
     rules = _rules.get(worker_id, ALL_RULES)
@@ -48,12 +48,12 @@ def open_to_process(worker_id: str, held: Q) -> Q:
 
 
 def may_hold(worker_id: str, using: str) -> Q:
-    """Return the condition that a worker process may go on with a task: it is for anyone, or names the process."""
+    """Return the condition that a worker process may keep a task: it is for anyone, or names the process."""
     return allowed(name_of(worker_id, using))
 
 
 def note_rules(worker_id: str, aliases: Iterable[str]) -> None:
-    """Read which rules apply at all, so that the claims of a worker need not ask for the others; it repeats this."""
+    """Read which rules any queue has, so that a worker's claims leave out the others; repeated at each heartbeat."""
     queues: Rows = QuerySet(apps.get_model("tasks", "Queue"))
     asked = {
         ONE_EACH: queues.filter(one_per_worker=True),
@@ -65,11 +65,11 @@ def note_rules(worker_id: str, aliases: Iterable[str]) -> None:
     )
 
 
-# Rules that need not apply: some queue gives one task to each worker, or limits retries, or there are other processes.
+# Rules that claims may leave out: a queue gives each worker one task; a queue limits retries; other processes run.
 ONE_EACH, LIMITED, OTHERS = "one each", "limited", "others"
 ALL_RULES = frozenset({ONE_EACH, LIMITED, OTHERS})
 
-# By worker id; all for a worker that does not repeat the reading.
+# The rules in force by worker id; a worker that never called ``note_rules`` uses all of them.
 _rules: dict[str, frozenset[str]] = {}
 
 
@@ -78,7 +78,7 @@ def choose_queues(worker_id: str, queues: tuple[str, ...]) -> None:
     _chosen[worker_id] = queues
 
 
-# By worker id. A worker that serves all queues is not in it.
+# The queues by worker id, without workers that serve all queues.
 _chosen: dict[str, tuple[str, ...]] = {}
 
 
@@ -92,14 +92,14 @@ def _open_to_process(
     chosen: tuple[str, ...],
 ) -> Q:
     rows: Rows = QuerySet(apps.get_model("tasks", "Task"))
-    # Unless programs elsewhere serve the queue, a task that waits for newer code holds up later ones of its value.
-    # ``OuterRef``: the earlier task is in the same queue, so that queue is joined only once.
+    # A task that waits for newer code blocks later ones with its value, unless external programs serve the queue.
+    # ``OuterRef``: the earlier task is in the same queue, so the queue is joined only once.
     whole, here = Exact(OuterRef("queue__actions_elsewhere"), Value(False)), _is_here(actions, OuterRef("queue__name"))
     ours = Q(elsewhere_only=False)
     before = rows.filter(~held, ours, Q(whole) | here)
     served = ours & _is_here(actions, F("queue__name"))
     mine = served_by_process(worker_id, settings, rows, before, rules) & served
-    # The first queue that gets a rule waits until this worker has read that it applies.
+    # A queue that is the first to get a rule waits until this worker has read that.
     if LIMITED not in rules:
         mine &= Q(queue__worker_retries=None)
     if chosen:
@@ -111,7 +111,7 @@ def _open_to_process(
 
 
 def _is_here(actions: frozenset[tuple[str, str]], queue: F | OuterRef) -> Q:
-    """Return the condition that the code here has a task's action for the queue of that name."""
+    """Return the condition that this code has a task's action for the queue with that name."""
     names: dict[str, list[str]] = defaultdict(list)
     for name, only in sorted(actions):
         names[only].append(name)
@@ -124,8 +124,8 @@ def served_by_process(
 ) -> Q:
     """Return the condition that a worker process could attempt a task now if it had the action.
 
-    ``before``: the tasks that may block later ones of the same value, as far as this worker could claim them.
-    ``rules``: those that apply.
+    ``before``: the tasks that block later ones with the same value if this worker could claim them. ``rules``: the
+    rules that any queue has.
     """
     name = name_of(worker_id)
     paused = Q(queue__claim_paused=True) & (Q(queue__pause_until=None) | Q(queue__pause_until__gt=Now()))
@@ -154,16 +154,16 @@ def _before_in_queue(rows: Rows) -> Rows:
 
 
 def _not_had(worker_id: str, rows: Rows, of_queue: OfQueue, rules: frozenset[str]) -> Q:
-    """Return the condition that the process may have a task again, or has not had it.
+    """Return the condition that the process has not had a task, or may have it again.
 
-    A queue with ``worker_retries`` limits how often. In any other, a process leaves a task that it had for some seconds
-    to others that have not had it, if such are there.
+    In a queue with ``worker_retries``, it may so often. In other queues it first leaves the task for some seconds to
+    live processes that have not had it.
     """
     if not rules & {LIMITED, OTHERS}:
         return Q()
     name, runs = name_of(worker_id), _runs(rows)
     had = runs.filter(task=OuterRef("pk"), version=OuterRef("state_version")).order_by()
-    # Most tasks are at their first attempt, and then nothing else is evaluated.
+    # Most tasks are at their first attempt; then the database evaluates nothing else.
     may = Q(state_attempts=0) | Q(Exact(of_queue("same_worker_again"), Value(True)))
     unlimited = Q(Exact(Coalesce(of_queue("worker_retries"), Value(-1)), Value(-1)))
     if LIMITED in rules:
@@ -186,9 +186,9 @@ def _others(worker_id: str) -> QuerySet[Worker]:
 
 
 def _one_part(worker_id: str, rows: Rows, rules: frozenset[str]) -> Q:
-    """Return the condition that a task is not shared, or a part that this process may have beside what it has had.
+    """Return the condition that a task is not a part of a shared one, or the first waiting part, and the process none.
 
-    Of the waiting parts only the first, so that one claim takes no two.
+    Only the first, so that one claim does not take two parts.
     """
     runs = _runs(rows).filter(worker=name_of(worker_id), task=OuterRef("pk"))
     had = Q(is_any(runs.filter(HAS_PART)))
@@ -201,7 +201,7 @@ def _one_part(worker_id: str, rows: Rows, rules: frozenset[str]) -> Q:
 
 
 def _firsts(worker_id: str, rows: Rows, waiting: Rows) -> Rows:
-    """Return the first waiting task of each ``one_per_worker`` queue of which the process holds none."""
+    """Return the first waiting task of each ``one_per_worker`` queue in which the process has no task."""
     queues: Rows = QuerySet(rows.model.queue.field.related_model).filter(one_per_worker=True)
     held = rows.filter(_is_mine(worker_id), queue=OuterRef("pk"))
     first = waiting.order_by("priority", names_nobody(), "pk").values("pk")[:1]

@@ -30,10 +30,10 @@ class Queue(models.Model):
     """A queue of tasks, with defaults for tasks that set no value of their own. Durations are in seconds.
 
     An exclusive queue has an ``exclusive_key``, fixed at creation. The metadata of every task in it has a value under
-    this key, and at most one task per value runs at a time. Empty settings take the project's.
+    this key, and at most one task per value runs at a time. If a rule is empty, the project's setting applies.
 
-    ``databases``: the aliases over which its tasks are spread, each with a copy of the queue; empty for its own
-    database.
+    ``databases``: the aliases of the databases over which its tasks are spread, each with a copy of the queue; empty:
+    only the queue's own database.
     """
 
     class Kind(models.TextChoices):
@@ -54,14 +54,14 @@ class Queue(models.Model):
     failed_retention = models.FloatField(null=True, blank=True)
     # Whether a worker that released or failed a task, or lost its lease on it, may claim it again.
     same_worker_again = models.BooleanField(default=False)
-    # If it may not: the number of further claims it gets all the same. Empty: none for a named worker; a worker process
-    # leaves the task to others first, and then tries it again.
+    # Without same_worker_again: how often it may all the same. Empty: a named worker never; a worker process leaves the
+    # task to others first, and then tries it again.
     worker_retries = models.PositiveSmallIntegerField(null=True, blank=True)
     # Whether a worker may hold only one task of this queue at a time.
     one_per_worker = models.BooleanField(default=False)
-    # Whether external programs serve the queue, which may know any action; if not, unknown actions are refused.
+    # Whether external programs serve the queue. If so, any action can be published; if not, unknown ones are refused.
     actions_elsewhere = models.BooleanField(default=False)
-    # The actions in Python that programs may publish over HTTP.
+    # The actions of this site's code that programs may publish over HTTP.
     http_actions = models.JSONField(default=list, db_default=Value([], models.JSONField()), blank=True)
     databases = models.JSONField(default=list, blank=True)
     publish_paused = models.BooleanField(default=False)
@@ -87,12 +87,14 @@ class Queue(models.Model):
         return self.name
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save the queue and update its copies; refuse changes of what existing tasks rely on."""
+        """Save the queue and update its copies; raise ``ValidationError`` for changes that existing tasks rule out."""
         *made_as, databases = self._was
         if any(was not in (None, now) for was, now in zip(made_as, (self.kind, self.exclusive_key), strict=True)):
             raise ValidationError("kind and exclusive_key of a queue cannot be changed; create another queue")
         if self.exclusive != bool(self.exclusive_key):
-            raise ValidationError({"exclusive_key": "an exclusive queue needs a key, and no other queue can have one"})
+            raise ValidationError(
+                {"exclusive_key": "an exclusive queue needs a key, and only an exclusive one has one"}
+            )
         if "name" in self.__dict__ and (wrong := rules.queue_name_problem(self.name)):
             raise ValidationError({"name": wrong})
         self._check_rules()
@@ -126,7 +128,7 @@ class Queue(models.Model):
 
     @property
     def _was(self) -> tuple[Any, Any, Any]:
-        """Its kind, key and databases when it was last read or saved; None if it is new or the value unknown."""
+        """Its kind, key and databases when it was last read or saved; None if it is new or the value was not read."""
         return self.__dict__.get("_made_as", (None, None, None))
 
     def _mirror(self, before: list[str]) -> None:
@@ -135,13 +137,13 @@ class Queue(models.Model):
             transaction.on_commit(partial(replicas.mirror, self.name, before), using=home())
 
     def clean_fields(self, exclude: Any = None) -> None:
-        """Run Django's checks, and refuse a name that no database stores."""
+        """Run Django's checks; raise ``ValidationError`` also for a name that databases cannot store."""
         super().clean_fields(exclude=exclude)
         if "name" not in (exclude or ()) and (wrong := rules.queue_name_problem(self.name)):
             raise ValidationError({"name": wrong})
 
     def clean(self) -> None:
-        """Refuse rules that no task could follow."""
+        """Raise ``ValidationError`` for rules that no task could follow."""
         self._check_rules()
         replicas.check_change(self, self._was[-1])
 
@@ -162,13 +164,14 @@ class Queue(models.Model):
         known_only: bool = False,
         **options: Any,
     ) -> Published:
-        """Publish one task and return its outcome; raise :class:`~tasks.exceptions.PublishRefused` if it is refused.
+        """Publish one task; return it with its outcome, or raise :class:`~tasks.exceptions.PublishRefused`.
 
         ``options``: ``key``, ``priority``, ``metadata``, ``lease``, ``timeout``, ``invisible_for``, ``max_attempts``,
-        ``retention``, ``heartbeat_interval``, ``max_unexpected_retries``, ``worker_ids``, ``worker_count``. If a task
-        with this ``key`` exists, ``update`` writes the parameters of a waiting one. ``clear_failed`` and
-        ``clear_succeeded`` forget the workers that failed, or succeeded, so that they may run it again.
-        ``known_only``: refuse an action that no code here registers.
+        ``retention``, ``heartbeat_interval``, ``max_unexpected_retries``, ``worker_ids``, ``worker_count``.
+
+        If a task with this ``key`` exists: ``update`` writes the given values into it if it waits; ``clear_failed`` and
+        ``clear_succeeded`` let the workers that failed, or succeeded, run it again. ``known_only``: refuse an action
+        that this code does not register.
         """
         manner = Manner(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
         return publishing.publish(self, [{"action": action, "data": data, **options}], manner, known_only=known_only)[0]
@@ -182,7 +185,7 @@ class Queue(models.Model):
         clear_succeeded: bool = False,
         known_only: bool = False,
     ) -> list[Published]:
-        """Publish tasks, each a dictionary of arguments of :meth:`publish`, in few statements: all of them, or none."""
+        """Publish tasks, each a dictionary of arguments of :meth:`publish`, in few statements: all or none."""
         manner = Manner(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
         return publishing.publish(self, tasks, manner, known_only=known_only)
 
@@ -207,10 +210,10 @@ class Queue(models.Model):
     ) -> list[claiming.TaskClaim]:
         """Claim up to ``limit`` tasks for a worker, the most urgent first; return an empty list if it may claim none.
 
-        ``lease``: seconds until the claim ends without a heartbeat; by default the task's, the queue's or the
-        setting's. ``metadata``: only tasks that have all of these pairs. ``wait``: seconds to wait for the first task;
-        not inside a transaction. An exclusive queue gives at most one task per value; a queue with ``one_per_worker``
-        gives one task in all.
+        ``lease``: seconds until the claim ends without a heartbeat; by default that of the task, the queue or the
+        setting. ``metadata``: claim only tasks with all of these names and values. ``wait``: seconds to wait for the
+        first task; not inside a transaction. From an exclusive queue it claims at most one task per value; from a queue
+        with ``one_per_worker``, one task in all.
         """
         return consuming.claim(self, wait, worker=worker, limit=limit, lease=lease, metadata=metadata)
 
@@ -221,20 +224,21 @@ class Queue(models.Model):
     def consume(self, *, worker: str, **options: Any) -> consuming.QueueLoop:
         """Return the loop of a named worker, which claims tasks until it is stopped: iterate over it, or ``run`` it.
 
-        ``limit``, ``lease`` and ``metadata`` are those of :meth:`claim`; the others are of
+        ``limit``, ``lease`` and ``metadata`` are those of :meth:`claim`; the other options are those of
         :class:`~tasks.queue.consuming.QueueLoop`.
         """
         return consuming.QueueLoop(self, worker=worker, **options)
 
     def aconsume(self, *, worker: str, **options: Any) -> consuming.AsyncQueueLoop:
-        """Return the same for ``async for`` and ``await run``."""
+        """Return the loop of :meth:`consume` for ``async for`` and ``await run``."""
         return consuming.AsyncQueueLoop(self, worker=worker, **options)
 
     @staticmethod
     def resolve_many(results: Mapping[claiming.TaskClaim, Any]) -> list[claiming.TaskClaim]:
         """Complete the tasks of many claims, of any queues, each with its result, in few statements.
 
-        Return the claims that were lost; nothing was written for those. Otherwise all are written, or none.
+        Return the claims that were lost, for which nothing was written. In each database, all others are written or
+        none.
         """
         return claiming.resolve_many(results)
 
@@ -265,7 +269,7 @@ class Queue(models.Model):
         seconds: float | None = None,
         until: datetime | None = None,
     ) -> None:
-        """Refuse publishers, hand out no tasks, or both; for ``seconds``, ``until`` a moment, or until :meth:`resume`.
+        """Refuse new tasks, refuse claims, or both; for ``seconds``, ``until`` a time, or until :meth:`resume`.
 
         A new pause replaces the previous one. Running tasks may finish.
         """
@@ -297,17 +301,17 @@ class Queue(models.Model):
 
     @property
     def publishing_paused(self) -> bool:
-        """Return whether publishers are refused now; a pause ends at ``pause_until``."""
+        """Whether new tasks are refused now; a pause ends at ``pause_until``."""
         return self.publish_paused and not self._pause_over
 
     @property
     def claiming_paused(self) -> bool:
-        """Return whether claims are refused now; a pause ends at ``pause_until``."""
+        """Whether claims are refused now; a pause ends at ``pause_until``."""
         return self.claim_paused and not self._pause_over
 
     @property
     def pause_told(self) -> str:
-        """Return who paused the queue, why and until when."""
+        """Who paused the queue, until when and why, as text."""
         by = f"paused by {self.pause_author}" if self.pause_author else "paused"
         until = f" until {self.pause_until:%Y-%m-%d %H:%M:%S %Z}" if self.pause_until else ""
         return f"{by}{until}{f' ({self.pause_reason})' if self.pause_reason else ''}"
@@ -321,14 +325,14 @@ class Queue(models.Model):
 
     @property
     def exclusive(self) -> bool:
-        """Return whether at most one task per value of the exclusive key runs at a time."""
+        """Whether at most one task per value of the exclusive key runs at a time."""
         return self.kind == self.Kind.EXCLUSIVE
 
     def current(self) -> "Queue":
-        """Return the queue as it is configured now, with the database's time."""
+        """Return the queue as it is configured now, and the database's time as ``read_at``."""
         found = self._row.annotate(read_at=Now()).first()
         if found is None:
-            raise TaskError(f"queue {self.name} is gone")
+            raise TaskError(f"queue {self.name} was deleted")
         self.__dict__["known"] = found
         return found
 
@@ -337,18 +341,18 @@ class Queue(models.Model):
         return shards.copies(self) or [self]
 
     def lock(self) -> None:
-        """Lock the row, so that nobody else claims from this queue until the transaction ends."""
+        """Lock the row until the transaction ends, so that claims which lock it too wait."""
         self._row.select_for_update(no_key=True).values_list("pk").get()
 
     def note_worker(self, worker: str) -> None:
-        """Record that a worker asks for work, unless that was recorded lately."""
+        """Record that a worker asks for work, unless that was recorded within the last 10 s."""
         seen: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
         mine = seen.filter(queue=self.pk, worker=worker)
         if not mine.filter(seen__gt=Later(-SEEN_EVERY)).exists() and not mine.update(seen=Now()):
             seen.bulk_create([Claimant(queue_id=self.pk, worker=worker)], ignore_conflicts=True)
 
     def live_workers(self) -> list[str]:
-        """Return the names of workers that asked for work lately, sorted."""
+        """Return the names of workers that asked for work within the last minute, sorted."""
         seen = Claimant.objects.using(self._state.db).filter(queue=self.pk, seen__gt=Later(-CLAIMANT_ALIVE))
         return list(seen.order_by("worker").values_list("worker", flat=True)[:MOST_CLAIMANTS])
 

@@ -17,18 +17,18 @@ BATCH = 1000
 # The terminal states other than errored.
 NOT_FAILED = [state for state in TERMINAL if state != "errored"]
 
-# Batches per queue and call; the rest is for the next pass.
+# The most batches per queue and call; the next pass deletes the rest.
 BATCHES = 50
 
-# Seconds after which a worker that has not asked for work is forgotten.
+# Seconds after which the row of a worker that has not asked for work is deleted.
 CLAIMANT_RETENTION = 86400.0
 
 
 def prune(using: str) -> int:
-    """Delete ended tasks past their retention, and their history and reports; return how many tasks.
+    """Delete ended tasks past their retention, with their history and reports; return how many tasks.
 
-    A task's own retention applies, else its queue's, else the setting's. For errored tasks, the failed retention of the
-    queue, else of the setting, comes before the last two. Parts are deleted with their shared task.
+    A task's own retention applies, else that of its queue, else that of the setting. For errored tasks, the failed
+    retention of the queue or of the setting comes before the last two. Parts are deleted with their shared task.
     """
     settings = load_settings()
     ended: QuerySet[Any] = QuerySet(Task, using=using).filter(state__in=TERMINAL, state_claim=None, whole=None)

@@ -1,4 +1,4 @@
-"""Rules of a queue for its tasks, and their validation."""
+"""The rules of a queue, and their validation."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ SECONDS = {"lease": 0.05, "timeout": 0.05, "invisible_for": 0.0, "retention": 0.
 
 
 def queue_name_problem(name: Any) -> str:
-    """Return one line on why no database can store a queue of this name; empty if all can."""
+    """Return why databases cannot store a queue with this name, as one line; empty if they can."""
     if not isinstance(name, str):
         return f"the name of a queue must be a text, not {name!r:.80}"
     if not name:
@@ -58,5 +58,5 @@ def problems(queue: Any) -> dict[str, str]:
 
 
 def _number(queue: Any, name: str) -> Any:
-    # A deferred field keeps its value, so it is not checked.
+    # A deferred field is not saved, so it is not checked.
     return queue._meta.get_field(name).to_python(queue.__dict__.get(name))

@@ -1,7 +1,7 @@
-"""Records of claims: by named workers when they claim, by worker processes when an attempt has ended.
+"""Runs: the records of claims. Named workers write them when they claim, worker processes when an attempt has ended.
 
-They are written by one statement for all tasks of a claim. Django's bulk_create would take ten times as long to build
-the statement as the database takes to run it.
+One statement writes the runs of all tasks of a claim. Django's bulk_create would take ten times as long to build the
+statement as the database takes to run it.
 """
 
 from collections.abc import Iterable
@@ -25,19 +25,19 @@ REASON_LENGTH = 8000
 COPIED = {
     "task": "id", "version": "state_version", "claimed": "state_attempted", "lease_until": "state_locked_until",
 }  # fmt: skip
-# The same once the task is completed.
+# The columns of a run that ended with success, and those of the completed task.
 COMPLETED = {"task": "id", "ended": "state_changed", "result": "result"}
 
 
 def note(model: Any, claims: list[Any], worker: str, lease: float | None, using: str) -> None:
-    """Record the claims that one statement has just made, copied from their rows, with the lease that was asked for."""
+    """Record the claims that one statement has just made. ``lease``: the lease in seconds that was asked for."""
     if claims:
         given = {"worker": worker, "token": claims[0].token, "lease": lease, "outcome": "", "reason": ""}
         _copy(model, [claim.pk for claim in claims], COPIED, given, using)
 
 
 def recorded(using: str, ended: list[tuple[Any, Outcome]]) -> None:
-    """Record attempts of one worker process whose outcomes have just been written, in the same transaction."""
+    """Record the attempts of one worker process, in the transaction that writes their outcomes."""
     model, worker = apps.get_model("tasks", "Run"), name_of(ended[0][0].operations.worker_id, using)
     done = [claim for claim, outcome in ended if _is_success(outcome)]
     for key, same in groupby(sorted(done, key=_alike), key=_alike):
@@ -54,9 +54,9 @@ def recorded(using: str, ended: list[tuple[Any, Outcome]]) -> None:
 
 
 def reaped(rows: QuerySet[Any], why: str = "") -> None:
-    """Record the claims of worker processes that somebody else is about to end; those of named workers are known.
+    """Record claims of worker processes that are about to be ended by others; named workers recorded theirs before.
 
-    ``why``: that the worker may not hold them any more. Without it their leases have run out.
+    ``why``: why the worker may not hold them any more. Without it, their leases have run out.
     """
     model, using = apps.get_model("tasks", "Run"), str(rows.db)
     lost = list(rows.values_list("pk", "state_version", "state_claim", "state_attempted", "state_locked_until"))
@@ -95,11 +95,11 @@ def _copy(model: Any, pks: Iterable[Any], copied: dict[str, str], given: dict[st
 
 def _run(model: Any, worker: str, claim: Any, outcome: Outcome) -> Any:
     failure = outcome.failure
-    told = (failure.traceback or f"{failure.kind}: {failure.message}") if failure else outcome.reason
+    reason = (failure.traceback or f"{failure.kind}: {failure.message}") if failure else outcome.reason
     return model(
         task_id=claim.pk, version=claim.version, worker=worker, token=claim.token, claimed=claim.attempted,
         lease_until=_lease_end(claim), ended=Now(), outcome="failed" if failure else "waited",
-        reason=bounded(told, REASON_LENGTH),
+        reason=bounded(reason, REASON_LENGTH),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Who serves a queue: worker processes, by the actions that they publish, and named workers, by when they asked."""
+"""The workers that serve a queue: worker processes publish their actions; named workers have asked for work lately."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from stator.signals import on_heartbeat
 from tasks.actions.registry import DJANGO, registry
 from tasks.queue.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, Claimant
 
-# Limits of what a process publishes. A process with more actions publishes none, and counts as having any.
+# The most actions that a process publishes. A process with more publishes none, and counts as having any action.
 MOST_ACTIONS, MOST_CHARACTERS = 500, 20_000
 MOST_PUBLISHED_QUEUES = 100
 
@@ -29,20 +29,20 @@ def connect() -> None:
 
 
 def _publish(sender: Any, **kwargs: Any) -> dict[str, Any]:
-    """Return the actions of this process by queue, empty for all queues, and the queues to which it is limited."""
+    """Return the actions of this process by queue, and the queues to which it is limited."""
     actions = registered()
     sizes = [len(queue) + len(name) for queue, names in actions.items() for name in names]
-    told: dict[str, Any] = {}
+    published: dict[str, Any] = {}
     if len(sizes) <= MOST_ACTIONS and sum(sizes) <= MOST_CHARACTERS:
-        told["actions"] = actions
+        published["actions"] = actions
     queues = sorted(getattr(sender, "queues", ()))
     if len(queues) <= MOST_PUBLISHED_QUEUES:
-        told["queues"] = queues or None
-    return {"tasks": told}
+        published["queues"] = queues or None
+    return {"tasks": published}
 
 
 def registered() -> dict[str, list[str]]:
-    """Return the actions of this process by queue, empty for all queues."""
+    """Return the actions of this process by queue; an empty name stands for all queues."""
     actions: dict[str, list[str]] = defaultdict(list)
     for queue, name in sorted((queue, name) for name, each in registry.copy().items() for queue in list(each)):
         actions[queue].append(name)
@@ -51,9 +51,9 @@ def registered() -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A live worker process. ``queues``: those to which it is limited; ``actions``: by queue, empty for all queues.
+    """A live worker process. ``queues``: those to which it is limited. ``actions``: see :func:`registered`.
 
-    None stands for any: the process is not limited, or it does not publish its actions, as in older releases.
+    None stands for any: the process is not limited, or does not publish its actions, like those of older releases.
     """
 
     name: str
@@ -62,10 +62,10 @@ class Process:
 
     @classmethod
     def of(cls, name: str, published: Any) -> "Process":
-        """Return the process of a row in the table of workers; what is not understood counts as any."""
-        told = published.get("tasks") if isinstance(published, dict) else None
-        told = told if isinstance(told, dict) else {}
-        queues, actions = told.get("queues"), told.get("actions")
+        """Return the process of a row in the table of workers; values of an unknown form count as any."""
+        values = published.get("tasks") if isinstance(published, dict) else None
+        values = values if isinstance(values, dict) else {}
+        queues, actions = values.get("queues"), values.get("actions")
         return cls(
             name,
             frozenset(queues) if isinstance(queues, list) else None,
@@ -83,7 +83,7 @@ class Process:
         return self.actions.get(queue.name, frozenset()) | self.actions.get("", frozenset())
 
     def serves(self, task: Any) -> bool:
-        """Return whether it can run a task; of Django's functions each process has all."""
+        """Return whether it can run a task; every process can run those of Django's framework."""
         if task.elsewhere_only or not self.takes(task.queue):
             return False
         names = self.names(task.queue)
@@ -92,10 +92,10 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Who serves one queue in one database.
+    """The workers that serve one queue in one database.
 
-    ``processes``: all live worker processes of tasks there. ``asked``: the seconds since each named worker last asked
-    the queue for work, the latest first; those of the last day.
+    ``processes``: all live worker processes that run tasks there. ``asked``: the seconds since each named worker of the
+    last day asked the queue for work, the latest first.
     """
 
     queue: Any
@@ -126,14 +126,14 @@ class Service:
 
 
 def service_of(queue: Any) -> Service:
-    """Return who serves a queue in the database of this copy; two statements."""
+    """Return the workers that serve a queue in the database of this copy; two statements."""
     using = queue._state.db
     seen = Claimant.objects.using(using).filter(queue=queue.pk)
     return Service(queue, processes_in(using), dict(_asked(seen).get(queue.pk, {})))
 
 
 def services_of(queues: list[Any], using: str) -> list[Service]:
-    """Return who serves each of these queues in a database; two statements."""
+    """Return the workers that serve each of these queues in a database; two statements."""
     processes, asked = processes_in(using), _asked(Claimant.objects.using(using).all())
     return [Service(queue, processes, asked.get(queue.pk, {})) for queue in queues]
 
@@ -154,7 +154,7 @@ def _asked(rows: QuerySet[Claimant]) -> dict[Any, dict[str, float]]:
 
 
 def of_processes(service: Service) -> Q | None:
-    """Return the condition that a worker process can run a task of the queue; None if no process takes any."""
+    """Return the condition that a worker process can run a task of the queue; None if none claims from it."""
     if not service.taking:
         return None
     ours, known = Q(elsewhere_only=False), service.known

@@ -1,7 +1,7 @@
-"""Consequences of tasks' moves: a shared task ends with its parts, and people are notified of dead letters.
+"""The consequences of moves of tasks: a shared task ends with its parts, and notices of dead letters are sent.
 
-They happen right after the commit of each move, whoever made it. If a process dies in between, the graph's SQL
-transitions and the workers' scheduling pass do the rest.
+They happen right after the commit of each move, whoever made it. If the process dies before, the graph's SQL
+transitions and the workers' scheduling pass make up for it.
 """
 
 from collections.abc import Mapping
@@ -27,13 +27,13 @@ ENDED_EARLY = ("errored", "canceled")
 
 
 def connect() -> None:
-    """Connect to moves of tasks, and to the scheduling pass of workers."""
+    """Connect the receivers for moves of tasks, and for the scheduling pass of workers."""
     signals.transitioned.connect(_on_moves, sender=Task, dispatch_uid="tasks.settling")
     signals.on_schedule.connect(_on_schedule, dispatch_uid="tasks.settling")
 
 
 def settle(using: str, parts: list[Any]) -> None:
-    """End the shared tasks whose parts have ended, given some of those parts."""
+    """End the shared tasks of these parts, if all their parts have ended or one has ended without success."""
     rows: QuerySet[Any] = QuerySet(Task, using=using)
     of_parts = rows.filter(is_one_of(rows, parts), whole__isnull=False, whole__state="shared")
     wholes = rows.filter(pk__in=list(of_parts.values_list("whole", flat=True).distinct()), state="shared")
@@ -47,9 +47,9 @@ def settle(using: str, parts: list[Any]) -> None:
 
 
 def end_parts(using: str, wholes: list[Any] | None = None) -> None:
-    """Cancel the open parts of shared tasks that ended early, of these or of all; workers lose their claims on them.
+    """Cancel the open parts of shared tasks that ended without success; workers lose their claims on them.
 
-    Index ``tasks_task_open_part``.
+    ``wholes``: only of these tasks. Index ``tasks_task_open_part``.
     """
     rows: QuerySet[Any] = QuerySet(Task, using=using)
     which = {"whole__isnull": False} if wholes is None else {"whole__in": wholes}
@@ -60,7 +60,7 @@ def end_parts(using: str, wholes: list[Any] | None = None) -> None:
 def _on_moves(
     sender: Any, moves: list[Move], using: str, instances: Mapping[Any, Any] | None = None, **kwargs: Any
 ) -> None:
-    # A task never becomes a part, or ceases to be one.
+    # Whether a task is a part never changes, so a claimed instance can tell.
     alone = {pk for pk, task in (instances or {}).items() if task.whole_id is None}
     ended = [move.pk for move in moves if move.source == "pending" and move.pk not in alone]
     wholes = [move.pk for move in moves if move.source == "shared" and move.to in ENDED_EARLY]
@@ -76,7 +76,7 @@ def _on_moves(
 
 
 def _on_schedule(sender: Any, **kwargs: Any) -> None:
-    # A worker that does not serve tasks does these chores too.
+    # Even a worker that serves no tasks does these chores, in the home database.
     for using in worked_in(sender, Task) or [home()]:
         Task.objects.using(using).bury()
         end_parts(using)
@@ -84,5 +84,5 @@ def _on_schedule(sender: Any, **kwargs: Any) -> None:
         prune(using)
         throttles.prune(using)
         if using == home():
-            # Repair copies of queues whose database was unavailable.
+            # Repairs copies of queues whose database was unavailable.
             mirror_all()

@@ -1,6 +1,6 @@
-"""Tasks that no live worker serves, and tasks that only named workers serve: reasons for one task and for many.
+"""Tasks that no live worker serves, and tasks that only named workers serve: the reasons for one task and for many.
 
-:func:`reason_of` and :func:`reasons` tell the same: the first with a sentence, the second as conditions.
+:func:`reason_of` and :func:`reasons` must agree: the first returns a sentence, the second conditions.
 """
 
 from collections import defaultdict
@@ -18,23 +18,23 @@ from tasks.queue.actions import known_actions
 from tasks.queue.eligibility import allowed, had_by
 from tasks.queue.serving import Service, of_processes, service_of, services_of
 
-# The most workers that a sentence names; their number is always given.
+# The most workers that a sentence names.
 NAMED = 5
 
-# Among many tasks, those that every live worker has had are found only if no more workers are live than this.
+# Of many tasks, those that every live worker has had are found only if at most this many workers are live.
 MOST_JUDGED = 10
 
-# The most queues whose tasks are examined among many, by name.
+# The most queues whose tasks are examined, by name.
 MOST_QUEUES = 1000
 
-# The codes that mean that a task waits for a worker that is not there, the most decisive first.
+# The codes that mean that a task waits for a worker that does not run, the most decisive first.
 TROUBLE = ("no_eligible_worker", "no_named_worker", "queue_unserved", "action_unserved", "no_worker")
 
 
 def reason_of(task: Any, rows: QuerySet[Any], service: Service | None = None) -> Any:
-    """Return why no live worker, or none but named ones, serves a task that waits.
+    """Return why no live worker, or only named workers, serve a waiting task.
 
-    None if a worker process serves it, or if there is none at all, for which the framework has a reason.
+    Return None if a worker process serves it, or if none runs at all, for which the framework has a reason.
     """
     service = service or service_of(task.queue)
     serving, named = service.serving(task), service.named
@@ -47,7 +47,7 @@ def reason_of(task: Any, rows: QuerySet[Any], service: Service | None = None) ->
     if task.elsewhere_only or _is_of_programs(service, here=declared(task.action, task.queue.name) is not None):
         return _no_named(task, service)
     if not service.processes:
-        # The framework says so.
+        # The framework has the reason ``no_worker``.
         return None
     return _action_unserved(task, service) if service.taking else _queue_unserved(service)
 
@@ -142,12 +142,12 @@ def _last(service: Service) -> str:
 
 
 def some(names: list[str], count: int | None = None) -> str:
-    """Return the first names for a sentence. ``count``: how many there are, if these are not all."""
+    """Return the first five names for a sentence. ``count``: how many there are, if ``names`` are not all."""
     return ", ".join(names[:NAMED]) + (", ..." if (count or len(names)) > NAMED else "")
 
 
 def _is_of_programs(service: Service, *, here: bool) -> bool:
-    """Return whether an unserved action is one of named workers, and not one that processes lack.
+    """Return whether named workers, rather than worker processes, should serve an unserved action.
 
     ``here``: this code has the action, so worker processes may have it.
     """
@@ -169,10 +169,10 @@ def reasons(using: str) -> dict[str, Q]:
 
 
 def conditions(services: list[Service], using: str) -> dict[str, Q]:
-    """Return :func:`reasons` for the tasks of some queues. Queues that are served alike share their conditions."""
+    """Return :func:`reasons` for the tasks of some queues. Queues with the same workers share their conditions."""
     alike: dict[Any, list[Service]] = defaultdict(list)
     for service in services:
-        alike[_manner(service)].append(service)
+        alike[_served_by(service)].append(service)
     found: dict[str, list[Q]] = {code: [] for code in (*TROUBLE[:1], "named_only", *TROUBLE[1:])}
     rows: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"), using=using)
     for group in alike.values():
@@ -182,7 +182,7 @@ def conditions(services: list[Service], using: str) -> dict[str, Q]:
     return {code: reduce(or_, each) for code, each in found.items() if each}
 
 
-def _manner(service: Service) -> Any:
+def _served_by(service: Service) -> Any:
     queue = service.queue
     return (
         tuple(process.name for process in service.taking), service.known, tuple(service.named), bool(service.asked),

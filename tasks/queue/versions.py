@@ -1,4 +1,4 @@
-"""Actions that only some of the live worker processes have, or only this process: two releases side by side."""
+"""Differences between the actions of live worker processes and this one, as when two releases run side by side."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from django.db.models import F
 from stator.models import Difference, Version, Worker, compared
 from tasks.queue.serving import LABEL, MOST_PROCESSES, registered
 
-# Names of actions; those for one queue only with that queue.
+# Names of actions; those for one queue also name that queue.
 Names = tuple[str, ...]
 
 
@@ -33,5 +33,5 @@ def differences(using: str) -> list[Difference]:
 
 
 def _names(actions: Mapping[str, Any]) -> Names:
-    told = [(name, queue) for queue, names in actions.items() if isinstance(names, list) for name in names]
-    return tuple(sorted(f"{name} (queue {queue})" if queue else str(name) for name, queue in told))
+    pairs = [(name, queue) for queue, names in actions.items() if isinstance(names, list) for name in names]
+    return tuple(sorted(f"{name} (queue {queue})" if queue else str(name) for name, queue in pairs))

@@ -1,7 +1,7 @@
-"""Waiting for tasks of a queue: HTTP requests, ``queue.claim(wait=...)`` and the loops of named workers.
+"""Claims that wait for tasks: HTTP requests, ``queue.claim(wait=...)`` and the loops of named workers.
 
-While anybody waits, one thread per process polls the database for ready tasks in the awaited queues and wakes those
-that wait for them. A commit in this process wakes all of them at once.
+While a claim waits, one thread per process polls the database for ready tasks in the awaited queues, and wakes the
+claims that wait for them. A commit in this process wakes all waiting claims at once.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ logger = logging.getLogger("tasks.queues")
 POLL_INTERVAL = 0.2
 # Seconds between polls after a failed one.
 LONG_PAUSE = 1.0
-# Seconds between two tries of one claim. It may be woken by tasks that it may not claim: other metadata, or an
-# exclusive value that is taken.
+# Seconds between two tries of one claim. It may be woken by tasks that it may not claim: with other metadata, or with
+# an exclusive value of which a task runs.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 0.4
-# Seconds after which one that waits looks whether it was stopped. A signal handler cannot wake it: the locks of the
-# event it waits for may be held by the very thread that the handler interrupts.
+# Seconds after which a waiting claim checks whether it was stopped. A signal handler cannot wake it, because the thread
+# that it interrupts may hold the lock of the event.
 STOP_INTERVAL = 0.2
 
 # The awaited queues: alias and primary key.
@@ -40,7 +40,7 @@ Awaited = tuple[str, int]
 
 
 class Waiters:
-    """Those that wait in this process, each a function that wakes it."""
+    """The waiting claims of this process: for each a function that wakes it."""
 
     def __init__(self) -> None:
         self._waiting: dict[Callable[[], None], Awaited] = {}
@@ -52,7 +52,7 @@ class Waiters:
 
     @contextmanager
     def join(self, queue: Any, wake: Callable[[], None], most: int | None = None) -> Iterator[None]:
-        """Call ``wake`` when a new try is worthwhile; raise ``TooManyWaiting`` if ``most`` wait already."""
+        """While the block runs, call ``wake`` when a new try may succeed; raise ``TooManyWaiting`` above ``most``."""
         with self._lock:
             if most is not None and len(self._waiting) >= most:
                 raise TooManyWaiting(f"this process already has {most} waiting claims, its maximum; try again")
@@ -67,14 +67,14 @@ class Waiters:
                 del self._waiting[wake]
 
     def wake(self, queues: set[Awaited] | None = None) -> None:
-        """Wake those that wait for these queues, or all."""
+        """Wake the claims that wait for these queues, or all."""
         with self._lock:
             for wake, queue in self._waiting.items():
                 if queues is None or queue in queues:
                     wake()
 
     def _watch(self) -> None:
-        """Poll until nobody waits."""
+        """Poll until no claim waits."""
         while queues := self._waited_for():
             pause = POLL_INTERVAL
             try:
@@ -98,7 +98,7 @@ class Waiters:
 
 
 def with_ready(queues: set[int], using: str | None = None) -> set[int]:
-    """Return the queues that have a ready task; index ``tasks_task_ready_in_queue``."""
+    """Return those of the queues that have a ready task; index ``tasks_task_ready_in_queue``."""
     alias = using or home()
     rows: QuerySet[Any] = QuerySet(_task().queue.field.related_model, using=alias)
     asked = rows.filter(pk__in=queues).values_list("pk", "name", "databases", Exists(_ready()))
@@ -116,7 +116,7 @@ def with_ready(queues: set[int], using: str | None = None) -> set[int]:
 
 
 def _with_ready_there(alias: str, queues: dict[str, int]) -> set[int]:
-    """Return the same for queues, by name, that are also in another database."""
+    """Return the keys of the queues with these names that have a ready task in another database."""
     try:
         bring_up(_task(), using=alias)
         rows: QuerySet[Any] = QuerySet(_task().queue.field.related_model, using=alias)
@@ -136,10 +136,10 @@ def until_some(
     before_wait: Callable[[], None] = lambda: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> tuple[list[Any], float]:
-    """Call ``attempt`` until it returns something; return that, and the seconds of waiting before that call began.
+    """Call ``attempt`` until it returns something; return that, and the seconds waited before that call.
 
-    The list is empty if ``attempt`` returns nothing for ``seconds``, or once ``stopped`` returns true. ``most``: the
-    number that may wait in this process. ``before_wait``: called before each wait.
+    The list is empty if ``attempt`` returns nothing within ``seconds``, or once ``stopped`` returns True. ``most``: the
+    most claims that may wait in this process. ``before_wait``: called before each wait.
     """
     found: list[Any] = []
     woken = threading.Event()
@@ -165,13 +165,13 @@ class AsyncWake:
         self._loop, self._event = asyncio.get_running_loop(), asyncio.Event()
 
     def set(self) -> None:
-        """End the present wait, or the next one."""
-        # A loop may be closed under a generator that nobody closed; nothing waits in it any more.
+        """End the current wait, or the next one."""
+        # The loop may be closed before a generator in it; then nothing waits any more.
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, seconds: float) -> bool:
-        """Wait for the event and clear it; return False if it was not set for so long."""
+        """Wait for the event and clear it; return False if it was not set within ``seconds``."""
         try:
             await asyncio.wait_for(self._event.wait(), seconds)
         except TimeoutError:
@@ -188,7 +188,7 @@ async def auntil_some(
     woken: AsyncWake | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> list[Any]:
-    """Run :func:`until_some` without holding a thread. Set ``woken`` to have ``stopped`` called at once."""
+    """Wait like :func:`until_some` without blocking a thread. After ``woken.set()``, ``stopped`` is checked at once."""
     found: list[Any] = []
     woken = woken or AsyncWake()
     end, pause = time.monotonic() + seconds, SHORTEST_PAUSE
@@ -205,14 +205,14 @@ def _ready() -> QuerySet[Any]:
 
 
 def _task() -> Any:
-    # By name: the model imports queues, which wait.
+    # By name, because the module of the model imports this one.
     return apps.get_model("tasks", "Task")
 
 
-def _told(sender: Any, **kwargs: Any) -> None:
+def _on_ready(sender: Any, **kwargs: Any) -> None:
     if sender is _task():
         waiters.wake()
 
 
 waiters = Waiters()
-became_ready.connect(_told, dispatch_uid="tasks.waiting")
+became_ready.connect(_on_ready, dispatch_uid="tasks.waiting")

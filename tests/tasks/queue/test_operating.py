@@ -124,7 +124,7 @@ def test_dead_letters_of_a_queue_are_requeued_at_a_pace(queue, monkeypatch):
 def test_tasks_are_canceled(queue):
     running, waiting = make_task(queue, "running"), make_task(queue)
     assert run("cancel", waiting.pk, running.pk) == (
-        "1 of 2 canceled; the others are gone, have ended, or are held (--running).\n"
+        "1 of 2 canceled; the others are gone, have ended, or are running (--running cancels these).\n"
     )
     assert asked("cancel", running.pk, "--running", "--reason", "a mistake") == {"canceled": 1, "named": 1}
     assert fresh(running).status == "canceled"
@@ -132,7 +132,7 @@ def test_tasks_are_canceled(queue):
 
 def test_queue_is_paused_and_resumed(queue):
     text = run("pause", "encode", "--claim", "--reason", "disk is full")
-    assert text == f"Queue encode: no tasks are handed out, paused by {getpass.getuser()} (disk is full).\n"
+    assert text == f"Queue encode: no tasks can be claimed, paused by {getpass.getuser()} (disk is full).\n"
     assert queue.current().claiming_paused
     answer = asked("pause", "encode", "--publish", "--claim", "--for", 60)
     assert (answer["publish"], answer["claim"], bool(answer["until"])) == (True, True, True)

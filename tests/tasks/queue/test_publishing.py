@@ -217,7 +217,7 @@ def test_stale_queue_object_publishes_by_the_rules_of_now(queue):
     with pytest.raises(QueuePaused):
         stale.publish("a")
     queue.delete()
-    with pytest.raises(TaskError, match="queue encode is gone"):
+    with pytest.raises(TaskError, match="queue encode was deleted"):
         stale.publish("a")
 
 
