@@ -1,4 +1,4 @@
-"""Errors of the API. Every refused request is answered with ``{"error": code, "detail": sentence}``."""
+"""Errors of the API. The answer to every refused request is ``{"error": code, "detail": sentence}``."""
 
 import logging
 import math
@@ -52,13 +52,13 @@ class Unauthorized(Refused):
 
 
 class Forbidden(Refused):
-    """The token is valid, but does not allow this."""
+    """The token is valid, but does not allow the request."""
 
     status, code = 403, "forbidden"
 
 
 class NotFound(Refused):
-    """The object does not exist, or the token does not reach it."""
+    """The object does not exist, or the token does not give access to it."""
 
     status, code = 404, "not_found"
 
@@ -92,7 +92,7 @@ class Unsupported(Refused):
 
 
 class Invalid(Refused):
-    """The body is JSON, but not what this endpoint takes."""
+    """The body is JSON, but not valid for this endpoint."""
 
     status, code = 422, "invalid"
 
@@ -120,13 +120,13 @@ class Unavailable(TooMany):
 
 
 class Internal(Refused):
-    """A bug in the server."""
+    """An error of the server itself."""
 
     status, code = 500, "internal"
 
 
 def answer(refused: Refused) -> HttpResponse:
-    """Return the response for a refusal. Its sentence is one line of at most 500 characters."""
+    """Return the response for a refusal; its sentence is one line of at most 500 characters."""
     detail = " ".join(refused.detail.split())[:LONGEST_DETAIL]
     body = {"error": refused.code, "detail": detail}
     return JsonResponse(body, status=refused.status, headers=refused.headers)
@@ -144,7 +144,7 @@ def _answering(refused: Callable[[Any], Refused]) -> Callable[[HttpRequest, Any]
 
 
 def unexpected(request: HttpRequest, error: Any) -> HttpResponse:
-    """Answer an unexpected exception. Only the log has its details."""
+    """Log an unexpected exception, and answer without its details."""
     logger.error("tasks.api_failed", exc_info=error, extra={"method": request.method, "path": request.path})
     if isinstance(error, OperationalError | InterfaceError):
         return answer(Unavailable("the database cannot be used now; try again", 1))
@@ -153,11 +153,11 @@ def unexpected(request: HttpRequest, error: Any) -> HttpResponse:
 
 def no_such_path() -> NotFound:
     """Return the refusal for a path that the API does not have."""
-    return NotFound("the API has no such path; see docs")
+    return NotFound("the API has no such path; see the path docs")
 
 
 def _first(error: ValidationError) -> str:
-    """Return the first mistake and where it is, without the value, which may be large or secret."""
+    """Return the first mistake and its place, without the value, which may be large or secret."""
     first = error.errors[0]
     place = ".".join(str(part) for part in first["loc"] if part != "payload")
     more = f" (and {len(error.errors) - 1} more)" if len(error.errors) > 1 else ""
@@ -186,7 +186,7 @@ def _of_task(error: TaskError) -> Refused:
 
 
 def _of_http(error: HttpError) -> Refused:
-    """Return the refusal for an error of ninja, which wraps exceptions raised while a body is read."""
+    """Return the refusal for an error of ninja, which also wraps exceptions raised while it reads a body."""
     if isinstance(error.__cause__, Refused):
         return error.__cause__
     refused = Refused("the body is not valid JSON") if error.status_code == 400 else Refused(str(error))

@@ -10,7 +10,7 @@ from tasks.api.schemas import Body, Count, Seconds, SecondsOrNone
 from tasks.models import Queue
 from tasks.queue.actions import MOST_LISTED
 
-# The most databases that one queue is spread over, as far as a request may say.
+# The most databases over which a request may spread a queue.
 MOST_DATABASES = 100
 
 Alias = Annotated[str, Field(min_length=1, max_length=100)]
@@ -27,23 +27,23 @@ class QueueSettings(Body):
     retention: SecondsOrNone | None = Field(None, examples=[604800])
     failed_retention: SecondsOrNone | None = Field(None, description="The same for errored tasks.", examples=[2592000])
     same_worker_again: bool = Field(
-        False, description="Whether a worker may claim again a task that it gave up.", examples=[False]
+        False, description="Whether a worker may claim a task again that it gave up.", examples=[False]
     )
     worker_retries: int | None = Field(
         None,
         ge=0,
         le=32767,
-        description="If not: how often it may all the same. Null: never; but worker processes leave the task to others"
-        " first, and then try it again.",
+        description="Without same_worker_again: how often it may all the same. Null: a named worker never; a worker "
+        "process leaves the task to others first, and then tries it again.",
         examples=[None],
     )
     actions_elsewhere: bool = Field(
-        False, description="Whether external programs serve it, so any action is accepted.", examples=[True]
+        False, description="Whether external programs serve it, so that it accepts any action.", examples=[True]
     )
     http_actions: list[Action] = Field(
         [],
         max_length=MOST_LISTED,
-        description="Actions in Python that may be published over HTTP. Over HTTP the list can only be made shorter.",
+        description="The site's own actions that may be published over HTTP. Over HTTP, names can only be removed.",
         examples=[[]],
     )
     one_per_worker: bool = Field(
@@ -52,7 +52,7 @@ class QueueSettings(Body):
     databases: list[Alias] = Field(
         [],
         max_length=MOST_DATABASES,
-        description="The databases over which its tasks are spread; empty: the one of the queue.",
+        description="The databases over which its tasks are spread; empty: only that of the queue.",
         examples=[[]],
     )
 
@@ -101,7 +101,7 @@ class QueuesOut(Schema):
 
 
 class DeletedOut(Schema):
-    """The queue is gone."""
+    """The queue that was deleted."""
 
     deleted: str = Field(description="Its name.", examples=["encode"])
     tasks: int = Field(description="How many tasks were deleted with it.", examples=[0])
@@ -110,8 +110,8 @@ class DeletedOut(Schema):
 class PauseIn(Body):
     """The new pauses of a queue, which replace the old ones; an empty object resumes it."""
 
-    publish: bool = Field(False, description="Refuse publishers; workers go on.", examples=[False])
-    claim: bool = Field(False, description="Hand out no tasks; running tasks may finish.", examples=[True])
+    publish: bool = Field(False, description="Refuse new tasks; workers go on.", examples=[False])
+    claim: bool = Field(False, description="Let no tasks be claimed; running tasks may finish.", examples=[True])
     reason: str = Field("", max_length=200, examples=["the disk is full"])
     until: AwareDatetime | None = Field(
         None, description="When the pauses end by themselves.", examples=["2030-01-31T12:00:00Z"]

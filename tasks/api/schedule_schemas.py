@@ -14,7 +14,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class ScheduleSettings(Body):
-    """The timetable of a schedule, and what its tasks carry. Either `period` or `cron` is set."""
+    """The timetable of a schedule, and the values of its tasks. Set either `period` or `cron`."""
 
     data: JsonValue = Field(None, description="The input of the action, as JSON.", examples=[{"image": 7}])
     metadata: Metadata = Field({}, description="Metadata of each task.", examples=[{"title": "abc"}])
@@ -26,7 +26,7 @@ class ScheduleSettings(Body):
         ge=0,
         le=LONGEST,
         allow_inf_nan=False,
-        description="Each tick is at random up to so much sooner or later.",
+        description="Each tick is randomly up to this many seconds sooner or later.",
         examples=[15],
     )
     missed: Schedule.Missed = Field(
@@ -37,7 +37,7 @@ class ScheduleSettings(Body):
     deadline: Duration | None = Field(None, description="A tick that is later than this does not fire.", examples=[30])
     overlap: Schedule.Overlap = Field(
         Schedule.Overlap.DELAY,
-        description="Ticks that are due while the task of the tick before has not ended: delay, skip or allow.",
+        description="What happens to a tick while the task of the tick before it has not ended: delay, skip or allow.",
         examples=["delay"],
     )
     priority: int | None = Field(
@@ -48,7 +48,7 @@ class ScheduleSettings(Body):
     task_key: str = Field(
         "",
         max_length=200,
-        description="The key of its tasks, with {tick} and {entity}; empty: made by itself.",
+        description="The key of its tasks, with {tick} and {entity}; empty: generated.",
         examples=["refresh-{entity}-{tick}"],
     )
     rate_key: str = Field("", max_length=200, description="Schedules with one key share a rate.", examples=[""])
@@ -118,6 +118,6 @@ class SchedulesOut(Schema):
 
 
 class ScheduleDeletedOut(Schema):
-    """The schedule is gone."""
+    """The schedule that was deleted."""
 
     deleted: int = Field(description="Its number.", examples=[3])

@@ -1,8 +1,7 @@
 """Endpoints for schedules: list, show, create, change, delete, and run now.
 
-A schedule publishes tasks in the name of whoever created it. So over HTTP a schedule may only be created for, and
-changed to, actions that its queue lists in ``http_actions``. Schedules that call a function of the site have no queue;
-only a token for all queues sees those, and none can change them.
+A schedule publishes tasks, so over HTTP it may only have an action that its queue lists in ``http_actions``. Schedules
+that call a function of the site have no queue: only a token for all queues can read them, and no token can change them.
 """
 
 from django.db import IntegrityError, transaction
@@ -76,7 +75,7 @@ def create_schedule(request: ApiRequest, payload: ScheduleIn) -> Status[Schedule
 
 @router.get("schedules/{int:pk}", auth=QUERY, response={200: ScheduleOut, **refusals(404)}, summary="Show a schedule")
 def show_schedule(request: ApiRequest, pk: int) -> Schedule:
-    """Return its timetable, its next tick and what became of the latest."""
+    """Return its timetable, its next tick and its latest one."""
     return _schedule_of(request.auth, pk)
 
 
@@ -107,7 +106,7 @@ def change_schedule(request: ApiRequest, pk: int, payload: ScheduleSettings) -> 
     summary="Delete a schedule",
 )
 def delete_schedule(request: ApiRequest, pk: int) -> dict[str, object]:
-    """Tasks that it has published stay. One that the code of the site declares comes back with the next start."""
+    """Its tasks stay. If the code of the site declares the schedule, the next start of a worker creates it again."""
     _changeable(request.auth, pk).delete()
     return {"deleted": pk}
 
@@ -119,7 +118,7 @@ def delete_schedule(request: ApiRequest, pk: int) -> dict[str, object]:
     summary="Run a schedule now",
 )
 def run_schedule(request: ApiRequest, pk: int) -> Schedule:
-    """Fire one extra tick now; the timetable stays. A schedule that is paused answers 409."""
+    """Fire one extra tick now; the timetable stays. If the schedule is paused, it answers 409."""
     schedule = _changeable(request.auth, pk)
     if not schedule.run_now():
         raise Conflict(f"schedule {schedule} is paused; enable it first", "paused")
@@ -139,7 +138,7 @@ def _schedule_of(consumer: Consumer, pk: int) -> Schedule:
 
 
 def _changeable(consumer: Consumer, pk: int) -> Schedule:
-    """Return a schedule that programs may change: what it runs is what they may publish."""
+    """Return a schedule that programs may change, because they may publish its action."""
     schedule = _schedule_of(consumer, pk)
     if schedule.queue is None:
         raise Forbidden(f"schedule {schedule} calls a function of the site; change it in the admin")

@@ -48,9 +48,7 @@ class TaskIn(Body):
     )
     metadata: Metadata = Field({}, description="Names and values to claim and search by.", examples=[{"title": "abc"}])
     lease: Seconds | None = Field(None, description="How long a claim holds without a heartbeat.", examples=[30])
-    timeout: Seconds | None = Field(
-        None, description="Time limit of an attempt, whatever its heartbeats.", examples=[600]
-    )
+    timeout: Seconds | None = Field(None, description="Time limit of an attempt, heartbeats or not.", examples=[600])
     invisible_for: SecondsOrNone | None = Field(None, description="Seconds until it can be claimed.", examples=[0])
     max_attempts: Count | None = Field(None, description="Claims without success until it is errored.", examples=[3])
     retention: SecondsOrNone | None = Field(
@@ -140,13 +138,13 @@ class TaskOut(Schema):
 
     @staticmethod
     def resolve_attempts(task: Any) -> int:
-        """As the task has them; of many that have ended they were counted together."""
+        """The attempts; for a page of tasks, those of ended tasks were counted in one query."""
         counted = getattr(task, "counted", None)
         return int(task.attempts if counted is None else counted)
 
     @staticmethod
     def resolve_claimant(task: Any) -> str | None:
-        """As the task has it; of many tasks it was looked up together."""
+        """The holder; for a page of tasks, all were read in one query."""
         claimant: str | None = task.looked_up_claimant if hasattr(task, "looked_up_claimant") else task.claimant
         return claimant
 
@@ -162,7 +160,7 @@ class TaskOut(Schema):
 
     @staticmethod
     def resolve_due(task: Task) -> datetime | None:
-        """When it may be claimed, if that is known."""
+        """When it can be claimed; None: now or unknown."""
         return task.state_next_attempt
 
 
@@ -178,25 +176,25 @@ class RunOut(Schema):
     )
     timed_out: bool = Field(examples=[False])
     reason: str = Field(examples=[""])
-    unexpected_errors: int = Field(description="After which the worker tried again, or gave up.", examples=[0])
+    unexpected_errors: int = Field(description="Errors after which the worker tried again, or gave up.", examples=[0])
     result: JsonValue = Field(examples=[None])
 
 
 class TaskWithRunsOut(TaskOut):
-    """A task, its latest runs, and what went wrong with it."""
+    """A task with its latest runs and its errors."""
 
     rejected_by: list[str] = Field(
         description="The named workers that gave up or lost the task, in order.", examples=[["bot-1"]]
     )
     errors: list[str] = Field(
-        description="The errors since it last began to wait, each after the name of its worker.",
+        description="The errors since it was published or requeued, each after the name of its worker.",
         examples=[["bot-1: image 7 is truncated"]],
     )
     runs: list[RunOut]
 
     @staticmethod
     def resolve_runs(task: Any) -> list[Run]:
-        """The latest."""
+        """The latest runs."""
         return list(task.latest_runs)
 
 
@@ -224,12 +222,12 @@ class TasksOut(Schema):
 
 
 class ClaimIn(Body):
-    """Which tasks to claim, and for which worker."""
+    """The tasks to claim, and the worker."""
 
     worker: Worker = Field(description="Name of the worker that runs the tasks.", examples=["bot-1"])
     limit: int = Field(1, ge=1, le=MOST_CLAIMED, description="Maximum number of tasks.", examples=[10])
     lease: Seconds | None = Field(None, description="How long the claims hold without a heartbeat.", examples=[30])
-    metadata: Metadata = Field({}, description="Only tasks with all of these pairs.", examples=[{"title": "abc"}])
+    metadata: Metadata = Field({}, description="Only tasks with all of these values.", examples=[{"title": "abc"}])
     wait: float = Field(0, ge=0, le=3600, description="Seconds to wait for a task, at most API_WAIT.", examples=[20])
 
 
@@ -246,7 +244,7 @@ class ClaimsOut(Schema):
     """The claims; empty if there is nothing to claim."""
 
     claims: list[ClaimOut]
-    waited: float = Field(description="Seconds that the request waited before it claimed.", examples=[0])
+    waited: float = Field(description="Seconds that the request waited before the claim.", examples=[0])
 
 
 class HeldIn(Body):
@@ -259,7 +257,7 @@ class HeartbeatIn(HeldIn):
     """The token, and the new lease."""
 
     lease: Seconds | None = Field(
-        None, description="Seconds from now; default: as at the last request, or the task's.", examples=[30]
+        None, description="Seconds from now; default: as requested last, else that of the task.", examples=[30]
     )
     unexpected: bool = Field(
         False, description="Count an unexpected error after which the worker tries again.", examples=[False]
@@ -273,7 +271,7 @@ class ReasonIn(HeldIn):
 
 
 class ReleaseIn(ReasonIn):
-    """The reason, and whether the work was begun."""
+    """The reason, and whether the work has begun."""
 
     begun: bool = Field(
         True, description="false: as if the task had never been claimed; no attempt counts.", examples=[True]
@@ -346,7 +344,7 @@ class ReasonOut(Schema):
     code: str = Field(description="For programs; it does not change.", examples=["claim_paused"])
     sentence: str = Field(examples=["Nothing of queue encode is claimed: paused by ann."])
     numbers: dict[str, Any] = Field(description="The values in the sentence.", examples=[{"author": "ann"}])
-    remedy: str = Field(description="What to do; empty if nothing has to be done.", examples=["Resume the queue."])
+    remedy: str = Field(description="What to do; empty if nothing needs to be done.", examples=["Resume the queue."])
 
 
 class ExplainedOut(Schema):
@@ -358,12 +356,14 @@ class ExplainedOut(Schema):
 
 
 class HeldOut(Schema):
-    """The claim is held; what the task says now."""
+    """A claim that is still held, and the current values of its task."""
 
     lease: float = Field(description="Seconds until the lease expires.", examples=[30])
     heartbeat_interval: float | None = Field(description="Seconds until the next heartbeat.", examples=[10])
     max_unexpected_retries: int | None = Field(examples=[2])
-    unexpected_errors: int = Field(description="Of this worker, once one was counted in this claim.", examples=[0])
+    unexpected_errors: int = Field(
+        description="Unexpected errors of this worker; 0 until one is counted in this claim.", examples=[0]
+    )
 
 
 class EndedOut(Schema):

@@ -43,7 +43,7 @@ class Filters(Schema):
     key: str | None = Field(None, description="Tasks with this key.", json_schema_extra={"example": "image-7"})
     metadata: str | None = Field(
         None,
-        description="Tasks with all of these pairs, as a JSON object.",
+        description="Tasks whose metadata has all of these values: a JSON object.",
         json_schema_extra={"example": '{"title": "abc"}'},
     )
     worker: str | None = Field(

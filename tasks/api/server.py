@@ -1,4 +1,4 @@
-"""The HTTP server of this process: how many requests may wait, so that threads remain for others."""
+"""The HTTP server of this process: how many claims may wait, so that other requests still find a thread."""
 
 import threading
 import weakref
@@ -9,15 +9,15 @@ from django.http import HttpRequest
 
 from tasks.conf import load_settings
 
-# If each request has a thread of its own, waiting requests block no others.
+# The number if each request has a thread of its own, so that waiting requests block no others.
 PLENTY = 20
 
-# Assumed for a server with threads that does not show how many.
+# The number of threads to assume if it cannot be found out.
 LEAST = 2
 
 
 def most_waiting(request: HttpRequest) -> int:
-    """Return how many claims may wait in this process at once: ``API_WAITING``, else half of the server's threads."""
+    """Return how many claims may wait in this process at once: ``API_WAITING``, else half of its threads."""
     configured: int | None = load_settings().API_WAITING
     if configured is not None:
         return configured
@@ -32,8 +32,8 @@ def most_waiting(request: HttpRequest) -> int:
 def _threads() -> int | None:
     """Return the number of the server's threads; None if it starts one for each request.
 
-    No server reports this number. Two kinds can be recognised from the current thread: a thread pool of the standard
-    library, as in gunicorn, and Django's server. For any other server this is ``LEAST``.
+    No server reports this number. From the current thread, two kinds are recognised: a thread pool of the standard
+    library, as in gunicorn, and Django's server. For any other server it is ``LEAST``.
     """
     thread = threading.current_thread()
     if isinstance(getattr(getattr(thread, "_target", None), "__self__", None), ThreadingMixIn):

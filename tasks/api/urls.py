@@ -16,7 +16,7 @@ from tasks.api.bodies import JsonParser
 DESCRIPTION = """Publish tasks, claim them and report their outcomes.
 
 Every request except `health` needs a token, in the header `Authorization: Bearer TOKEN`. Durations are in seconds.
-A refused request is answered with `{"error": code, "detail": sentence}`.
+The answer to a refused request is `{"error": code, "detail": sentence}`.
 """
 
 api = NinjaAPI(
@@ -40,30 +40,30 @@ def nothing_here(request: HttpRequest) -> HttpResponse:
 def _patterns() -> list[URLPattern | URLResolver]:
     patterns, _, _ = api.urls
     for pattern in patterns:
-        _be_plain(pattern)
+        _exempt(pattern)
     return [*patterns, re_path("", nothing_here)]
 
 
-def _be_plain(pattern: Any) -> None:
-    """Exempt a view from ATOMIC_REQUESTS, whose transaction would last as long as a request waits."""
-    view = _told(pattern.callback)
+def _exempt(pattern: Any) -> None:
+    """Exempt a view from ATOMIC_REQUESTS, because its transaction would stay open while a request waits."""
+    view = _with_json_errors(pattern.callback)
     for alias in connections:
         view = transaction.non_atomic_requests(using=alias)(view)
     pattern.callback = view
 
 
-def _told(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Wrap a view so that errors outside ninja have the same format: unsupported methods, and the bare root."""
+def _with_json_errors(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Wrap a view so that errors outside ninja have the same format: unsupported methods and unknown paths."""
 
     @csrf_exempt
-    def told(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+    def wrapped(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         try:
             response = view(request, *args, **kwargs)
         except Http404:
             return errors.answer(errors.no_such_path())
         return errors.answer(errors.NotAllowed(response["Allow"])) if response.status_code == 405 else response
 
-    return told
+    return wrapped
 
 
 app_name = "tasks-api"
