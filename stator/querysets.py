@@ -179,7 +179,7 @@ class HeldClaim(Protocol):
         """Run :meth:`still_mine` in a thread, for async code."""
 
     def extend(self, seconds: float) -> bool:
-        """Extend the lease and the time limit of the attempt to ``seconds`` from now; return False if it has ended."""
+        """Let the lease and the attempt end ``seconds`` from now; return False if the claim has ended."""
 
     async def aextend(self, seconds: float) -> bool:
         """Run :meth:`extend` in a thread, for async code."""

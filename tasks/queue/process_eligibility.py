@@ -156,8 +156,8 @@ def _before_in_queue(rows: Rows) -> Rows:
 def _not_had(worker_id: str, rows: Rows, of_queue: OfQueue, rules: frozenset[str]) -> Q:
     """Return the condition that the process has not had a task, or may have it again.
 
-    In a queue with ``worker_retries``, it may so often. In other queues it first leaves the task for some seconds to
-    live processes that have not had it.
+    A queue with ``worker_retries`` limits how often. In other queues the process first leaves the task for some seconds
+    to live processes that have not had it.
     """
     if not rules & {LIMITED, OTHERS}:
         return Q()
@@ -186,7 +186,7 @@ def _others(worker_id: str) -> QuerySet[Worker]:
 
 
 def _one_part(worker_id: str, rows: Rows, rules: frozenset[str]) -> Q:
-    """Return the condition that a task is not a part of a shared one, or the first waiting part, and the process none.
+    """Return the condition that a task is no part of a shared one, or the first waiting part that the process may have.
 
     Only the first, so that one claim does not take two parts.
     """
