@@ -61,8 +61,8 @@ def test_queue_that_is_not_there_is_a_warning_and_served_once_it_is(worker_proce
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["testapp.Line", "--queue", "a"], "which this worker does not serve; name it too"),
-        (["-x", "tasks.Task", "--queue", "a"], "which this worker does not serve; name it too"),
+        (["testapp.Line", "--queue", "a"], "which this worker does not serve; add tasks.Task"),
+        (["-x", "tasks.Task", "--queue", "a"], "which this worker does not serve; add tasks.Task"),
         (["--queue", ""], "is not a valid queue name; use 1 to 100 characters"),
         (["--queue", "a" * 101], "is not a valid queue name; use 1 to 100 characters"),
     ],
