@@ -28,7 +28,8 @@ def checked_address(address: str) -> str:
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match["port"]) < 65536:
         raise CommandError(
-            f"--serve {address!r} is not an address; give [HOST:]PORT such as {DEFAULT_ADDRESS}, and PATH before it",
+            f"--serve {address!r} is not an address; give [HOST:]PORT such as {DEFAULT_ADDRESS}; "
+            "PATH comes before --serve",
             returncode=2,
         )
     if not settings.DEBUG:

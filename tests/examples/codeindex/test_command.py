@@ -168,7 +168,7 @@ def test_a_directory_without_python_files_is_refused_and_leaves_nothing(tree: Tr
 
 
 def test_a_path_after_serve_is_refused(tree: Tree) -> None:
-    assert "PATH before --serve" in refusal("--serve", tree.root)
+    assert "PATH comes before --serve" in refusal("--serve", tree.root)
 
 
 def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
