@@ -1,0 +1,141 @@
+"""Warnings about graphs that are valid but doubtful."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from stator.checks import graphs
+from stator.graph import State, StateGraph
+from tests.testapp.operators import EagerGraph, ParcelGraph
+
+
+def handler(cls: Any, row: Any) -> None: ...
+
+
+def graph(name: str = "ThatGraph", **members: Any) -> type[StateGraph]:
+    """A graph with a handler for each automatic state."""
+    states = {key: value for key, value in members.items() if isinstance(value, State)}
+    handlers = {
+        f"handle_{key}": classmethod(handler)
+        for key, state in states.items()
+        if not state.externally_progressed and any(edge.state is state for edge in state.edges)
+    }
+    return type(name, (StateGraph,), {**handlers, **members})
+
+
+def chain(*states: State) -> tuple[State, ...]:
+    for state, following in pairwise(states):
+        state.transitions_to(following)
+    return states
+
+
+def found(look: Any, made: type[StateGraph]) -> list[str]:
+    return [f"{made.__name__}{message}" for _, message, _ in look(made)]
+
+
+class TestGraphs:
+    def test_a_good_graph_passes_all(self) -> None:
+        assert [ids for look in graphs.LOOKS for ids in look(ParcelGraph)] == []
+
+    def test_messages_have_numbers_and_hints(self) -> None:
+        class Model:
+            state_graph = graph(a=(a := State(try_interval=1, max_failures=3)), b=(b := State()), _edge=chain(a, b))
+
+        [warning] = graphs.check_graph(Model)
+        assert (warning.id, warning.obj) == ("stator.W206", Model)
+        assert warning.msg == "ThatGraph.a has max_failures=3 and no fails_to."
+        assert "a.fails_to" in warning.hint
+
+    def test_unreachable_states(self) -> None:
+        a, b, c, d = (State(try_interval=1, force_initial=True), State(), State(try_interval=1), State())
+        chain(a, b), chain(c, d)
+        assert found(graphs.unreachable, graph(a=a, b=b, c=c, d=d)) == [
+            "ThatGraph.c cannot be reached from a.",
+            "ThatGraph.d cannot be reached from a.",
+        ]
+
+    def test_timeouts_and_failures_reach_states_too(self) -> None:
+        a, b, c = State(try_interval=1), State(), State()
+        a.times_out_to(b, seconds=9)
+        a.fails_to(c)
+        assert found(graphs.unreachable, graph(a=a, b=b, c=c)) == []
+
+    def test_dead_ends(self) -> None:
+        a, b, c, d = (State(try_interval=1), State(try_interval=1), State(try_interval=1), State())
+        chain(a, b, c, b), chain(a, d)
+        assert found(graphs.dead_end, graph(a=a, b=b, c=c, d=d)) == [
+            "ThatGraph.b leads to no terminal or external state: its objects are attempted for ever.",
+            "ThatGraph.c leads to no terminal or external state: its objects are attempted for ever.",
+        ]
+
+    def test_a_loop_that_is_the_whole_graph_is_meant(self) -> None:
+        assert found(graphs.dead_end, EagerGraph) == []
+
+    def test_a_loop_in_which_objects_rest_is_no_dead_end(self) -> None:
+        a, b = State(try_interval=1, force_initial=True), State(externally_progressed=True)
+        chain(a, b, a)
+        assert found(graphs.dead_end, graph(a=a, b=b)) == []
+
+    @pytest.mark.parametrize(
+        ("one", "other", "warned"),
+        [
+            (State(try_interval=0.1, force_initial=True), State(try_interval=0.1), True),
+            (State(try_interval=0.1, force_initial=True), State(try_interval=60), False),
+            (State(try_interval=0.1, force_initial=True), State(try_interval=0.1, attempt_immediately=False), False),
+            (State(try_interval=0.1, force_initial=True), State(externally_progressed=True), False),
+        ],
+    )
+    def test_loops_without_delay(self, one: State, other: State, warned: bool) -> None:
+        chain(one, other, one)
+        expected = [
+            "ThatGraph.one is part of a loop without delay.",
+            "ThatGraph.other is part of a loop without delay.",
+        ]
+        assert found(graphs.busy_loop, graph(one=one, other=other)) == (expected if warned else [])
+
+    def test_a_state_that_leads_to_itself_is_a_loop(self) -> None:
+        one, end = State(try_interval=0.2), State()
+        chain(one, one, end)
+        assert found(graphs.busy_loop, graph(one=one, end=end)) == ["ThatGraph.one is part of a loop without delay."]
+
+    def test_a_hasty_chain_is_no_loop(self) -> None:
+        states = {name: State(try_interval=0.1) for name in "abc"} | {"d": State()}
+        chain(*states.values())
+        assert found(graphs.busy_loop, graph(**states)) == []
+
+    @pytest.mark.parametrize(("seconds", "warned"), [(59, True), (60, False), (600, False)])
+    def test_timeouts_before_the_second_attempt(self, seconds: float, warned: bool) -> None:
+        a, b = State(try_interval=60), State()
+        a.times_out_to(b, seconds=seconds)
+        message = f"ThatGraph.a times out after {seconds} s, before its try_interval of 60 s."
+        assert found(graphs.early_timeout, graph(a=a, b=b)) == ([message] if warned else [])
+
+    @pytest.mark.parametrize(("lease", "warned"), [(5, True), (6, False), (None, False)])
+    def test_short_leases(self, lease: float | None, warned: bool) -> None:
+        a, b = chain(State(try_interval=60, lease=lease), State())
+        message = f"ThatGraph.a has a lease of {lease} s, not longer than REAP_INTERVAL=5."
+        assert found(graphs.short_lease, graph(a=a, b=b)) == ([message] if warned else [])
+
+    def test_failures_that_lead_nowhere(self) -> None:
+        a, b, c = State(try_interval=1, max_failures=2), State(try_interval=1, max_failures=3), State()
+        chain(a, b, c)
+        b.fails_to(c)
+        assert found(graphs.failures_to_nowhere, graph(a=a, b=b, c=c)) == [
+            "ThatGraph.a has max_failures=2 and no fails_to."
+        ]
+
+    def test_handlers_of_no_state(self) -> None:
+        a, b = chain(State(try_interval=1), State(try_interval=1, handler_name="handle_other"))
+        b.transitions_to(end := State())
+        made = graph(
+            paid=a, unpaid=b, end=end, handle_payed=classmethod(handler), handle_xyz=classmethod(handler),
+            handle_other=classmethod(handler), handle_paid=classmethod(handler), handle_unpaid=None,
+        )  # fmt: skip
+        hints = {message: hint for _, message, hint in graphs.stray_handlers(made)}
+        assert list(hints) == [
+            ".handle_payed is not the handler of any state.",
+            ".handle_xyz is not the handler of any state.",
+        ]
+        assert hints[".handle_payed is not the handler of any state."].endswith("Did you mean handle_paid?")
+        assert hints[".handle_xyz is not the handler of any state."].endswith("handler_name=.")

@@ -1,0 +1,56 @@
+"""Checks of the ``STATOR`` settings."""
+
+from typing import Any
+
+import pytest
+
+from stator.checks.settings import check_settings
+
+
+def ids(found: Any) -> list[str]:
+    return [message.id for message in found]
+
+
+class TestSettings:
+    def test_of_a_working_project_are_fine(self, settings: Any) -> None:
+        settings.STATOR = {"LEASE": 60, "TOKEN": ["x" * 32]}
+        assert ids(check_settings()) == []
+
+    @pytest.mark.parametrize(
+        ("given", "message", "hint"),
+        [
+            ({"LEESE": 3}, "'LEESE' is not a setting", "did you mean LEASE?"),
+            ({"LEASE": "long"}, "LEASE='long' must be a number", "See the settings in the reference"),
+            ({"REAP_INTERVAL": 90}, "LEASE=60.0 must be longer than REAP_INTERVAL=90", "raise LEASE"),
+            ({"TOKEN": "short"}, "TOKEN must be a string of at least 32 bytes", "make one with secrets"),
+            ({"TOKEN": [""]}, "TOKEN must be a string of at least 32 bytes", "make one with secrets"),
+            ("all", "STATOR must be a dictionary, not str", "See"),
+        ],
+    )
+    def test_that_cannot_work_are_errors(self, settings: Any, given: Any, message: str, hint: str) -> None:
+        settings.STATOR = given
+        [error] = check_settings()
+        assert error.id == "stator.E001"
+        assert error.is_serious()
+        assert error.msg.startswith(f"STATOR setting: {message}")
+        assert error.hint.startswith(hint)
+        assert "short" not in error.msg + error.hint
+
+    def test_that_means_something_else_than_in_takahes_stator_is_told_of(self, settings: Any) -> None:
+        settings.STATOR_CONCURRENCY_PER_MODEL = 4
+        [warning] = check_settings()
+        assert (warning.id, warning.msg) == (
+            "stator.W002", "STATOR_CONCURRENCY_PER_MODEL=4 limits how many objects of a model are attempted at once."
+        )  # fmt: skip
+        assert warning.hint.endswith("write STATOR = {'CONCURRENCY_PER_MODEL': 4}.")
+
+    @pytest.mark.parametrize(
+        ("given", "most"), [({}, 0), ({}, None), ({}, 100), ({"CONCURRENCY": 4}, 4), ({"CONCURRENCY_PER_MODEL": 5}, 4)]
+    )
+    def test_that_means_the_same_is_fine(self, settings: Any, given: Any, most: int | None) -> None:
+        settings.STATOR, settings.STATOR_CONCURRENCY_PER_MODEL = given, most
+        assert ids(check_settings()) == []
+
+    def test_every_problem_is_named(self, settings: Any) -> None:
+        settings.STATOR = {"THREADS": 0, "CONCURRENCY": 0}
+        assert ids(check_settings()) == ["stator.E001", "stator.E001"]

@@ -1,0 +1,19 @@
+"""The check of clocks."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from stator.commands.doctor import clocks
+from stator.commands.doctor.finding import OK, WARN
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.mark.postgresql
+def test_clocks_that_are_apart_are_a_warning(monkeypatch):
+    assert clocks.skew("default", []).level == OK
+    real = clocks.time.time
+    monkeypatch.setattr(clocks, "time", SimpleNamespace(time=lambda: real() + 60))
+    finding = clocks.skew("default", [])
+    assert (finding.level, "60" in finding.message) == (WARN, True)

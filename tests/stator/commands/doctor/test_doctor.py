@@ -1,0 +1,53 @@
+"""``manage.py stator doctor`` finds what is wrong, says what to do, and tells it by its exit code."""
+
+import io
+
+import pytest
+from django.core.management import call_command
+from django.db import OperationalError, connection
+
+from stator.commands.doctor.finding import FAIL, OK
+
+if connection.vendor == "postgresql":
+    pass
+from tests.stator.commands.doctor.examining import examined
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_healthy_site_is_all_ok(crew_of_all):
+    code, found = examined("--database", "default")
+    assert {finding["level"] for finding in found.values()} == {OK}, found
+    assert code == 0
+    of_vendor = {
+        "postgresql": {"triggers", "transactions", "snapshots", "dead rows", "replication", "pooler"},
+        "sqlite": {"sqlite"},
+    }
+    everywhere = {"database", "indexes", "states", "workers", "served", "troubles", "clock"}
+    assert set(found) == everywhere | of_vendor[connection.vendor]
+    out = io.StringIO()
+    call_command("stator", "doctor", "--database", "default", stdout=out)
+    assert "ok    default  workers: every model has a live worker" in out.getvalue()
+
+
+def test_database_that_cannot_be_used_ends_the_examination(monkeypatch):
+    def fail(*args):
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr("stator.worker.startup._check", fail)
+    code, found = examined("--database", "default")
+    assert (code, list(found)) == (1, ["database"])
+    assert found["database"]["level"] == FAIL
+    assert "connection refused" in found["database"]["message"]
+    assert found["database"]["remedy"] == "check DATABASES['default']"
+
+
+def test_look_that_cannot_be_taken_does_not_keep_the_others_from_being_told(crew_of_all, monkeypatch):
+    def fail(alias):
+        raise OperationalError("canceling statement due to statement timeout")
+
+    monkeypatch.setattr("stator.commands.doctor.crew.alive", fail)
+    code, found = examined()
+    assert (code, found["live workers"]["level"]) == (1, FAIL)
+    assert found["live workers"]["message"] == "could not be checked: canceling statement due to statement timeout"
+    assert found["clock"]["level"] == OK

@@ -1,0 +1,145 @@
+"""Checks of tables: columns, indexes, triggers, options, and rows in unknown states."""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+from django.apps import apps
+from django.db import connection
+
+from stator.commands.doctor import tables
+from stator.commands.doctor.finding import OK, WARN
+from stator.migration_operations import ReconcileTrigger
+from stator.rows.indexes import own_indexes
+from tests.stator.commands.doctor.examining import examined
+from tests.stator.making import change, put
+from tests.testapp.explained import Errand
+from tests.testapp.power import Site
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_unknown_states_are_a_warning(crew_of_all):
+    change(put(Errand), state="mislaid")
+    code, found = examined("--strict")
+    assert (code, found["states"]["level"]) == (1, WARN)
+    assert "'mislaid'" in found["states"]["message"]
+
+
+def test_missing_index_is_a_warning(crew_of_all):
+    index = own_indexes(Errand)[0]
+    with connection.schema_editor() as editor:
+        editor.remove_index(Errand, index)
+    try:
+        finding = tables.indexes("default", [Errand])
+    finally:
+        with connection.schema_editor() as editor:
+            editor.add_index(Errand, index)
+    assert (finding.level, finding.message) == (WARN, f"missing or invalid: {index.name}")
+    assert tables.indexes("default", [Errand]).level == OK
+
+
+def test_missing_table_of_the_framework_ends_the_examination():
+    with altered("TABLE stator_pause RENAME TO lost", "TABLE lost RENAME TO stator_pause"):
+        code, found = examined("--database", "default")
+    assert (code, list(found)) == (1, ["database"])
+    assert found["database"]["message"] == "database 'default' has no table stator_pause of stator.Pause"
+    assert found["database"]["remedy"] == "run manage.py migrate"
+
+
+@pytest.mark.parametrize(
+    ("column", "remedy"),
+    [("state_crashes", "run manage.py makemigrations and migrate"), ("name", "run manage.py migrate")],
+)
+def test_missing_column_is_named_and_other_models_are_looked_at(crew_of_all, column, remedy):
+    put(Errand)
+    change = "TABLE testapp_errand RENAME COLUMN {} TO {}"
+    # What leaves a model out is no want of workers.
+    crew_of_all.models.remove("testapp.errand")
+    crew_of_all.save()
+    with altered(change.format(column, "lost"), change.format("lost", column)):
+        code, found = examined("--database", "default")
+    lacks = f"table testapp_errand of testapp.Errand in database 'default' lacks column {column}"
+    assert code == 1
+    assert (found["database"]["message"], found["database"]["remedy"]) == (lacks, remedy)
+    assert {finding["level"] for name, finding in found.items() if name != "database"} == {OK}, found
+
+
+@contextmanager
+def altered(there, back):
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER {there}")
+        try:
+            yield
+        finally:
+            cursor.execute(f"ALTER {back}")
+
+
+@pytest.mark.sqlite
+def test_sqlite_as_it_comes_is_a_warning(crew_of_all, monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {})
+    finding = examined()[1]["sqlite"]
+    assert finding["level"] == WARN
+    assert "opened without transaction_mode IMMEDIATE and journal_mode WAL" in finding["message"]
+    assert "PRAGMA journal_mode=WAL" in finding["remedy"]
+
+
+# PostgreSQL
+
+
+@pytest.mark.postgresql
+def test_replica_is_refused():
+    """One that says of itself what a replica says."""
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE FUNCTION public.pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true'")
+        cursor.execute("SET search_path = public, pg_catalog")
+        try:
+            code, found = examined("--database", "default")
+        finally:
+            cursor.execute("SET search_path = DEFAULT")
+            cursor.execute("DROP FUNCTION public.pg_is_in_recovery()")
+    assert (code, list(found)) == (1, ["database"])
+    assert "is a read replica" in found["database"]["message"]
+
+
+@pytest.mark.postgresql
+def test_invalid_index_is_a_warning(crew_of_all):
+    """What CREATE INDEX CONCURRENTLY leaves when it fails."""
+    name = own_indexes(Errand)[0].name
+    change_it = "UPDATE pg_index SET indisvalid = %s WHERE indexrelid = %s::regclass"
+    with connection.cursor() as cursor:
+        cursor.execute(change_it, [False, name])
+        try:
+            finding = examined("--database", "default")[1]["indexes"]
+        finally:
+            cursor.execute(change_it, [True, name])
+    assert (finding["level"], finding["message"]) == (WARN, f"missing or invalid: {name}")
+
+
+def warned(check):
+    finding = examined()[1][check]
+    return finding if finding["level"] == WARN else None
+
+
+@pytest.mark.postgresql
+def test_trigger_that_is_switched_off_gone_or_outdated_is_a_warning(crew_of_all):
+    state, table = SimpleNamespace(apps=apps), Site._meta.db_table
+    trigger = ReconcileTrigger.of(Site)
+    with connection.schema_editor() as editor:
+        trigger.database_forwards("testapp", editor, state, state)
+    try:
+        assert examined()[1]["triggers"]["message"] == "1 exist and match the code"
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER stator_reconcile")
+            assert "disabled for testapp.Site" in warned("triggers")["message"]
+            cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER stator_reconcile")
+            assert warned("triggers") is None
+            cursor.execute(f"DROP TRIGGER stator_reconcile ON {table}")
+            assert "missing or disabled for testapp.Site" in warned("triggers")["message"]
+        trigger.delay = 5
+        with connection.schema_editor() as editor:
+            trigger.database_forwards("testapp", editor, state, state)
+        assert "does not match its graph and reconcile_on" in warned("triggers")["message"]
+    finally:
+        with connection.schema_editor() as editor:
+            trigger.database_backwards("testapp", editor, state, state)

@@ -1,0 +1,61 @@
+"""Arguments of subcommands: bad ones are refused in one line, and who acts."""
+
+import pytest
+
+from stator.models import History, Pause
+from tests.stator.commands.errands import LABEL, asked, refused
+from tests.stator.making import put
+from tests.testapp.explained import Errand
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["explain", "x;drop table", "1"], "is not a model; managed models are:"),
+        (["explain", "", "1"], "is not a model"),
+        (["explain", "errand", "1"], "'errand' is not a model; did you mean testapp.Errand?"),
+        (["explain", "testapp.Erand", "1"], "did you mean testapp.Errand?"),
+        (["explain", LABEL, "--limit", "0"], "--limit 0 must be from 1"),
+        (["explain", "auth.User", "1"], "is not managed by Stator"),
+        (["explain", LABEL, "one"], "'one' cannot be the primary key of testapp.Errand"),
+        (["unlock", LABEL, "9" * 30], "cannot be the primary key of testapp.Errand"),
+        (["pause", LABEL, "--where", "tenant__lt=1e400"], "cannot be stored as JSON"),
+        (["explain", LABEL, "1", "--database", "nowhere"], "--database 'nowhere' is not in DATABASES"),
+        (["retry", LABEL], "this retries every object of testapp.Errand; add --yes, or choose objects"),
+        (["retry", LABEL, "--state", "nowhere"], "'nowhere' is not a state of ErrandGraph"),
+        (["retry", LABEL, "--limit", "0"], "--limit 0 must be from 1"),
+        (["unlock", LABEL, "a\x1b[31m"], "'a\\x1b[31m' cannot be the primary key"),
+        (["move", LABEL, "nowhere", "1", "--reason", "r"], "'nowhere' is not a state"),
+        (["move", LABEL, "done", "1", "--reason", ""], "--reason is empty; give a reason"),
+        (["move", LABEL, "done", "1", "--reason", "  "], "--reason is empty; give a reason"),
+        (["pause", LABEL, "--state", "nowhere"], "'nowhere' is not a state"),
+        (["pause", LABEL, "--where", "tenant"], "--where 'tenant' must be NAME=VALUE"),
+        (["pause", LABEL, "--where", "tenent=3"], "does not fit testapp.Errand: Cannot resolve keyword 'tenent'"),
+        (["pause", LABEL, "--where", "tenant=three"], "does not fit testapp.Errand"),
+        (["pause", LABEL, "--for", "-1"], "--for -1.0 must be above 0"),
+        (["pause", LABEL, "--for", "nan"], "--for nan must be above 0"),
+        (["resume", LABEL, "--state", "nowhere"], "'nowhere' is not a state"),
+        (["resume", LABEL, "--where", "tenent=3"], "does not fit testapp.Errand"),
+        (["status", "--watch", "--every", "0"], "--every 0.0 must be above 0"),
+        (["status", "nowhere.Nothing"], "is not a model"),
+        (["graph", "nowhere"], "is not a model"),
+        (["doctor", "--database", "nowhere"], "is not in DATABASES"),
+        (["workers", "--database", "nowhere"], "is not in DATABASES"),
+        (["prune", "--database", "nowhere"], "is not in DATABASES"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(arguments, message):
+    put(Errand)
+    assert message in refused(*arguments)
+    assert not Pause.objects.exists()
+    assert not History.objects.exists()
+
+
+def test_user_without_a_name_is_a_number(monkeypatch):
+    def nobody():
+        raise KeyError("getpwuid")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    assert asked("pause", LABEL)["actor"].startswith("user ")

@@ -1,0 +1,98 @@
+"""``stator status``: figures of every model, with limits on what is counted."""
+
+import re
+
+import pytest
+
+from stator.commands import status
+from stator.models import History, Stats, Worker
+from stator.rows.statistics import Stay
+from tests.stator.commands.errands import LABEL, asked, held, run
+from tests.stator.making import ago, change, put
+from tests.testapp.explained import Errand, ErrandGraph
+from tests.testapp.power import OrderGraph
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_status_has_figures_of_every_kind():
+    put(Errand, state_changed=ago(90))
+    put(Errand, **held())
+    # Its report is gone: reports are not kept for ever.
+    put(Errand, state_ready=False, state_failures=1, state_next_attempt=ago(-60))
+    put(Errand, state_ready=False, state_crashes=3)
+    put(Errand, state="done")
+    Errand.stator.pause("heir")
+    Worker.objects.create(id="a" * 12, host="oak", pid=7, version="1", models=["testapp.errand"], database="default")
+    answer = asked("status", LABEL)
+    (figures,) = answer["models"]
+    assert figures["states"] == {"new": 4, "limited": 0, "outside": 0, "asked": 0, "heir": 0, "done": 1, "swept": 0}
+    assert [figures[name] for name in ("ready", "leased", "failing", "quarantined")] == [1, 1, 1, 1]
+    assert 89 < figures["oldest_ready"] < 120
+    assert [pause["state"] for pause in figures["paused"]] == ["heir"]
+    assert [(worker["id"], worker["status"]) for worker in answer["workers"]] == [("a" * 12, "alive")]
+    text = run("status", LABEL)
+    assert "testapp.Errand  1" in text
+    assert "1 live worker, 0 attempts running" in text
+    assert text.splitlines()[0].split() == status.HEADS
+
+
+def test_status_counts_pauses_that_are_alike():
+    put(Errand)
+    for tenant in range(29):
+        Errand.stator.pause(where={"tenant": tenant})
+    Errand.stator.pause("heir")
+    assert " where x29,heir " in run("status", LABEL)
+
+
+def test_status_of_all_models_takes_a_bounded_number_of_rows(monkeypatch):
+    monkeypatch.setattr("stator.overview.depths.COUNTED", 2)
+    for _ in range(5):
+        put(Errand, state="done")
+    (figures,) = asked("status", LABEL)["models"]
+    assert figures["states"]["done"] == 3
+    assert "done 2+" in run("status", LABEL)
+    assert len(asked("status")["models"]) > 5
+    lines = run("status").splitlines()
+    assert lines[1].split()[0] == LABEL
+    assert lines[2].endswith("models without objects not listed")
+
+
+def test_status_counts_what_is_stuck_and_what_is_in_unknown_states(monkeypatch):
+    monkeypatch.setattr(ErrandGraph.new, "expect_within", 3600)
+    put(Errand, state_changed=ago(7200))
+    change(put(Errand), state="mislaid")
+    (figures,) = asked("status", LABEL)["models"]
+    assert (figures["stuck"], figures["unknown"]) == (1, 1)
+
+
+def test_status_tells_the_time_in_states_by_edge_as_json():
+    assert asked("status", LABEL)["models"][0]["time_in_state"] == []
+    for to, seconds, longest in (("done", 30.0, 20.0), ("failed", 5.0, 5.0)):
+        Stats.add("default", "testapp.errand", "new", to, shard=1, handled=2, stays=[Stay(seconds, longest)])
+    assert asked("status", LABEL)["models"][0]["time_in_state"] == [
+        {"from": "new", "to": "done", "moves": 2, "average": 15.0, "longest": 20.0},
+        {"from": "new", "to": "failed", "moves": 2, "average": 2.5, "longest": 5.0},
+    ]
+
+
+def test_status_tells_how_long_moved_objects_had_been_in_their_states(monkeypatch):
+    monkeypatch.setattr(OrderGraph.working, "expect_within", 30)
+    assert asked("status", "testapp.Order")["models"][0]["stays"] == []
+    assert "Time in state" not in run("status", "testapp.Order")
+    own = {"model_label": "testapp.order", "version": 1, "kind": "move"}
+    for source, stay in [("waiting", 0.25), *(("working", seconds) for seconds in (1, 2, 40, 3700)), ("working", None)]:
+        History.objects.create(**own, object_pk="1", source=source, to="shipped", stay=stay)
+    assert asked("status", "testapp.Order")["models"][0]["stays"] == [
+        {"state": "waiting", "moves": 1, "p50": 0.25, "p95": 0.25, "expected": None, "burn": None},
+        {"state": "working", "moves": 4, "p50": 2.0, "p95": 3700.0, "expected": 30, "burn": 0.5},
+    ]
+    lines = run("status", "testapp.Order", LABEL).splitlines()
+    first = lines.index("Time in state, testapp.Order, of the last 5 moves:")
+    assert [re.split("  +", line) for line in lines[first + 1 : first + 5]] == [
+        ["state", "moves", "half within", "95 % within", "longer than expected"],
+        ["waiting", "1", "250 ms", "250 ms", "-"],
+        ["working", "4", "2 s", "1 h 1 m", "50 % (more than 30 s)"],
+        [""],
+    ]
+    assert "Time in state" not in run("status")

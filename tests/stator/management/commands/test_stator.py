@@ -1,0 +1,60 @@
+"""The command ``stator``: its options, its exit codes, and one line for each refusal."""
+
+import io
+import subprocess
+import sys
+from contextlib import redirect_stderr
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from stator.commands import SUBCOMMANDS
+from tests.processes import environment_for_subprocess
+from tests.stator.commands.errands import LABEL, run
+from tests.stator.making import put
+from tests.testapp.explained import Errand
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["nothing"], ["explain"], ["graph", LABEL, "--format", "png"], ["move", LABEL, "done", "1"]]
+)
+def test_wrong_arguments_are_one_line_and_exit_code_2(arguments, subprocess_environment):
+    command = [sys.executable, "-m", "django", "stator", *arguments]
+    ended = subprocess.run(command, env=subprocess_environment, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert len(ended.stderr.strip().splitlines()) == 1
+    assert ended.stderr.startswith("stator: ")
+
+
+def test_refusal_on_the_command_line_has_exit_code_2_and_no_traceback(subprocess_environment):
+    command = [sys.executable, "-m", "django", "stator", "explain", "no.Model", "1"]
+    ended = subprocess.run(command, env=subprocess_environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert len(ended.stderr.strip().splitlines()) == 1
+
+
+def test_database_that_is_away_is_one_line_and_exit_code_75(tmp_path):
+    away = environment_for_subprocess(DATABASE_URL=f"sqlite:///{tmp_path}/none/here.sqlite3", TEST_DATABASE_DEFAULT="")
+    command = [sys.executable, "-m", "django", "stator", "explain", LABEL, "1"]
+    ended = subprocess.run(command, env=away, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 75, ended.stderr
+    assert "the database cannot be used" in ended.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in ended.stderr
+
+
+def test_every_subcommand_has_help(subprocess_environment):
+    for name, module in SUBCOMMANDS.items():
+        out = io.StringIO()
+        with redirect_stderr(out), pytest.raises(SystemExit) as ended:
+            call_command("stator", name, "--help", stdout=out)
+        assert ended.value.code == 0
+        assert module.HELP
+
+
+def test_options_may_come_between_arguments():
+    errand, other = put(Errand), put(Errand)
+    assert run("move", LABEL, "--reason", "asked for", "done", errand.pk, other.pk) == "2 of 2 moved to done.\n"
+    with pytest.raises(CommandError, match="unrecognized arguments: --reson"):
+        run("retry", LABEL, "--reson", "asked for", errand.pk)
