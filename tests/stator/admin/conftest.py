@@ -1,6 +1,7 @@
 """Logins, and other admins in the place of that of parcels."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.contrib import admin
@@ -8,6 +9,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from stator.admin import StatorAdmin
+from stator.overview import sections
 from tests.stator.admin.requests import own_urls
 from tests.testapp.operators import Parcel
 
@@ -51,3 +53,11 @@ def viewer(login: Login) -> Client:
 @pytest.fixture
 def operator(login: Login) -> Client:
     return login("view_overview", "view_parcel", "change_parcel")
+
+
+@pytest.fixture
+def own_sections(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Only what the test adds."""
+    added: list[Any] = []
+    monkeypatch.setattr(sections, "_added", added)
+    return added

@@ -1,5 +1,7 @@
 """The page of the overview, and objects for it."""
 
+import re
+from html import unescape
 from typing import Any
 from uuid import UUID
 
@@ -39,3 +41,11 @@ def worker(**columns: Any) -> Worker:
 
 def retry(client: Client, **data: Any) -> Any:
     return client.post(PARCELS, {"model": "testapp.Parcel", "fingerprint": "aa", "per_minute": "60", **data})
+
+
+def text_of(client: Client, url: str = PARCELS, part: str = "") -> str:
+    """What is on the page, or in one section of it, without markup."""
+    page = client.get(url).text
+    if part:
+        page = re.search(rf'<section[^>]* id="stator-{part}".*?</section>', page, re.DOTALL)[0]  # type: ignore[index]
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())

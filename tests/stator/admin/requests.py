@@ -60,3 +60,16 @@ def seen_in(asked: Any) -> str:
 def own_urls() -> Any:
     """URLs that are made now, from what is registered now."""
     return type("urls", (), {"urlpatterns": [path("admin/", admin.site.urls)]})
+
+
+def live(client: Client, row: Any, url: str = LIST) -> str:
+    response = client.get(f"{url}{row.pk}/stator/")
+    assert response.status_code == 200
+    assert "no-store" in response["Cache-Control"]
+    return str(response.content.decode())
+
+
+def part(text: str, name: str) -> str:
+    """One part of the page."""
+    _, rest = text.split(f'data-stator-part="{name}"')
+    return rest.split("data-stator-part=")[0]

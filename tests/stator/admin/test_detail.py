@@ -8,33 +8,17 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from stator.admin import StatorAdmin, picture
+from stator.admin import StatorAdmin
 from stator.explain.reasons import REASONS
-from stator.models import History, Pause, Report, Worker
+from stator.models import History, Pause
 from stator.rows import columns
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login, Replace
-from tests.stator.admin.requests import LIST, claim, page_of, set_columns
-from tests.stator.making import ago, expire, put
+from tests.stator.admin.requests import LIST, live, page_of, part, set_columns
+from tests.stator.making import ago
 from tests.testapp.operators import Letter, Parcel
-from tests.testapp.power import Order
 
 pytestmark = pytest.mark.django_db
-
-ORDERS = "/admin/testapp/order/"
-
-
-def live(client: Client, row: Any, url: str = LIST) -> str:
-    response = client.get(f"{url}{row.pk}/stator/")
-    assert response.status_code == 200
-    assert "no-store" in response["Cache-Control"]
-    return str(response.content.decode())
-
-
-def part(text: str, name: str) -> str:
-    """One part of the page."""
-    _, rest = text.split(f'data-stator-part="{name}"')
-    return rest.split("data-stator-part=")[0]
 
 
 def codes(text: str) -> list[str]:
@@ -85,114 +69,6 @@ class TestWhy:
         replace(Own)
         secret = Parcel.objects.create(address="secret")
         assert admin_client.get(f"{LIST}{secret.pk}/stator/").status_code == 404
-
-
-class TestTimeline:
-    def test_tells_moves_errors_and_acts_of_people_newest_first(self, admin_client: Client) -> None:
-        order = Order.objects.create(amount=101)
-        set_columns(order, state="working")
-        order.refresh_from_db()
-        attempt(order)
-        order.transition_perform("waiting", actor="ada", reason="paid by card")
-        Order.objects.filter(pk=order.pk).update(amount=1)
-        set_columns(order, state="working")
-        order.refresh_from_db()
-        attempt(order)
-        History.objects.update(at=ago(60))
-        for number, act in enumerate(History.objects.order_by("-pk")):
-            History.objects.filter(pk=act.pk).update(at=ago(60 * number + 5))
-        text = part(live(admin_client, order, ORDERS), "past")
-        assert re.findall(r'stator-what">([^<]+)<', text) == [
-            "working \N{RIGHTWARDS ARROW} shipped",
-            "working \N{RIGHTWARDS ARROW} waiting by hand",
-            "An attempt in working failed",
-        ]
-        assert re.findall(r"by (ada|worker)", text) == ["worker", "ada", "worker"]
-        assert "paid by card" in text
-        assert "ValueError: unlucky" in text
-        assert re.search(r"attempt 1, took \d+ ms", text)
-        assert re.search(r"1 m \d+ s ago", text)
-        assert "StatorMeta.history" not in text
-
-    def test_tells_who_retried(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create(orders="fail")
-        attempt(parcel)
-        data = {"action": "stator_retry", "index": "0", "_selected_action": parcel.pk, "stator_object": "1"}
-        assert admin_client.post(LIST, data)["Location"] == page_of(parcel)
-        text = part(live(admin_client, parcel), "past")
-        assert re.search(r'stator-what">Retried</span> <span class="stator-who">by admin<', text)
-
-    def test_says_what_is_not_kept(self, admin_client: Client) -> None:
-        text = part(live(admin_client, Parcel.objects.create()), "past")
-        assert "No event is recorded yet" in text
-        assert "StatorMeta.history" in text
-
-    def test_reason_to_wait_is_no_error(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create(orders="later")
-        attempt(parcel)
-        Report.objects.update(times=12)
-        text = part(live(admin_client, parcel), "past")
-        assert "gave a reason to wait" in text
-        assert "no van today" in text
-        assert "12 times in a row" in text
-        assert "failed" not in text
-
-    def test_tells_that_a_worker_is_at_it(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        held = claim(Parcel)
-        text = part(live(admin_client, parcel), "past")
-        assert "Attempt 1 in packed began" in text
-        assert f"worker {held.operations.worker_id}" in text
-
-    def test_traceback_is_folded_and_once(self, login: Login) -> None:
-        order = Order.objects.create(amount=101)
-        set_columns(order, state="working")
-        order.refresh_from_db()
-        for _ in range(2):
-            attempt(order)
-        text = live(login("view_order", "view_report"), order, ORDERS)
-        assert text.count("<summary>Traceback</summary>") == 1
-        assert text.count("raise ValueError") == 1
-        assert "2 times in a row" in text
-        assert "raise ValueError" not in live(login("view_order"), order, ORDERS)
-
-
-class TestGraph:
-    def test_shows_where_it_is_and_how_it_came(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        parcel.transition_perform("stamped", actor="ada")
-        parcel.transition_perform("delivered", actor="ada")
-        text = part(live(admin_client, parcel), "graph")
-        boxes = re.findall(r'<g class="stator-box ([^"]+)">.*?<text[^>]*>(\w+)<', text)
-        here = {name for classes, name in boxes if "stator-here" in classes}
-        been = {name for classes, name in boxes if "stator-been" in classes}
-        assert here == {"delivered"}
-        assert been == {"packed", "stamped", "delivered"}
-        assert "you are here" in text
-        assert re.findall(r"<title>(\w+) &#8594; (\w+)[^<]*; it went here<", text) == [
-            ("packed", "stamped"), ("stamped", "delivered"),
-        ]  # fmt: skip
-        assert "stamped &#8594; delivered (by hand); it went here" in text
-        assert "timeout 7 d" in text
-
-    def test_state_that_no_code_knows_is_drawn(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        set_columns(parcel, state="gone away")
-        text = part(live(admin_client, parcel), "graph")
-        assert re.search(r"stator-box stator-unknown stator-here[^\n]*>gone away<", text)
-
-    def test_graph_of_very_many_states_is_not_drawn(self, admin_client: Client, monkeypatch: Any) -> None:
-        monkeypatch.setattr(picture, "MOST_STATES", 4)
-        text = live(admin_client, Parcel.objects.create())
-        assert "<svg" not in text
-        assert "too many states" in text
-
-    def test_numbers_are_those_of_svg_in_any_language(self, admin_client: Client, settings: Any) -> None:
-        settings.LANGUAGE_CODE = "de"
-        settings.USE_THOUSAND_SEPARATOR = True
-        text = part(live(admin_client, Parcel.objects.create()), "graph")
-        for number in re.findall(r' (?:x|y|width|height)="([^"]*)"', text):
-            assert re.fullmatch(r"\d+(\.\d+)?", number)
 
 
 class TestButtons:
@@ -266,17 +142,3 @@ def test_page_takes_as_many_statements_whatever_there_is_to_tell(admin_client: C
     assert count_of(admin_client, url) == 11
     attempt(parcel)
     assert count_of(admin_client, url) <= 11
-
-
-def test_lost_lease_is_in_the_timeline_with_host_and_process_of_the_worker(admin_client: Client) -> None:
-    order = put(Order, state="working", state_ready=True, state_next_attempt=None)
-    held = claim(Order)
-    worker_id = held.operations.worker_id
-    Worker.objects.create(id=worker_id, host="oak", pid=4242, version="1", models=["testapp.order"], database="default")
-    expire(order)
-    held.operations.reap(10)
-    text = part(live(admin_client, order, ORDERS), "past")
-    assert f"worker {worker_id} (process 4242 on oak)" in text
-    assert f"An attempt in {order.state} lost its lease" in text
-    Worker.objects.all().delete()
-    assert f"worker {worker_id}" in part(live(admin_client, order, ORDERS), "past")

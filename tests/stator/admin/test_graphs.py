@@ -1,0 +1,71 @@
+"""Graphs on the overview: boxes, numbers and charts."""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from stator.admin import graphs
+from stator.models import Depth, Stats
+from tests.stator.admin.overviews import PARCELS
+from tests.stator.making import ago, put
+from tests.testapp.operators import Parcel
+
+pytestmark = pytest.mark.django_db
+
+
+def test_graph_of_very_many_states_is_not_drawn(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "MOST_STATES", 4)
+    text = viewer.get(PARCELS).content.decode()
+    assert "too many states for a picture" in text
+    assert 'class="stator-graph"' not in text
+
+
+class TestGraphs:
+    def test_boxes_have_counts_age_heat_and_errors(self, viewer: Client) -> None:
+        put(Parcel, state_changed=ago(8000))
+        hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+        Stats.objects.create(model_label="testapp.parcel", hour=hour, source="packed", to="", handled=9, failed=7)
+        Stats.objects.create(model_label="testapp.parcel", hour=hour, source="packed", to="stamped", handled=1234)
+        page = viewer.get(PARCELS).text
+        assert re.search(r'<g class="box automatic heat-3"[^>]*><title>packed: 1, 1 ready', page)
+        assert re.search(r'<text class="told"[^>]*>oldest 2 h 13 m<', page)
+        assert re.search(r'<text class="failures"[^>]*>errors 7/h<', page)
+        assert re.search(r'<text class="label"[^>]*>1,234/h<', page)
+        assert '<g class="line failure flow-0">' in page
+        assert 'class="box external heat-0 empty"' in page
+
+    def test_boxes_lead_to_the_objects(self, viewer: Client) -> None:
+        page = viewer.get(PARCELS).text
+        [address] = re.findall(r'<a href="(/admin/testapp/parcel/\?state__exact=packed)">', page)
+        assert viewer.get(address).status_code == 200
+
+    def test_numbers_are_those_of_svg_in_every_language(self, viewer: Client, settings: Any) -> None:
+        settings.LANGUAGE_CODE, settings.USE_THOUSAND_SEPARATOR = "de", True
+        put(Parcel)
+        for value in re.findall(r'(?:x|y|width|height|viewBox|d|points)="([^"]*)"', viewer.get(PARCELS).text):
+            assert not re.search(r"\d\.\d{3},|\d,\d+,", value), value
+
+    def test_charts_of_the_day_and_of_the_month(self, viewer: Client) -> None:
+        hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+        Stats.objects.create(model_label="testapp.parcel", hour=hour, source="packed", to="", handled=12, failed=5)
+        Depth.objects.create(model_label="testapp.parcel", minute=hour, queued=77)
+        day, month = viewer.get(PARCELS).text, viewer.get(f"{PARCELS}&period=month").text
+        for page, bars in ((day, 24), (month, 30)):
+            assert page.count('class="hit"') == 2 * bars
+            assert page.count('class="bar"') == 2
+            assert page.count('class="bad"') == 1
+            assert "Attempts handled: 12 in all" in page
+            assert "77 at most" in page
+
+    def test_charts_of_the_last_hour_have_the_queue_and_its_wait_by_minute(self, viewer: Client) -> None:
+        minute = timezone.now().replace(second=0, microsecond=0)
+        Depth.objects.create(model_label="testapp.parcel", minute=minute, queued=7, oldest=95)
+        Depth.objects.create(model_label="testapp.parcel", minute=minute - timedelta(minutes=9), queued=77, oldest=3)
+        page = viewer.get(f"{PARCELS}&period=hour").text
+        assert page.count('class="hit"') == 2 * 60
+        assert re.search(r"Queued, paused ones too: 7 at \d\d:\d\d, 77 at most", page)
+        assert "First in line waited, in seconds: 1 m 35 s at most" in page

@@ -1,0 +1,30 @@
+"""Fields of managed models in forms: related objects by key."""
+
+import re
+
+import pytest
+from django.contrib import admin
+from django.test import Client
+
+from stator.admin import StatorAdmin
+from tests.testapp.waiting import Build, Rollout
+
+pytestmark = pytest.mark.django_db
+
+
+class TestRelations:
+    def test_related_objects_are_entered_by_key_and_never_listed(self, admin_client: Client) -> None:
+        builds = Build.objects.bulk_create(Build() for _ in range(300))
+        rollout = Rollout.objects.create(build=builds[7])
+        text = admin_client.get(f"/admin/testapp/rollout/{rollout.pk}/change/").content.decode()
+        assert re.search(
+            rf'<input type="text" name="build" value="{builds[7].pk}"[^>]*vForeignKeyRawIdAdminField', text
+        )
+        assert "<option" not in text
+        assert len(text) < 60_000
+
+    def test_the_project_may_offer_a_choice(self) -> None:
+        class Choosing(StatorAdmin):
+            radio_fields = {"build": admin.VERTICAL}
+
+        assert Choosing(Rollout, admin.AdminSite()).raw_id_fields == ("after",)

@@ -1,0 +1,126 @@
+"""The contents of the overview for each model: figures, stays, errors, stuck objects and workers."""
+
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from stator.models import History
+from tests.stator.admin.overviews import HOSTILE, PARCELS, URL, WORKER, failing, held, text_of, worker
+from tests.stator.making import ago, put
+from tests.testapp.operators import Parcel
+from tests.testapp.power import OrderGraph
+
+pytestmark = pytest.mark.django_db
+
+
+class TestModels:
+    def test_figures_of_each(self, viewer: Client) -> None:
+        worker()
+        put(Parcel)
+        put(Parcel)
+        held()
+        put(Parcel, state="sent", state_ready=False)
+        assert re.search(r"testapp.Parcel 4 2 0 s 1 0 0 0 1$", text_of(viewer, part="models"))
+
+    def test_counts_end_at_a_limit(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("stator.overview.depths.COUNTED", 3)
+        for _ in range(6):
+            put(Parcel)
+        assert "testapp.Parcel 3+ 3+" in text_of(viewer, part="models")
+
+    def test_are_shown_a_page_at_a_time(self, viewer: Client) -> None:
+        first, second = text_of(viewer, URL), text_of(viewer, f"{URL}?page=2")
+        assert first.count("Graphs") == second.count("Graphs") == 1
+        assert "codeindex.SourceFile" in first
+        assert "codeindex.SourceFile" not in second
+
+    @pytest.mark.parametrize(
+        "query", ["page=0", "page=99999", "page=-1", "page=x", "page=²", "model=nowhere", "model="]
+    )
+    def test_nonsense_shows_the_first_page(self, viewer: Client, query: str) -> None:
+        assert "codeindex.SourceFile" in text_of(viewer, f"{URL}?{query}")
+
+
+class TestStays:
+    """The times in the states that were left."""
+
+    @pytest.fixture
+    def orders(self, monkeypatch: pytest.MonkeyPatch) -> str:
+        monkeypatch.setattr(OrderGraph.working, "expect_within", 30)
+        own = {"model_label": "testapp.order", "object_pk": "1", "version": 1, "kind": "move"}
+        for source, stay in (("waiting", 0.25), ("working", 2), ("working", 40), ("working", None), (HOSTILE, 90)):
+            History.objects.create(**own, source=source, to="shipped", stay=stay)
+        return f"{URL}?model=testapp.Order"
+
+    def test_are_shown_beneath_the_graph(self, viewer: Client, orders: str) -> None:
+        text = text_of(viewer, orders)
+        heads = "State Moves Half within 95 % within Longer than expected"
+        waiting, working = "waiting 1 250 ms 250 ms \N{EM DASH}", "working 2 2 s 40 s 50 % (more than 30 s)"
+        assert f"Time in state, of the last 4 moves {heads} {waiting} {working}" in text
+        assert "among the newest 5,000 events of the last day" in text
+        page = viewer.get(orders).text
+        assert '<td class="num stator-warning" data-label="Longer than expected">50 % (more than 30 s)</td>' in page
+        assert "<script>alert" not in page
+
+    def test_nothing_without_history(self, viewer: Client, orders: str) -> None:
+        put(Parcel).transition_perform("sent", actor="ada")
+        assert History.objects.filter(model_label="testapp.parcel", stay__gte=0).count() == 1
+        assert "Time in state, of" not in text_of(viewer)
+
+    def test_take_one_statement_for_all_models(self, viewer: Client, orders: str, own_sections: list[Any]) -> None:
+        with CaptureQueriesContext(connection) as queries:
+            viewer.get(URL)
+        assert len([query for query in queries if "stator_history" in query["sql"]]) == 1
+
+
+class TestErrors:
+    def test_are_grouped_with_how_many_fail(self, operator: Client) -> None:
+        failing("aa", "connection refused", "ConnectionError")
+        failing("aa", "connection refused", "ConnectionError")
+        failing("bb", "no such key", "KeyError")
+        errors = text_of(operator, part="errors")
+        assert re.search(r"2 of 2 ConnectionError connection refused .* 1 of 1 KeyError no such key", errors)
+
+    def test_say_where_there_are_more(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("stator.overview.errors.GROUPED", 1)
+        failing()
+        failing()
+        assert "there are older ones" in text_of(viewer, part="errors")
+        assert "1 more failing" in text_of(viewer, part="troubles")
+
+
+class TestStuck:
+    def test_objects_are_named_with_what_was_expected(self, viewer: Client) -> None:
+        parcel = put(Parcel, state_changed=ago(8000))
+        assert f"testapp.Parcel {parcel.pk} packed 2 h 13 m 1 h" in text_of(viewer, part="stuck")
+        assert f'<a href="/admin/testapp/parcel/{parcel.pk}/change/">testapp.Parcel' in viewer.get(PARCELS).text
+
+
+class TestWorkers:
+    def test_with_what_each_runs_now(self, viewer: Client) -> None:
+        worker(lost=3, handled=1234)
+        parcel = held()
+        workers = text_of(viewer, part="workers")
+        assert f"example, process 42 {WORKER}, version 1.2 alive" in workers
+        assert re.search(rf"testapp.Parcel {parcel.pk} in packed, 1\d s 1,234 3 testapp.parcel", workers)
+
+    def test_no_more_objects_than_can_be_read(self, viewer: Client) -> None:
+        worker()
+        for _ in range(7):
+            held()
+        assert "and 4 more" in text_of(viewer, part="workers")
+
+    def test_that_are_gone_with_the_leases_they_lost(self, viewer: Client) -> None:
+        worker(heartbeat=ago(600))
+        held(state_locked_until=ago(400))
+        workers = text_of(viewer, part="workers")
+        assert "silent for 10 m" in workers
+        assert "probably dead, holds 1" in workers
+        assert "lease ran out" in workers
+
+    def test_none(self, viewer: Client) -> None:
+        assert "No worker was active in the last day" in text_of(viewer, part="workers")

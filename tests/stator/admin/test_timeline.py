@@ -1,0 +1,102 @@
+"""The timeline of a row on its page."""
+
+import re
+
+import pytest
+from django.test import Client
+
+from stator.models import History, Report, Worker
+from stator.testing import attempt
+from tests.stator.admin.conftest import Login
+from tests.stator.admin.requests import LIST, claim, live, page_of, part, set_columns
+from tests.stator.making import ago, expire, put
+from tests.testapp.operators import Parcel
+from tests.testapp.power import Order
+
+pytestmark = pytest.mark.django_db
+
+ORDERS = "/admin/testapp/order/"
+
+
+class TestTimeline:
+    def test_tells_moves_errors_and_acts_of_people_newest_first(self, admin_client: Client) -> None:
+        order = Order.objects.create(amount=101)
+        set_columns(order, state="working")
+        order.refresh_from_db()
+        attempt(order)
+        order.transition_perform("waiting", actor="ada", reason="paid by card")
+        Order.objects.filter(pk=order.pk).update(amount=1)
+        set_columns(order, state="working")
+        order.refresh_from_db()
+        attempt(order)
+        History.objects.update(at=ago(60))
+        for number, act in enumerate(History.objects.order_by("-pk")):
+            History.objects.filter(pk=act.pk).update(at=ago(60 * number + 5))
+        text = part(live(admin_client, order, ORDERS), "past")
+        assert re.findall(r'stator-what">([^<]+)<', text) == [
+            "working \N{RIGHTWARDS ARROW} shipped",
+            "working \N{RIGHTWARDS ARROW} waiting by hand",
+            "An attempt in working failed",
+        ]
+        assert re.findall(r"by (ada|worker)", text) == ["worker", "ada", "worker"]
+        assert "paid by card" in text
+        assert "ValueError: unlucky" in text
+        assert re.search(r"attempt 1, took \d+ ms", text)
+        assert re.search(r"1 m \d+ s ago", text)
+        assert "StatorMeta.history" not in text
+
+    def test_tells_who_retried(self, admin_client: Client) -> None:
+        parcel = Parcel.objects.create(orders="fail")
+        attempt(parcel)
+        data = {"action": "stator_retry", "index": "0", "_selected_action": parcel.pk, "stator_object": "1"}
+        assert admin_client.post(LIST, data)["Location"] == page_of(parcel)
+        text = part(live(admin_client, parcel), "past")
+        assert re.search(r'stator-what">Retried</span> <span class="stator-who">by admin<', text)
+
+    def test_says_what_is_not_kept(self, admin_client: Client) -> None:
+        text = part(live(admin_client, Parcel.objects.create()), "past")
+        assert "No event is recorded yet" in text
+        assert "StatorMeta.history" in text
+
+    def test_reason_to_wait_is_no_error(self, admin_client: Client) -> None:
+        parcel = Parcel.objects.create(orders="later")
+        attempt(parcel)
+        Report.objects.update(times=12)
+        text = part(live(admin_client, parcel), "past")
+        assert "gave a reason to wait" in text
+        assert "no van today" in text
+        assert "12 times in a row" in text
+        assert "failed" not in text
+
+    def test_tells_that_a_worker_is_at_it(self, admin_client: Client) -> None:
+        parcel = Parcel.objects.create()
+        held = claim(Parcel)
+        text = part(live(admin_client, parcel), "past")
+        assert "Attempt 1 in packed began" in text
+        assert f"worker {held.operations.worker_id}" in text
+
+    def test_traceback_is_folded_and_once(self, login: Login) -> None:
+        order = Order.objects.create(amount=101)
+        set_columns(order, state="working")
+        order.refresh_from_db()
+        for _ in range(2):
+            attempt(order)
+        text = live(login("view_order", "view_report"), order, ORDERS)
+        assert text.count("<summary>Traceback</summary>") == 1
+        assert text.count("raise ValueError") == 1
+        assert "2 times in a row" in text
+        assert "raise ValueError" not in live(login("view_order"), order, ORDERS)
+
+
+def test_lost_lease_is_in_the_timeline_with_host_and_process_of_the_worker(admin_client: Client) -> None:
+    order = put(Order, state="working", state_ready=True, state_next_attempt=None)
+    held = claim(Order)
+    worker_id = held.operations.worker_id
+    Worker.objects.create(id=worker_id, host="oak", pid=4242, version="1", models=["testapp.order"], database="default")
+    expire(order)
+    held.operations.reap(10)
+    text = part(live(admin_client, order, ORDERS), "past")
+    assert f"worker {worker_id} (process 4242 on oak)" in text
+    assert f"An attempt in {order.state} lost its lease" in text
+    Worker.objects.all().delete()
+    assert f"worker {worker_id}" in part(live(admin_client, order, ORDERS), "past")

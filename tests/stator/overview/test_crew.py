@@ -1,0 +1,80 @@
+"""The worker processes, and the objects that each runs now."""
+
+import re
+
+import pytest
+
+from stator.db.rows import new_token
+from stator.models import Worker
+from stator.overview.crew import NAMED, SHOWN, crew, holding
+from stator.overview.depths import depths
+from stator.querysets import OperatorQuerySet
+from tests.stator.making import ago, put, raw
+from tests.testapp.explained import Errand
+
+pytestmark = pytest.mark.django_db
+
+ALIVE, GONE, STOPPED = "a" * 12, "b" * 12, "c" * 12
+
+
+def register(pk, **values):
+    given = {"host": "oak", "pid": 7, "version": "1", "models": ["testapp.errand"], "database": "default"}
+    Worker.objects.create(id=pk, **given)
+    raw(Worker).filter(pk=pk).update(**values)
+
+
+def hold(worker, seconds=5):
+    claim = {"state_claim": new_token(worker), "state_locked_until": ago(-60), "state_attempted": ago(seconds)}
+    return put(Errand, state_ready=False, **claim)
+
+
+def found():
+    held = depths(OperatorQuerySet(Errand, using="default")).held
+    return crew("default", (("testapp.errand", one) for one in held))
+
+
+@pytest.fixture
+def workers():
+    register(ALIVE, started=ago(100))
+    register(GONE, started=ago(900), heartbeat=ago(600))
+    register(STOPPED, started=ago(900), stopped=ago(300))
+
+
+def test_live_workers_are_counted_for_each_model_that_they_serve(workers):
+    assert found().live == {"testapp.errand": 1}
+
+
+def test_each_worker_has_what_it_runs_the_longest_first(workers):
+    seconds = [5, 50, 500, 1, 10]
+    errands = {second: hold(ALIVE, second).pk for second in seconds}
+    (hand,) = [hand for hand in found().workers if hand.worker.pk == ALIVE]
+    assert [one.pk for _, one in hand.shown] == [errands[second] for second in sorted(seconds)[: -NAMED - 1 : -1]]
+    assert len(hand.runs) == len(seconds)
+
+
+def test_silent_worker_that_holds_objects_is_missed_and_shown_first(workers):
+    assert found().missed == []
+    hold(GONE)
+    (missed,) = found().missed
+    assert found().shown[0].worker.pk == missed.worker.pk == GONE
+    assert re.fullmatch(r"silent for 1\d m.*, probably dead, holds 1", missed.told)
+
+
+def test_dead_worker_was_up_until_its_last_heartbeat_and_a_stopped_one_until_it_stopped(workers):
+    since = {hand.worker.pk: hand.since for hand in found().workers}
+    assert since[ALIVE] >= 100
+    assert since[GONE] == pytest.approx(300, abs=5)
+    assert since[STOPPED] == pytest.approx(600, abs=5)
+
+
+def test_no_more_workers_are_shown_than_a_page_has():
+    for number in range(SHOWN + 1):
+        register(f"{number:012x}")
+    assert (len(found().workers), len(found().shown)) == (SHOWN + 1, SHOWN)
+
+
+def test_objects_are_counted_by_the_worker_that_holds_them():
+    for worker in (ALIVE, ALIVE, GONE):
+        hold(worker)
+    put(Errand)
+    assert holding("default", [Errand]) == {ALIVE: 2, GONE: 1}

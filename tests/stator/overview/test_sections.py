@@ -1,0 +1,42 @@
+"""Sections of the overview that other apps add."""
+
+import pytest
+from django.test import RequestFactory
+
+from stator.overview import sections as module
+from stator.overview.sections import LONG, Cell, Section, add_section, sections
+
+
+@pytest.fixture
+def added(monkeypatch):
+    """Only the sections of the test."""
+    monkeypatch.setattr(module, "_added", found := [])
+    return found
+
+
+def test_sections_come_in_the_order_in_which_they_were_added(added):
+    for slug in ("b", "a"):
+        add_section(lambda request, slug=slug: Section(slug, slug.upper(), ("What",)))
+    assert [section.slug for section in sections(RequestFactory().get("/"))] == ["b", "a"]
+
+
+def test_function_that_returns_none_adds_nothing_for_this_request(added):
+    add_section(lambda request: Section("disks", "Disks", ()) if request.GET else None)
+    assert sections(RequestFactory().get("/")) == []
+    assert [section.title for section in sections(RequestFactory().get("/", {"a": "1"}))] == ["Disks"]
+
+
+def test_function_that_is_added_twice_makes_one_section(added):
+    @add_section
+    def section(request):
+        return Section("disks", "Disks", ())
+
+    assert add_section(section) is section
+    assert added == [section]
+
+
+def test_cell_knows_long_texts_and_writes_durations():
+    assert Cell("x" * (LONG + 1)).is_long
+    assert not Cell("x" * LONG).is_long
+    assert Cell.lasting(90, "error") == Cell("1 m 30 s", level="error")
+    assert Cell.lasting(None) == Cell("")

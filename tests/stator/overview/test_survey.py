@@ -1,0 +1,64 @@
+"""All that is read about the models of one database to say what is wrong."""
+
+import pytest
+
+from stator.explain.notices import Notice
+from stator.models import Pause, Worker
+from stator.overview.survey import survey
+from stator.rows.meta import options_of
+from tests.stator.making import ago, put
+from tests.testapp.explained import Errand
+from tests.testapp.operators import Parcel
+
+pytestmark = pytest.mark.django_db
+
+
+def errands():
+    return survey("default", [Errand]).models["testapp.errand"]
+
+
+def test_each_model_has_its_own_pauses_and_all_are_together():
+    Errand.stator.pause("new")
+    Parcel.stator.pause("packed")
+    found = survey("default", [Errand, Parcel])
+    assert {label: [pause.state for pause in one.pauses] for label, one in found.models.items()} == {
+        "testapp.errand": ["new"], "testapp.parcel": ["packed"],
+    }  # fmt: skip
+    assert found.pauses == list(Pause.objects.order_by("pk"))
+
+
+@pytest.mark.parametrize("columns", [{}, {"state_ready": False, "state_next_attempt": ago(60)}])
+def test_model_needs_a_worker_once_an_object_is_ready_or_due(columns):
+    assert not errands().needs_worker
+    put(Errand, **columns)
+    assert errands().needs_worker
+    Worker.objects.create(id="a" * 12, host="oak", pid=7, version="1", models=["testapp.errand"], database="default")
+    assert not errands().needs_worker
+
+
+@pytest.mark.parametrize(("code", "needs"), [("no_worker", True), ("elsewhere", False)])
+def test_model_that_knows_workers_of_its_own_says_whether_it_needs_one(monkeypatch, code, needs):
+    notice = Notice(code, "all", 1, "They wait.")
+    given = type("StatorMeta", (), {"notices": staticmethod(lambda using: [notice])})
+    monkeypatch.setattr(Errand, "StatorMeta", given, raising=False)
+    options_of.cache_clear()
+    try:
+        put(Errand)
+        assert errands().notices == [notice]
+        assert errands().needs_worker is needs
+    finally:
+        options_of.cache_clear()
+
+
+def test_statements_are_as_many_however_many_rows_there_are(django_assert_num_queries):
+    survey("default", [Errand, Parcel])
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    with CaptureQueriesContext(connection) as few:
+        survey("default", [Errand, Parcel])
+    for number in range(20):
+        put(Errand, tenant=number)
+        put(Parcel, state_ready=False, state_failures=1)
+    with django_assert_num_queries(len(few)):
+        survey("default", [Errand, Parcel])
