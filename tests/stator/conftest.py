@@ -9,8 +9,10 @@ from django.db import connection, transaction
 
 from stator.conf import Settings
 from stator.db import operations_for, portable
-from stator.db.interface import Operations, new_worker_id
-from tests.testapp.basic import DeedGraph
+from stator.db.interface import Operations
+from stator.db.rows import new_worker_id
+from tests.stator.making import LEASED, put, raw
+from tests.testapp.basic import Author, DeedGraph, Page
 
 # Filled by migrate; everything else begins empty.
 KEPT = {"django_content_type", "auth_permission"}
@@ -52,3 +54,13 @@ def operations(request):
         return Operations(model, "default", Settings(), new_worker_id(), portable.parts_of)
 
     return make
+
+
+@pytest.fixture
+def page():
+    """A page that a worker holds, with an author who reads it."""
+    eve = Author.objects.create(name="eve")
+    page = put(Page, title="a", author=eve)
+    page.readers.add(eve)
+    raw(Page).filter(pk=page.pk).update(**LEASED)
+    return page

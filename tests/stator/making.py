@@ -14,7 +14,8 @@ from django.utils import timezone
 
 from stator.conf import Settings
 from stator.db import operations_for, portable
-from stator.db.interface import Operations, new_worker_id
+from stator.db.interface import Operations
+from stator.db.rows import new_token, new_worker_id
 from tests.processes import wait_until
 
 FREE = {"state_claim": None, "state_locked_until": None}
@@ -27,6 +28,10 @@ def raw(model: Any, using: str = "default") -> QuerySet[Any]:
 
 def ago(seconds: float) -> Any:
     return timezone.now() - timedelta(seconds=seconds)
+
+
+# The columns of a row that a worker holds for another minute.
+LEASED = {"state_claim": new_token("0" * 12), "state_locked_until": ago(-60), "state_ready": False}
 
 
 def row(instance: Any, using: str = "default") -> Any:

@@ -1,25 +1,17 @@
 """What operators ask and do through ``Model.stator``, and the guard on the framework's columns. Fault F18."""
 
 import pytest
-from asgiref.sync import async_to_sync
-from django.db import connection, migrations, models, router, transaction
-from django.db.models import F, Q, Value
+from django.db import connection, router
 from django.test import override_settings
 
-from stator.db.interface import new_token
-from stator.exceptions import ProtectedColumn
 from stator.graph.failures import describe
 from stator.models import History, Report
-from stator.rows.column_guard import GuardedQuerySet
-from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.reports import failure_report, keep_reports
-from tests.stator.making import ago, put, raw, row
-from tests.testapp.basic import Author, Page, PageGraph, PageQuerySet, Step, StepGraph
+from tests.stator.making import LEASED, ago, put, raw, row
+from tests.testapp.basic import Page, Step, StepGraph
 from tests.testapp.keys import BigKeyed, BigProxy, Branch, TextKeyed, UuidKeyed
 
 pytestmark = pytest.mark.django_db
-
-LEASED = {"state_claim": new_token("0" * 12), "state_locked_until": ago(-60), "state_ready": False}
 
 
 def pks(rows):
@@ -148,176 +140,6 @@ def test_hidden_object_can_be_moved_and_saved():
     page.save()
     page.transition_perform("published")
     assert (row(page).state, row(page).state_version) == ("published", 2)
-
-
-# The guard
-
-WAYS = {
-    "default manager": lambda: Page._default_manager.all(),
-    "filtering manager": lambda: Page.visible.all(),
-    "plain manager": lambda: Page.objects.all(),
-    "manager itself": lambda: Page.objects,
-    "manager from a queryset": lambda: Page.pages.about("a"),
-    "queryset as manager": lambda: Page.as_manager.about("a"),
-    "manager that builds its queryset": lambda: Page.by_hand.all().about("a"),
-    "operators' own": lambda: Page.stator.all(),
-    "foreign key": lambda: Author.objects.get().pages.all(),
-    "many to many": lambda: Author.objects.get().reads.all(),
-    "filtered": lambda: Page.objects.filter(title="a"),
-    "chained": lambda: Page.objects.exclude(title="x").order_by("pk").select_related("author"),
-    "joined": lambda: Page.objects.filter(author__name="eve"),
-    "using": lambda: Page.objects.using("default"),
-}
-
-
-@pytest.fixture
-def page():
-    eve = Author.objects.create(name="eve")
-    page = put(Page, title="a", author=eve)
-    page.readers.add(eve)
-    raw(Page).filter(pk=page.pk).update(**LEASED)
-    return page
-
-
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("column", sorted(FRAMEWORK_COLUMNS))
-def test_update_of_a_framework_column_is_refused_whatever_the_manager(page, way, column):
-    before = raw(Page).values().get()
-    with pytest.raises(ProtectedColumn) as caught:
-        way().update(**{column: None})
-    assert str(caught.value) == (
-        f"Page: {column} can be written only by a transition; use Page.transition_perform_queryset(queryset, state)"
-    )
-    assert raw(Page).values().get() == before
-
-
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_update_of_the_state_moves_the_rows_whatever_the_manager(page, way):
-    assert way().update(state=PageGraph.review) == 1
-    found = row(page)
-    assert (found.state, found.state_version, found.state_claim, found.state_ready) == ("review", 1, None, True)
-    assert History.objects.get().to == "review"
-
-
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_update_of_other_columns_works_and_leaves_the_claim(page, way):
-    assert way().update(title="b") == 1
-    assert row(page).title == "b"
-    assert row(page).state_claim == LEASED["state_claim"]
-
-
-def test_update_of_state_and_other_columns_is_one_move(page):
-    assert Page.objects.update(state="review", title="b", hidden=F("hidden")) == 1
-    assert (row(page).state, row(page).title, row(page).state_version) == ("review", "b", 1)
-
-
-def test_update_of_a_child_writes_its_own_columns_with_the_move():
-    branch = Branch.objects.create(leaf="a")
-    assert Branch.objects.update(state="second", leaf="b", note="c") == 1
-    found = row(branch)
-    assert (found.state, found.state_version, found.leaf, found.note) == ("second", 1, "b", "c")
-
-
-def test_update_to_an_unknown_state_is_refused():
-    with pytest.raises(ValueError, match="'nowhere' is not a state of PageGraph"):
-        Page.objects.update(state="nowhere")
-
-
-@pytest.mark.parametrize("state", [F("title"), Value("review")])
-def test_update_of_the_state_by_an_expression_is_refused(page, state):
-    with pytest.raises(ProtectedColumn, match="Page: state can be written only by a transition"):
-        Page.objects.update(state=state)
-    assert row(page).state == "draft"
-
-
-@pytest.mark.parametrize("columns", [["state"], ["title", "state_claim"], ["state_ready"]])
-def test_bulk_update_of_our_columns_is_refused(page, columns):
-    with pytest.raises(ProtectedColumn, match="can be written only by a transition"), transaction.atomic():
-        Page.objects.bulk_update([page], columns)
-
-
-def test_bulk_update_of_other_columns_works(page):
-    page.title = "b"
-    assert Page.objects.bulk_update([page], ["title"]) == 1
-    assert row(page).title == "b"
-
-
-def test_bulk_create_may_overwrite_other_columns_on_conflict(page):
-    Page.objects.bulk_create(
-        [Page(title="a", hidden=True)], update_conflicts=True, update_fields=["hidden"], unique_fields=["title"]
-    )
-    assert row(page).hidden
-    assert row(page).state_claim == LEASED["state_claim"]
-
-
-@pytest.mark.parametrize(
-    "create",
-    [
-        lambda pages: Page.objects.bulk_create(
-            pages, update_conflicts=True, update_fields=["title", "state"], unique_fields=["title"]
-        ),
-        lambda pages: Page.objects.bulk_create(pages, None, False, True, ["state_claim"], ["title"]),
-        lambda pages: Page.by_hand.bulk_create(pages, None, False, True, ["state_ready"], ["title"]),
-    ],
-    ids=["by name", "by position", "manager that builds its queryset"],
-)
-def test_bulk_create_may_not_overwrite_our_columns_on_conflict(page, create):
-    with pytest.raises(ProtectedColumn, match="can be written only by a transition"):
-        create([Page(title="a")])
-    assert row(page).state_claim == LEASED["state_claim"]
-
-
-def test_bulk_create_may_ignore_conflicts(page):
-    Page.objects.bulk_create([Page(title="a", state="review"), Page(title="b")], ignore_conflicts=True)
-    assert row(page).state == "draft"
-    assert raw(Page).count() == 2
-
-
-def test_async_update_is_guarded(page):
-    @async_to_sync
-    async def update(**values):
-        return await Page.objects.aupdate(**values)
-
-    with pytest.raises(ProtectedColumn):
-        update(state_claim=None)
-    assert update(state="review") == 1
-
-
-def test_related_managers_create_ready_rows():
-    eve = Author.objects.create(name="eve")
-    page = eve.pages.create(title="a")
-    assert row(page).state_ready
-    made, created = eve.pages.update_or_create(title="a", defaults={"state": "review"})
-    assert not created
-    assert row(made).state == "review"
-    eve.pages.clear()
-    assert row(page).author is None
-
-
-def test_guarded_managers_keep_their_names_methods_and_migrations():
-    assert type(Page.pages).__name__ == "ManagerFromPageQuerySet"
-    assert isinstance(Page.as_manager.all(), PageQuerySet)
-    assert isinstance(Page.by_hand.all(), PageQuerySet)
-    assert isinstance(Page.by_hand.all(), GuardedQuerySet)
-    as_manager, _, qs_class, *_ = Page.as_manager.deconstruct()
-    assert as_manager
-    assert qs_class == "tests.testapp.basic.PageQuerySet"
-    assert isinstance(Page.objects, models.Manager)
-    operation = migrations.AlterModelManagers("page", [("visible", Page.visible)])
-    assert operation.managers[0][1].deconstruct()[1] == "tests.testapp.basic.Visible"
-
-
-def test_managers_of_unmanaged_models_are_left_alone():
-    assert not issubclass(Author.objects._queryset_class, GuardedQuerySet)
-    author = Author.objects.create(name="a")
-    assert Author.objects.filter(pk=author.pk).update(name="b") == 1
-
-
-def test_empty_and_contradictory_querysets_change_nothing(page):
-    assert Page.objects.none().update(state="review") == 0
-    assert Page.stator.filter(Q(pk__in=[])).move("review") == 0
-    assert Page.stator.filter(pk=page.pk + 1).unlock() == 0
-    assert row(page).state_version == 0
 
 
 def test_operators_manager_works_on_the_database_it_is_told(page):

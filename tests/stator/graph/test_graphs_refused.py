@@ -1,13 +1,9 @@
 """What may not be declared, and the one line that every mistake gets."""
 
-import re
-
 import pytest
 
 from stator.exceptions import GraphError
-from stator.graph.backoff import Backoff
 from stator.graph.graphs import State, StateGraph
-from stator.graph.options import OPTIONS
 from tests.stator.graph.parcels import Parcel
 from tests.testapp.basic import StepGraph
 
@@ -184,23 +180,6 @@ def renamed_twice():
         opened.transitions_to(closed)
 
 
-def timeout(seconds):
-    class Timed(StateGraph):
-        opened = State(externally_progressed=True)
-        closed = State()
-        opened.times_out_to(closed, seconds=seconds)
-
-
-def option(**options):
-    class Optional(StateGraph):
-        opened = State(**({"try_interval": 1} | options))
-        closed = State()
-        opened.transitions_to(closed)
-
-        @classmethod
-        def handle_opened(cls, instance): ...
-
-
 def initial_by_the_framework():
     class Sealed(StateGraph):
         opened = State(try_interval=1, enter_by_hand=False)
@@ -257,44 +236,6 @@ BAD_GRAPHS = [
     (renamed_twice, "Twice.closed: renamed_from='old' is taken", "name a state that no longer exists"),
 ]
 
-BAD_OPTIONS = [
-    ({"try_interval": 0}, "seconds above 0"),
-    ({"try_interval": -1}, "seconds above 0"),
-    ({"try_interval": "60"}, "seconds above 0"),
-    ({"try_interval": True}, "seconds above 0"),
-    ({"try_interval": float("nan")}, "seconds above 0"),
-    ({"try_interval": float("inf")}, "seconds above 0"),
-    ({"try_interval": 1e18}, "seconds above 0"),
-    ({"handler_name": 7}, "the name of a method"),
-    ({"handler_name": "not a name"}, "the name of a method"),
-    ({"externally_progressed": 1}, "True or False"),
-    ({"attempt_immediately": "no"}, "True or False"),
-    ({"force_initial": None}, "True or False"),
-    ({"enter_by_hand": None}, "True or False"),
-    ({"delete_after": 0}, "seconds above 0"),
-    ({"jitter": 1}, "a fraction"),
-    ({"jitter": -0.1}, "a fraction"),
-    ({"backoff": 0}, "seconds above 0, a Backoff"),
-    ({"backoff": "slow"}, "seconds above 0, a Backoff"),
-    ({"backoff": Backoff(base=-1)}, "seconds above 0, a Backoff"),
-    ({"backoff": Backoff(cap=0)}, "seconds above 0, a Backoff"),
-    ({"backoff": Backoff(factor=0.5)}, "seconds above 0, a Backoff"),
-    ({"max_failures": 0}, "a whole number"),
-    ({"max_failures": 1.5}, "a whole number"),
-    ({"max_runtime": -5}, "seconds above 0"),
-    ({"lease": "long"}, "seconds above 0"),
-    ({"expect_within": 0}, "seconds above 0"),
-    ({"renamed_from": ""}, "the former name"),
-    ({"quarantine": None}, "True or False"),
-    ({"saves": "result"}, "a list of names of fields"),
-    ({"saves": (3,)}, "a list of names of fields"),
-    ({"renamed_from": 3}, "the former name"),
-    ({"atomic": "yes"}, "True or False"),
-    ({"batch": 0}, "a whole number"),
-    ({"batch": True}, "a whole number"),
-    ({"concurrency": -1}, "a whole number"),
-]
-
 
 @pytest.mark.parametrize(("declare", "what", "remedy"), BAD_GRAPHS, ids=lambda value: getattr(value, "__name__", None))
 def test_wrong_graph_fails_when_the_class_is_made_naming_graph_state_and_remedy(declare, what, remedy):
@@ -305,31 +246,6 @@ def test_wrong_graph_fails_when_the_class_is_made_naming_graph_state_and_remedy(
     assert remedy in text
     assert "\n" not in text
     assert isinstance(caught.value, ValueError)
-
-
-@pytest.mark.parametrize(("options", "wanted"), BAD_OPTIONS, ids=str)
-def test_wrong_option_names_graph_state_option_value_and_what_is_wanted(options, wanted):
-    ((name, value),) = options.items()
-    with pytest.raises(GraphError, match=re.escape(f"Optional.opened: {name}={value!r} must be ")) as caught:
-        option(**options)
-    assert wanted in str(caught.value)
-
-
-def test_every_option_has_a_test_of_a_wrong_value():
-    assert {name for options, _ in BAD_OPTIONS for name in options} == set(OPTIONS)
-
-
-@pytest.mark.parametrize("seconds", [0, -1, None, "5", float("nan"), float("inf"), 1e18])
-def test_wrong_timeout_names_the_edge(seconds):
-    with pytest.raises(GraphError, match=r"^Timed\.opened\.times_out_to\(closed\): seconds=.* must be a number"):
-        timeout(seconds)
-
-
-def test_unknown_option_names_the_nearest():
-    with pytest.raises(TypeError, match="no option 'try_intervall'; did you mean 'try_interval'"):
-        State(try_intervall=5)
-    with pytest.raises(TypeError, match="no option 'zzz'; options are atomic, attempt_immediately, backoff"):
-        State(zzz=5)
 
 
 def test_a_graph_that_is_refused_leaves_its_parent_as_it_was():

@@ -1,0 +1,91 @@
+"""The options of a model, the owner of its columns, and its states by name."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from django.db.models import F, Value
+
+from stator.rows.meta import column_of, field_of, graph_of, managed, named_state, options_of, owner_of
+from tests.testapp.basic import Step
+from tests.testapp.explained import Errand, ErrandGraph
+from tests.testapp.keys import BigKeyed, BigProxy, Branch
+from tests.testapp.waiting import Rollout
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """Gives errands options for one test."""
+
+    def give(**options):
+        monkeypatch.setattr(Errand, "StatorMeta", type("StatorMeta", (), options), raising=False)
+        options_of.cache_clear()
+        return options_of(Errand)
+
+    yield give
+    options_of.cache_clear()
+
+
+def test_graph_is_that_of_a_managed_model_and_others_are_refused():
+    assert graph_of(Errand) is ErrandGraph
+    with pytest.raises(TypeError, match="User is not managed by Stator; let it inherit StatorModel"):
+        graph_of(User)
+
+
+def test_child_and_proxy_are_owned_by_the_model_whose_table_has_the_state():
+    assert owner_of(BigProxy) is BigKeyed
+    assert owner_of(Branch) is BigKeyed
+    assert managed([Branch, BigProxy, BigKeyed, Errand]) == [BigKeyed, Errand]
+
+
+def test_state_is_found_by_its_name_and_an_unknown_one_names_all():
+    assert named_state(Errand, "done") is ErrandGraph.done
+    assert named_state(Errand, Step.state_graph.initial_state).name == Step.state_graph.initial_state.name
+    with pytest.raises(ValueError, match="'nowhere' is not a state of ErrandGraph; its states are new, limited"):
+        named_state(Errand, "nowhere")
+
+
+def test_name_that_is_no_field_of_the_table_is_refused():
+    assert column_of(field_of(Errand, "tenant")) == "tenant"
+    with pytest.raises(TypeError, match=r"auth\.User\.logentry is a ManyToOneRel, which is not a field of its table"):
+        field_of(User, "logentry")
+
+
+def test_options_are_immutable_however_they_are_given(given):
+    options = given(reconcile_on=["tenant"], history=True, priority="tenant", fair_by="tenant")
+    assert (options.reconcile_on, options.history) == (("tenant",), True)
+    assert options_of(Rollout).waits_for == (("build", ("built", "broken")), ("after", ("done",)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("histories", True, "has no option 'histories'; did you mean 'history'?"),
+        ("zzz", True, "has no option 'zzz'; options are history, reconcile_on"),
+        ("history", "yes", "history='yes' must be True or False"),
+        ("reconcile_on", "tenant", "must be a list of field names"),
+        ("reconcile_on", ["state_ready"], "names 'state_ready', which is not a field with a column"),
+        ("priority", "name", "is a CharField; it must be an integer field"),
+        ("priority", "nothing", "is not a field with a column"),
+        ("priority", 3, "must be the name of a field"),
+        ("then", "tenant", "must be an expression"),
+        ("then", Value(1), "needs a priority"),
+        ("fair_by", "state", "is not a field with a column"),
+        ("heartbeat", "tenant", "must be the name of a FloatField"),
+        ("waits_for", {}, "must map names of relations to lists of states"),
+        ("waits_for", {"tenant": ["done"]}, "names 'tenant', which is not a ForeignKey or OneToOneField"),
+        ("claimable", 3, "must be a function from the id of a worker and a Q to a Q"),
+        ("notices", 3, "must be a function of a database's alias"),
+        ("recorded", 3, "must be a function"),
+    ],
+)
+def test_wrong_option_is_refused_in_one_line(given, name, value, told):
+    with pytest.raises(ImproperlyConfigured) as refused:
+        given(**{name: value})
+    assert str(refused.value).startswith("Errand.StatorMeta")
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_further_order_needs_a_priority(given):
+    then = F("tenant") + 0
+    assert given(priority="tenant", then=then).then is then

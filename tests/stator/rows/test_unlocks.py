@@ -1,0 +1,90 @@
+"""Claims that operators end: who holds rows, and rows that no worker takes at once."""
+
+import re
+
+import pytest
+
+from stator.db.rows import new_token
+from stator.models import History, Pause, Worker
+from stator.rows.unlocks import Holder, held_by, holders_of, unlock_and_pause
+from tests.stator.making import ago, put, raw, row
+from tests.testapp.explained import Errand
+
+pytestmark = pytest.mark.django_db
+
+WORKER = "a" * 12
+
+
+def held(seconds=60, **options):
+    claim = {"state_claim": new_token(WORKER), "state_locked_until": ago(-seconds), "state_attempted": ago(5)}
+    return put(Errand, state_ready=False, state_attempts=2, **claim, **options)
+
+
+def register(**values):
+    given = {"host": "oak", "pid": 7, "version": "1", "models": ["testapp.errand"], "database": "default"}
+    return Worker.objects.create(id=WORKER, **given | values)
+
+
+def test_row_without_a_claim_has_no_holder():
+    put(Errand)
+    assert holders_of(raw(Errand)) == []
+
+
+def test_claims_are_read_in_two_statements_the_latest_lease_first(django_assert_num_queries):
+    register()
+    errands = [held(seconds) for seconds in (30, 90, 60)]
+    with django_assert_num_queries(2):
+        holders = holders_of(raw(Errand))
+    assert [holder.pk for holder in holders] == [errands[number].pk for number in (1, 2, 0)]
+    assert {(holder.worker, holder.place, holder.attempt) for holder in holders} == {(WORKER, "oak, process 7", 2)}
+
+
+@pytest.mark.parametrize(
+    ("worker", "lease", "said", "may_run"),
+    [
+        ({}, 60, "is run by worker aaaaaaaaaaaa on oak, process 7, which is alive; its lease has", True),
+        ({"heartbeat": ago(600)}, 60, r"silent for 1\d m.* and probably dead; its lease has", True),
+        ({"heartbeat": ago(600)}, -60, "probably dead; its lease ended", False),
+        ({"stopped": ago(30)}, -60, "which has stopped; its lease ended", False),
+        (None, 60, "is held by worker aaaaaaaaaaaa; its lease has", True),
+    ],
+)
+def test_holder_says_whether_its_attempt_may_still_run(worker, lease, said, may_run):
+    if worker is not None:
+        register()
+        raw(Worker).update(**worker)
+    held(lease)
+    (holder,) = holders_of(raw(Errand))
+    assert re.search(said, str(holder))
+    assert f"{holder.pk}: attempt 2, which began " in str(holder)
+    assert holder.may_run is may_run
+
+
+def test_holder_of_a_lease_that_is_over_may_run_while_its_worker_lives():
+    assert Holder(1, WORKER, 1, 5.0, -60.0, "alive").may_run
+    assert not Holder(1, WORKER, 1, 5.0, -60.0, "gone").may_run
+
+
+def test_objects_of_a_worker_are_found_and_models_of_another_release_are_passed_over():
+    worker = register(models=["testapp.errand", "gone.model", "nonsense"])
+    errand = held()
+    put(Errand, state_claim=new_token("b" * 12), state_locked_until=ago(-60), state_attempted=ago(5))
+    assert list(held_by(Worker.objects.get(pk=worker.pk))) == [("testapp.Errand", errand.pk, "new")]
+
+
+def test_unlocked_rows_are_paused_by_name_and_due_later():
+    errand, free = held(), put(Errand)
+    assert unlock_and_pause(raw(Errand), actor="ada", reason="runs wild") == 1
+    pause = Pause.objects.active().get()
+    assert (pause.where, pause.reason, pause.actor) == ({"pk__in": [errand.pk]}, "runs wild", "ada")
+    unlocked = row(errand)
+    assert (unlocked.state_claim, unlocked.state_ready) == (None, False)
+    assert unlocked.state_next_attempt > ago(0)
+    assert row(free).state_ready
+    assert History.objects.get().reason == "unlocked and paused"
+
+
+def test_nothing_is_paused_where_nothing_is_claimed():
+    put(Errand)
+    assert unlock_and_pause(raw(Errand), actor="ada", reason="") == 0
+    assert not Pause.objects.exists()
