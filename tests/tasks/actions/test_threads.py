@@ -1,15 +1,21 @@
 """Threads for synchronous actions in real workers: when actions that do not return hold all of them."""
 
+import asyncio
 import json
 import socket
+import threading
 import urllib.error
 import urllib.request
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
 
+from tasks.actions.threads import Threads
 from tasks.models import Queue, Task
 from tests.processes import settings_module, wait_until
+from tests.testapp import actions as examples
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
@@ -79,3 +85,86 @@ def test_supervisor_starts_another_which_does_the_rest(
         died = events(worker, "stator.worker_died")
         assert worker.stop() == 0, worker.output()
     assert {event["exit_code"] for event in died} == {FROZEN}
+
+
+@pytest.mark.django_db(transaction=True)
+class TestThreads:
+    @pytest.mark.parametrize("how", ["open", "broken", "session", "closed"])
+    def test_the_next_action_finds_a_clean_connection(self, how: str) -> None:
+        threads = Threads(1)
+
+        async def both() -> None:
+            with pytest.raises(Exception) if how == "broken" else no_error():
+                await threads.run(lambda: examples.dirty(how))
+            await threads.run(lambda: examples.write("after"))
+            await threads.run(lambda: connection.close())
+
+        asyncio.run(both())
+        assert [group.name for group in Group.objects.all()] == ["after"]
+
+    def test_no_more_run_at_a_time_than_there_are_threads(self) -> None:
+        threads, lock = Threads(2), threading.Lock()
+        running: list[int] = [0]
+        most: list[int] = [0]
+        gate = threading.Barrier(2)
+
+        def work() -> None:
+            with lock:
+                running[0] += 1
+                most[0] = max(most[0], running[0])
+            gate.wait(10)
+            with lock:
+                running[0] -= 1
+
+        async def all_of_them() -> None:
+            await asyncio.gather(*(threads.run(work) for _ in range(6)))
+
+        asyncio.run(all_of_them())
+        assert most == [2]
+
+    def test_a_thread_that_is_given_up_is_replaced_and_ends_with_its_action(self) -> None:
+        threads = Threads(1)
+        stuck, begun, done = threading.Event(), threading.Event(), threading.Event()
+
+        def hold_out() -> None:
+            begun.set()
+            stuck.wait(30)
+            done.set()
+
+        async def give_up() -> str:
+            running = asyncio.ensure_future(threads.run(hold_out))
+            while not begun.is_set():
+                await asyncio.sleep(0.001)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert threads.exhausted
+            return str(await threads.run(lambda: "another thread"))
+
+        assert asyncio.run(give_up()) == "another thread"
+        stuck.set()
+        assert done.wait(10)
+        wait_until(lambda: not threads.exhausted)
+
+    def test_what_has_not_begun_is_not_run_once_nobody_waits_for_it(self) -> None:
+        threads, ran_too_late = Threads(1), []
+        gate = threading.Event()
+
+        async def go() -> None:
+            first = asyncio.ensure_future(threads.run(lambda: gate.wait(30)))
+            second = asyncio.ensure_future(threads.run(lambda: ran_too_late.append(1)))
+            await asyncio.sleep(0.01)
+            second.cancel()
+            await asyncio.gather(second, return_exceptions=True)
+            gate.set()
+            await first
+            await threads.run(lambda: None)
+
+        asyncio.run(go())
+        assert ran_too_late == []
+
+
+class no_error:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> None: ...

@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from stator import claims
 from stator.testing import advance, drain
 from tasks.actions import throttles
-from tasks.actions.frequency import Frequency, frequency, key_text
+from tasks.actions.frequency import Frequency
 from tasks.models import ActionRate, ActionSlot, Task
 from tests.tasks.actions.making import make, report
 from tests.testapp import actions as examples
@@ -20,22 +20,6 @@ pytestmark = pytest.mark.django_db
 
 
 class TestThrottles:
-    @pytest.mark.parametrize(
-        ("text", "expected"), [("10/s", (10, 1)), ("3/10s", (3, 10)), ("100/m", (100, 60)), ("1/d", (1, 86400))]
-    )
-    def test_rates_are_understood(self, text: str, expected: tuple[int, int]) -> None:
-        assert frequency(text) == Frequency(*expected)
-
-    @pytest.mark.parametrize("text", ["10", "10/x", "0/s", "-1/s", "1.5/s", "10/s ", "1/0s", "9999999999/s"])
-    def test_others_are_refused(self, text: str) -> None:
-        with pytest.raises(ValueError, match="must be a number of starts and a time"):
-            frequency(text)
-
-    def test_keys_fit_their_column_and_stay_different(self) -> None:
-        assert key_text("a", 1) == "a:1"
-        assert len({key_text("x" * 500 + end) for end in "ab"}) == 2
-        assert all(len(key_text("x" * 500 + end)) <= 200 for end in "ab")
-
     def test_no_more_start_than_the_rate_says_and_those_put_off_have_had_no_attempt(self) -> None:
         made = [make("twice", {"channel": channel, "number": n}) for n in range(4) for channel in "ab"]
         drain(Task)

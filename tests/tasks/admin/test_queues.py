@@ -6,18 +6,13 @@ from datetime import timedelta
 import pytest
 from django.contrib.admin.models import LogEntry
 
-from stator.models import Report
-from tasks.admin import queue_errors
-from tasks.models import Queue, Run
+from tasks.models import Queue
 from tasks.queue import figures
 from tests.stator.making import ago, change, row
-from tests.tasks.admin.pages import ADD_QUEUE, QUEUES, RUNS, TASKS, act, make_all, make_dead, page, statements, text_of
-from tests.tasks.making import claim_one, make_queue, make_task
+from tests.tasks.admin.pages import ADD_QUEUE, QUEUES, TASKS, act, make_all, make_dead, page, statements, text_of
+from tests.tasks.making import make_queue, make_task
 
 pytestmark = pytest.mark.django_db
-
-
-# Queues
 
 
 def test_list_of_queues_shows_how_deep_they_are(admin_client):
@@ -164,66 +159,3 @@ def test_queue_is_deleted_only_when_it_is_empty(admin_client):
     assert admin_client.post(f"{QUEUES}{empty.pk}/delete/", {"post": "yes"}).status_code == 302
     act(admin_client, "delete_selected", queue, url=QUEUES, post="yes")
     assert list(Queue.objects.all()) == [queue]
-
-
-# Claims
-
-
-def test_claims_are_listed_and_filtered(admin_client):
-    queue = make_queue(same_worker_again=True)
-    for number, end in enumerate(("resolve", "fail", "release", "cancel", "")):
-        make_task(queue, priority=number)
-        claim = claim_one(queue, f"worker-of-{end or 'held'}")
-        if end:
-            getattr(claim, end)(*(["no such image"] if end == "fail" else []))
-        if end:
-            change(claim.task, state_ready=False)
-    make_task(queue, priority=9)
-    lost = claim_one(queue, "worker-of-lost")
-    change(lost.task, state_claim=None, state_locked_until=None)
-    ends = {"succeeded": "resolve", "failed": "fail", "released": "release", "canceled": "cancel"}
-    for outcome, worker in (ends | {"held": "held", "lost": "lost"}).items():
-        text = text_of(admin_client.get(RUNS, {"outcome": outcome}))
-        assert set(re.findall(r"worker-of-(\w+)", text)) == {worker}
-    assert "no such image" in text_of(admin_client.get(RUNS, {"q": "worker-of-fail"}))
-    few = statements(admin_client, RUNS)
-    for number in range(10, 20):
-        make_task(queue, priority=number)
-        claim_one(queue).resolve()
-    assert len(statements(admin_client, RUNS)) == len(few)
-
-
-def test_claims_are_only_read(admin_client):
-    make_task(make_queue(), "running")
-    run = Run.objects.get()
-    assert admin_client.get(page(run)).status_code == 200
-    for url, data in ((page(run), {"worker": "other"}), (f"{RUNS}{run.pk}/delete/", {"post": "yes"})):
-        assert admin_client.post(url, data).status_code == 403
-    assert Run.objects.get().worker == "maker"
-
-
-def test_page_of_a_queue_has_dead_letters_by_error_and_requeues_those_of_one(admin_client):
-    queue = make_queue("mail")
-    make_dead(queue, 3)
-    last = queue.tasks.latest("pk")
-    label = {"model_label": "tasks.task", "state": "pending"}
-    for task in queue.tasks.exclude(pk=last.pk):
-        Report.objects.create(object_pk=str(task.pk), error="TimeoutError", message="mail is away\nsince noon", **label)
-    response = admin_client.get(page(queue))
-    assert [(len(group.pks), group.error) for group in response.context["queue_dead"]] == [
-        (2, "TimeoutError: mail is away"), (1, "no error is stored"),
-    ]  # fmt: skip
-    text = text_of(response)
-    assert "No worker process" in text
-    chosen = response.context["queue_dead"][0].pks
-    asked = admin_client.post(TASKS, {"action": "task_requeue", "_selected_action": chosen})
-    assert "2 dead letters will be requeued" in text_of(asked)
-    assert "Per minute" in text_of(asked)
-
-
-def test_page_of_a_queue_reads_a_bounded_number_of_dead_letters(admin_client, monkeypatch):
-    monkeypatch.setattr(queue_errors, "READ", 2)
-    queue = make_queue("mail")
-    make_dead(queue, 3)
-    [group] = admin_client.get(page(queue)).context["queue_dead"]
-    assert len(group.pks) == 2

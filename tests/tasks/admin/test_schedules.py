@@ -1,18 +1,15 @@
 """Schedules in the admin: the list, edits that do not undo ticks, and the acts."""
 
-import re
-
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 
-from stator.admin import read_only
-from stator.models import move_rows
 from stator.testing import drain
 from tasks.models import Queue, Schedule
 from tasks.testing import advance
 from tests.stator.making import row
+from tests.tasks.admin.schedules import LIST, act, page
 
 pytestmark = pytest.mark.django_db
 
@@ -23,44 +20,10 @@ def new(queue):
     return {"name": "new", "action": "act", "queue": queue, **choices}
 
 
-@pytest.fixture
-def schedule():
-    queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
-    made = Schedule.objects.create(name="report", entity="seven", queue=queue, action="act", period=3600.0, jitter=5)
-    drain(Schedule)
-    return made
-
-
-LIST = reverse("admin:tasks_schedule_changelist")
-
-
-def page(schedule):
-    return reverse("admin:tasks_schedule_change", args=[schedule.pk])
-
-
-def act(client, name, *schedules):
-    return client.post(LIST, {"action": name, "_selected_action": [schedule.pk for schedule in schedules]}, follow=True)
-
-
 def test_list_shows_the_next_tick(admin_client, schedule):
     text = admin_client.get(LIST).content.decode()
     for shown in ("report", "seven", "every 3600 s, \N{PLUS-MINUS SIGN}5 s"):
         assert shown in text
-
-
-def test_search_finds_whole_names_and_parts_of_the_newest(admin_client, schedule, monkeypatch):
-    monkeypatch.setattr(read_only, "SEARCHED", 1)
-    for entity in ("eight", "nine", "ten"):
-        Schedule.objects.create(name=f"of {entity}", entity=entity, queue=schedule.queue, action="act", period=60)
-
-    def found(words):
-        return {each.entity for each in admin_client.get(LIST, {"q": words}).context["cl"].result_list}
-
-    assert found("te") == {"ten"}
-    assert found("report") == {"seven"}
-    assert found("seve") == set()
-    assert found("ACT") == {"nine", "ten"}
-    assert found("") == {"seven", "eight", "nine", "ten"}
 
 
 def test_edit_takes_effect_and_leaves_the_index_alone(admin_client, schedule):
@@ -168,31 +131,3 @@ def test_schedule_that_could_never_do_anything_is_refused(admin_client, schedule
     response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
     assert list(response.context["adminform"].form.errors) == [field]
     assert Schedule.objects.count() == 1
-
-
-def test_page_has_the_next_ticks_and_the_latest_with_their_tasks(admin_client, schedule):
-    for _ in range(2):
-        advance(3700)
-        drain(Schedule)
-        schedule.queue.tasks.update(priority=1)
-        move_rows(schedule.queue.tasks.filter(state="pending"), "canceled", reason="for a test")
-    response = admin_client.get(page(schedule))
-    ticks = response.context["schedule_ticks"]
-    assert [tick.index for tick in ticks] == list(range(row(schedule).tick_index - 1, -1, -1))
-    assert {tick.task.status for tick in ticks} == {"canceled"}
-    due = response.context["schedule_next"]
-    assert len(due) == 10
-    assert due[0] == row(schedule).planned
-    text = response.content.decode()
-    assert f"/admin/tasks/task/{ticks[0].task.pk}/change/" in text
-    assert re.findall(r'name="action" value="(\w+)"', text)[:3] == ["run_now", "pause", "stator_move"]
-
-
-def test_page_of_a_paused_schedule_has_one_way_to_resume_it_and_no_ticks(admin_client, schedule):
-    assert act(admin_client, "pause", schedule).status_code == 200
-    drain(Schedule)
-    response = admin_client.get(page(schedule))
-    assert response.context["schedule_next"] == []
-    assert "the schedule is paused" in response.content.decode()
-    assert re.findall(r'name="action" value="(\w+)"', response.content.decode())[:1] == ["resume"]
-    assert "stator_pause" not in admin_client.get(LIST).content.decode()

@@ -1,4 +1,4 @@
-"""What the loop of a client asks for: to hand back what it has not begun, and to count what it tries again."""
+"""Claims over HTTP: the life of one, what may be said twice, and tasks that were not begun."""
 
 import pytest
 
@@ -56,3 +56,81 @@ def test_publication_updates_both_of_a_waiting_task(queue):
     task = queue.publish("resize", key="one", heartbeat_interval=5, max_unexpected_retries=1).task
     queue.publish("resize", key="one", heartbeat_interval=6, update=True)
     assert (fresh(task).heartbeat_interval, fresh(task).max_unexpected_retries) == (6, None)
+
+
+class TestClaims:
+    def claim(self, call, given, **body):
+        status, found = call("POST", "queues/encode/claims", {"worker": "bot-1", **body}, given)
+        assert status == 200, found
+        return found["claims"]
+
+    def test_most_urgent_first_with_metadata_and_limit(self, call, queue):
+        for n in range(6):
+            queue.publish("resize", n, priority=10 - n, metadata={"title": "ab"[n % 2]})
+        given = token()
+        found = self.claim(call, given, limit=2, metadata={"title": "b"}, lease=45)
+        assert [claim["task"]["data"] for claim in found] == [5, 3]
+        assert found[0]["attempt"] == 1
+        assert found[0]["lease"] == pytest.approx(45, abs=0.1)
+        assert found[0]["task"]["status"] == "running"
+        assert len(self.claim(call, given, limit=10)) == 4
+        assert self.claim(call, given, limit=10) == []
+
+    def test_life_of_a_claim(self, call, queue):
+        queue.publish("resize", {"image": 7})
+        given = token()
+        [claim] = self.claim(call, given, lease=20)
+        base, body = f"tasks/{claim['task']['id']}/claim/", {"token": claim["token"]}
+        assert 15 < call("POST", f"{base}verify", body, given)[1]["lease"] <= 20
+        assert call("POST", f"{base}heartbeat", {**body, "lease": 90}, given)[1]["lease"] == pytest.approx(90, abs=0.2)
+        assert call("POST", f"{base}heartbeat", body, given)[1]["lease"] == pytest.approx(90, abs=0.2)
+        assert 80 < call("POST", f"{base}verify", body, given)[1]["lease"] <= 90
+        status, found = call("POST", f"{base}resolve", {**body, "result": {"ok": True}}, given)
+        assert (status, found["task"]["status"], found["task"]["result"]) == (200, "completed", {"ok": True})
+        for verb in ("verify", "heartbeat", "release", "cancel"):
+            status, found = call("POST", base + verb, body, given)
+            assert (status, found["error"]) == (409, "lease_lost")
+        assert Task.objects.get().result == {"ok": True}
+
+    @pytest.mark.parametrize("verb", ["resolve", "release", "fail", "cancel"])
+    def test_end_is_answered_again_to_a_program_that_lost_the_answer(self, call, queue, verb):
+        task, given = queue.publish("resize", max_attempts=9).task, token()
+        [claim] = self.claim(call, given)
+        body = {"token": claim["token"], **({"error": "broken"} if verb == "fail" else {})}
+        first = call("POST", f"tasks/{task.pk}/claim/{verb}", body, given)
+        assert first[0] == 200
+        assert call("POST", f"tasks/{task.pk}/claim/{verb}", body, given) == first
+        assert task.runs.count() == 1
+        task.refresh_from_db()
+        assert task.state_version == (verb in ("resolve", "cancel"))
+
+    def test_result_that_is_read_otherwise_than_it_was_written_is_the_same(self, call, queue):
+        task, given = queue.publish("resize").task, token()
+        [claim] = self.claim(call, given)
+        path, body = f"tasks/{task.pk}/claim/resolve", {"token": claim["token"], "result": [1e23, {"n": 1.0}]}
+        first = call("POST", path, body, given)
+        assert first[0] == 200
+        assert call("POST", path, body, given) == first
+        assert call("POST", path, {**body, "result": [1e23, {"n": 2}]}, given)[0] == 409
+
+    def test_released_failed_and_canceled(self, call, queue):
+        given = token()
+        for verb, extra, status in (
+            ("release", {"reason": "busy"}, "pending"), ("fail", {"error": "broken"}, "pending"),
+            ("cancel", {"reason": "old"}, "canceled"),
+        ):  # fmt: skip
+            task = queue.publish("resize").task
+            [claim] = self.claim(call, given, worker=f"bot-{verb}")
+            body = {"token": claim["token"], **extra}
+            assert call("POST", f"tasks/{task.pk}/claim/{verb}", body, given)[1]["task"]["status"] == status
+            run = task.runs.get()
+            assert run.outcome == {"release": "released", "fail": "failed", "cancel": "canceled"}[verb]
+            assert next(iter(extra.values())) in run.reason
+            queue.tasks.all().delete()
+
+    def test_claim_is_found_again_by_its_token_alone(self, call, scene):
+        assert Task.find_claim(scene.held.pk, scene.claim.token).worker == "bot-1"
+
+    @pytest.mark.parametrize("name", ["", "x" * 101, "bot\n1", 7, None])
+    def test_workers_have_names(self, call, queue, name):
+        assert call("POST", "queues/encode/claims", {"worker": name}, token())[0] == 422

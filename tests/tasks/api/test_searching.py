@@ -1,10 +1,10 @@
-"""The HTTP API: what a task tells of its claim and its errors, why it waits, and that a running one can be canceled."""
+"""Searching and showing tasks over HTTP: filters, pages, claims, errors, and why a task waits."""
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from tasks.models import Task
+from tasks.models import Queue, Task
 from tests.stator.making import ago, raw
 from tests.tasks.serving import token
 
@@ -90,3 +90,80 @@ def test_running_task_is_canceled_if_that_is_asked_for(call, scene, given):
     assert (status, found["error"]) == (409, "lease_lost")
     [run] = call("GET", f"tasks/{scene.held.pk}", None, given)[1]["runs"]
     assert (run["outcome"], run["reason"]) == ("canceled", "ordered twice")
+
+
+class TestSearching:
+    def found(self, call, query, given):
+        status, page = call("GET", f"tasks?{query}", None, given)
+        assert status == 200, page
+        return [task["id"] for task in page["tasks"]]
+
+    def test_by_what_tasks_are(self, call, scene):
+        given, (held, dead, task) = token(), (scene.held.pk, scene.dead.pk, scene.task.pk)
+        Queue.objects.create(name="other", actions_elsewhere=True).publish("resize")
+        for query, wanted in {
+            "queue=encode": [held, dead, task],
+            "queue=encode&status=pending": [task],
+            "status=running": [held],
+            "status=running&status=errored": [held, dead],
+            "key=image-3": [task],
+            "action=none": [],
+            'metadata={"title":"abc"}': [task],
+            'metadata={"title":"abc","more":1}': [],
+            "worker=bot-1": [held, dead],
+            "held_by=bot-1": [held],
+            "older_than=3600": [],
+            f"after={held}&queue=encode": [dead, task],
+        }.items():
+            assert self.found(call, query, given) == wanted, query
+
+    def test_page_by_page(self, call, queue):
+        queue.publish_many([{"action": "a"} for _ in range(7)])
+        given, seen, after = token(), [], "0"
+        while after is not None:
+            _, page = call("GET", f"tasks?limit=3&after={after}", None, given)
+            assert len(page["tasks"]) <= 3
+            seen += [task["id"] for task in page["tasks"]]
+            after = page["next"]
+        assert seen == list(Task.objects.order_by("pk").values_list("pk", flat=True))
+
+    def test_statements_do_not_grow_with_the_page(self, call, queue, connection_queries):
+        queue.publish_many([{"action": "a"} for _ in range(50)])
+        given = token()
+        few = connection_queries(lambda: call("GET", "tasks?limit=1", None, given))
+        assert connection_queries(lambda: call("GET", "tasks?limit=50", None, given)) <= few
+
+    def test_task_with_its_runs(self, call, scene):
+        _, found = call("GET", f"tasks/{scene.dead.pk}", None, token())
+        [run] = found["runs"]
+        assert (run["worker"], run["outcome"], found["status"]) == ("bot-1", "failed", "errored")
+        assert "broken" in run["reason"]
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "limit=0", "limit=501", "limit=x", "after=-1", "after=x", f"after={10**30}", "status=sleeping",
+            "metadata={", "metadata=[]", 'metadata={"1":2}', 'metadata={"a":[1]}', "older_than=-1",
+            "older_than=nan", "state=errored",
+            "action=%00", "metadata=" + "[" * 5000, 'metadata={"a":NaN}',
+        ],
+    )  # fmt: skip
+    def test_wrong_filters_are_told(self, call, queue, query):
+        status, found = call("GET", f"tasks?{query}", None, token())
+        assert (status, found["error"]) == (422, "invalid")
+
+    @pytest.mark.parametrize("path", ["tasks/0", f"tasks/{10**30}", "queues/%00", "queues/x'--", "queues/a%2Fb"])
+    def test_what_is_not_there(self, call, queue, path):
+        assert call("GET", path, None, token())[0] in (404, 422)
+
+
+@pytest.fixture
+def connection_queries():
+    from django.db import connection
+
+    def count(act):
+        with CaptureQueriesContext(connection) as queries:
+            act()
+        return len(queries)
+
+    return count

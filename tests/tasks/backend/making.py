@@ -5,7 +5,7 @@ from typing import Any
 from django.dispatch import Signal
 from django.test import override_settings
 
-from stator.testing import drain
+from stator.testing import advance, drain
 from tasks.backend.framework import task_backends
 from tasks.models import Task
 from tests.testapp import tasks as examples
@@ -45,3 +45,19 @@ def enqueue_many(calls: Any, task: Any = examples.add) -> Any:
 
 def backend(**params: Any) -> Any:
     return override_settings(TASKS={"default": {"BACKEND": BACKEND, "QUEUES": [], **params}})
+
+
+def run(result: Any) -> Any:
+    """The result after one more attempt, whose time has come."""
+    advance(31, Task)
+    drain(Task)
+    return fresh(result)
+
+
+def fresh(result: Any) -> Any:
+    result.refresh()
+    return result
+
+
+def counts(result: Any) -> tuple[int, int, int]:
+    return result.attempts, len(result.worker_ids), len(result.errors)

@@ -2,30 +2,22 @@
 
 import doctest
 import threading
-from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
-from traceback import format_exception
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from stator.graph.backoff import Backoff
 from stator.testing import advance, drain
-from tasks.backend import framework
-from tasks.backend.framework import TaskResultDoesNotExist, TaskResultStatus, task_backends
-from tasks.backend.priorities import django_priority, priority_of
-from tasks.backend.results import number_of
-from tasks.backend.tasks_backend import Options, StatorBackend
+from tasks.backend.framework import TaskResultDoesNotExist, TaskResultStatus
 from tasks.models import Queue, Task
 from tests.processes import environment_for_subprocess
 from tests.stator.test_testing import run_examples
-from tests.tasks.backend.making import Heard, backend, done
+from tests.tasks.backend.making import backend, done
 from tests.tasks.making import task_of
 from tests.testapp import tasks as examples
 
@@ -109,158 +101,6 @@ class TestRunning:
         assert (made.max_attempts, made.timeout, made.retention) == (7, 12.5, 60)
 
 
-class TestPriority:
-    @pytest.mark.parametrize("priority", [-100, -1, 0, 1, 50, 100])
-    def test_priorities_are_converted_there_and_back(self, priority: int) -> None:
-        assert django_priority(priority_of(priority)) == priority
-
-    def test_larger_is_sooner_whatever_the_moment_and_an_ordinary_task_is_in_the_middle(self) -> None:
-        from time import time
-
-        converted = [priority_of(priority) for priority in (100, 1, 0, -1, -100)]
-        assert converted == sorted(converted)
-        assert converted[2] == pytest.approx(time() * 1000, abs=60_000)
-        assert all(abs(value) < 2**63 for value in converted)
-
-    def test_the_row_has_it_and_the_result_too(self) -> None:
-        low, high = examples.send.using(priority=-5).enqueue("low"), examples.send.enqueue("high")
-        assert [made.pk for made in Task.objects.order_by("priority")] == [number_of(high), number_of(low)]
-        assert [examples.send.get_result(result.id).task.priority for result in (low, high)] == [-5, 10]
-
-
-class TestSignals:
-    def test_they_tell_the_life_of_a_task(self) -> None:
-        signals = (framework.task_enqueued, framework.task_started, framework.task_finished)
-        with Heard(*signals) as told:
-            done(examples.add.enqueue(1))
-        assert [signal for signal, *_ in told] == list(signals)
-        assert {sender for _, sender, *_ in told} == {StatorBackend}
-        assert [status for *_, status in told] == [
-            TaskResultStatus.READY, TaskResultStatus.RUNNING, TaskResultStatus.SUCCESSFUL,
-        ]  # fmt: skip
-        assert (told[1][2].attempts, told[2][2].return_value) == (1, 2)
-
-    def test_the_end_is_told_once_however_many_errors_there_were(self) -> None:
-        with Heard(framework.task_started, framework.task_finished) as told:
-            examples.go_wrong.using(backend="retrying").enqueue("again")
-            for _ in range(3):
-                drain(Task)
-                advance(31, Task)
-        assert [signal is framework.task_finished for signal, *_ in told] == [False, False, False, True]
-        assert told[-1][2].status == TaskResultStatus.FAILED
-        assert len(told[-1][2].errors) == 3
-
-    def test_many_ends_are_told_in_few_statements(self) -> None:
-        from django.test.utils import CaptureQueriesContext
-
-        from stator.signals import Move
-        from tasks.backend.tasks_backend import tell_finished
-
-        made = [task_of(examples.add.enqueue(number)) for number in range(20)]
-        drain(Task)
-        with CaptureQueriesContext(connection) as queries, Heard(framework.task_finished) as told:
-            tell_finished(Task, [Move(task.pk, "pending", "completed") for task in made], "default")
-        assert (len(told), len(queries)) == (20, 2)
-
-    def test_a_receiver_that_raises_does_no_harm(self, caplog: pytest.LogCaptureFixture) -> None:
-        def bad(**kwargs: Any) -> None:
-            raise RuntimeError("receiver")
-
-        framework.task_finished.connect(bad)
-        try:
-            assert done(examples.add.enqueue(1)).return_value == 2
-        finally:
-            framework.task_finished.disconnect(bad)
-        assert "tasks.receiver_failed" in caplog.text
-
-    def test_a_failed_task_is_logged_with_its_stack(self, caplog: pytest.LogCaptureFixture) -> None:
-        examples.go_wrong.enqueue("no such file")
-        drain(Task)
-        names = {"stator.worker": "stator.attempt_failed", framework.signals.logger.name: "Task id="}
-        for name, message in names.items():
-            [event] = [each for each in caplog.records if each.name == name and each.levelname == "ERROR"]
-            assert event.getMessage().startswith(message)
-            assert event.exc_info is not None
-            assert str(event.exc_info[1]) == "no such file"
-            told = "".join(format_exception(event.exc_info[1]))
-            assert ", in go_wrong\n" in told
-
-    def test_a_task_that_succeeds_is_logged_without_a_stack(self, caplog: pytest.LogCaptureFixture) -> None:
-        with caplog.at_level("INFO", framework.signals.logger.name):
-            done(examples.add.enqueue(1))
-        assert not [each for each in caplog.records if each.name == framework.signals.logger.name and each.exc_info]
-
-    @pytest.mark.django_db(transaction=True)
-    def test_the_end_of_a_task_that_is_canceled_is_told_too(self) -> None:
-        with Heard(framework.task_finished) as told:
-            task_of(examples.add.enqueue(1)).cancel()
-        assert [status for *_, status in told] == [TaskResultStatus.FAILED]
-
-
-class TestOptions:
-    @pytest.mark.parametrize(
-        ("options", "told"),
-        [
-            ({"max_attempt": 3}, "'max_attempt' is not an option; did you mean max_attempts?"),
-            ({"max_attempts": 0}, "max_attempts=0 must be a whole number of at least 1"),
-            ({"timeout": "1"}, "timeout='1' must be a number of seconds above 0"),
-            ({"modules": "os"}, "modules='os' must be a list of module names"),
-            ({"rate": "fast"}, "rate='fast' must be a number of starts and a time"),
-            ({"rate": 5}, "rate=5 must be a number of starts and a time"),
-            ({"retention": -1}, "retention=-1 must be a number of seconds from 0 to 3153600000"),
-            ({"retention": float("nan")}, "retention=nan must be a number of seconds from 0 to 3153600000"),
-            ({"retention": "7 days"}, "retention='7 days' must be a number of seconds from 0 to 3153600000"),
-            ({"retention": timedelta(days=7)}, "must be a number of seconds; write 604800"),
-            ({"timeout": timedelta(minutes=1)}, "must be a number of seconds; write 60"),
-            ({"timeout": 1e12}, "timeout=1000000000000.0 must be at most 3153600000 seconds"),
-            ({"backoff": "x"}, "backoff='x' must be a number of seconds, a function of the number of errors, or"),
-            ({"backoff": -1}, "backoff=-1 must be a number of seconds"),
-            ({"isolated": "yes"}, "isolated='yes' must be True or False"),
-            ({"max_attempts": 10**12}, "max_attempts=1000000000000 must be at most 1000000"),
-            ({"concurrency": 10**12}, "concurrency=1000000000000 must be at most 1000000"),
-            ({"local_retries": 10**12}, "local_retries=1000000000000 must be at most 1000000"),
-            ({"local_delay": 1e300}, "local_delay=1e+300 must be at most 3153600000 seconds"),
-            (None, "OPTIONS=None must be a dictionary"),
-            (["max_attempts"], "OPTIONS=['max_attempts'] must be a dictionary"),
-        ],
-    )
-    def test_bad_ones_are_refused_by_the_check_and_by_enqueueing(self, options: dict[str, Any], told: str) -> None:
-        with backend(OPTIONS=options):
-            [error] = task_backends["default"].check()
-            assert (error.id, told in error.msg) == ("tasks.E202", True), error.msg
-            with pytest.raises(ImproperlyConfigured) as caught:
-                examples.add.enqueue(1)
-            assert told in str(caught.value)
-            assert "\n" not in str(caught.value)
-        assert not Task.objects.exists()
-
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"retention": 0},
-            {"retention": 0.5, "timeout": 60, "isolated": False},
-            {"backoff": 30}, {"backoff": 0}, {"backoff": Backoff(base=2.0)}, {"backoff": float},
-            {"max_attempts": 1_000_000, "concurrency": 1, "local_retries": 0, "local_delay": 0.1},
-        ],
-    )  # fmt: skip
-    def test_values_that_work_are_taken(self, options: dict[str, Any]) -> None:
-        with backend(OPTIONS=options):
-            assert task_backends["default"].check() == []
-            examples.add.enqueue(1)
-
-    @pytest.mark.parametrize("name", ["a" * 101, "nul\0", "half\ud800", ""])
-    def test_a_queue_in_queues_that_cannot_be_is_told_by_the_check(self, name: str) -> None:
-        with backend(QUEUES=["default", name]):
-            [error] = task_backends["default"].check()
-            assert error.id == "tasks.E202"
-            assert "QUEUES" in error.msg
-
-    def test_good_ones_have_nothing_to_tell(self) -> None:
-        assert [
-            problem for alias in ("default", "retrying", "isolated") for problem in task_backends[alias].check()
-        ] == []
-
-
 @pytest.mark.django_db(transaction=True)
 class TestWorkers:
     def test_a_worker_runs_them(self, worker_process: Any) -> None:
@@ -318,8 +158,3 @@ def test_the_examples_of_the_guide_run() -> None:
         "go_wrong": examples.go_wrong,
     }
     run_examples(doctest.DocTestParser().get_doctest(text, names, "django-tasks.rst", None, 0))
-
-
-def test_every_option_is_in_the_guide() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "guides" / "django-tasks.rst").read_text()
-    assert [option.name for option in fields(Options) if f"``{option.name}``" not in text] == []

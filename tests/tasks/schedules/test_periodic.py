@@ -1,54 +1,20 @@
 """Functions on a timetable: registered, given schedules when workers start, called with their tick."""
 
-import os
 import subprocess
 import sys
 
 import pytest
-from django.conf import settings
-from django.core import checks
-from django.core.exceptions import ImproperlyConfigured
 
 from stator.exceptions import TryAgainLater
 from stator.models import Report
-from stator.runner import StatorRunner
-from stator.signals import on_start
 from stator.testing import drain
 from tasks import periodic
-from tasks.models import Queue, Schedule
-from tasks.schedules import periodic as periodic_module
-from tasks.schedules.periodic_sync import check_functions, check_schedules, sync
-from tasks.schedules.schedules import LEASE
-from tasks.testing import advance
+from tasks.models import Schedule
+from tasks.schedules.periodic_sync import sync
 from tests.processes import environment_for_subprocess
-from tests.stator.making import at_once, row
+from tests.tasks.schedules.making import declare, go
 
-
-@pytest.fixture(autouse=True)
-def registry(monkeypatch):
-    """Functions of one test alone."""
-    monkeypatch.setattr(periodic_module, "registry", found := {})
-    for user in ("tasks.schedules.periodic_sync", "tasks.schedules.ticking"):
-        monkeypatch.setattr(f"{user}.registry", found)
-    return found
-
-
-@pytest.fixture
-def calls():
-    return []
-
-
-def declare(calls, **options):
-    @periodic(**{"every": 60.0, "name": "flush", **options})
-    def flush(tick):
-        calls.append((tick.index, tick.key))
-
-    return flush
-
-
-def go(seconds=0.0):
-    advance(seconds)
-    drain(Schedule)
+pytestmark = pytest.mark.usefixtures("registry")
 
 
 @pytest.mark.django_db
@@ -140,197 +106,10 @@ class TestCalls:
         assert [index for index, _ in calls] == [0]
 
 
-@pytest.mark.django_db
-class TestSync:
-    def test_makes_one_schedule_for_each_function_however_often(self, calls):
-        declare(calls, every=None, cron="*/5 * * * *", zone="Europe/Berlin", jitter=10, missed="skip", deadline=60)
-        sync()
-        go()
-        before = Schedule.objects.values().get()
-        sync()
-        assert Schedule.objects.values().get() == before
-        wanted = {"cron": "*/5 * * * *", "zone": "Europe/Berlin", "jitter": 10, "missed": "skip", "deadline": 60}
-        assert wanted.items() <= before.items()
-
-    def test_zone_is_that_of_the_project_by_default(self, calls, settings):
-        settings.TIME_ZONE = "Asia/Tokyo"
-        declare(calls, every=None, cron="0 9 * * *")
-        sync()
-        assert Schedule.objects.get().zone == "Asia/Tokyo"
-
-    def test_each_entity_has_a_schedule_of_its_own(self, calls, registry, caplog):
-        @periodic(every=60.0, name="flush", entity=("north", "south"))
-        def flush(tick):
-            calls.append((tick.entity, tick.index))
-
-        sync()
-        go()
-        go(60)
-        assert sorted(calls) == [("north", 0), ("south", 0)]
-        registry.clear()
-        declare(calls, entity="south")
-        sync()
-        removed = dict(Schedule.objects.values_list("entity", "removed"))
-        assert removed == {"north": True, "south": False}
-        assert caplog.messages.count("tasks.functions_removed") == 1
-
-    @pytest.mark.parametrize("entity", [[], [7], "x" * 201, None])
-    def test_entities_are_texts(self, calls, entity):
-        with pytest.raises(
-            ValueError, match=r"^@periodic: entity=.* must be a text of up to 200 characters, or a list of them$"
-        ):
-            declare(calls, entity=entity)
-
-    def test_change_of_the_code_is_taken_over(self, calls, registry):
-        declare(calls)
-        sync()
-        registry.clear()
-        declare(calls, every=120.0)
-        sync()
-        assert Schedule.objects.get().period == 120.0
-
-    def test_what_an_operator_changed_stays_until_the_code_changes(self, calls, registry):
-        declare(calls)
-        sync()
-        Schedule.objects.update(period=300.0, enabled=False)
-        sync()
-        assert Schedule.objects.get().period == 300.0
-        registry.clear()
-        declare(calls, every=120.0)
-        sync()
-        schedule = Schedule.objects.get()
-        assert (schedule.period, schedule.enabled) == (120.0, False)
-
-    def test_schedule_of_a_function_that_is_gone_pauses_and_says_so(self, calls, registry, caplog):
-        declare(calls)
-        sync()
-        go()
-        flush = registry.pop("flush")
-        sync()
-        drain(Schedule)
-        schedule = Schedule.objects.get()
-        assert (schedule.removed, schedule.state, schedule.enabled) == (True, "paused", True)
-        assert [record.names for record in caplog.records if record.msg == "tasks.functions_removed"] == [["flush"]]
-        [warning] = check_schedules(databases=["default"])
-        assert (warning.id, "no longer has this periodic function" in warning.msg) == ("tasks.W103", True)
-        registry["flush"] = flush
-        sync()
-        drain(Schedule)
-        assert row(schedule).state == "waiting"
-
-    def test_worker_that_has_the_function_has_its_schedule_go_on(self, calls, registry, caplog):
-        declare(calls)
-        sync()
-        go()
-        flush = registry.pop("flush")
-        # A worker with older code starts.
-        sync()
-        drain(Schedule)
-        assert Schedule.objects.get().state == "paused"
-        drain(Schedule)
-        assert Schedule.objects.get().removed
-        registry["flush"] = flush
-        caplog.set_level("INFO", "tasks.schedules")
-        for _ in range(2):
-            go(60)
-        schedule = Schedule.objects.get()
-        assert (schedule.removed, schedule.state, [index for index, _ in calls]) == (False, "waiting", [0])
-        assert [record.names for record in caplog.records if record.msg == "tasks.functions_back"] == [["flush"]]
-
-    def test_schedule_that_waits_to_call_a_function_that_is_gone_pauses_too(self, calls, registry):
-        declare(calls)
-        sync()
-        go()
-        registry.clear()
-        go(60)
-        assert Schedule.objects.get().state == "calling"
-        sync()
-        drain(Schedule)
-        assert Schedule.objects.get().state == "paused"
-
-    def test_schedules_of_people_are_left_alone(self, calls):
-        queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
-        mine = Schedule.objects.create(name="mine", queue=queue, action="act", period=60.0)
-        sync()
-        assert not row(mine).removed
-
-    def test_name_that_is_taken_is_refused_in_one_line(self, calls):
-        queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
-        Schedule.objects.create(name="flush", queue=queue, action="act", period=60.0)
-        declare(calls)
-        with pytest.raises(ImproperlyConfigured, match=r"^@periodic flush: schedule \d+ has that name"):
-            sync()
-
-    def test_is_done_when_a_worker_starts(self, calls):
-        declare(calls)
-        on_start.send(StatorRunner([Schedule]))
-        assert Schedule.objects.get().name == "flush"
-
-
-def test_workers_that_start_at_once_make_one_schedule(transactional_db, calls):
-    declare(calls)
-    at_once(*[sync] * 4)
-    assert Schedule.objects.count() == 1
-
-
-# Registration and checks
-
-
 def test_two_functions_of_one_name_are_refused(calls):
     declare(calls)
     with pytest.raises(ValueError, match="another function is named 'flush'"):
         declare(calls)
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "words"),
-    [
-        ({"every": None}, "tasks.E101", "either a period or a cron"),
-        ({"cron": "* * * * *"}, "tasks.E101", "either a period or a cron"),
-        ({"every": None, "cron": "hourly"}, "tasks.E101", "not a cron expression"),
-        ({"every": None, "cron": "0 * * * *", "zone": "Nowhere"}, "tasks.E101", "not a time zone"),
-        ({"jitter": 30}, "tasks.E101", "less than half"),
-        ({"missed": "never"}, "tasks.E101", "one of skip, one, all"),
-        ({"deadline": -1}, "tasks.E101", "above 0"),
-        ({"every": LEASE}, "tasks.E102", "must be more than a lease of 10 s apart"),
-        ({"every": None, "cron": "*/5 * * * * *"}, "tasks.E102", "5 s apart"),
-    ],
-)
-def test_check_finds_what_cannot_work(calls, options, code, words):
-    declare(calls, **options)
-    [found] = check_functions()
-    assert (found.id, found.level) == (code, checks.ERROR)
-    assert words in found.msg
-    if code == "tasks.E101":
-        with pytest.raises(ImproperlyConfigured, match="@periodic flush: "):
-            sync()
-
-
-def test_check_has_nothing_to_say_of_what_works(calls):
-    declare(calls, jitter=15)
-    assert list(check_functions()) == []
-
-
-@pytest.mark.django_db
-def test_check_of_the_database_finds_schedules_that_cannot_work():
-    queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
-    for name in ("fine", "hasty", "broken"):
-        Schedule.objects.create(name=name, queue=queue, action="act", period=60.0)
-    Schedule.objects.filter(name="hasty").update(period=5.0)
-    Schedule.objects.filter(name="broken").update(jitter=40.0)
-    found = list(check_schedules(databases=["default"]))
-    assert [(message.id, message.level) for message in found] == [
-        ("tasks.W102", checks.WARNING), ("tasks.W101", checks.WARNING),
-    ]  # fmt: skip
-    assert list(check_schedules(databases=None)) == []
-
-
-def test_empty_database_is_migrated_in_spite_of_the_checks(tmp_path):
-    given = {"DJANGO_SETTINGS_MODULE": "project.settings", "DATABASE_URL": f"sqlite:///{tmp_path}/db"}
-    environment = {**os.environ, **given}
-    command = [sys.executable, "manage.py", "migrate", "-v0"]
-    done = subprocess.run(command, env=environment, cwd=settings.BASE_DIR, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 IMPORTS = {

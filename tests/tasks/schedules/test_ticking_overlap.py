@@ -3,31 +3,19 @@
 import pytest
 from django.core.exceptions import ValidationError
 
-from stator.testing import drain
-from tasks.models import Queue, Schedule, Task
+from tasks.models import Schedule, Task
 from tasks.schedules.schedules import _tick_lease
-from tasks.testing import advance
 from tests.stator.making import row
 from tests.tasks.making import make_queue
+from tests.tasks.schedules.making import go
 from tests.tasks.sharding.conftest import all_awake
 from tests.tasks.sharding.databases import BOTH
 
 __all__ = ["all_awake"]
 
 
-@pytest.fixture
-def queue(db):
-    return Queue.objects.create(name="ticks", actions_elsewhere=True)
-
-
 def schedule_of(queue, **options):
     return Schedule.objects.create(**{"name": "s", "queue": queue, "action": "act", "period": 60.0, **options})
-
-
-def go(seconds=0.0):
-    """Let time pass, and do what is due then."""
-    advance(seconds)
-    drain(Schedule)
 
 
 def fired(schedule):

@@ -9,40 +9,18 @@ from typing import Any
 
 import psutil
 import pytest
-from django.conf import UserSettingsHolder, global_settings, settings
 from django.contrib.auth.models import Group
-from django.db import connections
-from django.test import override_settings
 
-from stator.graph.backoff import Backoff
 from stator.models import Report
 from stator.testing import Waiting, attempt, drain
 from tasks.actions import isolation
 from tasks.actions.isolation import Child
 from tasks.failures import IsolationError
-from tasks.models import Queue, Task
-from tests.processes import environment_for_subprocess, wait_until
-from tests.testapp.tasks import process_id
+from tasks.models import Task
+from tests.processes import wait_until
+from tests.tasks.actions.isolation.making import make, ran
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def _databases_of_the_test(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in environment_for_subprocess().items():
-        monkeypatch.setenv(name, value)
-
-
-def make(do: str = "", action: str = "alone", **columns: Any) -> Task:
-    queue, _ = Queue.objects.get_or_create(name="default")
-    return Task.objects.create(queue=queue, action=action, priority=1, **{"data": {"do": do}, **columns})
-
-
-def ran(do: str = "", **columns: Any) -> Task:
-    task = make(do, **columns)
-    drain(Task)
-    task.refresh_from_db()
-    return task
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("databases_of_the_test")]
 
 
 def report(task: Task) -> Report:
@@ -102,57 +80,6 @@ class TestAnswers:
         request = {"task": task.pk, "token": "0" * 32, "using": "default", "action": "alone", "queue": "default"}
         answer = Child(request, 10_000).run()
         assert answer["name"] == "LeaseLost"
-
-
-BACKEND = {"BACKEND": "tasks.backend.StatorBackend", "QUEUES": [], "OPTIONS": {"isolated": True}}
-
-
-class TestSurroundings:
-    """The process sees the databases and the settings of the one that started it, as tests have them."""
-
-    @pytest.mark.parametrize("alias", ["default", "of-this-test"])
-    def test_a_backend_of_overridden_settings_runs_its_tasks(self, alias: str) -> None:
-        with override_settings(TASKS={"default": {**BACKEND, "OPTIONS": {}}, alias: BACKEND}):
-            result = process_id.using(backend=alias).enqueue()
-            drain(Task)
-            result.refresh()
-            assert result.errors == []
-            assert result.return_value != os.getpid()
-
-    def test_so_it_does_where_an_option_is_nothing_that_json_has(self) -> None:
-        options = {"isolated": True, "max_attempts": 2, "backoff": Backoff(base=1)}
-        with override_settings(TASKS={"default": {**BACKEND, "OPTIONS": options}}):
-            result = process_id.using(backend="default").enqueue()
-            drain(Task)
-            result.refresh()
-            assert result.return_value != os.getpid()
-
-    @override_settings(LOGIN_URL="/nowhere/", STATOR_TASKS={"PAYLOAD_LIMIT": 5000})
-    def test_settings_are_those_of_the_process_that_started_it(self) -> None:
-        names = ["LOGIN_URL", "STATOR_TASKS", "ROOT_URLCONF"]
-        assert ran(action="alone-settings", data={"names": names}).result == [
-            "/nowhere/",
-            {"PAYLOAD_LIMIT": 5000},
-            settings.ROOT_URLCONF,
-        ]
-
-    def test_databases_are_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in environment_for_subprocess():
-            if name.startswith("TEST_DATABASE_"):
-                monkeypatch.delenv(name)
-        assert ran().state == "completed"
-
-    @pytest.mark.sqlite
-    def test_a_database_in_memory_is_refused_with_the_way_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(connections["other"].settings_dict, "NAME", "file:memorydb_other?mode=memory&cache=shared")
-        told = "database 'other' is in memory, where no other process finds it; name a file"
-        with pytest.raises(IsolationError, match=told):
-            Child({"using": "other"}, 100).run()
-
-    def test_settings_without_a_module_are_refused_with_the_way_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(settings, "_wrapped", UserSettingsHolder(global_settings))
-        with pytest.raises(IsolationError, match="needs a settings module"):
-            Child({}, 100).run()
 
 
 class TestCrashes:

@@ -1,0 +1,98 @@
+"""The process of an isolated action: what it answers if the action did not begin."""
+
+import errno
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+from django.db.utils import ConnectionHandler
+
+from stator import claims
+from stator.graph.outcomes import Released
+from stator.models import Report
+from tasks.actions.isolation import Child
+from tasks.actions.isolation.__main__ import answer_to
+from tasks.actions.registry import Action, registry
+from tasks.failures import IsolationError
+from tests.statements import failing
+from tests.tasks.actions.attempting import assert_free_of_attempts, attempt, claimed, publish
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class TestIsolated:
+    def test_process_that_finds_no_database_says_that_the_action_did_not_begin(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def away(*args: Any, **kwargs: Any) -> Any:
+            raise OperationalError("the connection was cut")
+
+        monkeypatch.setattr(claims, "find", away)
+        answer = answer_to({"task": 1, "token": "0" * 32, "using": "default", "action": "heard", "queue": "default"})
+        assert answer["reason"] == "the attempt did not begin: the connection was cut"
+        assert 0 < answer["not_begun"] <= 2
+
+    def test_process_whose_apps_find_no_database_says_so(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        (tmp_path / "asks_at_once.py").write_text(
+            "from django.db import OperationalError\nraise OperationalError('the server is starting')\n"
+        )
+        (tmp_path / "hasty_settings.py").write_text("INSTALLED_APPS = ['asks_at_once']\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setattr("tasks.actions.isolation.settings_module", lambda: "hasty_settings")
+        answer = Child({"task": 1, "token": "0" * 32, "action": "heard", "queue": "default"}, 10_000).run()
+        assert answer["reason"] == "the attempt did not begin: Django could not be set up: the server is starting"
+        assert answer["not_begun"] > 0
+
+    def test_process_makes_no_file_in_place_of_a_deleted_one(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        gone = tmp_path / "gone.sqlite3"
+        handler = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": gone}})
+        monkeypatch.setattr("tasks.actions.isolation.__main__.connections", handler)
+        answer = answer_to({"task": 1, "token": "0" * 32, "using": "default", "action": "heard", "queue": "default"})
+        assert answer["reason"] == f"the attempt did not begin: database file {gone} does not exist"
+        assert not gone.exists()
+
+    def isolated(self, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
+        action = Action(name="heard", function=len, isolated=True, **options)
+        monkeypatch.setitem(registry, "heard", {"": action})
+
+    def test_its_answer_is_obeyed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.isolated(monkeypatch)
+        monkeypatch.setattr(Child, "run", lambda child: {"not_begun": 1.5, "reason": "away"})
+        task = publish()
+        outcome, _ = attempt(claimed(), failing(monkeypatch, lambda number: False, lambda: False))
+        assert_free_of_attempts(task, outcome)
+        assert outcome == Released(1.5, "away")
+
+    def test_process_that_cannot_be_started_costs_no_attempt(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+        self.isolated(monkeypatch)
+        monkeypatch.setattr(subprocess, "Popen", refuse)
+        task = publish()
+        outcome, _ = attempt(claimed(), failing(monkeypatch, lambda number: False, lambda: False))
+        assert_free_of_attempts(task, outcome)
+
+    def test_a_further_try_that_does_not_begin_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        answers = [
+            {
+                "module": "builtins",
+                "name": "ValueError",
+                "message": "no",
+                "traceback": "",
+                "fingerprint": "",
+                "final": False,
+            },
+            {"not_begun": 1.5, "reason": "away"},
+        ]
+        self.isolated(monkeypatch, local_retries=1, local_delay=0.001)
+        monkeypatch.setattr(Child, "run", lambda child: answers.pop(0))
+        task = publish()
+        attempt(claimed(), failing(monkeypatch, lambda number: False, lambda: False))
+        task.refresh_from_db()
+        assert (task.state, Report.objects.get().message) == ("errored", "away")
+        assert Report.objects.get().error.endswith(IsolationError.__name__)

@@ -1,0 +1,102 @@
+"""The admin's form that publishes a task."""
+
+import re
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.utils.html import escape
+
+from tasks.models import Task
+from tests.tasks.admin.pages import ADD_TASK, EVIL, TASKS, page, publish, text_of
+from tests.tasks.making import make_queue, make_task
+from tests.testapp import tasks as examples
+
+pytestmark = pytest.mark.django_db
+
+
+def test_task_is_published_and_its_outcome_told(admin_client):
+    queue = make_queue()
+    options = {
+        "data": '{"image": 7}', "key": "k", "metadata": '{"title": "abc"}', "priority": "3", "invisible_for": "60",
+        "max_attempts": "2", "timeout": "30", "lease": "20", "retention": "5", "worker_ids": "bot-1\n\n bot-2 ",
+        "worker_count": "1",
+    }  # fmt: skip
+    assert "(inserted)." in text_of(publish(admin_client, queue, **options))
+    task = queue.tasks.get()
+    assert (task.data, task.key, task.metadata, task.priority) == ({"image": 7}, "k", {"title": "abc"}, 3)
+    assert (task.status, task.max_attempts, task.timeout, task.lease, task.retention) == ("invisible", 2, 30, 20, 5)
+    assert task.worker_ids == ["bot-1", "bot-2"]
+    assert "(matched)." in text_of(publish(admin_client, queue, key="k"))
+    text = text_of(publish(admin_client, queue, key="k", update="on", data="8"))
+    assert "it was overwritten with these values (matched)." in text
+    assert queue.tasks.get().data == 8
+    told = [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")]
+    assert told == ["Published: inserted.", "Published: matched.", "Published: matched."]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"key": "a\u202eb"}, "must be a text of 1 to 200 printable characters"),
+        ({"metadata": '{"7": 1}'}, "metadata has the name"),
+        ({"metadata": "[1]"}, "must be a dictionary"),
+        ({"max_attempts": "0"}, "max_attempts=0 must be a whole number from 1"),
+        ({"worker_count": "2", "worker_ids": "bot-1"}, "worker_ids names fewer"),
+        ({"worker_ids": EVIL}, escape("worker_ids: worker=")),
+        ({"priority": "9" * 30}, "must be a whole number from"),
+        ({"lease": "1e9"}, "must be a number from 0.05"),
+        ({"lease": "nan"}, "Enter a number."),
+        ({"data": "{"}, "Enter a valid JSON."),
+        ({"data": "[" * 100_000}, "Enter a valid JSON."),
+        ({"data": "9" * 5000}, "Enter a valid JSON."),
+        ({"data": "[" * 60 + "]" * 60}, "nested deeper than 50 levels"),
+        ({"data": '"\\ud800"'}, "half of a surrogate pair"),
+        ({"data": '["\\u0000"]'}, "NUL character"),
+        ({"data": '"\\u0000"'}, "Null characters are not allowed"),
+        ({"data": "NaN"}, "cannot be stored as JSON"),
+        ({"action": ""}, "This field is required."),
+        ({"queue": "17"}, "not one of the available choices"),
+    ],
+)
+def test_what_cannot_be_published_is_an_error_of_the_form(admin_client, given, told):
+    text = text_of(publish(admin_client, make_queue(), **given))
+    assert told in re.sub(r"\s+", " ", text)
+    assert not Task.objects.exists()
+
+
+def test_form_that_is_sent_twice_publishes_one_task(admin_client):
+    queue = make_queue()
+    once = re.search(r'name="once" value="(\w+)"', text_of(admin_client.get(ADD_TASK)))[1]
+    assert "is published: it is new" in text_of(publish(admin_client, queue, once=once))
+    task = queue.tasks.get()
+    told = text_of(publish(admin_client, queue, once=once))
+    assert f"Task {task.pk} (resize) was published already: this form was sent twice." in told
+    assert queue.tasks.count() == 1
+    # Changed in between, it is another task; and so is that of another form.
+    for changed in ({"once": once, "data": "8"}, {"once": "another"}):
+        assert "is published: it is new" in text_of(publish(admin_client, queue, **changed))
+    assert queue.tasks.count() == 3
+
+
+def test_refusals_of_the_queue_are_errors_of_the_form(admin_client):
+    queue = make_queue(actions_elsewhere=False)
+    told = "no action &#x27;unheard&#x27; is registered for queue encode"
+    assert told in text_of(publish(admin_client, queue, action="unheard"))
+    exclusive = make_queue("exclusive", exclusive_key="title")
+    assert "the metadata must have a value of &#x27;title&#x27;" in text_of(publish(admin_client, exclusive))
+    queue.pause(publish=True, author="ann", reason="full")
+    assert "accepts no tasks now: paused by ann (full)" in text_of(publish(admin_client, queue))
+    assert not Task.objects.exists()
+    assert not LogEntry.objects.exists()
+
+
+def test_priority_of_a_task_of_djangos_framework_is_djangos(admin_client):
+    for priority in (20, -5):
+        examples.add.using(priority=priority).enqueue(1)
+    make_task(make_queue(), priority=1661990400000)
+    text = text_of(admin_client.get(TASKS, {"o": "9"}))
+    found = re.findall(r'field-shown_priority">([^<]*)<', text)
+    assert found == ["20", "1661990400000", "-5"], "the most urgent first"
+    for task, shown in zip(Task.objects.order_by("priority"), found, strict=True):
+        text = text_of(admin_client.get(page(task)))
+        assert re.search(rf'field-shown_priority.*?"readonly">{shown}<', text, re.DOTALL)

@@ -1,0 +1,87 @@
+"""Signals and log lines of Django's framework."""
+
+from traceback import format_exception
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from stator.testing import advance, drain
+from tasks.backend import framework
+from tasks.backend.framework import TaskResultStatus
+from tasks.backend.tasks_backend import StatorBackend
+from tasks.models import Task
+from tests.tasks.backend.making import Heard, done
+from tests.tasks.making import task_of
+from tests.testapp import tasks as examples
+
+pytestmark = pytest.mark.django_db
+
+
+class TestSignals:
+    def test_they_tell_the_life_of_a_task(self) -> None:
+        signals = (framework.task_enqueued, framework.task_started, framework.task_finished)
+        with Heard(*signals) as told:
+            done(examples.add.enqueue(1))
+        assert [signal for signal, *_ in told] == list(signals)
+        assert {sender for _, sender, *_ in told} == {StatorBackend}
+        assert [status for *_, status in told] == [
+            TaskResultStatus.READY, TaskResultStatus.RUNNING, TaskResultStatus.SUCCESSFUL,
+        ]  # fmt: skip
+        assert (told[1][2].attempts, told[2][2].return_value) == (1, 2)
+
+    def test_the_end_is_told_once_however_many_errors_there_were(self) -> None:
+        with Heard(framework.task_started, framework.task_finished) as told:
+            examples.go_wrong.using(backend="retrying").enqueue("again")
+            for _ in range(3):
+                drain(Task)
+                advance(31, Task)
+        assert [signal is framework.task_finished for signal, *_ in told] == [False, False, False, True]
+        assert told[-1][2].status == TaskResultStatus.FAILED
+        assert len(told[-1][2].errors) == 3
+
+    def test_many_ends_are_told_in_few_statements(self) -> None:
+        from django.test.utils import CaptureQueriesContext
+
+        from stator.signals import Move
+        from tasks.backend.tasks_backend import tell_finished
+
+        made = [task_of(examples.add.enqueue(number)) for number in range(20)]
+        drain(Task)
+        with CaptureQueriesContext(connection) as queries, Heard(framework.task_finished) as told:
+            tell_finished(Task, [Move(task.pk, "pending", "completed") for task in made], "default")
+        assert (len(told), len(queries)) == (20, 2)
+
+    def test_a_receiver_that_raises_does_no_harm(self, caplog: pytest.LogCaptureFixture) -> None:
+        def bad(**kwargs: Any) -> None:
+            raise RuntimeError("receiver")
+
+        framework.task_finished.connect(bad)
+        try:
+            assert done(examples.add.enqueue(1)).return_value == 2
+        finally:
+            framework.task_finished.disconnect(bad)
+        assert "tasks.receiver_failed" in caplog.text
+
+    def test_a_failed_task_is_logged_with_its_stack(self, caplog: pytest.LogCaptureFixture) -> None:
+        examples.go_wrong.enqueue("no such file")
+        drain(Task)
+        names = {"stator.worker": "stator.attempt_failed", framework.signals.logger.name: "Task id="}
+        for name, message in names.items():
+            [event] = [each for each in caplog.records if each.name == name and each.levelname == "ERROR"]
+            assert event.getMessage().startswith(message)
+            assert event.exc_info is not None
+            assert str(event.exc_info[1]) == "no such file"
+            told = "".join(format_exception(event.exc_info[1]))
+            assert ", in go_wrong\n" in told
+
+    def test_a_task_that_succeeds_is_logged_without_a_stack(self, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level("INFO", framework.signals.logger.name):
+            done(examples.add.enqueue(1))
+        assert not [each for each in caplog.records if each.name == framework.signals.logger.name and each.exc_info]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_the_end_of_a_task_that_is_canceled_is_told_too(self) -> None:
+        with Heard(framework.task_finished) as told:
+            task_of(examples.add.enqueue(1)).cancel()
+        assert [status for *_, status in told] == [TaskResultStatus.FAILED]

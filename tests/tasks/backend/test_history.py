@@ -1,0 +1,71 @@
+"""What happened to a task is read by the statement that reads the task."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import QuerySet
+
+from stator import claims
+from stator.models import History, Report
+from stator.testing import drain
+from tasks.backend.framework import TaskResultDoesNotExist, TaskResultStatus
+from tasks.backend.history import with_history
+from tasks.models import Task
+from tests.tasks.backend.making import counts, run
+from tests.tasks.making import task_of
+from tests.testapp import tasks as examples
+
+pytestmark = pytest.mark.django_db
+
+
+class TestStatements:
+    @pytest.mark.parametrize("times", [0, 1, 3])
+    def test_a_result_is_read_in_one_whatever_has_happened(self, times: int, django_assert_num_queries: Any) -> None:
+        task = examples.go_wrong.using(backend="retrying")
+        result = task.enqueue("no")
+        for _ in range(times):
+            run(result)
+        with django_assert_num_queries(1):
+            result = task.get_result(result.id)
+        assert counts(result) == (times, times, times)
+        with django_assert_num_queries(1):
+            result.refresh()
+
+    def test_also_of_a_task_that_runs_or_is_done_or_was_requeued(self, django_assert_num_queries: Any) -> None:
+        result = examples.add.enqueue(1)
+        [held] = claims.claim(Task)
+        with django_assert_num_queries(1):
+            result.refresh()
+        assert result.status == TaskResultStatus.RUNNING
+        claims.release(held)
+        drain(Task)
+        with django_assert_num_queries(1):
+            result.refresh()
+        assert result.return_value == 2
+        failed = examples.go_wrong.enqueue("no")
+        drain(Task)
+        task_of(failed).requeue()
+        with django_assert_num_queries(1):
+            failed.refresh()
+        assert counts(failed) == (1, 1, 1)
+
+    @pytest.mark.postgresql
+    def test_it_finds_what_is_kept_of_one_task_by_the_indexes_among_that_of_many(self) -> None:
+        pk = task_of(examples.add.enqueue(1)).pk
+        kept = {"model_label": "tasks.task", "source": "pending"}
+        History.objects.bulk_create(History(**kept, object_pk=str(n), version=1, to="completed") for n in range(3000))
+        Report.objects.bulk_create(
+            Report(model_label="tasks.task", object_pk=str(n), state="pending") for n in range(3000)
+        )
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE stator_history, stator_report")
+        plan = with_history(QuerySet(Task)).filter(pk=pk).explain()
+        assert "stator_history_object" in plan, plan
+        assert "stator_report_one_per_object" in plan, plan
+
+    def test_what_is_not_there_takes_one_too(self, django_assert_num_queries: Any) -> None:
+        result = examples.add.enqueue(1)
+        QuerySet(Task).all().delete()
+        with django_assert_num_queries(1), pytest.raises(TaskResultDoesNotExist):
+            result.refresh()

@@ -1,0 +1,87 @@
+"""The options of a backend: bad ones are refused in one line."""
+
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from stator.graph.backoff import Backoff
+from tasks.backend.framework import task_backends
+from tasks.backend.tasks_backend import Options
+from tasks.models import Task
+from tests.tasks.backend.making import backend
+from tests.testapp import tasks as examples
+
+pytestmark = pytest.mark.django_db
+
+
+class TestOptions:
+    @pytest.mark.parametrize(
+        ("options", "told"),
+        [
+            ({"max_attempt": 3}, "'max_attempt' is not an option; did you mean max_attempts?"),
+            ({"max_attempts": 0}, "max_attempts=0 must be a whole number of at least 1"),
+            ({"timeout": "1"}, "timeout='1' must be a number of seconds above 0"),
+            ({"modules": "os"}, "modules='os' must be a list of module names"),
+            ({"rate": "fast"}, "rate='fast': write a number and a time"),
+            ({"rate": 5}, "rate=5: write a number and a time"),
+            ({"retention": -1}, "retention=-1 must be a number of seconds from 0 to 3153600000"),
+            ({"retention": float("nan")}, "retention=nan must be a number of seconds from 0 to 3153600000"),
+            ({"retention": "7 days"}, "retention='7 days' must be a number of seconds from 0 to 3153600000"),
+            ({"retention": timedelta(days=7)}, "must be a number of seconds; write 604800"),
+            ({"timeout": timedelta(minutes=1)}, "must be a number of seconds; write 60"),
+            ({"timeout": 1e12}, "timeout=1000000000000.0 must be at most 3153600000 seconds"),
+            ({"backoff": "x"}, "backoff='x' must be a number of seconds, a function of the number of errors, or"),
+            ({"backoff": -1}, "backoff=-1 must be a number of seconds"),
+            ({"isolated": "yes"}, "isolated='yes' must be True or False"),
+            ({"max_attempts": 10**12}, "max_attempts=1000000000000 must be at most 1000000"),
+            ({"concurrency": 10**12}, "concurrency=1000000000000 must be at most 1000000"),
+            ({"local_retries": 10**12}, "local_retries=1000000000000 must be at most 1000000"),
+            ({"local_delay": 1e300}, "local_delay=1e+300 must be at most 3153600000 seconds"),
+            (None, "OPTIONS=None must be a dictionary"),
+            (["max_attempts"], "OPTIONS=['max_attempts'] must be a dictionary"),
+        ],
+    )
+    def test_bad_ones_are_refused_by_the_check_and_by_enqueueing(self, options: dict[str, Any], told: str) -> None:
+        with backend(OPTIONS=options):
+            [error] = task_backends["default"].check()
+            assert (error.id, told in error.msg) == ("tasks.E202", True), error.msg
+            with pytest.raises(ImproperlyConfigured) as caught:
+                examples.add.enqueue(1)
+            assert told in str(caught.value)
+            assert "\n" not in str(caught.value)
+        assert not Task.objects.exists()
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"retention": 0},
+            {"retention": 0.5, "timeout": 60, "isolated": False},
+            {"backoff": 30}, {"backoff": 0}, {"backoff": Backoff(base=2.0)}, {"backoff": float},
+            {"max_attempts": 1_000_000, "concurrency": 1, "local_retries": 0, "local_delay": 0.1},
+        ],
+    )  # fmt: skip
+    def test_values_that_work_are_taken(self, options: dict[str, Any]) -> None:
+        with backend(OPTIONS=options):
+            assert task_backends["default"].check() == []
+            examples.add.enqueue(1)
+
+    @pytest.mark.parametrize("name", ["a" * 101, "nul\0", "half\ud800", ""])
+    def test_a_queue_in_queues_that_cannot_be_is_told_by_the_check(self, name: str) -> None:
+        with backend(QUEUES=["default", name]):
+            [error] = task_backends["default"].check()
+            assert error.id == "tasks.E202"
+            assert "QUEUES" in error.msg
+
+    def test_good_ones_have_nothing_to_tell(self) -> None:
+        assert [
+            problem for alias in ("default", "retrying", "isolated") for problem in task_backends[alias].check()
+        ] == []
+
+
+def test_every_option_is_in_the_guide() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "guides" / "django-tasks.rst").read_text()
+    assert [option.name for option in fields(Options) if f"``{option.name}``" not in text] == []

@@ -1,0 +1,31 @@
+"""Attempts of tasks that have ended, whose own count began again."""
+
+import pytest
+
+from tasks.queue.attempt_counts import attempts_of
+from tests.stator.making import expire
+from tests.tasks.making import claim_one, fresh, make_task
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_completed_task_has_the_attempts_that_it_took(queue):
+    task = queue.publish("resize", max_attempts=3).task
+    claim_one(queue)
+    expire(task)
+    claim_one(queue, "bot-2").resolve(1)
+    ended = fresh(task)
+    assert ended.status == "completed"
+    assert attempts_of([ended], "default") == {task.pk: 2}
+
+
+def test_many_are_counted_in_two_statements(queue, django_assert_num_queries):
+    tasks = [fresh(make_task(queue, "completed")) for _ in range(5)]
+    with django_assert_num_queries(2):
+        counted = attempts_of(tasks, "default")
+    assert counted == {task.pk: 1 for task in tasks}
+
+
+def test_nothing_is_asked_for_no_tasks(django_assert_num_queries):
+    with django_assert_num_queries(0):
+        assert attempts_of([], "default") == {}

@@ -1,0 +1,87 @@
+"""The life of a task: what each action does in each status."""
+
+import pytest
+
+from stator.exceptions import LeaseLost, ProtectedState
+from tasks.exceptions import MoveRefused
+from tasks.models import Run, Task
+from tests.stator.making import change, expire, row
+from tests.tasks.making import STATUSES, claim_one, fresh, make_task, pass_time
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+ACTS = {
+    "invisible": {"cancel": "canceled", "time": "pending"},
+    "pending": {"claim": "running", "cancel": "canceled"},
+    "running": {
+        "resolve": "completed", "release": "pending", "fail": "pending", "holder cancels": "canceled",
+        "lease runs out": "pending", "last release": "errored", "last fail": "errored",
+        "last lease runs out": "errored",
+    },
+    "completed": {},
+    "canceled": {},
+    "errored": {"requeue": "pending"},
+}  # fmt: skip
+
+
+def _act(act, queue, task, claim):
+    """Try it, by whichever way there is."""
+    if act == "cancel":
+        task.cancel()
+    elif act == "requeue":
+        task.requeue()
+    elif act == "time":
+        pass_time(61)
+        queue.claim(worker="nobody", metadata={"none": "such"})
+    elif act == "claim":
+        queue.claim(worker="bot-2")
+    elif act.endswith("lease runs out"):
+        if task.state_claim:
+            expire(task)
+        queue.claim(worker="nobody", metadata={"none": "such"})
+    elif claim:
+        method = act.rpartition(" ")[2].replace("cancels", "cancel")
+        getattr(claim, method)(*(["no"] if method == "fail" else []))
+    else:
+        # A token that never was, or the one of the claim that ended the task.
+        run = Run.objects.first()
+        Task.find_claim(task.pk, run.token if run else "00000000-0000-8000-8000-000000000000").resolve()
+
+
+@pytest.mark.parametrize("act", sorted({act for acts in ACTS.values() for act in acts}))
+@pytest.mark.parametrize("status", STATUSES)
+def test_table_of_statuses(queue, status, act):
+    if status == "running":
+        queue.publish("a", lease=3000)
+        claim = claim_one(queue)
+        task = fresh(claim.task)
+        if act.startswith("last "):
+            change(task, state_attempts=5)
+    else:
+        task, claim = make_task(queue, status), None
+    wanted = ACTS[status].get(act, status)
+    refused = act not in ACTS[status] and act not in ("time", "claim", "lease runs out", "last lease runs out")
+    if refused:
+        with pytest.raises((MoveRefused, LeaseLost)):
+            _act(act, queue, task, claim if act not in ("cancel", "requeue") else None)
+    else:
+        _act(act, queue, task, claim)
+    assert fresh(task).status == wanted
+
+
+@pytest.mark.parametrize("state", ["completed", "canceled", "errored", "shared"])
+@pytest.mark.parametrize("status", STATUSES)
+def test_no_move_by_hand_ends_a_task(queue, status, state):
+    task = make_task(queue, status)
+    before = row(task)
+    for move in (
+        lambda: task.transition_perform(state, actor="ann"),
+        lambda: Task.transition_perform_queryset(queue.tasks.all(), state),
+        lambda: Task.stator.filter(pk=task.pk).move(state),
+        lambda: queue.tasks.update(state=state),
+    ):
+        with pytest.raises(ProtectedState, match=rf"^TaskGraph\.{state} can be entered only by the framework"):
+            move()
+    assert (row(task).state, row(task).state_version) == (before.state, before.state_version)
+    assert fresh(task).status == status

@@ -1,0 +1,178 @@
+"""Notices: queues whose tasks no live worker serves, as every view of operators shows them."""
+
+import re
+from html import unescape
+
+import pytest
+from django.contrib.auth.models import Permission
+
+from stator.exposition import exposed
+from stator.metrics import metrics
+from tasks.models import Claimant, Queue, Task
+from tasks.queue.notices import notices
+from tests.commanding import asked, run
+from tests.stator.making import ago
+from tests.tasks.making import claim_one, make_queue
+from tests.tasks.queue.crew import live_process, reasons
+
+OVERVIEW = "/admin/stator/overview/?model=tasks.Task"
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class TestNotices:
+    def test_of_queues_without_trouble_there_are_none(self, queue):
+        live_process()
+        queue.publish("echo")
+        make_queue("empty")
+        assert notices("default") == []
+
+    def test_each_queue_has_one_with_the_reason_of_its_first_task(self, queue):
+        live_process()
+        queue.publish_many([{"action": "echo"}, {"action": "typo"}, {"action": "typo"}])
+        mail = make_queue("mail")
+        mail.publish("resize")
+        mail.claim(worker="bot-1", metadata={"none": "such"})
+        first, second = notices("default")
+        assert (first.code, first.group, first.count, first.served) == ("action_unserved", "encode", 2, False)
+        assert first.sentence.startswith("No live worker has action 'typo' for queue encode")
+        assert first.remedy
+        assert (second.code, second.group, second.count, second.served) == ("named_only", "mail", 1, True)
+
+    def test_without_any_worker_each_queue_of_this_code_has_one(self):
+        make_queue(actions_elsewhere=False).publish("echo", 1)
+        assert [(notice.code, notice.count) for notice in notices("default")] == [("no_worker", 1)]
+
+    def test_paused_queue_has_none(self, queue):
+        queue.publish("typo")
+        queue.pause(claim=True)
+        assert notices("default") == []
+
+    def test_no_more_than_the_first_in_line_are_examined(self, queue, monkeypatch):
+        monkeypatch.setattr("tasks.queue.notices.FIRST", 3)
+        live_process()
+        queue.publish_many([{"action": "typo"}] * 5)
+        (notice,) = notices("default")
+        assert (notice.counted, notice.more) == ("3+", True)
+
+    def test_statements_are_as_many_however_many_queues_there_are(self, django_assert_num_queries):
+        live_process()
+        for name in "abcdef":
+            make_queue(name).publish_many([{"action": "echo"}] * 3)
+        with django_assert_num_queries(4):
+            assert notices("default") == []
+
+    def test_task_that_all_live_workers_rejected_is_found(self, queue):
+        task = queue.publish("resize").task
+        claim_one(queue, "bot-1").release()
+        # Marks it ready again.
+        assert queue.claim(worker="bot-1") == []
+        assert [notice.code for notice in notices("default")] == ["no_eligible_worker"]
+        assert Task.stator.explain_counts() == {"no_eligible_worker": 1}
+        assert next(iter(reasons(task))) == "no_eligible_worker"
+
+
+class TestOperators:
+    def test_status_says_which_queue_nobody_serves(self, queue):
+        live_process()
+        queue.publish("typo")
+        told = run("stator", "status")
+        assert "1 live worker, 0 attempts running\n" in told
+        assert "tasks.Task, encode: 1 ready. No live worker has action 'typo' for queue encode: " in told
+        assert "      -> Deploy code that has the action to the workers" in told
+        (tasks,) = asked("stator", "status", "tasks.Task")["models"]
+        assert [(notice["code"], notice["group"], notice["count"]) for notice in tasks["notices"]] == [
+            ("action_unserved", "encode", 1)
+        ]
+
+    def test_status_asks_for_no_runstator_where_named_workers_serve(self, queue):
+        queue.publish("resize")
+        assert queue.claim(worker="bot-1", metadata={"none": "such"}) == []
+        told = run("stator", "status")
+        assert "start runstator" not in told
+        assert (
+            "No live worker process.\ntasks.Task, encode: 1 ready. Only named workers serve queue encode: 1 is" in told
+        )
+
+    def test_doctor_fails_and_names_the_remedy(self, queue):
+        live_process()
+        queue.publish("typo")
+        found = finding("served", code=1)
+        assert found["level"] == "fail"
+        assert found["message"].startswith("tasks.Task, encode: 1 ready. No live worker has action 'typo'")
+        assert found["remedy"].startswith("Deploy code that has the action")
+
+    def test_doctor_is_content_where_named_workers_serve(self, queue):
+        queue.publish("resize")
+        assert queue.claim(worker="bot-1", metadata={"none": "such"}) == []
+        assert finding("served")["message"].startswith("tasks.Task, encode: 1 ready. Only named workers serve")
+        assert finding("workers")["level"] == "warn"
+        Claimant.objects.update(seen=ago(7200))
+        assert finding("served", code=1)["message"].endswith("and none is live: bot-1 asked last, 2 h ago")
+
+    def test_doctor_says_once_that_no_worker_is_live(self):
+        make_queue(actions_elsewhere=False).publish("echo", 1)
+        assert finding("no worker", code=1)["level"] == "fail"
+        assert finding("served", code=1)["level"] == "ok"
+
+    def test_metric_counts_what_nobody_serves(self, queue):
+        live_process()
+        queue.publish_many([{"action": "typo"}, {"action": "typo"}, {"action": "echo"}])
+        text = exposed(metrics())
+        assert 'stator_unserved{model="tasks.task",group="encode",reason="action_unserved"} 2\n' in text
+        Task.objects.all().delete()
+        assert "stator_unserved{" not in exposed(metrics())
+
+    def test_overview_names_the_queue_and_the_remedy(self, queue, admin_client):
+        live_process()
+        queue.publish("typo")
+        text = unescape(admin_client.get(OVERVIEW).text)
+        assert (
+            "1 ready that no live worker serves: in encode. No live worker has action 'typo' for queue encode" in text
+        )
+        assert "Deploy code that has the action" in text
+
+    def test_overview_names_no_queue_to_a_user_who_may_see_no_tasks(self, queue, client, django_user_model):
+        live_process()
+        queue.publish("typo")
+        user = django_user_model.objects.create_user("anna", is_staff=True)
+        user.user_permissions.set(Permission.objects.filter(codename="view_overview"))
+        client.force_login(user)
+        text = unescape(client.get(OVERVIEW).text)
+        assert "1 ready that no live worker serves" in text
+        assert "typo" not in text
+        assert "encode" not in text
+
+    def test_overview_asks_for_no_runstator_where_named_workers_serve(self, queue, admin_client):
+        queue.publish("resize")
+        assert queue.claim(worker="bot-1", metadata={"none": "such"}) == []
+        assert "start runstator" not in admin_client.get(OVERVIEW).text
+        Claimant.objects.all().delete()
+        Queue.objects.update(actions_elsewhere=False)
+        assert "start runstator" in admin_client.get(OVERVIEW).text
+        Queue.objects.update(actions_elsewhere=True)
+        assert queue.claim(worker="bot-1", metadata={"none": "such"}) == []
+        assert re.search(r"1, asked \d+ m?s ago", admin_client.get(OVERVIEW).text)
+
+    def test_list_without_a_worker_process_says_that_programs_may_claim(self, queue, admin_client):
+        text = admin_client.get("/admin/tasks/task/").text
+        assert (
+            "No live worker process serves tasks: start <code>manage.py runstator</code>, unless other programs" in text
+        )
+
+    def test_page_of_a_worker_shows_its_actions(self, admin_client):
+        worker = live_process(encode=["resize"])
+        text = unescape(admin_client.get(f"/admin/stator/worker/{worker.pk}/change/").text)
+        assert '"encode": ["resize"]' in text
+
+    def test_page_of_the_task_says_so_as_trouble(self, queue, admin_client):
+        live_process()
+        task = queue.publish("typo").task
+        response = admin_client.get(f"/admin/tasks/task/{task.pk}/change/")
+        assert "No live worker has action" in response.text
+        assert response.context["stator_trouble"]
+
+
+def finding(check, code=0):
+    document = asked("stator", "doctor", "--database", "default", code=code)
+    return next(found for found in document["findings"] if found["check"] == check)

@@ -1,0 +1,184 @@
+"""Reasons why no worker takes a task, for one task and counted for many."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+
+from stator.models import Worker
+from tasks.models import Claimant, Queue, Task
+from tasks.queue import explaining, unserved
+from tests.stator.making import ago
+from tests.tasks.making import claim_one, make_queue
+from tests.tasks.queue.crew import live_process, reasons
+
+GUIDE = Path(__file__).parents[3] / "docs/guides/stuck.rst"
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def explained(task, capsys):
+    """What the command says of the task."""
+    call_command("stator", "explain", "tasks.Task", str(task.pk))
+    return capsys.readouterr().out
+
+
+def test_action_that_no_live_worker_has_is_not_next_in_line(queue, capsys):
+    live_process()
+    task = queue.publish("typo").task
+    said = explained(task, capsys)
+    assert "start more workers" not in said
+    assert "next in line" not in said
+    assert said.startswith(
+        "action_unserved: No live worker has action 'typo' for queue encode: 1 worker process serves the queue without "
+        "it, and no named worker has asked for work.\n      -> Deploy code that has the action"
+    )
+
+
+def test_action_for_another_queue_alone_is_not_served(queue):
+    live_process(mail=["resize"])
+    assert "action_unserved" in reasons(queue.publish("resize").task)
+    assert "action_unserved" not in reasons(make_queue("mail").publish("resize").task)
+
+
+def test_action_that_is_here_and_in_no_live_worker_is_not_served():
+    """The program that explains may have newer code than the workers."""
+    live_process(**{"": ["other"]})
+    task = make_queue(actions_elsewhere=False).publish("echo", 1).task
+    assert list(reasons(task)) == ["action_unserved"]
+
+
+def test_action_that_a_live_worker_has_is_no_trouble_if_it_is_not_here(queue):
+    live_process(**{"": ["newer"]})
+    task = queue.publish("newer").task
+    Queue.objects.update(actions_elsewhere=False)
+    assert list(reasons(task)) == ["in_line"]
+
+
+def test_queue_that_no_live_worker_serves_is_not_next_in_line(queue, capsys):
+    live_process(1, queues=["mail", "other"])
+    live_process(2, queues=["mail"])
+    said = explained(queue.publish("echo").task, capsys)
+    assert "start more workers" not in said
+    assert said.startswith(
+        "queue_unserved: No live worker serves queue encode: 2 worker processes serve only other queues (mail, other), "
+        "and no named worker has asked for work.\n      -> Start runstator without --queue, or with --queue encode"
+    )
+
+
+def test_worker_that_publishes_nothing_may_serve_anything(queue):
+    """It runs an older release."""
+    live_process()
+    Worker.objects.update(published={})
+    assert list(reasons(queue.publish("typo").task)) == ["in_line"]
+
+
+def test_queue_of_named_workers_needs_no_runstator(queue, capsys):
+    queue.publish("resize")
+    claim_one(queue, "bot-1")
+    Claimant.objects.update(seen=ago(5))
+    said = explained(queue.publish("resize").task, capsys)
+    assert "runstator" not in said
+    assert re.match(
+        r"named_only: Only named workers serve queue encode: 1 is live, and bot-1 asked last, \d+ s ago\.\n",
+        said,
+    )
+    assert "in_line: Ready, and next in line.\n" in said
+
+
+def test_named_workers_that_are_gone_say_when_one_last_asked(queue, capsys):
+    task = queue.publish("resize").task
+    assert queue.claim(worker="bot-2", metadata={"none": "such"}) == []
+    Claimant.objects.update(seen=ago(7200))
+    said = explained(task, capsys)
+    assert said == (
+        "no_named_worker: Only named workers serve queue encode, and none is live: bot-2 asked last, 2 h ago.\n"
+        "      -> Start a program that claims from this queue, or deploy code that has the action and start "
+        "runstator.\n"
+    )
+    typed = queue.publish("unheard of").task
+    live_process()
+    assert [reason.sentence for reason in reasons(typed).values()] == [
+        "Only named workers have action 'unheard of' for queue encode, and none is live: bot-2 asked last, 2 h ago."
+    ]
+
+
+def test_queue_that_no_named_worker_ever_asked_says_so(queue):
+    found = reasons(queue.publish("unheard of").task)
+    assert list(found) == ["no_named_worker"]
+    assert found["no_named_worker"].sentence == (
+        "Only named workers serve queue encode, and none is live: none has asked for work yet."
+    )
+
+
+def test_task_that_a_program_published_is_for_named_workers(queue):
+    live_process()
+    task = queue.publish("echo").task
+    Task.objects.update(elsewhere_only=True)
+    found = reasons(task)
+    assert list(found) == ["elsewhere_only", "no_named_worker"]
+    assert found["no_named_worker"].sentence == (
+        "Only named workers may run it, those of queue encode, and none is live: none has asked for work yet."
+    )
+    assert Task.stator.explain_counts() == {"no_named_worker": 1}
+
+
+def test_task_of_this_code_without_any_worker_needs_runstator():
+    task = make_queue(actions_elsewhere=False).publish("echo", 1).task
+    assert list(reasons(task)) == ["no_worker", "in_line"]
+
+
+def test_task_whose_live_workers_all_rejected_it_says_so_with_a_remedy(queue):
+    task = queue.publish("resize").task
+    claim_one(queue, "bot-1").release()
+    found = reasons(task)
+    assert list(found) == ["no_eligible_worker"]
+    assert found["no_eligible_worker"].sentence == "No eligible worker: all 1 that ask for work (bot-1) have had it."
+    assert "clear_failed" in found["no_eligible_worker"].remedy
+    assert queue.claim(worker="bot-2", metadata={"none": "such"}) == []
+    assert list(reasons(task)) == ["named_only", "in_line"]
+
+
+def test_task_whose_worker_ids_are_all_gone_names_them(queue):
+    live_process()
+    task = queue.publish("echo", worker_ids=["bot-1", "bot-2"]).task
+    assert queue.claim(worker="bot-1", metadata={"none": "such"}) == []
+    assert list(reasons(task)) == ["only_workers", "in_line"]
+    Claimant.objects.update(seen=ago(7200))
+    found = reasons(task)
+    assert list(found) == ["no_eligible_worker", "only_workers"]
+    assert found["no_eligible_worker"].sentence == (
+        "None of the workers in its worker_ids is live: bot-1 (asked 2 h ago), bot-2 (has not asked)."
+    )
+    assert "update=True" in found["no_eligible_worker"].remedy
+    Worker.objects.all().delete()
+    assert list(reasons(task)) == ["no_named_worker", "only_workers"]
+
+
+def test_every_reason_of_a_task_has_a_line_in_the_guide():
+    table = GUIDE.read_text().partition("\nWho serves a task\n")[2].partition("\nA named worker counts")[0]
+    own = {*explaining.REMEDIES, *unserved.TROUBLE, "named_only"} - {"terminal", "external", "no_worker"}
+    cells = [line[:22] for line in table.splitlines() if line.startswith("``")]
+    assert set(re.findall(r"\w+", " ".join(cells))) == own
+
+
+def test_counts_have_the_same_first_reasons(queue):
+    live_process()
+    mail = make_queue("mail")
+    mail.claim(worker="bot-1")
+    tasks = [
+        queue.publish("typo").task,
+        queue.publish("typo").task,
+        queue.publish("echo").task,
+        queue.publish("echo", worker_ids=["bot-9"]).task,
+        queue.publish("echo", invisible_for=60).task,
+        mail.publish("resize").task,
+        mail.publish("echo").task,
+    ]
+    firsts = [next(iter(reasons(task))) for task in tasks]
+    assert firsts == [
+        "action_unserved", "action_unserved", "in_line", "no_eligible_worker", "not_due", "named_only", "in_line",
+    ]  # fmt: skip
+    counts = {code: firsts.count(code) for code in firsts}
+    assert Task.stator.explain_counts() == counts

@@ -1,0 +1,98 @@
+"""Waiting for tasks of a queue in one process."""
+
+import threading
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from tasks.exceptions import TooManyWaiting
+from tasks.queue.waiting import AsyncWake, Waiters, auntil_some, until_some, waiters, with_ready
+from tests.processes import wait_until
+from tests.tasks.making import make_queue
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def quiet(monkeypatch):
+    """Those that wait, without a thread that polls for them."""
+    monkeypatch.setattr(Waiters, "_watch", lambda waiting: None)
+    return Waiters()
+
+
+def test_queues_with_a_ready_task_are_found(queue):
+    empty, later = make_queue("empty"), make_queue("later")
+    queue.publish("resize")
+    later.publish("resize", invisible_for=60)
+    assert with_ready({queue.pk, empty.pk, later.pk}) == {queue.pk}
+
+
+def test_only_those_that_wait_for_the_queue_are_woken(queue, quiet):
+    other, woken = make_queue("other"), []
+    with quiet.join(queue, lambda: woken.append("first")), quiet.join(other, lambda: woken.append("second")):
+        quiet.wake({("default", queue.pk)})
+        assert woken == ["first"]
+        quiet.wake()
+    assert woken == ["first", "first", "second"]
+    assert len(quiet) == 0
+
+
+def test_number_of_those_that_wait_is_bounded(queue, quiet):
+    with (
+        quiet.join(queue, lambda: None),
+        pytest.raises(TooManyWaiting, match="already has 1 waiting claims"),
+        quiet.join(queue, lambda: None, most=1),
+    ):
+        pass
+    assert len(quiet) == 0
+
+
+def test_commit_in_this_process_wakes_one_that_waits(queue):
+    found = []
+
+    def wait():
+        found.append(until_some(lambda: ["task"], queue, 30))
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    wait_until(lambda: len(waiters) == 1)
+    waiters.wake()
+    thread.join(30)
+    assert found[0][0] == ["task"]
+    assert len(waiters) == 0
+
+
+def test_nothing_is_tried_once_the_time_is_over_or_it_is_stopped(queue):
+    def attempt():
+        raise AssertionError("tried")
+
+    assert until_some(attempt, queue, 0)[0] == []
+    assert until_some(attempt, queue, 30, stopped=lambda: True)[0] == []
+
+
+def test_async_code_waits_without_a_thread_and_is_woken_by_another(queue):
+    tries = []
+
+    async def attempt():
+        tries.append(1)
+        return ["task"] if len(tries) == 2 else []
+
+    async def wait():
+        woken = AsyncWake()
+        for _ in range(2):
+            threading.Thread(target=woken.set).start()
+        threading.Timer(0.01, woken.set).start()
+        while len(tries) < 2:
+            if found := await auntil_some(attempt, queue, 0.5, woken=woken):
+                return found
+            woken.set()
+        return []
+
+    assert async_to_sync(wait)() == ["task"]
+
+
+def test_wait_that_is_over_says_so():
+    async def wait():
+        return await AsyncWake().wait(0.01)
+
+    assert async_to_sync(wait)() is False

@@ -1,0 +1,25 @@
+"""A queue for ticks, and functions of one test alone."""
+
+import pytest
+
+from tasks.models import Queue
+from tasks.schedules import periodic as periodic_module
+
+
+@pytest.fixture
+def queue(db):
+    return Queue.objects.create(name="ticks", actions_elsewhere=True)
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """Functions of one test alone."""
+    monkeypatch.setattr(periodic_module, "registry", found := {})
+    for user in ("tasks.schedules.periodic_sync", "tasks.schedules.ticking"):
+        monkeypatch.setattr(f"{user}.registry", found)
+    return found
+
+
+@pytest.fixture
+def calls():
+    return []

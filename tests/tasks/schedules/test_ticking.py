@@ -1,0 +1,238 @@
+"""Ticks: which fire, which are dropped, and what happens after a crash."""
+
+from collections import Counter
+from datetime import datetime, timedelta
+
+import pytest
+from django.db import connection
+
+from stator.models import Report
+from stator.testing import drain
+from tasks.models import Queue, Schedule, Task
+from tasks.schedules import ticking
+from tasks.testing import advance
+from tests.stator.making import change, row
+from tests.tasks.schedules.making import go, now, schedule_of, seconds_until, ticks_of
+
+
+def planned_times(tasks):
+    return [datetime.fromisoformat(task.metadata["planned"]) for task in tasks]
+
+
+class TestTicks:
+    def test_first_tick_is_a_period_away(self, queue):
+        schedule = schedule_of(queue)
+        go()
+        assert ticks_of(schedule) == []
+        planned = row(schedule).planned
+        assert 58 < seconds_until(planned) <= 60
+        # What the framework waits for is the tick, to the millisecond and never early.
+        assert 0 <= (row(schedule).state_next_attempt - planned).total_seconds() < 0.5
+
+    def test_each_tick_publishes_one_task_under_its_own_key(self, queue):
+        schedule = schedule_of(queue, entity="channel-7", data={"a": 1}, metadata={"colour": "red"})
+        for _ in range(4):
+            go(60)
+        assert ticks_of(schedule) == [0, 1, 2]
+        task = Task.objects.get(key=f"{schedule.pk}:0")
+        assert (task.queue, task.action, task.data) == (queue, "act", {"a": 1})
+        assert task.metadata | {"planned": None} == {
+            "colour": "red", "schedule": schedule.pk, "tick": 0, "entity": "channel-7", "planned": None,
+        }  # fmt: skip
+
+    def test_ticks_that_fire_late_do_not_shift_those_after_them(self, queue):
+        schedule = schedule_of(queue)
+        go()
+        first = row(schedule).planned
+        go(60)
+        go(75)
+        assert row(schedule).nominal - first == timedelta(seconds=120 - 135)
+        assert ticks_of(schedule) == [0, 1]
+
+    def test_cron_ticks_in_its_zone(self, queue):
+        schedule = schedule_of(queue, period=None, cron="0 9 * * *", zone="Asia/Kolkata")
+        go()
+        planned = row(schedule).planned
+        assert (planned.hour, planned.minute, planned.second) == (3, 30, 0)
+        go(seconds_until(planned) + 1)
+        assert ticks_of(schedule) == [0]
+        assert planned_times(Task.objects.all())[0] == row(schedule).fired_for
+
+    def test_nothing_fires_before_its_time_even_when_it_is_retried(self, queue):
+        schedule = schedule_of(queue)
+        go()
+        planned = row(schedule).planned
+        Schedule.stator.filter(pk=schedule.pk).retry()
+        drain(Schedule)
+        assert ticks_of(schedule) == []
+        assert row(schedule).planned == planned
+
+    def test_no_tick_comes_after_the_end(self, queue):
+        schedule = schedule_of(queue, until=now() + timedelta(seconds=150))
+        go()
+        for _ in range(5):
+            go(60)
+        assert ticks_of(schedule) == [0, 1]
+        assert row(schedule).state == "ended"
+
+    def test_schedule_that_ended_goes_on_once_it_may(self, queue):
+        schedule = schedule_of(queue, until=now() + timedelta(seconds=30))
+        go()
+        assert row(schedule).state == "ended"
+        schedule.refresh_from_db()
+        schedule.until = None
+        schedule.save()
+        go()
+        go(60)
+        assert ticks_of(schedule) == [0]
+
+    def test_run_now_is_a_tick_more_and_leaves_the_timetable_alone(self, queue):
+        schedule = schedule_of(queue, period=86400.0)
+        go()
+        planned = row(schedule).planned
+        assert schedule.run_now()
+        drain(Schedule)
+        assert ticks_of(schedule) == [0]
+        assert row(schedule).planned == planned
+        go(86400)
+        assert ticks_of(schedule) == [0, 1]
+
+    def test_run_now_is_a_tick_more_than_one_that_is_due(self, queue):
+        schedule = schedule_of(queue, period=86400.0)
+        go()
+        advance(86401)
+        assert schedule.run_now()
+        drain(Schedule)
+        found = row(schedule)
+        assert (ticks_of(schedule), found.asked) == ([0, 1], False)
+        assert 86395 < seconds_until(found.planned) <= 86400
+
+    def test_run_now_is_a_tick_more_than_the_last_one(self, queue):
+        schedule = schedule_of(queue, until=now() + timedelta(seconds=90))
+        go()
+        advance(61)
+        assert schedule.run_now()
+        drain(Schedule)
+        assert (ticks_of(schedule), row(schedule).state) == ([0, 1], "ended")
+
+    def test_queue_that_takes_nothing_holds_the_tick(self, queue):
+        schedule = schedule_of(queue)
+        go()
+        Queue.objects.update(publish_paused=True)
+        go(60)
+        found = row(schedule)
+        assert (ticks_of(schedule), found.tick_index, found.state_failures) == ([], 0, 0)
+        assert "accepts no tasks" in Report.objects.get(object_pk=str(schedule.pk)).message
+        Queue.objects.update(publish_paused=False)
+        go(ticking.PAUSED)
+        assert ticks_of(schedule) == [0]
+
+    def test_schedules_begin_anew_after_a_loss(self, queue):
+        schedule = schedule_of(queue, missed="all")
+        go()
+        go(60)
+        advance(86400)
+        assert Schedule.objects.all().begin_anew(beyond=1000) == 1
+        go()
+        assert ticks_of(schedule) == [0]
+        go(60)
+        assert ticks_of(schedule) == [0, 1001]
+
+
+class TestMissed:
+    @pytest.mark.parametrize(
+        ("missed", "deadline", "fired", "dropped"),
+        [
+            ("one", None, [120], 2),
+            ("one", 20, [], 3),
+            ("skip", None, [120], 2),
+            ("skip", 20, [], 3),
+            ("all", None, [0, 60, 120], 0),
+            ("all", 100, [60, 120], 1),
+            ("all", 20, [], 3),
+        ],
+    )
+    def test_policies(self, queue, missed, deadline, fired, dropped):
+        schedule = schedule_of(queue, missed=missed, deadline=deadline)
+        go()
+        go(seconds_until(row(schedule).planned) + 150)
+        found = row(schedule)
+        tasks = Task.objects.order_by("pk")
+        base = found.nominal - timedelta(seconds=180)
+        assert [round((moment - base).total_seconds()) for moment in planned_times(tasks)] == fired
+        assert ticks_of(schedule) == list(range(len(fired)))
+        assert found.dropped == dropped
+        assert 25 < seconds_until(found.planned) <= 30
+
+    def test_skip_lets_a_tick_go_that_is_a_minute_late(self, queue):
+        schedule = schedule_of(queue, missed="skip", period=3600.0)
+        go()
+        go(3600 + 61)
+        assert (ticks_of(schedule), row(schedule).dropped) == ([], 1)
+        go(3600 - 61 + 30)
+        assert (ticks_of(schedule), row(schedule).dropped) == ([0], 1)
+
+
+class TestCrash:
+    def test_same_index_is_presented_again_after_an_error_between_work_and_write(self, queue, monkeypatch):
+        schedule = schedule_of(queue)
+        go()
+        presented, publish = [], Queue.publish_many
+
+        def note(self, given, **options):
+            given = list(given)
+            presented.extend(message["key"] for message in given)
+            published = publish(self, given, **options)
+            if len(presented) == 1:
+                raise ConnectionError("between work and write")
+            return published
+
+        monkeypatch.setattr(Queue, "publish_many", note)
+        go(60)
+        assert (ticks_of(schedule), row(schedule).tick_index, row(schedule).state_failures) == ([], 0, 1)
+        go(60)
+        assert presented == [f"{schedule.pk}:0"] * 2
+        assert (ticks_of(schedule), row(schedule).tick_index) == ([0], 1)
+
+    def test_second_presentation_of_an_index_does_nothing(self, queue):
+        schedule = schedule_of(queue)
+        go()
+        before = row(schedule)
+        go(60)
+        # As if what was written of the tick had been lost, and the task had not.
+        change(schedule, tick_index=0, nominal=before.nominal, planned=before.planned)
+        go(61)
+        assert ticks_of(schedule) == [0]
+        assert row(schedule).tick_index == 1
+
+
+class TestManyAtOnce:
+    def test_those_that_begin_at_one_moment_spread_and_keep_their_mean(self, transactional_db, monkeypatch):
+        """R4.2, on a virtual clock: one look for work every fifteen seconds, ten periods long and a half."""
+        # A quarter of the thousand that test_timetable has, or a tenth, counted in seconds so many times as long.
+        count, second = (250, 4) if connection.vendor == "postgresql" else (100, 10)
+        period, step, published, times = 60, 15, [], {}
+        # With transactions that end: in one alone, PostgreSQL would have to step over every former version of each row.
+        queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
+        monkeypatch.setattr(Queue, "publish_many", lambda self, given: published.extend(given))
+        Schedule.objects.bulk_create(
+            Schedule(name="tick", entity=str(n), queue=queue, action="act", period=period, jitter=15)
+            for n in range(count)
+        )
+        drain(Schedule)
+        start = now()
+        for elapsed in range(step, 11 * period + 1, step):
+            advance(step, Schedule)
+            drain(Schedule)
+            for told in (message["metadata"] for message in published):
+                assert (told["entity"], told["tick"]) not in times, "fired twice"
+                planned = datetime.fromisoformat(told["planned"])
+                times[told["entity"], told["tick"]] = (planned - start).total_seconds() + elapsed
+            published.clear()
+        tenth = Counter(moment // second for moment in times.values() if 9.5 * period <= moment < 10.5 * period)
+        assert sum(tenth.values()) > 0.8 * count
+        assert max(tenth.values()) < 3 * count * second / period
+        spans = [times[str(n), 9] - times[str(n), 0] for n in range(count)]
+        # No entity drifts: after nine periods each is within one of where it began, so the mean is the period.
+        assert max(abs(span - 9 * period) for span in spans) <= period
+        assert abs(sum(spans) / count / 9 - period) < 1

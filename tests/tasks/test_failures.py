@@ -1,0 +1,36 @@
+"""Errors that end attempts, and errors of other processes under their own names."""
+
+from stator.exceptions import Fail
+from stator.graph.failures import describe
+from stator.graph.tracebacks import RemoteTraceback
+from tasks.failures import LINE, NoHandler, final, last_line, remote
+
+
+def test_final_error_is_recorded_under_the_name_of_the_original():
+    try:
+        raise NoHandler("no action 'resize'")
+    except NoHandler as error:
+        ended = final(error)
+    assert isinstance(ended, Fail)
+    failure = describe(ended)
+    assert (failure.kind, failure.message) == ("tasks.failures.NoHandler", "no action 'resize'")
+
+
+def test_error_that_is_final_already_stays_the_same():
+    error = Fail("no such street")
+    assert final(error) is error
+
+
+def test_error_of_another_process_has_its_type_and_its_traceback():
+    told = RemoteTraceback("Traceback of the process\nthere.Broken: no")
+    error = remote("there", "Outer.Broken", "no", told)
+    assert (type(error).__module__, type(error).__qualname__, str(error)) == ("there", "Outer.Broken", "no")
+    assert error.__cause__ is told
+    assert not isinstance(error, Fail)
+    assert isinstance(remote("there", "Broken", "no", told, is_final=True), Fail)
+
+
+def test_last_line_of_a_traceback_is_the_error_cut_to_a_length():
+    assert last_line("Traceback\n  File\nValueError: no\n") == "ValueError: no"
+    assert last_line("x" * (LINE + 1)) == "x" * LINE
+    assert last_line(" \n") == ""
