@@ -277,21 +277,21 @@ MUTANTS = [
         GUARD,
         "_refuse(self.model, values.keys() & columns.FRAMEWORK_COLUMNS)",
         "pass",
-        tests("stator/test_querysets.py", "update_of_a_framework_column_is_refused_whatever_the_manager"),
+        tests("stator/rows/test_column_guard.py", "update_of_a_framework_column_is_refused_whatever_the_manager"),
     ),
     Mutant(
         "update() takes an expression for a state",
         GUARD,
         'if hasattr(state, "resolve_expression"):',
         "if False:",
-        tests("stator/test_querysets.py", "update_of_the_state_by_an_expression_is_refused"),
+        tests("stator/rows/test_column_guard.py", "update_of_the_state_by_an_expression_is_refused"),
     ),
     Mutant(
         "bulk_create() overwrites framework columns",
         GUARD,
         "_refuse(self.model, set(update_fields or ()) & _GUARDED)",
         "pass",
-        tests("stator/test_querysets.py", "bulk_create_may_not_overwrite_our_columns_on_conflict"),
+        tests("stator/rows/test_column_guard.py", "bulk_create_may_not_overwrite_our_columns_on_conflict"),
     ),
     Mutant(
         "managers that build their queryset are not guarded",
@@ -299,7 +299,7 @@ MUTANTS = [
         "if not isinstance(queryset, GuardedQuerySet):",
         "if False:",
         tests(
-            "stator/test_querysets.py",
+            "stator/rows/test_column_guard.py",
             "update_of_the_state_moves_the_rows_whatever_the_manager",
             "update_of_a_framework_column_is_refused_whatever_the_manager",
         ),
