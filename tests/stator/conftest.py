@@ -9,8 +9,7 @@ from django.db import connection, transaction
 
 from stator.conf import Settings
 from stator.db import operations_for, portable
-from stator.db.interface import Operations
-from stator.db.rows import new_worker_id
+from stator.db.interface import Operations, new_worker_id
 from tests.stator.making import LEASED, put, raw
 from tests.testapp.basic import Author, DeedGraph, Page
 

@@ -14,8 +14,7 @@ from django.utils import timezone
 
 from stator.conf import Settings
 from stator.db import operations_for, portable
-from stator.db.interface import Operations
-from stator.db.rows import new_token, new_worker_id
+from stator.db.interface import Operations, new_token, new_worker_id
 from tests.processes import wait_until
 
 FREE = {"state_claim": None, "state_locked_until": None}

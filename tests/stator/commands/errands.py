@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from stator.db.rows import new_token, new_worker_id
+from stator.db.interface import new_token, new_worker_id
 from tests import commanding
 from tests.stator.making import ago, raw
 from tests.testapp.explained import Errand

@@ -1,6 +1,6 @@
 """Errands that a worker holds, and the reasons why errands do not move."""
 
-from stator.db.rows import new_token, new_worker_id
+from stator.db.interface import new_token, new_worker_id
 from stator.models import Report
 from tests.stator.making import ago
 

@@ -7,7 +7,7 @@ import pytest
 from django.db.models.functions import Now
 
 from stator.conf import load_settings
-from stator.db.rows import new_worker_id
+from stator.db.interface import new_worker_id
 from stator.models import Report, Worker
 from stator.rows.pauses import pause_objects
 from tests.stator.explain.errands import WORKER, codes, first, held, report

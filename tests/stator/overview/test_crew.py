@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stator.db.rows import new_token
+from stator.db.interface import new_token
 from stator.models import Worker
 from stator.overview.crew import NAMED, SHOWN, crew, holding
 from stator.overview.depths import depths

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stator.db.rows import new_token
+from stator.db.interface import new_token
 from stator.models import History, Pause, Worker
 from stator.rows.unlocks import Holder, held_by, holders_of, unlock_and_pause
 from tests.stator.making import ago, put, raw, row

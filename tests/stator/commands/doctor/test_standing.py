@@ -3,7 +3,7 @@
 import pytest
 
 from stator.commands.doctor.finding import FAIL, WARN
-from stator.db.rows import new_token, new_worker_id
+from stator.db.interface import new_token, new_worker_id
 from stator.models import Pause, Report
 from tests.stator.commands.doctor.examining import examined
 from tests.stator.making import ago, put, raw
