@@ -2,51 +2,20 @@
 
 import os
 import signal
-from dataclasses import replace
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from stator.conf import load_settings
-from stator.db import operations_for
-from stator.db.interface import new_worker_id
 from stator.exceptions import LeaseLost
-from stator.graph.outcomes import Moved
 from stator.models import Worker
-from stator.rows.workers import give_name
-from stator.runner import StatorRunner
 from tasks.models import Run, Task
 from tasks.queue import process_eligibility
 from tests.processes import wait_until
-from tests.stator.making import change, expire, raw
+from tests.stator.making import change
 from tests.tasks.making import claim_one, fresh, make_queue, pass_time
+from tests.tasks.queue.processes import live_process, operations_of, process, publish
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def process(name="w1", rounds=1):
-    """Let a worker process of that name attempt what it may; return how many attempts it made in each round."""
-    runner = StatorRunner([Task])
-    runner.name = name
-    made = [runner.run_single_cycle() for _ in range(rounds)]
-    return made[0] if rounds == 1 else made
-
-
-def live_process(name, models=("tasks.task",)):
-    return Worker.objects.create(id=new_worker_id(), name=name, host="h", pid=1, version="1", models=list(models))
-
-
-def publish(action="break", queue=None, **options):
-    queue = queue or make_queue(worker_retries=0, actions_elsewhere=False, max_attempts=20)
-    return queue.publish(action, **options).task
-
-
-def operations_of(name):
-    worker = new_worker_id()
-    give_name(worker, name)
-    return operations_for(Task, load_settings(), worker)
 
 
 def codes(task):
@@ -296,71 +265,6 @@ def test_key_that_fails_stops_no_claim():
     assert len(queue.claim(worker="bot", limit=2)) == 2
 
 
-# Runs: R2.8
-
-
-def test_run_of_a_process_says_what_happened():
-    task = publish("echo", data=5)
-    process("w1")
-    (run,) = Run.objects.all()
-    task = fresh(task)
-    assert (run.worker, run.outcome, run.result, run.reason, run.version) == ("w1", "succeeded", [5], "", 0)
-    assert run.claimed < run.lease_until
-    assert run.ended == task.state_changed
-    assert run.lease_until > run.ended
-    assert run.task_id == task.pk
-
-
-def test_run_of_a_failed_attempt_has_the_error():
-    publish()
-    process("w1")
-    (run,) = Run.objects.all()
-    assert (run.worker, run.outcome) == ("w1", "failed")
-    assert "Odd: no" in run.reason
-    assert run.ended >= run.claimed
-
-
-def test_runs_of_a_batch_are_written_by_one_statement():
-    queue = make_queue(actions_elsewhere=False)
-    queue.publish_many([{"action": "echo", "data": number} for number in range(50)])
-    operations = operations_of("w1")
-    claims = operations.claim(list(operations.graph.automatic_states), 100)
-    done = Moved(operations.graph.states["completed"])
-    with CaptureQueriesContext(connection) as sent:
-        operations.record([(claim, replace(done, values={"result": [claim.pk]})) for claim in claims])
-    assert len([each for each in sent if each["sql"].startswith('INSERT INTO "tasks_run"')]) == 1
-    assert all(run.result == [run.task_id] for run in Run.objects.all())
-    assert Run.objects.filter(worker="w1", outcome="succeeded").count() == 50
-
-
-def test_lost_lease_is_a_run_of_the_worker_that_lost_it():
-    task = publish("echo")
-    lost = live_process("w9")
-    operations = operations_for(Task, load_settings(), lost.pk)
-    (claim,) = operations.claim(list(operations.graph.automatic_states), 1)
-    assert fresh(task).claimant == "w9"
-    expire(task)
-    assert operations.reap(10) == [(task.pk, lost.pk)]
-    (run,) = Run.objects.all()
-    assert (run.worker, run.token, run.outcome, run.ended, run.timed_out) == ("w9", claim.token, "", None, True)
-    assert fresh(task).rejected_by == ["w9"]
-
-
-def test_lost_claim_of_a_named_worker_stays_one_run():
-    task = publish("echo")
-    claim_one(task.queue, "bot")
-    expire(task)
-    assert process("w1", rounds=2) == [1, 0]
-    assert sorted(Run.objects.values_list("worker", flat=True)) == ["bot", "w1"]
-
-
-def test_named_ends_are_recorded_once():
-    task = publish("echo")
-    claim_one(task.queue, "bot").resolve()
-    assert list(Run.objects.values_list("worker", "outcome")) == [("bot", "succeeded")]
-    assert raw(Task).get().state == "completed"
-
-
 @pytest.mark.parametrize("rule", [{"one_per_worker": True}, {"worker_retries": 2}])
 def test_rule_that_a_process_has_not_read_yet_is_not_broken(rule):
     operations, pending = operations_of("w1"), [Task.state_graph.states["pending"]]
@@ -441,20 +345,6 @@ def test_held_task_is_found_by_the_name_of_its_process():
     operations.claim([Task.state_graph.states["pending"]], 1)
     assert list(Task.objects.held_by("w1")) == list(Task.objects.held_by(operations.worker_id)) == [task]
     assert not Task.objects.held_by("w2")
-
-
-def test_run_of_a_process_is_kept_when_the_task_is_canceled_or_taken_from_it():
-    queue = make_queue(actions_elsewhere=False)
-    canceled, withdrawn = queue.publish("echo").task, queue.publish("echo").task
-    operations = operations_of("w1")
-    claims = operations.claim([Task.state_graph.states["pending"]], 2)
-    fresh(canceled).cancel(running=True, reason="asked for")
-    change(withdrawn, worker_ids=["w2"])
-    operations.renew(claims)
-    assert [(run.worker, run.outcome, run.reason) for run in Run.objects.order_by("task")] == [
-        ("w1", "canceled", "asked for"), ("w1", "waited", "no longer allowed"),
-    ]  # fmt: skip
-    assert fresh(withdrawn).rejected_by == []
 
 
 def test_named_worker_from_which_a_task_is_taken_may_have_it_again_once_it_is_allowed():

@@ -1,0 +1,167 @@
+"""What ``makemigrations`` writes for states that were renamed or removed."""
+
+import re
+
+from django.core.management.commands import makemigrations, migrate
+from django.db import models
+from django.db.migrations import AlterField, AlterModelOptions, Migration, RenameModel
+from django.db.migrations.state import ModelState, ProjectState
+from django.test.utils import isolate_apps
+
+from stator.graph import State, StateGraph
+from stator.management.autodetector import BatchWriter, StateChanges, _parts, connect
+from stator.migration_operations import RemapState, RenameState
+from stator.models import StateField
+from tests.projects import temporary_project
+
+
+def graph_of(names, **renames):
+    states = {name: State(externally_progressed=True, renamed_from=renames.get(name)) for name in names}
+    first = states[names[0]]
+    first.transitions_to(*list(states.values())[1:])
+    return type("DraftGraph", (StateGraph,), states)
+
+
+@isolate_apps("tests.testapp")
+def changes(before, graph, name="Draft"):
+    """The operations that are generated for a model whose migrations have a field, and whose code has a graph."""
+    states = []
+    for own, field in (("Draft", before), (name, StateField(graph))):
+        meta = type("Meta", (), {"app_label": "testapp"})
+        model = type(own, (models.Model,), {"__module__": __name__, "Meta": meta, "state": field})
+        state = ProjectState()
+        state.add_model(ModelState.from_model(model))
+        states.append(state)
+        apps_of = model._meta.apps
+        apps_of.all_models["testapp"].clear()
+    found = StateChanges(*states)._detect_changes()
+    return [operation for migration in found.get("testapp", []) for operation in migration.operations]
+
+
+def split(*operations):
+    """Whether each migration is atomic, and what is in it, after operations of one are separated."""
+    migration = Migration("auto_1", "testapp")
+    migration.operations, migration.dependencies = list(operations), [("auth", "0001_initial")]
+    parts = list(_parts(migration))
+    assert parts[-1] is migration
+    assert len({part.name for part in parts}) == len(parts)
+    assert all(part.dependencies == [("auth", "0001_initial")] for part in parts)
+    return [(part.atomic, part.operations) for part in parts]
+
+
+def recorded(*names):
+    return models.CharField(
+        choices=[(name, name) for name in sorted(names)], default=names[0], editable=False, max_length=100
+    )
+
+
+class TestAutodetector:
+    def test_first_record_of_the_names_alters_the_field_only(self):
+        before = models.CharField(default="draft", editable=False, max_length=100)
+        (operation,) = changes(before, graph_of(["draft", "public"]))
+        assert type(operation).__name__ == "AlterField"
+
+    def test_added_state_alters_the_field_only(self):
+        (operation,) = changes(recorded("draft", "public"), graph_of(["draft", "public", "gone"]))
+        assert type(operation).__name__ == "AlterField"
+
+    def test_order_of_states_changes_nothing(self):
+        assert changes(recorded("draft", "a", "b"), graph_of(["draft", "b", "a"])) == []
+
+    def test_renamed_and_removed_states_come_before_the_field(self):
+        graph = graph_of(["draft", "shown"], shown="public")
+        rename, remap, alter = sorted(
+            changes(recorded("draft", "public", "old"), graph), key=lambda found: type(found).__name__, reverse=True
+        )
+        found = changes(recorded("draft", "public", "old"), graph)
+        assert type(found[-1]).__name__ == "AlterField"
+        assert type(alter).__name__ == "AlterField"
+        assert rename.deconstruct() == ("RenameState", ["draft", "public", "shown"], {})
+        assert remap.deconstruct() == ("RemapState", ["draft", "old", None], {})
+
+    def test_refusals_come_first(self):
+        graph = graph_of(["draft", "shown"], shown="a")
+        found = changes(recorded("draft", "a", "b"), graph)
+        assert [type(operation).__name__ for operation in found] == ["RemapState", "RenameState", "AlterField"]
+
+    def test_operations_on_rows_are_in_a_migration_that_is_not_atomic(self):
+        remap, rename = RemapState("draft", "a"), RenameState("draft", "b", "c")
+        state, other = (AlterField("draft", name, models.TextField()) for name in ("state", "text"))
+        before, after = RenameModel("Former", "Draft"), AlterModelOptions("draft", {})
+        assert split(remap, rename, state) == [(False, [remap, rename, state])]
+        assert split(before, rename, state, other, after) == [
+            (True, [before]), (False, [rename, state]), (True, [other, after]),
+        ]  # fmt: skip
+        assert split(before, other) == [(True, [before, other])]
+        assert split() == [(True, [])]
+
+    def test_file_says_whether_it_is_atomic(self):
+        migration = Migration("0002_rows", "testapp")
+        migration.operations = [RemapState("draft", "a")]
+        assert "atomic" not in makemigrations.MigrationWriter(migration).as_string()
+        migration.atomic = False
+        names: dict = {}
+        exec(makemigrations.MigrationWriter(migration).as_string(), names)
+        assert names["Migration"].atomic is False
+        assert names["Migration"].operations[0].deconstruct() == ("RemapState", ["draft", "a", None], {})
+
+    def test_commands_of_django_have_it_once(self):
+        connect()
+        assert makemigrations.Command.autodetector is migrate.Command.autodetector
+        assert issubclass(makemigrations.Command.autodetector, StateChanges)
+        assert makemigrations.Command.autodetector.__mro__.count(StateChanges) == 1
+        assert makemigrations.MigrationWriter.__mro__.count(BatchWriter) == 1
+
+
+CODE = """
+from stator.capabilities import capabilities_of
+from stator.graph import State, StateGraph
+from stator.models import StateField, StatorModel
+
+class PageGraph(StateGraph):
+{states}
+
+class Page(StatorModel):
+    state = StateField(PageGraph)
+"""
+
+
+def write(project, **states):
+    lines = [f"{name} = State(externally_progressed=True{further})" for name, further in states.items()]
+    first = next(iter(states))
+    lines += [f"{first}.transitions_to({name})" for name in states if name != first]
+    project.write("shop/models.py", CODE.format(states="\n".join(f"    {line}" for line in lines)))
+
+
+def states_of(project):
+    return dict(project.execute("SELECT state, count(*) FROM shop_page GROUP BY state"))
+
+
+def test_project_renames_and_removes_states_by_the_commands(tmp_path):
+    with temporary_project(tmp_path) as project:
+        project.begin("shop")
+        write(project, draft="", public="", archived="")
+        project.manage("makemigrations", "shop")
+        project.manage("migrate")
+        for state in ("draft", "public", "public", "archived"):
+            project.execute("INSERT INTO shop_page (state) VALUES (?)", state)
+
+        write(project, writing=", renamed_from='draft'", archived="")
+        printed = project.manage("makemigrations", "shop", "-n", "fewer")
+        assert "Rename the state draft of page to writing" in printed
+        assert "Refuse if rows of page are in the removed state public" in printed
+        refused = project.manage("migrate", "shop", code=1)
+        assert "2 rows of shop.Page are in the state 'public'" in refused
+        assert "Traceback" not in refused
+        assert states_of(project) == {"draft": 1, "public": 2, "archived": 1}
+
+        path = "shop/migrations/0002_fewer.py"
+        edited = re.sub(r"None", "'archived'", project.read(path))
+        assert edited != project.read(path)
+        project.write(path, edited)
+        project.manage("migrate", "shop")
+        assert states_of(project) == {"writing": 1, "archived": 3}
+        project.manage("makemigrations", "--check", "--dry-run")
+
+        project.manage("migrate", "shop", "0001")
+        assert states_of(project) == {"draft": 1, "archived": 3}
