@@ -37,7 +37,6 @@ TESTED_ELSEWHERE = {
     "stator/db/strategies.py": ("stator/db/test_ordering.py", "a strategy is an order of claims"),
     "stator/db/transactions.py": ("stator/db/test_locks.py", "row locks and their order"),
     "stator/exceptions.py": ("stator/test_models_moving.py", "messages of refusals, tested where they are raised"),
-    "stator/management/autodetector.py": ("stator/test_graph_changes.py", "with the operations that it writes"),
     "stator/testing_graph/certain.py": ("stator/test_testing_graph.py", "one check of a graph asks all three"),
     "stator/testing_graph/policy.py": ("stator/test_testing_graph.py", "the same"),
     "stator/testing_graph/walks.py": ("stator/test_testing_graph.py", "the same"),
@@ -47,8 +46,6 @@ TESTED_ELSEWHERE = {
     "stator/worker/isolated/attempts.py": ("faults/test_alone.py", "the same, with real processes that die"),
     "stator/worker/isolated/process.py": ("stator/worker/test_alone.py", "the same"),
     "stator/worker/listener.py": ("faults/test_wakeup.py", "it needs a server that notifies, and one that goes away"),
-    "stator/worker/outage.py": ("stator/worker/test_schema.py", "steps that databases and tables interrupt"),
-    "stator/worker/presence.py": ("stator/rows/test_workers.py", "with the rows that it writes"),
     "stator/worker/supervisor.py": ("faults/test_memory.py", "processes that end, with real ones"),
     "tasks/admin/confirmation.py": ("tasks/admin/test_actions.py", "the page that each action shows first"),
     "tasks/api/schedule_schemas.py": ("tasks/api/test_schedules.py", "shapes of what its endpoints take and give"),
@@ -58,8 +55,6 @@ TESTED_ELSEWHERE = {
     "tasks/indexes.py": ("tasks/queue/test_claiming_plans.py", "an index, proved by the planner"),
     "tasks/models.py": ("tasks/queue/test_operator_actions.py", "one line each for what tasks.queue does"),
     "tasks/queue/claimants.py": ("tasks/queue/test_queues.py", "one table, written by claims"),
-    "tasks/queue/runs.py": ("tasks/queue/test_process_eligibility.py", "records of who had a task decide who may"),
-    "tasks/schedules/troubles.py": ("tasks/queue/test_troubles.py", "with the troubles of queues"),
     "tasks/testing.py": ("tasks/schedules/test_ticking.py", "every test of ticks moves time with it"),
 }
 

@@ -1,23 +1,19 @@
 """The table of workers: written at the start, refreshed while the process lives, closed at its end."""
 
-import os
 import signal
 from datetime import timedelta
 
 import pytest
-from django.db import OperationalError, connections
+from django.db import connections
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from stator import __version__
 from stator.db import chores
 from stator.db.interface import new_token, new_worker_id
 from stator.models import Worker
 from stator.rows.workers import WORKER_ALIVE, live_workers, name_of, worker_of
 from stator.runner import StatorRunner
-from stator.signals import on_heartbeat
-from stator.worker.heartbeat import Heartbeat
-from stator.worker.presence import Presence, published_by
+from stator.worker.presence import Presence
 from tests.processes import wait_until
 from tests.stator.making import operations_of, put, raw
 from tests.testapp.explained import Errand
@@ -44,114 +40,6 @@ def test_worker_whose_row_comes_after_its_first_claim_has_its_name_then():
     assert name_of(worker, "default") == "bot-1"
 
 
-def test_first_word_of_a_process_writes_its_row(presence):
-    presence.show()
-    worker = Worker.objects.get()
-    assert (worker.pid, worker.version, worker.database) == (os.getpid(), __version__, "default")
-    assert (worker.models, worker.stopped) == (["testapp.errand"], None)
-    assert (worker.running, worker.handled, worker.lost) == (1, 2, 3)
-    assert live_workers("default") == [worker]
-    assert worker.serves("testapp.errand")
-    assert not worker.serves("testapp.order")
-
-
-def test_further_words_are_one_update_and_rare(presence, django_assert_num_queries):
-    """In a transaction, so that the update waits for no lock for long."""
-    presence.show()
-    raw(Worker).update(heartbeat=Now() - timedelta(hours=1))
-    with django_assert_num_queries(0):
-        presence.show()
-    presence._shown -= 11
-    FIGURES["handled"] = 9
-    with django_assert_num_queries(3):
-        presence.show()
-    assert (Worker.objects.live().count(), Worker.objects.get().handled) == (1, 9)
-
-
-def test_row_that_was_pruned_is_written_again(presence):
-    presence.show()
-    raw(Worker).all().delete()
-    presence._shown -= 11
-    presence.show()
-    assert Worker.objects.live().count() == 1
-
-
-@pytest.mark.django_db(transaction=True, databases=["default", "other"])
-def test_database_that_is_away_keeps_no_word_from_another():
-    def down(*args):
-        raise OperationalError("away")
-
-    both = [operations_of(Errand, "vendor", alias) for alias in ("other", "default")]
-    presence = Presence(new_worker_id(), both, lambda: dict(FIGURES))
-    with connections["other"].execute_wrapper(down), pytest.raises(OperationalError, match="away"):
-        presence.show()
-    assert Worker.objects.using("default").live().count() == 1
-    # It is said again, there as well.
-    presence.show()
-    assert Worker.objects.using("other").live().count() == 1
-
-
-def test_what_apps_publish_is_written_when_it_changes(statements_of_show):
-    published = {"colors": ["red"]}
-    presence = Presence(new_worker_id(), [operations_of(Errand)], lambda: dict(FIGURES), lambda: dict(published))
-    assert "published" in statements_of_show(presence)
-    assert Worker.objects.get().published == {"colors": ["red"]}
-    assert "published" not in statements_of_show(presence)
-    published["colors"] = ["blue"]
-    assert "published" in statements_of_show(presence)
-    assert Worker.objects.get().published == {"colors": ["blue"]}
-
-
-def test_what_was_rolled_back_is_published_again(statements_of_show, monkeypatch):
-    presence = Presence(new_worker_id(), [operations_of(Errand)], lambda: dict(FIGURES), lambda: {"color": "red"})
-    with monkeypatch.context() as patched:
-        patched.setattr(connections["default"], "_commit", refuse)
-        with pytest.raises(OperationalError):
-            presence.show()
-    assert not Worker.objects.exists()
-    assert "published" in statements_of_show(presence)
-    assert Worker.objects.get().published == {"color": "red"}
-
-
-def refuse():
-    raise OperationalError("the disk is full")
-
-
-@pytest.fixture
-def statements_of_show(django_assert_max_num_queries):
-    """The statements of one refresh, as text."""
-
-    def show(presence):
-        presence._shown -= 11
-        with django_assert_max_num_queries(9) as asked:
-            presence.show()
-        return " ".join(query["sql"] for query in asked.captured_queries)
-
-    return show
-
-
-def test_receivers_publish_and_a_faulty_one_keeps_nothing_from_the_others(caplog):
-    answers = [{"a": 1}, None, ["no dictionary"], {"b": object()}, {"c": "x" * 70_000}, {"d": 2}]
-    receivers = [lambda sender, answer=answer, **kwargs: answer for answer in answers]
-
-    def broken(sender, **kwargs):
-        raise ValueError("no")
-
-    with caplog.at_level("ERROR", "stator.worker"):
-        found = published_with([broken, *receivers])
-    assert found == {"a": 1, "d": 2}
-
-
-def published_with(receivers):
-    for receiver in receivers:
-        on_heartbeat.connect(receiver)
-    try:
-        return {name: value for name, value in published_by(object()).items() if name != "tasks"}
-    finally:
-        for receiver in receivers:
-            on_heartbeat.disconnect(receiver)
-
-
 def test_row_of_an_older_release_publishes_nothing():
     """It inserts rows without the column."""
     names = ["id", "host", "pid", "version", "models", "database", "started", "heartbeat", "running", "handled", "lost"]
@@ -163,30 +51,10 @@ def test_row_of_an_older_release_publishes_nothing():
     assert Worker.objects.get().published == {}
 
 
-def test_last_word_marks_the_row_stopped(presence):
-    presence.show()
-    presence.leave()
-    assert Worker.objects.get().stopped is not None
-    assert live_workers("default") == []
-
-
 def test_silent_worker_is_taken_for_dead(presence):
     presence.show()
     raw(Worker).update(heartbeat=Now() - timedelta(seconds=WORKER_ALIVE + 1))
     assert live_workers("default") == []
-
-
-def test_heartbeat_survives_a_database_that_is_away(presence, monkeypatch, caplog):
-    def fail():
-        raise OperationalError("the disk\nis full")
-
-    monkeypatch.setattr(presence, "show", fail)
-    heartbeat = Heartbeat(list, lambda keys: None, 0.01, presence)
-    heartbeat.start()
-    wait_until(lambda: heartbeat.beats > 2)
-    heartbeat.stop(5)
-    event = next(record for record in caplog.records if record.msg == "stator.heartbeat_failed")
-    assert (event.error, event.message_text) == ("OperationalError", "the disk is full")
 
 
 def test_worker_that_ran_has_left_its_figures():

@@ -4,7 +4,11 @@ import pytest
 from opentelemetry import trace
 
 from stator.worker import tracing
+from stator.worker.schema import Schema
+from tests.stator.making import operations_of
+from tests.stator.worker.lacking import run
 from tests.stator.worker.spans import Spans
+from tests.testapp.models import Line, SyncLine
 
 
 @pytest.fixture
@@ -27,3 +31,13 @@ def provide(monkeypatch):
 @pytest.fixture
 def spans(provide):
     return provide()
+
+
+@pytest.fixture
+def pair():
+    return operations_of(Line), operations_of(SyncLine)
+
+
+@pytest.fixture
+def schema(pair):
+    return Schema(list(pair), run)

@@ -1,74 +1,29 @@
 """Models whose tables lack something: which are left out, when they are taken back, and what becomes of their rows."""
 
 import time
-from contextlib import contextmanager
 
 import pytest
-from asgiref.sync import async_to_sync, sync_to_async
-from django.db import DatabaseError, OperationalError, ProgrammingError, connection
+from asgiref.sync import async_to_sync
+from django.db import OperationalError, ProgrammingError
 
 from stator.graph.outcomes import Released, Waiting
 from stator.models import Stats, Worker
 from stator.runner import StatorRunner
 from stator.worker import executor as executor_module
-from stator.worker import outage as outage_module
 from stator.worker import schema as module
-from stator.worker.dispatcher import Lane
 from stator.worker.executor import attempt_async, attempt_sync
-from stator.worker.heartbeat import Heartbeat
-from stator.worker.outage import Outages, reach
+from stator.worker.outage import Outages
 from stator.worker.presence import Presence
 from stator.worker.recorder import Recorder
-from stator.worker.schema import Schema
 from stator.worker.startup import Unusable
 from stator.worker.threads import DatabaseThreads
 from tests.stator.making import claim_all, operations_of, put, raw, row
 from tests.stator.worker.fakes import FakeClaim
+from tests.stator.worker.lacking import error_of, run, wait_for, without
 from tests.testapp.models import Line, SyncLine
 from tests.testapp.power import Measure, Transfer
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@contextmanager
-def without(model, column):
-    """Meanwhile the table of a model lacks a column."""
-    rename = f"ALTER TABLE {model._meta.db_table} RENAME COLUMN {{}} TO {{}}"
-    execute(rename.format(column, "away"))
-    try:
-        yield
-    finally:
-        execute(rename.format("away", column))
-
-
-def execute(statement):
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-
-
-def error_of(statement="SELECT absent FROM testapp_line"):
-    with pytest.raises(DatabaseError) as caught:
-        execute(statement)
-    return caught.value
-
-
-async def run(function, *args, **kwargs):
-    """In place of a database thread: in that of the test."""
-    return await sync_to_async(function)(*args, **kwargs)
-
-
-def wait_for(function, *args):
-    return async_to_sync(function)(*args)
-
-
-@pytest.fixture
-def pair():
-    return operations_of(Line), operations_of(SyncLine)
-
-
-@pytest.fixture
-def schema(pair):
-    return Schema(list(pair), run)
 
 
 class TestSchema:
@@ -113,69 +68,6 @@ class TestSchema:
         monkeypatch.setattr(module, "lack_of", away)
         wait_for(schema.examine)
         assert schema.left_out == []
-
-
-class TestSteps:
-    def test_step_goes_on_with_others_and_raises_at_its_end(self, pair):
-        outages, done = Outages(), []
-        for operations in pair:
-            with outages.noted(operations.alias):
-                if operations is pair[0]:
-                    raise error_of()
-                done.append(operations)
-        assert done == [pair[1]]
-        with pytest.raises(DatabaseError, match="absent"):
-            outages.raise_first()
-
-    def test_step_is_taken_again_at_once_without_the_model(self, schema, pair, caplog):
-        error = error_of()
-
-        async def step():
-            if not pair[0].lacking:
-                raise error
-            return "done"
-
-        with without(Line, "name"):
-            assert wait_for(reach, step, set(), lambda: False, schema) == "done"
-        assert [record.getMessage() for record in caplog.records] == ["stator.model_left_out"]
-
-    def test_error_that_no_table_explains_is_raised_after_some_tries(self, schema, monkeypatch):
-        monkeypatch.setattr(outage_module, "PAUSES", [0.001] * 3)
-        tries, error = [], error_of("SELECT 1 FROM nowhere")
-
-        async def step():
-            tries.append(1)
-            raise error
-
-        with pytest.raises(DatabaseError, match="nowhere"):
-            wait_for(reach, step, set(), lambda: False, schema)
-        assert len(tries) == 4
-
-    def test_lane_of_a_model_that_is_left_out_wants_nothing_until_it_is_back(self, pair):
-        lane = Lane(pair[0], [], False, 1)
-        lane.suspect = True
-        pair[0].lacking = "table testapp_line lacks column name"
-        assert not lane.wanted
-        pair[0].lacking = ""
-        assert lane.wanted
-
-    def test_lease_of_another_model_is_renewed(self, pair, monkeypatch):
-        line, sync = pair
-        put(Line), put(SyncLine)
-        claims = [*claim_all(line), *claim_all(sync)]
-        for claim in claims:
-            claim.deadline -= claim.lease
-        renewed, error = [], error_of()
-
-        def refuse(claims, **kwargs):
-            raise error
-
-        monkeypatch.setattr(line, "renew", refuse)
-        monkeypatch.setattr(sync, "renew", lambda claims, **kwargs: renewed.extend(claims) or set())
-        heartbeat = Heartbeat(lambda: claims, lambda keys: None, 1.0, None)
-        with pytest.raises(DatabaseError, match="absent"):
-            heartbeat.beat()
-        assert [claim.operations for claim in renewed] == [sync]
 
 
 class TestAttempts:
