@@ -1,19 +1,18 @@
 """Errors that end attempts, and errors of other processes under their own names."""
 
 from stator.exceptions import Fail
-from stator.graph.failures import describe
 from stator.graph.tracebacks import RemoteTraceback
 from tasks.failures import LINE, NoHandler, final, last_line, remote
 
 
-def test_final_error_is_recorded_under_the_name_of_the_original():
+def test_final_error_keeps_the_original_as_its_cause_with_its_traceback():
     try:
         raise NoHandler("no action 'resize'")
     except NoHandler as error:
         ended = final(error)
+        original, traceback = error, error.__traceback__
     assert isinstance(ended, Fail)
-    failure = describe(ended)
-    assert (failure.kind, failure.message) == ("tasks.failures.NoHandler", "no action 'resize'")
+    assert (ended.__cause__, ended.__traceback__, str(ended)) == (original, traceback, "")
 
 
 def test_error_that_is_final_already_stays_the_same():

@@ -62,7 +62,7 @@ def test_programs_publish_what_the_queue_lists_and_learn_no_other_name():
 
 def test_queue_of_programs_elsewhere_takes_names_that_no_code_has():
     queue = queue_of(elsewhere=True)
-    assert may_be_published_over_http(queue, "resize")
+    assert may_be_published_over_http(queue, "transcode")
     assert not may_be_published_over_http(queue, "echo")
 
 

@@ -1,5 +1,7 @@
 """Figures of queues: few statements, each with a limit on what it counts."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tasks.queue import figures as module
@@ -38,7 +40,8 @@ def test_counts_end_at_a_bound_and_say_so(queue, monkeypatch):
 
 def test_database_that_does_not_answer_is_a_question_mark(queue):
     queue.publish("resize")
-    by_database = figures_by_database([queue])
-    assert by_database["encode"]["default"].waiting == "1"
-    told = together({**by_database["encode"], "other": None})
-    assert (told.waiting, told.dead) == ("default 1, other ?", "default 0, other ?")
+    spread = SimpleNamespace(name="encode", databases=["default", "gone"])
+    by_database = figures_by_database([spread])["encode"]
+    assert (by_database["default"].waiting, by_database["gone"]) == ("1", None)
+    told = together(by_database)
+    assert (told.waiting, told.dead) == ("default 1, gone ?", "default 0, gone ?")

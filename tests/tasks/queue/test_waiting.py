@@ -13,6 +13,12 @@ from tests.tasks.making import make_queue
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.fixture(autouse=True)
+def nobody_watches(transactional_db):
+    yield
+    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "tasks-waiting"])
+
+
 @pytest.fixture
 def quiet(monkeypatch):
     """Those that wait, without a thread that polls for them."""
