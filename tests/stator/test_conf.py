@@ -58,7 +58,7 @@ CONFLICTS = [
 ]
 
 
-def test_defaults_work():
+def test_defaults_are_valid_settings():
     assert list(Settings().problems()) == []
     assert list(Settings().conflicts()) == []
 

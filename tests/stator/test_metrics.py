@@ -30,7 +30,7 @@ def figures(client: Client) -> dict[str, str]:
 
 @pytest.mark.usefixtures("token")
 class TestMetrics:
-    def test_of_each_model(self, client: Client) -> None:
+    def test_metrics_have_figures_of_each_model(self, client: Client) -> None:
         put(Parcel, state_changed=ago(8000))
         put(Parcel, state_ready=False, state_crashes=3)
         put(Parcel, state="sent", state_ready=False)
@@ -49,7 +49,7 @@ class TestMetrics:
         assert found['stator_objects{model="testapp.parcel",state="sent"}'] == "1"
         assert found['stator_oldest_ready_seconds{model="testapp.letter"}'] == "0"
 
-    def test_of_workers(self, client: Client) -> None:
+    def test_metrics_have_figures_of_workers(self, client: Client) -> None:
         given = {"host": "h", "pid": 1, "version": "1", "database": "default"}
         Worker.objects.create(id="a", lost=2, **given)
         Worker.objects.create(id="b", lost=3, heartbeat=ago(500), **given)

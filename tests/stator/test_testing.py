@@ -175,7 +175,7 @@ class TestAdvance:
         parcel.refresh_from_db()
         assert parcel.state == "returned"
 
-    def test_ends_leases(self) -> None:
+    def test_time_that_passes_ends_leases(self) -> None:
         parcel = Parcel.objects.create()
         operations = operations_for(Parcel, load_settings(), new_worker_id())
         [claim] = operations.claim(list(Parcel.state_graph.automatic_states), 1)

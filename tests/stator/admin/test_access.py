@@ -101,7 +101,9 @@ class TestPermissions:
     """Who may do what: the answer to each request, and whether anything was done to a row."""
 
     @pytest.mark.parametrize(("role", "what", "answer"), CASES)
-    def test_of(self, login: Login, client: Client, admin_user: Any, role: str, what: str, answer: int) -> None:
+    def test_each_role_gets_its_answer(
+        self, login: Login, client: Client, admin_user: Any, role: str, what: str, answer: int
+    ) -> None:
         parcel, letter = Parcel.objects.create(orders="fail"), Letter.objects.create(number="17")
         attempt(parcel)
         csrf = "no CSRF" in what

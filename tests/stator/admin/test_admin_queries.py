@@ -106,7 +106,7 @@ def count_of(request: Callable[[], Any], status: int = 200) -> int:
         (f"{KEPT}pause/", 4),
     ],
 )
-def test_list(admin_client: Client, url: str, number: int) -> None:
+def test_list_takes_a_fixed_number_of_statements(admin_client: Client, url: str, number: int) -> None:
     """One more where there is more than one page: how many pages there are; and one for another page than the first."""
     fill(FEW)
     assert count_of(lambda: admin_client.get(url)) == number
@@ -136,7 +136,7 @@ def test_list(admin_client: Client, url: str, number: int) -> None:
         (f"{OVERVIEW}?model=testapp.Parcel&live=1", 19),
     ],
 )
-def test_page(admin_client: Client, url: str, number: int) -> None:
+def test_page_takes_a_fixed_number_of_statements(admin_client: Client, url: str, number: int) -> None:
     fill(FEW)
     url = url.format(first=first_key())
     assert count_of(lambda: admin_client.get(url)) == number

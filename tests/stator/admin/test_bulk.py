@@ -172,7 +172,7 @@ class TestPauses:
         chosen = {"action": "stator_pause", "index": "0", "_selected_action": [parcel.pk for parcel in parcels]}
         return confirm(client, LIST, {**chosen, "reason": "stop it", **data})
 
-    def test_asks_first(self, admin_client: Client) -> None:
+    def test_question_comes_before_anything_is_paused(self, admin_client: Client) -> None:
         parcels = failing(2)
         text = act(admin_client, "stator_pause", *parcels).content.decode()
         assert "2 parcels will not be attempted by workers" in text

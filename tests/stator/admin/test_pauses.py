@@ -140,7 +140,9 @@ class TestPermissions:
         ],
         ids=lambda value: "+".join(value) or "staff" if isinstance(value, tuple) else str(value),
     )
-    def test_of_staff(self, login: Login, given: tuple[str, ...], seen: int, made: int) -> None:
+    def test_staff_see_and_make_pauses_as_their_permissions_say(
+        self, login: Login, given: tuple[str, ...], seen: int, made: int
+    ) -> None:
         pause = Pause.objects.create(model_label=LABEL)
         client = login(*given)
         assert client.get(LIST).status_code == seen

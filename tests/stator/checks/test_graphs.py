@@ -47,7 +47,7 @@ class TestGraphs:
         assert warning.msg == "ThatGraph.a has max_failures=3 and no fails_to."
         assert "a.fails_to" in warning.hint
 
-    def test_unreachable_states(self) -> None:
+    def test_state_that_cannot_be_reached_is_a_warning(self) -> None:
         a, b, c, d = (State(try_interval=1, force_initial=True), State(), State(try_interval=1), State())
         chain(a, b), chain(c, d)
         assert found(graphs.unreachable, graph(a=a, b=b, c=c, d=d)) == [
@@ -61,7 +61,7 @@ class TestGraphs:
         a.fails_to(c)
         assert found(graphs.unreachable, graph(a=a, b=b, c=c)) == []
 
-    def test_dead_ends(self) -> None:
+    def test_loop_without_a_way_out_is_a_warning(self) -> None:
         a, b, c, d = (State(try_interval=1), State(try_interval=1), State(try_interval=1), State())
         chain(a, b, c, b), chain(a, d)
         assert found(graphs.dead_end, graph(a=a, b=b, c=c, d=d)) == [
@@ -112,7 +112,7 @@ class TestGraphs:
         assert found(graphs.early_timeout, graph(a=a, b=b)) == ([message] if warned else [])
 
     @pytest.mark.parametrize(("lease", "warned"), [(5, True), (6, False), (None, False)])
-    def test_short_leases(self, lease: float | None, warned: bool) -> None:
+    def test_lease_that_is_too_short_is_a_warning(self, lease: float | None, warned: bool) -> None:
         a, b = chain(State(try_interval=60, lease=lease), State())
         message = f"ThatGraph.a has a lease of {lease} s, not longer than REAP_INTERVAL=5."
         assert found(graphs.short_lease, graph(a=a, b=b)) == ([message] if warned else [])

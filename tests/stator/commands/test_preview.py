@@ -124,7 +124,7 @@ def test_async_handlers_see_their_own_writes_and_leave_none(asked, monkeypatch):
     assert seen == [(1, True)] * 2
 
 
-def test_atomic_states(asked):
+def test_atomic_states_are_rolled_back_whatever_their_handlers_do(asked):
     for what in ("", "raise", "stray", "wait"):
         put(Transfer, deed=what)
     found = asked("testapp.Transfer")["outcomes"]

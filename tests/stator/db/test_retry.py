@@ -15,12 +15,12 @@ class DriversError(Exception):
 
 
 @pytest.mark.parametrize("error", [OperationalError, InterfaceError, InternalError, sqlite3.OperationalError])
-def test_outages(error):
+def test_lost_connection_is_an_outage(error):
     assert is_outage(error("the server closed the connection"))
 
 
 @pytest.mark.parametrize("error", [IntegrityError, sqlite3.IntegrityError, DriversError, ValueError])
-def test_faults(error):
+def test_fault_of_a_statement_is_no_outage(error):
     assert not is_outage(error("not null"))
 
 

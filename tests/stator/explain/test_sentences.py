@@ -17,7 +17,7 @@ from tests.testapp.explained import Errand
 pytestmark = pytest.mark.django_db
 
 
-def test_terminal(crew):
+def test_row_in_a_terminal_state_stays_there(crew):
     assert str(first(put(Errand, state="done"))) == "done is a terminal state: the object stays here."
     reason = first(put(Errand, state="swept", state_changed=ago(600)))
     assert reason.code == "terminal"
@@ -64,7 +64,7 @@ def test_quarantined_with_the_last_report(crew):
     assert reason.sentence.endswith("Latest report: stator.Quarantined: 3 leases in a row.")
 
 
-def test_not_due(crew):
+def test_row_that_is_not_due_says_when_it_is(crew):
     reason = first(put(Errand, state_ready=False, state_next_attempt=ago(-245)))
     assert reason.code == "not_due"
     assert re.fullmatch(r"Not due yet: the next attempt is in 4 m( \d s)?\.", reason.sentence)
@@ -120,7 +120,7 @@ def test_leased_by_a_worker_of_which_nothing_is_known():
     assert f"worker {other} (no other record of it)" in reason.sentence
 
 
-def test_lost_lease(crew):
+def test_lost_lease_names_the_worker_and_what_comes_next(crew):
     reason = first(put(Errand, **held(seconds=-7)))
     assert reason.code == "lease_lost"
     assert reason.sentence.endswith("ran out 7 s ago; the object is reclaimed within 5 s.")
@@ -175,7 +175,7 @@ def test_no_live_worker(crew, values):
     assert "No live worker serves testapp.Errand" in reason.sentence
 
 
-def test_gone():
+def test_row_that_was_deleted_is_gone():
     errand = put(Errand)
     raw(Errand).all().delete()
     assert codes(errand) == ["gone"]

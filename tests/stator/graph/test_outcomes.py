@@ -119,7 +119,7 @@ CASES = [
 @pytest.mark.parametrize(
     ("state", "result", "failures", "age", "expected", "error"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
 )
-def test_outcome_of(state, result, failures, age, expected, error):
+def test_outcome_follows_from_state_result_failures_and_age(state, result, failures, age, expected, error):
     outcome = resolve(state, result, failures=failures, age=age)
     if isinstance(expected, str):
         assert isinstance(outcome, Moved)

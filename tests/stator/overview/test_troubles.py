@@ -32,7 +32,7 @@ def codes() -> list[str]:
     return [trouble.code for trouble in found()]
 
 
-def test_none() -> None:
+def test_healthy_models_have_no_trouble() -> None:
     worker()
     put(Parcel)
     assert found() == []

@@ -50,7 +50,7 @@ class TestRetrySpread:
         retry_spread(raw(Parcel), [rest, [one.pk for one in later]], per_minute=1, most=1000, actor="anna")
         assert [round(seconds_until_due(one), -1) for one in later] == [180, 240]
 
-    def test_quarantine_ends(self):
+    def test_retry_ends_the_quarantine(self):
         one = put(Parcel, state_ready=False, state_crashes=3)
         assert retry(one.pk) == 1
         assert row(one).state_crashes == 0

@@ -38,7 +38,7 @@ def test_whatever_is_raised_becomes_an_outcome(state, error):
     assert type(error).__name__ in outcome.failure.kind
 
 
-def test_state_moves():
+def test_returned_state_is_a_move():
     assert outcome_of(lambda: WorkGraph.done) == Moved(WorkGraph.done)
 
 

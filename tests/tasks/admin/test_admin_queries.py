@@ -83,7 +83,7 @@ def count_of(client: Client, url: str) -> int:
         ("consumer/", 3),
     ],
 )
-def test_list(admin_client: Client, url: str, number: int) -> None:
+def test_list_takes_a_fixed_number_of_statements(admin_client: Client, url: str, number: int) -> None:
     """One more where there is more than one page, or a filter; less where the first page has not rows of every kind."""
     fill(FEW)
     assert count_of(admin_client, url) == number
@@ -108,7 +108,9 @@ def test_list(admin_client: Client, url: str, number: int) -> None:
         (Consumer, {}, "change", 5),
     ],
 )
-def test_page(admin_client: Client, model: Any, columns: dict[str, Any], page: str, number: int) -> None:
+def test_page_takes_a_fixed_number_of_statements(
+    admin_client: Client, model: Any, columns: dict[str, Any], page: str, number: int
+) -> None:
     fill(FEW)
     url = f"{model._meta.model_name}/{first(model, **columns)}/{page}/"
     assert count_of(admin_client, url) == number
@@ -119,7 +121,7 @@ def test_page(admin_client: Client, model: Any, columns: dict[str, Any], page: s
 @pytest.mark.parametrize(
     ("url", "number"), [("task/add/", 3), ("queue/add/", 2), ("schedule/add/", 2), ("consumer/add/", 3)]
 )
-def test_form(admin_client: Client, url: str, number: int) -> None:
+def test_form_takes_a_fixed_number_of_statements(admin_client: Client, url: str, number: int) -> None:
     fill(MANY)
     assert count_of(admin_client, url) == number
 

@@ -126,7 +126,7 @@ class TestPermissions:
         assert status == (403 if (method, path) in made else good), found
 
     @each_endpoint
-    def test_full_token(self, call, scene, method, path, body, verb, good):
+    def test_token_with_all_verbs_is_answered(self, call, scene, method, path, body, verb, good):
         status, found = call(method, scene.path(path), scene.body(path, body), token())
         assert status == good, found
 
@@ -148,7 +148,7 @@ class TestPermissions:
         assert hidden[0] == missing[0] == 404
         assert hidden[1]["detail"].replace(str(scene.task.pk), "N") == missing[1]["detail"].replace("999999", "N")
 
-    def test_unknown_queue(self, call, queue):
+    def test_unknown_queue_is_told_only_to_tokens_for_all_queues(self, call, queue):
         assert call("GET", "queues/nowhere", None, token())[0] == 404
         limited = token("limited", queues=[queue])
         assert call("GET", "queues/nowhere", None, limited)[0] == 403

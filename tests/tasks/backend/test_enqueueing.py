@@ -245,7 +245,7 @@ class TestEnqueueing:
         assert not Task.objects.exists()
 
     @pytest.mark.parametrize("argument", [float("nan"), "a\0b", "\ud800"])
-    def test_and_storable(self, argument: Any) -> None:
+    def test_arguments_that_no_database_stores_are_refused(self, argument: Any) -> None:
         with pytest.raises(PublishRefused, match="the arguments"):
             examples.add.enqueue(argument)
         assert not Task.objects.exists()

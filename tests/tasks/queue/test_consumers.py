@@ -37,7 +37,7 @@ def test_token_is_found_and_nothing_of_it_is_stored():
     assert row["digest"] == hashlib.sha256(token.encode()).hexdigest()
 
 
-def test_tokens_differ():
+def test_each_issued_token_differs_from_the_one_before():
     made, token = consumer()
     assert token != made.issue()
     assert opened(token) == "bot", "issue() alone stores nothing"

@@ -152,7 +152,7 @@ class TestMissed:
             ("all", 20, [], 3),
         ],
     )
-    def test_policies(self, queue, missed, deadline, fired, dropped):
+    def test_missed_ticks_fire_or_are_dropped_as_the_policy_says(self, queue, missed, deadline, fired, dropped):
         schedule = schedule_of(queue, missed=missed, deadline=deadline)
         go()
         go(seconds_until(row(schedule).planned) + 150)

@@ -168,7 +168,7 @@ MISSED = [
 
 @pytest.mark.parametrize("timetable", [MINUTELY, Timetable(None, "* * * * *")], ids=["period", "cron"])
 @pytest.mark.parametrize(("now", "missed", "deadline", "fires", "follows", "dropped"), MISSED)
-def test_policies(timetable, now, missed, deadline, fires, follows, dropped):
+def test_policy_decides_which_of_the_missed_ticks_fires(timetable, now, missed, deadline, fires, follows, dropped):
     due = judge(timetable, Planned(NOON, NOON), after(now), missed=missed, deadline=deadline, chance=random.Random(1))
     fired = None if fires is None else Planned(after(fires), after(fires))
     assert due == Due(fired, Planned(after(follows), after(follows)), dropped)

@@ -27,7 +27,7 @@ class TestClaiming:
         assert {claim.task._state.db for claim in claims} == set(BOTH)
         assert len(queue.claim(worker="bot-1", limit=8)) == 2
 
-    def test_none_starves(self, queue):
+    def test_no_database_starves(self, queue):
         queue.publish_many([{"action": "resize"}] * 200)
         found = Counter(claim_one(queue).task._state.db for _ in range(60))
         assert min(found["default"], found["other"]) > 10
@@ -67,7 +67,7 @@ class TestClaiming:
         assert lost == claims[:1]
         assert sorted(task.result for task in every(state="completed")) == [1, 2, 3, 4, 5]
 
-    def test_async_twins(self, queue):
+    def test_async_code_publishes_claims_and_resolves_in_all_databases(self, queue):
         async def work():
             await queue.apublish_many([{"action": "resize"}] * 4)
             claims = await queue.aclaim(worker="bot-1", limit=4)
