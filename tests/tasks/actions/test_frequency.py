@@ -14,7 +14,7 @@ def test_rate_is_a_number_and_a_time(text: str, expected: tuple[int, int]) -> No
 
 @pytest.mark.parametrize("text", ["10", "10/x", "0/s", "-1/s", "1.5/s", "10/s ", "1/0s", "9999999999/s"])
 def test_other_texts_are_refused_as_rates(text: str) -> None:
-    with pytest.raises(ValueError, match="write a number and a time"):
+    with pytest.raises(ValueError, match="must be a number of starts and a time"):
         frequency(text)
 
 

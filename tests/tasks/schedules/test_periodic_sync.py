@@ -59,7 +59,7 @@ class TestSync:
     @pytest.mark.parametrize("entity", [[], [7], "x" * 201, None])
     def test_entities_are_texts(self, calls, entity):
         with pytest.raises(
-            ValueError, match=r"^@periodic: entity=.* must be a text of up to 200 characters, or several$"
+            ValueError, match=r"^@periodic: entity=.* must be a text of up to 200 characters, or a list of them$"
         ):
             declare(calls, entity=entity)
 
@@ -165,7 +165,7 @@ def test_workers_that_start_at_once_make_one_schedule(transactional_db, calls):
         ({"jitter": 30}, "tasks.E101", "less than half"),
         ({"missed": "never"}, "tasks.E101", "one of skip, one, all"),
         ({"deadline": -1}, "tasks.E101", "above 0"),
-        ({"every": LEASE}, "tasks.E102", "no more than the 10 s of a lease"),
+        ({"every": LEASE}, "tasks.E102", "must be more than a lease of 10 s apart"),
         ({"every": None, "cron": "*/5 * * * * *"}, "tasks.E102", "5 s apart"),
     ],
 )
