@@ -45,6 +45,20 @@ def test_others_wait_for_the_process_to_become_empty_and_then_for_the_object(clo
     assert not alone.needs_room(False)
 
 
+def test_other_claims_ask_from_the_first_object_until_none_is_wanted_or_runs(clock):
+    within = Within()
+    alone, asked = within.alone, []
+    for is_wanted, begins in ((False, False), (True, False), (False, True), (False, False)):
+        if begins:
+            alone.begin([FakeClaim(FakeOperations())])
+        alone.needs_room(is_wanted)
+        asked.append(alone.engaged)
+        within.runs = within.runs if begins else 0
+    assert asked == [False, True, True, True]
+    assert not alone.needs_room(False)
+    assert not alone.engaged
+
+
 @pytest.mark.parametrize("empties", [False, True], ids=["never empty", "the object runs for long"])
 def test_others_never_wait_longer_than_they_go_on_before_and_after(clock, empties):
     within = Within()

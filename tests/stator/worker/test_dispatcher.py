@@ -389,6 +389,17 @@ async def test_nothing_else_is_claimed_while_a_suspect_needs_the_room():
 
 
 @on_loop
+async def test_nothing_else_is_claimed_while_a_suspect_runs_alone():
+    operations, alone = FakeOperations(ready=50), Alone()
+    alone.engaged = True
+    alone.needs_room = lambda is_wanted: True
+    dispatcher, _ = dispatcher_of(operations, alone=alone)
+    assert await dispatcher.claim() == 0
+    alone.engaged = False
+    assert await dispatcher.claim() == 10
+
+
+@on_loop
 async def test_lane_without_a_suspect_does_not_stand_before_one_that_has():
     """A look tells that a model has some, and not in which of its lanes."""
     first, second = FakeOperations(suspects=0), FakeOperations(suspects=2)
