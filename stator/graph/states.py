@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import wraps
+from inspect import signature
 from typing import Any, ParamSpec, SupportsIndex
 
 from stator.exceptions import GraphError
 from stator.graph.backoff import Backoff
-from stator.graph.options import OPTIONS
 
 P = ParamSpec("P")
 
@@ -15,10 +15,12 @@ P = ParamSpec("P")
 def _suggesting(init: Callable[P, None]) -> Callable[P, None]:
     """Name the nearest option in the error for an unknown one; type checkers see the signature of ``init``."""
 
+    _, *known = signature(init).parameters
+
     @wraps(init)
     def checked(*args: P.args, **options: P.kwargs) -> None:
-        if unknown := [name for name in options if name not in OPTIONS]:
-            raise TypeError(_unknown_option(unknown[0]))
+        if unknown := [name for name in options if name not in known]:
+            raise TypeError(_unknown_option(unknown[0], known))
         init(*args, **options)
 
     return checked
@@ -110,7 +112,7 @@ class State:
         # Outcomes that lead to another state, by its name, added once the transition is found to be declared.
         self.moves: dict[str, Any] = {}
         self.is_async = False
-        self._declared = {name: getattr(self, name) for name in OPTIONS}
+        self._declared = {name: getattr(self, name) for name in NAMES}
 
     def __repr__(self) -> str:
         return f"<State {self.name}>"
@@ -191,6 +193,10 @@ class State:
         return State(**self._declared)
 
 
+# The names of the options.
+NAMES = tuple(signature(State).parameters)
+
+
 class Condition:
     """The condition of an SQL transition, without its target yet."""
 
@@ -218,7 +224,7 @@ class Edge:
         self.condition = condition
 
 
-def _unknown_option(name: str) -> str:
-    close = get_close_matches(name, OPTIONS, 1)
-    remedy = f"did you mean {close[0]!r}?" if close else f"options are {', '.join(sorted(OPTIONS))}"
+def _unknown_option(name: str, known: list[str]) -> str:
+    close = get_close_matches(name, known, 1)
+    remedy = f"did you mean {close[0]!r}?" if close else f"options are {', '.join(sorted(known))}"
     return f"State() has no option {name!r}; {remedy}"
