@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 
 def run(*arguments, code=0):
-    """What a command writes to standard output; ``code`` is the exit code that it must end with."""
+    """Return what a command writes to standard output; ``code`` is the exit code that it must end with."""
     out = io.StringIO()
     if code:
         with pytest.raises(SystemExit) as ended:

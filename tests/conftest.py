@@ -1,4 +1,4 @@
-"""What every test may use."""
+"""Fixtures and hooks for all tests."""
 
 import os
 import shutil

@@ -77,7 +77,7 @@ class WorkerProcess:
         return self._process.poll()
 
     def output(self) -> str:
-        """What it has written so far, errors included."""
+        """Return its output so far, errors included."""
         return Path(self._output.name).read_text(errors="replace")
 
     def send(self, number: signal.Signals) -> None:

@@ -13,7 +13,7 @@ BOUND = re.compile(r"\bLIMIT \d+|\bIN \(\d+|\bseen\W+> ")
 
 
 def statements(request: Callable[[], Any], status: int = 200) -> list[str]:
-    """What a request asks the database."""
+    """The statements that a request sends."""
     with CaptureQueriesContext(connection) as queries:
         response = request()
     assert response.status_code == status
@@ -21,5 +21,5 @@ def statements(request: Callable[[], Any], status: int = 200) -> list[str]:
 
 
 def unbounded(asked: list[str]) -> list[str]:
-    """Those of the statements that count rows and end nowhere before the last of a table."""
+    """Return the statements with a count that has no limit."""
     return [statement for statement in asked if len(COUNT.findall(statement)) > len(BOUND.findall(statement))]

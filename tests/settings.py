@@ -29,7 +29,7 @@ def _other() -> dict[str, object]:
     return {**DATABASES["default"], "NAME": f"{name}_other", "OPTIONS": {**DATABASES["default"]["OPTIONS"]}}
 
 
-# Of this run alone; the processes of pytest-xdist inherit it. Made and removed by conftest.py.
+# One for each run; the processes of pytest-xdist inherit it. Made and removed by conftest.py.
 TEST_DIRECTORY = Path(os.environ.setdefault("TEST_DIRECTORY", f"{tempfile.gettempdir()}/stator-tests-{os.getpid()}"))
 DATABASES = {"default": DATABASES["default"], "other": _other()}
 for alias, config in DATABASES.items():
@@ -39,7 +39,7 @@ for alias, config in DATABASES.items():
         # In memory, a database would be out of reach of the processes and threads that tests start.
         config["TEST"] = {"NAME": str(TEST_DIRECTORY / f"{alias}.sqlite3")}
 
-# Of Branch, which is there to be warned of.
+# The warning about Branch, which exists to be warned of.
 SILENCED_SYSTEM_CHECKS = [*SILENCED_SYSTEM_CHECKS, "stator.W104"]
 
 # Its tables are made from its models.

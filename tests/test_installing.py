@@ -1,4 +1,4 @@
-"""What is installed without extras is enough for both apps on SQLite; the wheel has all files that they need."""
+"""Without extras, both apps work on SQLite; the wheel has all files that they need."""
 
 import ast
 import os

@@ -167,7 +167,7 @@ def test_module_imports_no_floor_above_its_own(name):
 
 
 def floors_above(name, imported):
-    """What of the imported is on a floor above that of the module, or in a package above its own."""
+    """Return the imported modules on a floor above that of the module, or in a package above its own."""
     package = top_of(name)
     return {
         module
@@ -194,7 +194,7 @@ def test_tasks_has_a_floor_for_each_module_and_no_floor_names_what_is_gone():
 
 @pytest.mark.parametrize(("package", "most"), [("stator", 24), ("tasks", 14)])
 def test_few_modules_stand_beside_the_folders(package, most):
-    """What a project imports, and what Django looks for by name; anything else has a folder."""
+    """They are modules that projects import or that Django finds by name; anything else has a folder."""
     assert len(list((ROOT / package).glob("*.py"))) <= most
 
 

@@ -49,7 +49,7 @@ class Machine:
         program.chmod(0o755)
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """What the script does on this machine."""
+        """Run the script on this machine."""
         programs = str(self.path / "programs")
         command = ["/bin/sh", str(self.path / "bin" / "test"), *arguments]
         environment = {"PATH": programs, "BIN": programs, "DB": "sqlite", **environment}
@@ -57,7 +57,7 @@ class Machine:
 
     @property
     def installed(self) -> list[str]:
-        """What apt-get was asked for."""
+        """Return the arguments that apt-get got."""
         asked = self.path / "apt"
         return asked.read_text().splitlines() if asked.exists() else []
 

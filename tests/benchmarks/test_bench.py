@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
-    """What would be run; ``sets`` fails."""
+    """Record what would be run; ``sets`` fails."""
     calls: list[tuple[str, list[str]]] = []
 
     def note(name: str, options: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""What is printed of measurements."""
+"""Tables of measurements."""
 
 import pytest
 

@@ -96,7 +96,7 @@ class Browser:
         return True
 
     def text(self, selector: str) -> str:
-        """What the element reads as; empty while it is not there. Parts are replaced at any moment, so in one step."""
+        """Return the text of an element, in one step since parts of the page are replaced; empty if it is missing."""
         script = "return document.querySelector(arguments[0])?.textContent ?? ''"
         try:
             return " ".join(self.driver.execute_script(script, selector).split())
@@ -130,7 +130,7 @@ class Browser:
         return cut_off
 
     def complaints(self) -> list[str]:
-        """What the console of the browser has that is worth a look."""
+        """Return the messages in the browser's console, without those about the favicon."""
         return [entry["message"] for entry in self.driver.get_log("browser") if "favicon" not in entry["message"]]
 
 

@@ -54,7 +54,7 @@ def pages(transactional_db: None) -> dict[str, str]:
 
 
 def violations(browser: Browser) -> list[str]:
-    """What axe-core finds on the page that is open."""
+    """Return the violations that axe-core finds on the open page."""
     browser.driver.execute_script((files("axe_core_python") / "axe.min.js").read_text())
     found: list[str] = browser.driver.execute_async_script(RULES)
     return found

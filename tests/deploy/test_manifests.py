@@ -1,4 +1,4 @@
-"""What is under deploy/ is well-formed by the schemas of its programs, and fits the settings of the library."""
+"""Files under deploy/ are valid by the schemas of their programs, and fit the settings of the library."""
 
 import configparser
 import re

@@ -29,7 +29,7 @@ def section(title: str) -> str:
 
 
 def named(text: str) -> set[str]:
-    """What stands in double backquotes, without arguments."""
+    """Return the texts in double backquotes, without arguments."""
     return {re.split(r"[ (=]", literal)[0] for literal in re.findall(r"``([^`]+)``", text)}
 
 

@@ -1,4 +1,4 @@
-"""What happened to the rows of a model: the values that the checker judges. Knows nothing of databases."""
+"""Events of the rows of a model, as the checker judges them. Independent of databases."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -62,12 +62,12 @@ class History:
         return found
 
     def kinds(self) -> list["Kind"]:
-        """What each event was."""
+        """Return the kind of each event."""
         return [kind_of(event) for event in self.events]
 
 
 class Kind(StrEnum):
-    """What a change of a row means in the protocol."""
+    """The meaning of a row's change in the protocol."""
 
     CREATE = "create"
     DELETE = "delete"
@@ -86,7 +86,7 @@ class Kind(StrEnum):
 
 
 def kind_of(event: Event) -> Kind:
-    """What an event was, told from the row before and after it alone."""
+    """Return the kind of an event, derived from the row before and after it alone."""
     old, new = event.old, event.new
     if old is None:
         return Kind.CREATE

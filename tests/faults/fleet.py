@@ -104,7 +104,7 @@ class Fleet:
         return "\n".join(f"{name}: {worker.output()[-3000:]}" for name, worker in self.alive.items())
 
     def starts(self, worker: WorkerProcess, **lookups: Any) -> Any:
-        """What handlers of a worker have begun."""
+        """Return the rows that handlers of a worker wrote when they began."""
         return Effect.objects.filter(actor__startswith=f"{worker.name}:", **lookups)
 
 

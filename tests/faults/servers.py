@@ -17,7 +17,7 @@ OPTIONS = {"shared_buffers": "32MB", "max_notify_queue_pages": 64}
 
 
 def variables_for(server: Any) -> dict[str, str]:
-    """Those that send workers to a server."""
+    """Return the settings that send workers to a server."""
     return {"DATABASE_URL": server.url(), **NO_TEST_DATABASES}
 
 

@@ -51,7 +51,7 @@ def test_effects_and_move_of_a_killed_worker_are_both_there_or_both_not(watch, f
     for _ in range(kills):
         kill_at_any_moment(workers)
     assert not finished()
-    # What was never attempted was there to keep the workers at it.
+    # Rows that were never attempted only kept the workers busy.
     Booking.objects.filter(state="fresh", state_claim=None, state_attempts=0).delete()
     workers.until(finished, 240)
     workers.stop()

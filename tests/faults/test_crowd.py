@@ -78,7 +78,7 @@ def halved(moments):
 
 
 def test_very_many_leases_that_end_at_once_are_reaped_in_batches(watch, fleet, thorough):
-    """Of a worker that died; then no process has more than a few of its objects at a time."""
+    """They are leases of a worker that died; afterwards no process has more than a few of its objects at a time."""
     objects = VERY_MANY[connection.vendor] if thorough else LIMIT + 100
     watched = watch(Job)
     Job.objects.bulk_create((Job() for _ in range(objects)), batch_size=5000)

@@ -58,7 +58,7 @@ def before():
 
 
 def operations_to(model):
-    """What ``makemigrations`` writes for it: the columns, and the indexes."""
+    """Return the operations that ``makemigrations`` writes: for the columns, and for the indexes."""
     after = ProjectState()
     after.add_model(ModelState.from_model(model))
     changes = MigrationAutodetector(before(), after)._detect_changes()

@@ -1,4 +1,4 @@
-"""What a dead worker held is attempted again at once, at the default concurrency; nothing else waits for that."""
+"""Rows of a dead worker are attempted again at once, at the default concurrency, and delay no other row."""
 
 from time import monotonic
 

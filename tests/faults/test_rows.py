@@ -202,7 +202,7 @@ def complete(operations, claim):
 
 
 def at_once(acts, order):
-    """What each returns; the first is a worker's. They are let go together, in threads started in the given order."""
+    """Call functions together, in threads started in the given order; return their results. The first is a worker's."""
     barrier = Barrier(len(acts))
 
     def act(number):

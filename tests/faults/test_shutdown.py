@@ -57,7 +57,7 @@ def test_terminated_worker_finishes_what_is_short_and_hands_back_the_rest(watch,
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @MODELS
 def test_one_signal_to_all_processes_is_one(watch, fleet, model, number):
-    """As Ctrl-C and systemd send it: the supervisor passes it on to workers that have it already."""
+    """Ctrl-C and systemd signal the whole group, and the supervisor passes the signal on once more."""
     watched = watch(model)
     workers = fleet(model._meta.label, **SETTINGS)
     model.objects.bulk_create(model(seconds=SHORT) for _ in range(16))

@@ -44,7 +44,7 @@ PATIENCE = 180
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the steady worker holds: megabytes, descriptors, threads; and the sessions and megabytes of the database."""
+    """Resources of the steady worker: megabytes, descriptors, threads; and the database's sessions and megabytes."""
 
     at: float
     memory: float
@@ -252,7 +252,7 @@ def refused_writes(workers):
 
 
 def judge_growth(samples):
-    """What the worker held in the last third it must have held in the first, but for noise: by the medians."""
+    """The medians of the last third must not exceed those of the first, but for noise."""
     third = len(samples) // 3 or 1
     first, last = samples[:third], samples[-third:]
     held = {name: [median(getattr(sample, name) for sample in part) for part in (first, last)] for name in FIGURES}

@@ -172,7 +172,7 @@ class Release:
         self.stack.callback(self.site.stdin.close)
 
     def ask(self, name, *arguments):
-        """What a function of its site returns."""
+        """Return the result of a function of its site."""
         print(json.dumps([name, arguments]), file=self.site.stdin, flush=True)
         answer = self.site.stdout.readline()
         assert answer, f"the site ended with {self.site.wait(10)}; its errors are above"
@@ -194,7 +194,7 @@ class Release:
         return f"{socket.gethostname()}/{self.worker.pid}"
 
     def differences(self):
-        """What ``doctor`` says about versions."""
+        """Return the finding of ``doctor`` on versions."""
         told = [each for each in self.ask("command", "doctor")["findings"] if each["check"] == "versions"]
         return [each["message"] for each in told if each["level"] != "ok"]
 
@@ -306,7 +306,7 @@ def wait_for(release, **expected):
 
 
 def columns(release, number):
-    """What any attempt would change of an order."""
+    """Return the values of an order that any attempt would change."""
     names = "state, state_version, state_attempts, state_failures, state_crashes, state_claim"
     return release.project.execute(f"SELECT {names} FROM shop_order WHERE id = ?", number)
 

@@ -41,14 +41,14 @@ class Watch:
             self._execute(statement)
 
     def history(self, model: Any) -> History:
-        """What happened so far."""
+        """Return the events so far."""
         label = model._meta.label_lower
         events = faults.Event.objects.filter(label=label).order_by("pk")
         effects = faults.Effect.objects.filter(label=label).order_by("pk")
         return History(list(map(_event, events.iterator())), list(map(_effect, effects.iterator())))
 
     def violations(self, model: Any, **rules: Any) -> list[Violation]:
-        """What the checker finds in it."""
+        """Return the faults that the checker finds."""
         return check(self.history(model), rules_for(model.state_graph, **rules))
 
     def judge(self, **rules: Any) -> None:

@@ -41,7 +41,7 @@ class CannotTry(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant, and how long that took."""
+    """The fate of a mutant, and how long its tests took."""
 
     mutant: Mutant
     outcome: str

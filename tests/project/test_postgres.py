@@ -23,7 +23,7 @@ def server() -> Iterator[Server]:
 
 
 def run_as_another_user(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """What psql says to another user of the machine; without root, to this user without the password."""
+    """Return the output of psql for another user of the machine; without root, for this user without the password."""
     options: Any = as_server()
     command = [str(find_programs() / "psql"), "--no-password", "--no-psqlrc", *arguments]
     return subprocess.run(

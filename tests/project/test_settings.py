@@ -20,7 +20,7 @@ NOTHING = {"DEBUG": "", "SECRET_KEY": "", "ALLOWED_HOSTS": "localhost,127.0.0.1"
 
 
 def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """What manage.py says, with nothing of the site set but these."""
+    """Return the output of manage.py with only these settings of the site."""
     kept = {name: value for name, value in os.environ.items() if name not in NOTHING and not name.startswith("SECURE_")}
     environment = {**kept, "DJANGO_SETTINGS_MODULE": "project.settings", **variables}
     command = [sys.executable, str(ROOT / "manage.py"), *arguments]

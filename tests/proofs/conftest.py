@@ -1,4 +1,4 @@
-"""What the proofs share."""
+"""Fixtures for the proofs."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -131,7 +131,7 @@ class RepeatIsNotRecognised(Store):
 
 
 class HandBackCountsAsAttempt(Store):
-    """What is handed back keeps the attempt that never was."""
+    """A released row keeps the attempt that never took place."""
 
     def do_handback(self, request: ask.HandBack, actor: str, monotonic: float) -> None:
         self.write(f"UPDATE job SET ready = 1, {FREE} WHERE claim = :token", token=request.token.hex)

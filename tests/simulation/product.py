@@ -139,7 +139,7 @@ class Both:
         return replies[1]
 
     def __getattr__(self, name: str) -> Any:
-        """What people do, they do to both."""
+        """Manual actions are applied to both stores."""
         return lambda *given: [getattr(store, name)(*given) for store in (self._model, self._product)]
 
 

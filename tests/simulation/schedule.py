@@ -51,7 +51,7 @@ TABLES = (
 
 @dataclass(slots=True)
 class Run:
-    """What a schedule came to: the history, what was seen in it, and the promises that were broken."""
+    """The result of a schedule: the history, what was seen in it, and the broken promises."""
 
     history: History
     seen: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""What a worker asks of the database, one value for each statement, and what it holds by a claim."""
+"""The statements of a worker, one value for each, and the claims that it holds."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +34,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an attempt came to: ``to`` another state, ``to=None`` stays; ``released`` was no attempt."""
+    """The outcome of an attempt: ``to`` another state, or ``to=None`` to stay; ``released`` was no attempt."""
 
     to: str | None = None
     failed: bool = False

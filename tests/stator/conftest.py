@@ -1,4 +1,4 @@
-"""What the tests of the framework may use."""
+"""Fixtures for the tests of the framework."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -37,7 +37,7 @@ def _tables() -> set[str]:
 
 @pytest.fixture
 def deeds(monkeypatch):
-    """What the handlers of :class:`Deed` do, by name."""
+    """The functions that handlers of :class:`Deed` call, by name."""
     made = {}
     monkeypatch.setattr(DeedGraph, "deeds", made)
     return made

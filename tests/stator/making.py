@@ -83,7 +83,7 @@ def token_of(instance: Any) -> UUID | None:
 
 
 def at_once(*functions: Callable[[], Any]) -> list[Any]:
-    """What the functions return, called at one moment, each in a thread with a connection of its own."""
+    """Call the functions at one moment, each in a thread with its own connection; return their results."""
     barrier, results = threading.Barrier(len(functions)), [None] * len(functions)
     threads = [
         threading.Thread(target=_run, args=(function, barrier, results, number), daemon=True)

@@ -7,7 +7,7 @@ from stator.runner import StatorRunner
 
 @contextmanager
 def hearing(signal):
-    """What a signal tells meanwhile."""
+    """Collect the calls of a signal's receivers meanwhile."""
     heard = []
 
     def hear(sender, **kwargs):

@@ -1,4 +1,4 @@
-"""What a database can do is known by its vendor; of an unknown one only what every database can do."""
+"""Capabilities of each vendor; an unknown one has only those that every database has."""
 
 import ast
 from dataclasses import fields

@@ -105,7 +105,7 @@ BEFALLEN = {
 
 
 def begun(step):
-    """What a row has in the columns that an attempt writes."""
+    """Return the values of a row in the columns that an attempt writes."""
     names = ("state_attempted", "state_attempts", "state_failures", "state_crashes", "state_version")
     return [getattr(step, name) for name in names]
 

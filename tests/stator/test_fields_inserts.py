@@ -1,4 +1,4 @@
-"""What an INSERT of managed objects names, and that rows and objects are the same as if it named everything."""
+"""An INSERT leaves out the framework's columns; rows and objects are the same as if it named them."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -164,7 +164,7 @@ def test_statistics_lose_counts():
 
 
 def test_the_http_runner_reports_none():
-    """What a run did is known by model, also where several ran at once; see ``test_views.py`` for the view."""
+    """The results of a run are counted by model, even if several run at once; see ``test_views.py`` for the view."""
     put(SyncLine)
     runner = StatorRunner([SyncLine, Line], run_for=2)
     assert runner.run().handled == {"testapp.syncline": 1} == runner.handled

@@ -1,4 +1,4 @@
-"""What managed models and their objects know of themselves."""
+"""Properties of managed models and their objects."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""What an ordinary save of a managed object sends."""
+"""The statements of an ordinary save of a managed object."""
 
 import pytest
 from django.db import connection

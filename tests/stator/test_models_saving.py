@@ -1,4 +1,4 @@
-"""What saving objects, with or without another state, does to the framework's columns. Fault F18."""
+"""Saving objects, with or without another state, never corrupts the framework's columns. Fault F18."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""What operators ask and do through ``Model.stator``, and the guard on the framework's columns. Fault F18."""
+"""Queries and actions of operators through ``Model.stator``."""
 
 import pytest
 from django.db import connection, router

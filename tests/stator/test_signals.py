@@ -1,4 +1,4 @@
-"""What signals tell of the work of a worker."""
+"""Signals of a worker: when each is sent, and with which values."""
 
 import logging
 

@@ -41,7 +41,7 @@ MODELS = [Post, FanOut, Domain, Pin]
 
 @pytest.fixture
 def runner():
-    """As in the ``conftest.py`` of such a project."""
+    """The fixture from the ``conftest.py`` of such a project."""
     runner = StatorRunner(MODELS, concurrency=100, schedule_interval=30)
     runner.handled = {}
     runner.started = time.monotonic()

@@ -1,4 +1,4 @@
-"""What projects use in their own tests."""
+"""Helpers that projects use in their own tests."""
 
 import doctest
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What is masked, what is left alone, and which characters are spelled out."""
+"""Secrets are masked, other text is left alone, and control characters are spelled out."""
 
 import pytest
 

@@ -14,7 +14,7 @@ from tasks.client import Client
 
 
 def work(action, pk):
-    """What a synchronous bot does."""
+    """Run the synchronous bot."""
     print(f"begins {pk}", flush=True)
     if action == "hold":
         sys.stdin.readline()
@@ -22,7 +22,7 @@ def work(action, pk):
 
 
 async def awork(claim):
-    """What an asynchronous bot does."""
+    """Run the asynchronous bot."""
     return await asyncio.to_thread(work, claim.task.action, claim.task.pk)
 
 

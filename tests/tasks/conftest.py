@@ -1,4 +1,4 @@
-"""What the tests of the queue may use."""
+"""Fixtures for the tests of the queue."""
 
 from tests.stator.conftest import transactional_db
 

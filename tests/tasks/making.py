@@ -74,7 +74,7 @@ def claimed(queue: Queue, worker: str = "bot-1", **options: Any) -> list[str]:
 
 
 def race(count: int, work: Callable[[str], Any]) -> list[Any]:
-    """What ``work`` returns for workers with so many names, each in a thread with a connection of its own."""
+    """Call ``work`` for so many named workers at once, each in a thread with its own connection; return the results."""
 
     def run(name: str) -> Any:
         try:

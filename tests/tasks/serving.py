@@ -69,7 +69,7 @@ def start(code, base, token, directory):
 
 
 def finished(process, timeout=60):
-    """What the program was answered, call by call."""
+    """Return the answers that the program got, call by call."""
     out, errors = process.communicate(timeout=timeout)
     assert process.returncode == 0, errors
     return json.loads(out)

@@ -1,4 +1,4 @@
-"""What may be published: everything else is refused with one line that names it. Needs no database."""
+"""Which messages may be published; any other is refused in one line that names the fault. Needs no database."""
 
 import pytest
 

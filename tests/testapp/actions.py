@@ -42,13 +42,13 @@ async def fetch(url: str) -> tuple[str, int]:
 
 @tasks.action("echo")
 def echo(*arguments: Any) -> list[Any]:
-    """Whatever comes as its one argument, or none."""
+    """Return the arguments: one, or none."""
     return list(arguments)
 
 
 @tasks.action("told", takes_context=True)
 def told(context: tasks.Context, **data: Any) -> dict[str, Any]:
-    """What the context says."""
+    """Return the values of the context."""
     return {
         "task": context.task.pk, "attempt": context.attempt, "worker": context.worker, "mine": context.still_mine(),
         "extended": context.extend(30), "stopped": context.stopped.is_set(), "data": data,
@@ -57,7 +57,7 @@ def told(context: tasks.Context, **data: Any) -> dict[str, Any]:
 
 @tasks.action("only-here", queue="special")
 def only_here() -> str:
-    """Of one queue alone."""
+    """An action of one queue alone."""
     return "here"
 
 

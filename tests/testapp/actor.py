@@ -1,4 +1,4 @@
-"""Who writes to the database, as the triggers of the fault tests see it: a worker process, or an operator."""
+"""The author of each write, as the triggers of the fault tests see it: a worker process, or an operator."""
 
 import os
 import sys
@@ -31,7 +31,7 @@ def actor() -> str:
 
 @contextmanager
 def acting_as(name: str) -> Iterator[None]:
-    """What this thread writes meanwhile is written in that name."""
+    """Meanwhile this thread writes under that name."""
     connection.ensure_connection()
     _acting.name = name
     _introduce(connection)

@@ -31,7 +31,7 @@ class Event(models.Model):
 
 
 class Effect(models.Model):
-    """What a handler did to the world outside: one row for each time that one was started."""
+    """The effects of handlers on the outside world: one row for each start of a handler."""
 
     label = models.CharField(max_length=100)
     object_pk = models.CharField(max_length=100)
@@ -61,7 +61,7 @@ async def work(instance: Any) -> None:
 
 
 def work_in_thread(instance: Any) -> None:
-    """As :func:`work`, in a thread."""
+    """:func:`work` in a thread."""
     effect_of(instance).save()
     clock = threading.Event()
     clock.wait(instance.seconds)
@@ -288,7 +288,7 @@ def change_session(instance: Any) -> None:
 
 
 def change_session_behind_the_back(instance: Any) -> None:
-    """As above, by another statement."""
+    """The same by another statement."""
     connection.cursor().execute("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false)")
 
 

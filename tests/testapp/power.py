@@ -10,7 +10,7 @@ from stator.models import StateField, StatorModel
 
 
 class Written(models.Model):
-    """What a handler wrote."""
+    """A row that a handler wrote."""
 
     about = models.IntegerField()
     version = models.IntegerField(default=0)

@@ -40,7 +40,7 @@ def started(context: Any, times: int = 0) -> None:
 
 @task(takes_context=True)
 def describe(context: Any, note: str, times: int = 0) -> dict[str, Any]:
-    """What the context says, once it has failed so many times."""
+    """Return the values of the context, after so many failures."""
     result = context.task_result
     if context.attempt <= times:
         raise LookupError(f"time {context.attempt}")

@@ -7,7 +7,7 @@ from stator.models import StateField, StatorModel
 
 
 class BuildGraph(StateGraph):
-    """What others wait for: it gets somewhere by an attempt, a timeout, a condition, or by hand."""
+    """The awaited object: it moves by an attempt, a timeout, a condition, or by hand."""
 
     compiling = State(try_interval=60)
     checked = State(externally_progressed=True)

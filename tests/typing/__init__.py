@@ -1,1 +1,1 @@
-"""What type checkers know of the library in a project that uses it."""
+"""Type checkers in a project that uses the library."""

@@ -1,4 +1,4 @@
-"""What each handler does with a file, one attempt at a time."""
+"""Each handler with one file, one attempt at a time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is shown while a worker runs, on a terminal and elsewhere."""
+"""The progress of a worker, on a terminal and elsewhere."""
 
 import io
 

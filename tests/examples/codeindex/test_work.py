@@ -30,7 +30,7 @@ def registered(tree: Tree) -> Tree:
 
 
 def write(name: str, **columns: Any) -> None:
-    """As only the framework and time itself can: past the guard on the framework's columns."""
+    """Write columns past the guard, as only the framework and time can."""
     QuerySet(SourceFile).filter(path=name).update(**columns)
 
 

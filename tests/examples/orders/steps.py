@@ -1,4 +1,4 @@
-"""What is tried in a process with the settings of the shop: each function is one test. ``python steps.py NAME ...``."""
+"""Steps in a process with the settings of the shop: each function is one test. ``python steps.py NAME ...``."""
 
 import json
 import sys

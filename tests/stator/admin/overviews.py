@@ -44,7 +44,7 @@ def retry(client: Client, **data: Any) -> Any:
 
 
 def text_of(client: Client, url: str = PARCELS, part: str = "") -> str:
-    """What is on the page, or in one section of it, without markup."""
+    """Return the text of the page, or of one section, without markup."""
     page = client.get(url).text
     if part:
         page = re.search(rf'<section[^>]* id="stator-{part}".*?</section>', page, re.DOTALL)[0]  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""What the tests of the admin share: clients, and the requests that operators make."""
+"""Clients, and the requests that operators make in the admin."""
 
 import re
 from html import unescape
@@ -52,7 +52,7 @@ def confirm(client: Client, url: str, data: dict[str, Any]) -> Any:
 
 
 def seen_in(asked: Any) -> str:
-    """What a confirmation page carries of what it showed."""
+    """The hidden field of a confirmation page that says which rows it showed."""
     [text] = re.findall(r'name="stator_seen" value="([^"]*)"', asked.content.decode())
     return unescape(text)
 

@@ -1,4 +1,4 @@
-"""Who may do what, and what no form can do."""
+"""Permissions of each role in the admin, and columns that no form writes."""
 
 import re
 from typing import Any
@@ -98,7 +98,7 @@ CASES = [
 
 
 class TestPermissions:
-    """Who may do what: the answer to each request, and whether anything was done to a row."""
+    """The answer to each request of each role, and whether a row was changed."""
 
     @pytest.mark.parametrize(("role", "what", "answer"), CASES)
     def test_each_role_gets_its_answer(

@@ -175,7 +175,7 @@ def test_overview_takes_one_statement_for_each_model_and_some_for_all(
     ("name", "across", "number"), [("stator_move", "0", 9), ("stator_move", "1", 9), ("stator_pause", "0", 10)]
 )
 def test_question_before_an_act(admin_client: Client, name: str, across: str, number: int) -> None:
-    """Of chosen rows, and of all that a filter finds."""
+    """For chosen rows, and for all rows that a filter finds."""
 
     def ask() -> Any:
         given = {"action": name, "index": "0", "select_across": across, "_selected_action": keys}

@@ -30,7 +30,7 @@ def failing(number: int, **columns: Any) -> list[Parcel]:
 
 
 def said(client: Client) -> str:
-    """What the next page tells about the act."""
+    """Return the messages on the next page."""
     *_, message = re.findall(r'<li class="(?:success|warning|error)">([^<]+)</li>', client.get(LIST).content.decode())
     return message
 

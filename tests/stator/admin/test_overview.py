@@ -56,7 +56,7 @@ class TestTroubles:
         ):
             assert text in troubles
         assert troubles.index("1 quarantined") < troubles.index("1 failing")
-        # What waits because of the pause is no trouble of its own.
+        # Rows that wait because of the pause are no trouble of their own.
         assert "1 later than expected in packed" not in troubles
 
 

@@ -1,4 +1,4 @@
-"""What is fine while a project is developed is found before it is deployed. Security rule S15."""
+"""Settings that suit development alone are found before deployment. Security rule S15."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is done without a handler, and looking for what there is to do."""
+"""Chores without a handler, and the poll that finds work."""
 
 import pytest
 from django.db import connection

@@ -39,7 +39,7 @@ def hour(days, hours=0):
 
 
 def samples(start, *queued, label=LABEL, every=1):
-    """Of the minutes from then on; the oldest had waited for the longer the fewer were queued."""
+    """Make samples from that minute on; the fewer rows were queued, the longer the oldest had waited."""
     Depth.objects.bulk_create(
         Depth(model_label=label, minute=start + number * timedelta(minutes=every), queued=one, oldest=1000.0 - one)
         for number, one in enumerate(queued)

@@ -101,7 +101,7 @@ def test_row_that_is_ready_before_its_time_is_not_claimed_and_loses_the_mark(ope
 
 
 def test_row_without_a_due_time_is_claimed_though_its_state_begins_in_the_future(operations):
-    """As one whose clock was set back since."""
+    """The clock was set back after the row had entered its state."""
     step = put(Step, state_changed=ago(-3600))
     assert pks(claim_all(operations)) == [step.pk]
 

@@ -1,4 +1,4 @@
-"""Whose turn it is: priorities, ageing and shares, by the statements of every implementation there is here."""
+"""The order of claims: priorities, ageing and shares, for each implementation."""
 
 import random
 import re

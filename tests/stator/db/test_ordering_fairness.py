@@ -1,4 +1,4 @@
-"""What one model, one tenant or one priority may not do to the others, with real workers."""
+"""No model, tenant or priority starves the others, with real workers."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What fails before a handler is called costs no attempt, whichever statement it is."""
+"""A statement that fails before a handler is called costs no attempt."""
 
 import pytest
 from django.db import DataError, InterfaceError, OperationalError, ProgrammingError

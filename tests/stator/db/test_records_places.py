@@ -20,7 +20,7 @@ SCANS = re.compile(r"(Tid Scan|Index Scan using \w+_pkey) on testapp_step t(?:_\
 
 @pytest.fixture
 def operations(monkeypatch):
-    """As where an old snapshot is held open."""
+    """While an old snapshot is held open."""
     monkeypatch.setattr(Turn, "strained", True)
     return operations_of(Step)
 

@@ -1,4 +1,4 @@
-"""What a state saves with its outcome."""
+"""Fields that a state saves with its outcome."""
 
 import pytest
 from django.db import connection

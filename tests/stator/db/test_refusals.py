@@ -274,7 +274,7 @@ def test_row_that_cannot_be_deleted_is_told_of_and_not_tried_at_every_pass(make,
 
 @pytest.fixture
 def heard():
-    """What is asked of each connection while a receiver is called for a deletion."""
+    """Collect the timeout of each session while a receiver is called for a deletion."""
     idle = []
 
     def receive(sender, instance, **values):

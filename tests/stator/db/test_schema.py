@@ -1,4 +1,4 @@
-"""What the table of a model lacks is named in one line, with the remedy."""
+"""A table that lacks something is named in one line, with the remedy."""
 
 import pytest
 from django.db import connection, connections, models

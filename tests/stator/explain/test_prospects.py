@@ -1,4 +1,4 @@
-"""What is said of objects that were just made due: whether a worker will attempt them, and if not, why."""
+"""The prospects of objects that were just made due: whether a worker will attempt them, and if not, why."""
 
 import pytest
 

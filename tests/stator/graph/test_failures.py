@@ -1,4 +1,4 @@
-"""Whatever a handler raises can be kept: bounded, storable, and without secrets. Fault F19."""
+"""Any error of a handler can be recorded: bounded, storable, and without secrets. Fault F19."""
 
 import time
 from traceback import format_exception
@@ -197,7 +197,7 @@ def test_error_that_was_never_raised_can_be_described():
 
 
 def logged(error):
-    """What the traceback of a record says of an error."""
+    """Return the traceback in the log record of an error."""
     return "".join(format_exception(describe(error).loggable))
 
 

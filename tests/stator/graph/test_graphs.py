@@ -1,4 +1,4 @@
-"""What may be declared, and what a declaration comes to."""
+"""Graphs that may be declared, and the states and edges that they get."""
 
 import pickle
 from copy import deepcopy

@@ -1,4 +1,4 @@
-"""What may not be declared, and the one line that every mistake gets."""
+"""Graphs that may not be declared: each mistake gets one line."""
 
 import pytest
 

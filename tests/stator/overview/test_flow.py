@@ -1,4 +1,4 @@
-"""What went where and when."""
+"""Moves between states, by edge and by hour."""
 
 from datetime import timedelta
 

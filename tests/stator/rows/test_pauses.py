@@ -1,4 +1,4 @@
-"""What is paused is not claimed, by any worker, from its next look on; the rest goes on."""
+"""From its next poll on, no worker claims paused rows; other rows are claimed as before."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is kept of moves, errors and acts of people."""
+"""Reports and history: moves, errors and manual actions."""
 
 import pytest
 from django.db.models import QuerySet

@@ -1,4 +1,4 @@
-"""What was handled and queued, by hour, day and month of the current time zone."""
+"""Statistics by hour, day and month of the current time zone."""
 
 import datetime
 from unittest import mock

@@ -35,7 +35,7 @@ class WorkGraph(StateGraph):
 
 
 class FakeClaim:
-    """As much of a claim as the parts of a worker look at."""
+    """The part of a claim that the parts of a worker read."""
 
     def __init__(self, operations, state="called", act=None, **attributes):
         self.operations = operations

@@ -16,7 +16,7 @@ ON = Settings(TRACING=True)
 
 
 class Spans:
-    """What was exported, and a tracer for handlers that make spans themselves."""
+    """The exported spans, and a tracer for handlers that make spans themselves."""
 
     def __init__(self, *processors, **options):
         self._exporter = InMemorySpanExporter()

@@ -217,7 +217,7 @@ async def test_stopping_cancels_async_attempts_and_releases_the_rest():
         gate.set()
 
 
-# What is claimed ahead. How much: in test_attempts_room.py.
+# Claims ahead of need; test_attempts_room.py has how many.
 
 
 def make_short(attempts, label="app.model", is_async=True):

@@ -1,4 +1,4 @@
-"""What a handler may leave behind in the session of its thread, and what is done about it."""
+"""Sessions that a handler leaves changed, and how they are cleaned."""
 
 import threading
 

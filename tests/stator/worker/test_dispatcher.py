@@ -217,7 +217,7 @@ async def test_database_that_is_away_keeps_no_rows_of_another_from_being_claimed
             await dispatcher.claim()
         assert len(room.begun) == came
         room.left = 10
-    # What is in doubt is settled first.
+    # Ambiguous claims are settled first.
     assert len(dispatcher.doubtful) == 1
     monkeypatch.undo()
     away.ready = 3

@@ -20,7 +20,7 @@ LOCAL = "127.0.0.1"
 
 
 class Stub:
-    """As much of a worker as probes ask."""
+    """The part of a worker that probes read."""
 
     is_ready = True
 

@@ -1,4 +1,4 @@
-"""What becomes of whatever a handler returns or raises, in a real worker."""
+"""Results and errors of handlers in a real worker: each is recorded, and the worker lives."""
 
 import asyncio
 import logging

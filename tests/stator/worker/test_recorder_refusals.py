@@ -1,4 +1,4 @@
-"""What the database refuses to record must end neither the worker nor the outcomes beside it."""
+"""An outcome that the database refuses ends neither the worker nor the outcomes beside it."""
 
 import logging
 

@@ -19,7 +19,7 @@ POLL_INTERVAL = 20.0
 
 
 class Looking(Scheduler):
-    """What it finds is given."""
+    """A poll whose answers the test gives."""
 
     def __init__(self):
         self.operations = FakeOperations()

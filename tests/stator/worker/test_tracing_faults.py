@@ -1,4 +1,4 @@
-"""What spans must never do: touch an attempt, keep a worker from its end, or cost anything where nobody wants them."""
+"""Spans never affect an attempt, never delay the end of a worker, and cost nothing when tracing is off."""
 
 import subprocess
 import sys
@@ -47,7 +47,7 @@ def test_processor_that_raises_does_not_touch_the_attempt(provide, caplog, is_as
 
 
 class Stuck(SpanProcessor):
-    """What it sends to does not answer."""
+    """A processor whose server does not answer."""
 
     def __init__(self):
         self.asked, self.gate = threading.Event(), threading.Event()

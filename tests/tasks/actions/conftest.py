@@ -1,4 +1,4 @@
-"""What the actions of tests have seen is forgotten before each."""
+"""The calls that actions of tests have seen are forgotten before each test."""
 
 from typing import Any
 

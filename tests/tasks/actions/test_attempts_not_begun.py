@@ -1,4 +1,4 @@
-"""Whatever fails before an action is called costs its task no attempt."""
+"""A failure before the action is called costs its task no attempt."""
 
 from uuid import uuid4
 
@@ -19,7 +19,7 @@ MOST = 14
 
 
 class Heard(Action):
-    """What precedes it asks the database, as receivers of Django's signals may."""
+    """An action whose preparation queries the database, as receivers of Django's signals may do."""
 
     async def begin(self, context: Context) -> None:
         await Queue.objects.aexists()

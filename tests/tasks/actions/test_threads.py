@@ -70,7 +70,7 @@ def test_worker_without_a_thread_left_is_not_ready_and_ends(
         wait_until(lambda: status_of(free_port, "/ready") == 503, 60, worker.output)
         assert worker.wait(60) == FROZEN, worker.output()
         assert [event["trouble"] for event in events(worker, "stator.frozen")] == [TROUBLE]
-        # What holds the thread is in the dump.
+        # The frame that holds the thread is in the dump.
         assert "in hang\n" in worker.output()
 
 

@@ -31,7 +31,7 @@ def act(client, name, *rows, confirmed=True, follow=True, url=None, **data):
 
 
 def seen_in(asked):
-    """What a confirmation page carries of what it showed."""
+    """The hidden field of a confirmation page that says which rows it showed."""
     found = re.search(r'"stator_seen" value="([^"]*)"', asked.content.decode())
     return {"stator_seen": unescape(found[1])} if found else {}
 

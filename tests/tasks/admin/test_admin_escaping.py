@@ -1,4 +1,4 @@
-"""What is stored never becomes markup in the admin of the queue."""
+"""Stored text never becomes markup in the admin of the queue."""
 
 import re
 

@@ -50,7 +50,7 @@ def client(admin_client):
 
 
 def failing(client, url, given):
-    """Those of the given parameters with which the page is not answered, nor what it leads to."""
+    """Return the parameters with which the page, or the page that it redirects to, is an error."""
     return [each for each in given if client.get(url, each, follow=True).status_code >= 500]
 
 
@@ -115,7 +115,7 @@ def test_list_takes_whatever_the_address_has_for_its_filters(client, model):
 
 
 def asked_of(model):
-    """What the list of a model may be asked for."""
+    """Return the parameters that the list of a model takes."""
     if type(admin.site._registry[model]) is StatorAdmin:
         # Lists of one kind, which differ by their keys.
         return ["pk", "pk__in", "pk__gte", "state__exact", "condition", "q"]
@@ -129,7 +129,7 @@ def asked_of(model):
 
 
 def initial(client, model, **given):
-    """What the form of a new object begins with."""
+    """Return the form for a new object, with its initial values."""
     return client.get(url_of(model, "add"), given).context["adminform"].form
 
 

@@ -1,4 +1,4 @@
-"""Who may see what of the queue in the admin, and do what."""
+"""Permissions in the admin of the queue: which pages each role sees, and which actions it has."""
 
 import re
 

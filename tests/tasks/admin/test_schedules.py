@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 
 def new(queue):
-    """What a form posts of a schedule that publishes into a queue, without its timetable."""
+    """The posted form of a schedule that publishes into a queue, without its timetable."""
     choices = {"zone": "UTC", "jitter": "0", "missed": "one", "overlap": "delay"}
     return {"name": "new", "action": "act", "queue": queue, **choices}
 

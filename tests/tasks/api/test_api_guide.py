@@ -61,7 +61,7 @@ END = "--- end of a command ---"
 
 
 def pattern_of(line):
-    """What a line of the page stands for: a token is another each time."""
+    """Return a line of the page with the values of this run: tokens are new each time."""
     return re.escape(line).replace("tk_5d41402abc4b_", r"tk_\w{12}_").replace(r"\.\.\.", ".*")
 
 
@@ -102,7 +102,7 @@ def test_examples_of_the_page_do_what_it_says_in_its_order(tmp_path):
 
 
 class Images:
-    """What the bot of the page works with; it is asked to stop while it does."""
+    """The functions that the bot of the page calls; it is asked to stop while it works."""
 
     @staticmethod
     def resize(image):

@@ -20,7 +20,7 @@ def done(result: Any) -> Any:
 
 
 class Heard:
-    """What a signal tells while the context is open."""
+    """The calls of receivers while the context is open."""
 
     def __init__(self, *signals: Signal) -> None:
         self.signals = signals

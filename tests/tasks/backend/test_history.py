@@ -1,4 +1,4 @@
-"""What happened to a task is read by the statement that reads the task."""
+"""The history of a task is read by the statement that reads the task."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a row names is run only if it is a task."""
+"""A name in a row is run only if it is the name of a task."""
 
 import logging
 import sys
@@ -38,7 +38,7 @@ class TestPaths:
     def test_all_else_is_an_error_of_the_row_and_nothing_is_imported(self, path: str) -> None:
         queue, _ = Queue.objects.get_or_create(name="default")
         data = {"args": ["true"], "kwargs": {}, "backend": "default"}
-        # What a worker itself needs is loaded by the first.
+        # The first loads what the worker itself needs.
         drain(Task)
         made = Task.objects.create(queue=queue, action=f"django:{path}", data=data, priority=1)
         loaded = set(sys.modules)

@@ -91,7 +91,7 @@ def claim(client, lease=30.0):
 
 
 class Clock:
-    """What the client has for ``time``: seconds pass while it pauses, and with each answer of the server."""
+    """A replacement of ``time`` for the client: seconds pass while it pauses, and with each answer of the server."""
 
     def __init__(self, seconds_to_answer):
         self.now, self.seconds_to_answer = 1000.0, seconds_to_answer

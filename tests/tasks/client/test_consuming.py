@@ -33,7 +33,7 @@ def claims(*pks, lease=30.0):
 
 
 def asked(server, after=0):
-    """What the server was asked: the end of each path, and the body without the token."""
+    """Return the requests: the end of each path, and the body without the token."""
     calls = [(path.removeprefix("/api/"), dict(body)) for _, path, body, _ in server.asked[after:]]
     return [(path, {name: value for name, value in body.items() if name != "token"}) for path, body in calls]
 

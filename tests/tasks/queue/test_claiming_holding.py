@@ -1,4 +1,4 @@
-"""What a holder may do: only while it holds, and until when that is."""
+"""What the holder of a claim may do while it holds the claim, and when the claim ends."""
 
 import pytest
 from django.db import connection

@@ -1,4 +1,4 @@
-"""What PostgreSQL makes of a claim of programs when its statistics are of another time."""
+"""PostgreSQL's plan for claims of programs when its statistics are stale."""
 
 import pytest
 from django.db import connection
@@ -63,7 +63,7 @@ def test_each_candidate_is_asked_for_by_itself(plans, of_an_empty_table, exclusi
 
 @pytest.mark.parametrize("title", ["of half", "of few"])
 def test_what_has_metadata_is_not_looked_for_in_all_that_waits(plans, monkeypatch, of_an_empty_table, title):
-    """What many have is found at the head of the line; what few have, by an index of what waits alone."""
+    """Metadata of many tasks is found at the head of the line; metadata of few, by an index of waiting tasks."""
     monkeypatch.setattr(postgresql, "FIRST_ROWS", 50)
     queue = make_queue()
     titles = ["of half" if number % 2 else "of few" if number > 980 else "other" for number in range(1000)]

@@ -14,7 +14,7 @@ from tests.tasks.making import make_queue
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
-# Of a holder that is killed; long enough for the others on a machine that has other work.
+# The lease of a holder that is killed; long enough for the others on a crowded machine.
 LEASE = 2.0
 
 

@@ -16,7 +16,7 @@ from tests.tasks.serving import server, token
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
 KINDS = ("for", "run", "async", "http")
-# Of a bot that is killed; long enough for the others on a machine that has other work.
+# The lease of a bot that is killed; long enough for the others on a crowded machine.
 LEASE = 3.0
 
 

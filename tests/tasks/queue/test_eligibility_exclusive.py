@@ -90,7 +90,7 @@ def ignore(**data):
 
 
 class TestWorkerProcesses:
-    """What they may not run holds up nothing either."""
+    """Tasks that worker processes may not run hold up no other task."""
 
     @pytest.fixture(autouse=True)
     def actions(self, monkeypatch):

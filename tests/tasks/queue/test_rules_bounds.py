@@ -1,4 +1,4 @@
-"""Whatever programs, actions and people say has a bound before it is stored. Security rule S6."""
+"""Texts and values of programs, actions and people are bounded before they are stored. Security rule S6."""
 
 import pytest
 from django.db import models

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def explained(task, capsys):
-    """What the command says of the task."""
+    """Return what ``explain`` prints for the task."""
     call_command("stator", "explain", "tasks.Task", str(task.pk))
     return capsys.readouterr().out
 

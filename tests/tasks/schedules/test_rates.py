@@ -122,7 +122,7 @@ class TestSchedules:
 
 @pytest.mark.postgresql
 def test_workers_that_ask_at_once_are_admitted_one_by_one(transactional_db):
-    """Of forty that ask together, in eight transactions at a time, one may fire; the others stand in one line."""
+    """Of forty requests in eight transactions at a time, one may fire; the others are put in one line."""
 
     def ask():
         answers = []

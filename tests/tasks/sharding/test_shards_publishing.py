@@ -100,7 +100,7 @@ class TestPublishing:
 
 
 class TestQueuesInOneDatabase:
-    """What they cost does not change."""
+    """Queues in one database cost as many statements as before."""
 
     @pytest.mark.parametrize("key", [None, "k"])
     def test_publishing_and_claiming_take_no_further_statement(self, key):

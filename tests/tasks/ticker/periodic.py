@@ -1,4 +1,4 @@
-"""What workers with this app call; each call leaves a line in the file ``TICKER_LOG``."""
+"""Periodic functions of this app; each call appends a line to the file ``TICKER_LOG``."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Those of the tests, with this app."""
+"""The settings of the tests, with this app."""
 
 from tests.settings import *  # noqa: F403
 from tests.settings import INSTALLED_APPS

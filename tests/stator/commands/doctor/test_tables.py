@@ -104,7 +104,7 @@ def test_replica_is_refused():
 
 @pytest.mark.postgresql
 def test_invalid_index_is_a_warning(crew_of_all):
-    """What CREATE INDEX CONCURRENTLY leaves when it fails."""
+    """A failed CREATE INDEX CONCURRENTLY leaves an invalid index."""
     name = own_indexes(Errand)[0].name
     change_it = "UPDATE pg_index SET indisvalid = %s WHERE indexrelid = %s::regclass"
     with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""What handlers read, as operators last set it. Not loaded before somebody asks for it."""
+"""The configuration that handlers read, as operators last set it. It is loaded on first use."""
 
 current = {}
 

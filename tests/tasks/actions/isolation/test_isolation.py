@@ -35,7 +35,7 @@ def is_running(pid: int) -> bool:
 
 
 def pids(path: Path) -> list[int]:
-    """Of the process and of the one it has started, once both are there."""
+    """Return the ids of the process and of its child, once both have started."""
     return wait_until(lambda: path.exists() and [int(pid) for pid in path.read_text().split()])
 
 
