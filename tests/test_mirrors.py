@@ -40,7 +40,6 @@ TESTED_ELSEWHERE = {
     "stator/testing_graph/certain.py": ("stator/test_testing_graph.py", "one check of a graph asks all three"),
     "stator/testing_graph/policy.py": ("stator/test_testing_graph.py", "the same"),
     "stator/testing_graph/walks.py": ("stator/test_testing_graph.py", "the same"),
-    "stator/worker/announcements.py": ("stator/test_signals.py", "signals, heard by receivers"),
     "stator/worker/duties.py": ("stator/worker/test_scheduler.py", "rows of the table that the scheduler repeats"),
     "stator/worker/isolated/__main__.py": ("stator/worker/test_alone.py", "a process, driven by its worker"),
     "stator/worker/isolated/attempts.py": ("faults/test_alone.py", "the same, with real processes that die"),
@@ -53,9 +52,7 @@ TESTED_ELSEWHERE = {
     "tasks/api/urls.py": ("tasks/api/test_errors.py", "paths and methods that are none"),
     "tasks/apps.py": ("tasks/queue/test_shared_tasks.py", "receivers that it connects settle shared tasks"),
     "tasks/indexes.py": ("tasks/queue/test_claiming_plans.py", "an index, proved by the planner"),
-    "tasks/models.py": ("tasks/queue/test_operator_actions.py", "one line each for what tasks.queue does"),
     "tasks/queue/claimants.py": ("tasks/queue/test_queues.py", "one table, written by claims"),
-    "tasks/testing.py": ("tasks/schedules/test_ticking.py", "every test of ticks moves time with it"),
 }
 
 

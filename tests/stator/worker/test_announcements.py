@@ -1,0 +1,71 @@
+"""Signals and log lines that follow the commit of outcomes."""
+
+import logging
+
+import pytest
+
+from stator import signals
+from stator.db.interface import Written
+from stator.exceptions import Fail
+from stator.graph.failures import describe
+from stator.signals import Move
+from stator.worker.announcements import send_moves, tell
+from tests.stator.running import hearing
+from tests.stator.worker.fakes import FakeClaim, FakeOperations
+
+
+@pytest.fixture
+def operations():
+    return FakeOperations("testapp.line")
+
+
+def test_moves_come_with_the_instances_that_the_worker_has(operations):
+    claim = FakeClaim(operations)
+    written = Written(moves=[Move(claim.pk, "called", "done")])
+    with hearing(signals.transitioned) as heard, hearing(signals.failed) as failed:
+        tell(operations, written, [claim])
+    [(sender, values)] = heard
+    assert (sender, values["using"], values["moves"]) == (operations.model, "default", written.moves)
+    assert (values["failures"], values["instances"]) == ([], {claim.pk: claim.instance})
+    assert failed == []
+
+
+def test_lost_lease_is_a_warning_with_its_claim_and_a_signal_with_its_key(operations, caplog):
+    claim = FakeClaim(operations)
+    with hearing(signals.lease_lost) as heard:
+        tell(operations, Written(lost=[claim]))
+    assert [values["pks"] for _, values in heard] == [[claim.pk]]
+    [line] = caplog.records
+    assert (line.message, line.levelno, line.model, line.pk) == (
+        "stator.lease_lost", logging.WARNING, "testapp.line", str(claim.pk),
+    )  # fmt: skip
+    assert (line.state, line.token) == ("called", claim.token.hex)
+
+
+@pytest.mark.parametrize(("error", "level"), [(ValueError("no"), logging.ERROR), (Fail("no"), logging.WARNING)])
+def test_failure_on_purpose_is_a_warning_and_any_other_an_error(operations, caplog, error, level):
+    with hearing(signals.failed) as heard:
+        tell(operations, Written(failures=[(7, describe(error))]))
+    assert [values["failures"][0][0] for _, values in heard] == [7]
+    [line] = caplog.records
+    assert (line.message, line.levelno, line.pk, line.message_text) == ("stator.attempt_failed", level, "7", "no")
+
+
+def test_nothing_is_sent_where_nothing_was_written(operations, caplog):
+    with hearing(signals.transitioned) as moved, hearing(signals.failed) as failed, hearing(signals.lease_lost) as lost:
+        tell(operations, Written())
+    assert [moved, failed, lost, caplog.records] == [[], [], [], []]
+
+
+def test_receiver_that_raises_is_logged_and_the_others_are_called(operations, caplog):
+    def bad(sender, **values):
+        raise RuntimeError("no")
+
+    signals.transitioned.connect(bad)
+    try:
+        with hearing(signals.transitioned) as heard:
+            send_moves(operations, [Move(7, "called", "done")])
+    finally:
+        signals.transitioned.disconnect(bad)
+    assert len(heard) == 1
+    assert [(line.message, "bad" in line.receiver) for line in caplog.records] == [("stator.receiver_failed", True)]

@@ -1,0 +1,68 @@
+"""What a task, a claim and a shard show of themselves."""
+
+import pytest
+from django.core.exceptions import ValidationError
+
+from tasks.models import Run, Shard, Task
+from tests.stator.making import expire
+from tests.tasks.making import STATUSES, claim_one, fresh, make_queue, make_task
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def queue():
+    return make_queue()
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_status_is_that_of_the_row(queue, status):
+    assert fresh(make_task(queue, status)).status == status
+
+
+def test_status_of_a_shared_task_is_the_most_active_of_its_parts(queue):
+    whole = queue.publish("resize", worker_count=2).task
+    assert fresh(whole).status == "pending"
+    claim_one(queue)
+    assert fresh(whole).status == "running"
+
+
+def test_holder_is_shown_only_while_it_holds(queue):
+    task = queue.publish("resize").task
+    assert (task.claimant, task.claimed_at) == (None, None)
+    claim = claim_one(queue)
+    held = fresh(task)
+    assert (held.claimant, held.claimed_at) == ("bot-1", held.state_attempted)
+    claim.resolve(1)
+    assert fresh(task).claimant is None
+
+
+def test_workers_that_gave_up_or_lost_the_task_are_named_once_and_in_order(queue):
+    task = queue.publish("resize", max_attempts=10).task
+    claim_one(queue, "bot-2").release()
+    claim_one(queue, "bot-1")
+    expire(task)
+    claim_one(queue, "bot-3")
+    assert fresh(task).rejected_by == ["bot-2", "bot-1"]
+    assert [run.timed_out for run in Run.objects.order_by("pk")] == [False, True, False]
+
+
+def test_results_are_those_of_completed_parts(queue):
+    single, whole = queue.publish("resize").task, queue.publish("resize", worker_count=2).task
+    claim_one(queue).resolve({"ok": 1})
+    for worker in ("bot-1", "bot-2"):
+        claim_one(queue, worker).resolve(worker)
+    assert fresh(single).results == [{"ok": 1}]
+    assert sorted(fresh(whole).results) == ["bot-1", "bot-2"]
+
+
+def test_task_for_no_worker_is_invalid():
+    with pytest.raises(ValidationError, match="at least one worker has to run it"):
+        Task(worker_count=0).clean()
+
+
+def test_names_of_objects(queue):
+    task = queue.publish("resize").task
+    claim_one(queue)
+    assert (str(task), str(Run.objects.get())) == (f"resize {task.pk}", f"{task.pk} by bot-1")
+    assert str(Shard(number=1, alias="other")) == "other"

@@ -1,0 +1,48 @@
+"""Helpers for a project's tests: time passes for tasks, schedules and rates."""
+
+from datetime import timedelta
+
+import pytest
+
+from stator.testing import drain
+from tasks.models import Schedule, Task
+from tasks.testing import advance
+from tests.stator.making import row
+from tests.tasks.making import fresh, make_queue
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def schedule():
+    made = Schedule.objects.create(name="report", queue=make_queue(), action="report", period=60)
+    drain(Schedule)
+    return row(made)
+
+
+def test_ticks_come_closer(schedule):
+    planned, nominal = schedule.planned, schedule.nominal
+    advance(45)
+    moved = row(schedule)
+    assert (planned - moved.planned, nominal - moved.nominal) == (timedelta(seconds=45), timedelta(seconds=45))
+    drain(Schedule)
+    assert not Task.objects.exists()
+    advance(15)
+    drain(Schedule)
+    assert Task.objects.get().metadata["tick"] == 0
+
+
+def test_task_that_is_not_due_comes_due():
+    task = make_queue().publish("resize", invisible_for=60).task
+    advance(59)
+    assert fresh(task).status == "invisible"
+    advance(1)
+    drain(Task)
+    assert fresh(task).status == "pending"
+
+
+def test_time_passes_for_the_models_that_are_named_and_for_every_schedule(schedule):
+    task = make_queue("other").publish("resize", invisible_for=60).task
+    advance(3600, Schedule)
+    assert fresh(task).status == "invisible"
+    assert schedule.planned - row(schedule).planned == timedelta(seconds=3600)
