@@ -34,7 +34,7 @@ def test_full_run_has_the_proofs_with_the_seed(chaos):
     assert "its choices are repeated by --seed 7" in done.stderr
 
 
-def test_seed_that_is_not_given_is_another_in_each_round_and_told(chaos):
+def test_without_a_seed_each_round_has_a_new_one_and_prints_it(chaos):
     done = chaos("--rounds", "3")
     seeds = [line.partition("SEED=")[2].split()[0] for line in done.stdout.splitlines()]
     assert len(set(seeds)) == 3

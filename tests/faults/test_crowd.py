@@ -126,7 +126,7 @@ def most_at_once(history):
 
 
 @pytest.mark.postgresql
-def test_snapshot_that_nobody_ends_is_told_and_does_not_stop_the_claims(fleet, monkeypatch, thorough):
+def test_snapshot_that_nobody_ends_is_reported_and_does_not_stop_claims(fleet, monkeypatch, thorough):
     churned = 10_000 if thorough else 400
     monkeypatch.setattr(doctor, "LONG_TRANSACTION", 1.0)
     monkeypatch.setattr(doctor, "OLD_SNAPSHOT", 20)

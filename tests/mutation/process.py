@@ -227,7 +227,7 @@ MUTANTS = [
         ANNOUNCEMENTS,
         "    if written.lost:\n        _robust",
         "    if False:\n        _robust",
-        tests("stator/test_signals.py", "TestSignals::lost_leases_are_told_of"),
+        tests("stator/test_signals.py", "TestSignals::lost_leases_are_sent_as_signals"),
     ),
     Mutant(
         "nobody hears what cannot be recorded",
@@ -255,14 +255,14 @@ MUTANTS = [
         HEARTBEAT,
         "        if ended:\n            self._ended(ended)",
         "        pass",
-        in_heartbeat("ended_claims_are_told_of_and_their_deadline_stays"),
+        in_heartbeat("ended_claims_are_reported_and_their_deadline_stays"),
     ),
     Mutant(
         "an ended claim has a new deadline",
         HEARTBEAT,
         "if id(claim) not in ended:",
         "if True:",
-        in_heartbeat("ended_claims_are_told_of_and_their_deadline_stays"),
+        in_heartbeat("ended_claims_are_reported_and_their_deadline_stays"),
     ),
     Mutant(
         "what runs too long is renewed",

@@ -236,7 +236,7 @@ MUTANTS = [
         MOVES,
         "_keep_history(owner, using, before, target, actor, reason)\n        wake",
         "wake",
-        tests("stator/rows/test_transitions.py", "each_act_is_recorded_with_its_author_and_bounded"),
+        tests("stator/rows/test_transitions.py", "each_manual_move_is_recorded_with_its_author_and_bounded"),
     ),
     Mutant(
         "moves by hand are told before the commit",
@@ -245,8 +245,8 @@ MUTANTS = [
         "signals.transitioned.send(owner, **told)",
         tests(
             "stator/rows/test_transitions.py",
-            "moves_are_told_of_after_the_commit",
-            "moves_that_are_rolled_back_are_not_told_of",
+            "moves_are_sent_after_the_commit",
+            "moves_that_are_rolled_back_are_not_sent",
         ),
     ),
     Mutant(
@@ -337,7 +337,7 @@ MUTANTS = [
         CLAIMS,
         "operations.rows.filter(pk__in=others, state_claim=token).update(**columns.releasing())",
         "pass",
-        tests("stator/test_claims.py", "what_is_not_kept_in_the_transaction_of_the_claim_is_handed_back"),
+        tests("stator/test_claims.py", "claims_that_its_transaction_does_not_keep_are_released"),
     ),
     Mutant(
         "a program moves anywhere",

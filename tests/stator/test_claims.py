@@ -50,7 +50,7 @@ def test_lease_is_of_so_many_seconds_or_until_a_moment():
     assert [round(each.total_seconds()) for each in held] == [10, 100]
 
 
-def test_what_is_not_kept_in_the_transaction_of_the_claim_is_handed_back():
+def test_claims_that_its_transaction_does_not_keep_are_released():
     first, second = put(Errand), put(Errand)
     (claim,) = claims.claim(Errand, 2, then=lambda found: [each for each in found if each.pk == first.pk])
     assert claim.pk == first.pk

@@ -51,7 +51,7 @@ def test_so_do_many_at_once():
     ("state", "ready", "is_due"), [("late", False, True), ("outside", False, False), ("done", False, False)]
 )
 @pytest.mark.parametrize("bulk", [False, True])
-def test_state_that_is_not_attempted_at_once_is_told(state, ready, is_due, bulk):
+def test_state_that_is_not_attempted_at_once_is_named_in_the_insert(state, ready, is_due, bulk):
     step = Step.objects.bulk_create([Step(state=state)])[0] if bulk else Step.objects.create(state=state)
     found = row(step)
     assert (found.state, found.state_ready, found.state_next_attempt is not None) == (state, ready, is_due)
@@ -159,7 +159,7 @@ def test_copy_begins_anew():
     assert found.state_changed > LONG_AGO
 
 
-def test_table_that_django_does_not_make_is_told_everything(monkeypatch):
+def test_insert_into_an_unmanaged_table_names_every_column(monkeypatch):
     monkeypatch.setattr(Page._meta, "managed", False)
     fields._left_to_defaults.cache_clear()
     try:

@@ -272,7 +272,7 @@ def test_table_in_a_schema_of_its_own(transactional_db):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_keys_that_are_kept_as_others_are_told_as_python_has_them():
+def test_keys_that_are_stored_otherwise_are_shown_as_python_has_them():
     AliasKeyed.objects.create(alias="ord_1")
     summary = StatorRunner([AliasKeyed], until_idle=True).run()
     assert (summary.lost, sum(summary.moved.values())) == (0, 2)

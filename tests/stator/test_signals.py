@@ -21,7 +21,7 @@ class TestSignals:
         assert started[0][0].settings.LEASE == 60
         assert [values for _, values in scheduled] == [{"databases": ["default"]}]
 
-    def test_moves_are_told_of_after_their_commit(self):
+    def test_signals_of_moves_come_after_their_commit(self):
         line, seen = put(Line), []
 
         def look(sender, moves, using, **kwargs):
@@ -39,7 +39,7 @@ class TestSignals:
         assert seen[0][5] >= 1
         assert seen[1][5] == 2
 
-    def test_failures_are_told_of(self, deeds):
+    def test_failures_are_sent_as_signals(self, deeds):
         deeds["astray"] = lambda instance: "nowhere"
         deed = Deed.objects.create(deed="astray")
         with hearing(failed) as heard:
@@ -49,7 +49,7 @@ class TestSignals:
         ((pk, failure),) = told["failures"]
         assert (pk, failure.kind) == (deed.pk, "stator.exceptions.InvalidTransition")
 
-    def test_lost_leases_are_told_of(self, deeds):
+    def test_lost_leases_are_sent_as_signals(self, deeds):
         def lose(instance):
             raw(Deed).filter(pk=instance.pk).update(state_claim=None, state_ready=False, state_next_attempt=ago(-60))
             return "done"
@@ -60,7 +60,7 @@ class TestSignals:
             assert work(Deed).lost == 1
         assert heard == [(Deed, {"pks": [deed.pk], "using": "default"})]
 
-    def test_timeouts_are_told_of(self):
+    def test_timeouts_are_sent_as_signals(self):
         put(Step, state="outside", state_changed=ago(7201))
         with hearing(transitioned) as heard:
             work(Step)

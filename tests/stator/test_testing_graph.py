@@ -111,7 +111,7 @@ class TestWays:
         with pytest.raises(ValueError, match=r"Lost has no state 'elsewhere'; entries="):
             check_graph(Lost, entries=["elsewhere"])
 
-    def test_trap_is_told_with_the_shortest_way_into_it(self) -> None:
+    def test_trap_is_reported_with_the_shortest_path_into_it(self) -> None:
         class Trap(StateGraph):
             new = State(try_interval=60)
             detour = State(try_interval=60)

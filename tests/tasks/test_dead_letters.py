@@ -78,7 +78,7 @@ def test_told_again_when_it_was_requeued_and_died_again_with_its_new_errors_alon
     assert [letter.workers for letter in letters] == [["maker"], ["bot-2"]]
 
 
-def test_shared_task_is_told_once_with_the_errors_of_its_parts(queue):
+def test_shared_task_has_one_notice_with_the_errors_of_its_parts(queue):
     task = queue.publish("resize", worker_count=3, max_attempts=1).task
     _, failing = claim_one(queue, "bot-1"), claim_one(queue, "bot-2")
     failing.fail("no")
@@ -94,7 +94,7 @@ def test_parts_that_succeeded_are_not_among_the_errors(queue):
     assert (letters[0].workers, letters[0].errors) == (["bot-1", "bot-2"], ["bot-2: tasks.Failed: no"])
 
 
-def test_what_cannot_be_told_is_told_later(queue, settings):
+def test_notice_that_cannot_be_sent_is_sent_later(queue, settings):
     settings.STATOR_TASKS = {"NOTIFY": f"{__name__}.refuse"}
     task = make_task(queue, "errored")
     assert fresh(task).status == "errored"

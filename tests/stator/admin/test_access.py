@@ -152,7 +152,7 @@ class TestPermissions:
         assert act(client, "stator_retry", parcel).status_code == retried
         assert move(client, parcel).status_code == moved
 
-    def test_no_act_is_offered_to_readers(self, login: Login) -> None:
+    def test_readers_are_offered_no_action(self, login: Login) -> None:
         Parcel.objects.create()
         assert "stator_" not in re.sub(
             "field-stator_|column-stator_", "", login("view_parcel").get(LIST).content.decode()

@@ -25,7 +25,7 @@ class TestRegistration:
         assert type(site.get_model_admin(Parcel)) is admin.ModelAdmin
         assert isinstance(site.get_model_admin(Line), StatorAdmin)
 
-    def test_what_is_kept_beside_the_rows_is_shown_and_never_written(self, admin_client: Client) -> None:
+    def test_reports_history_and_statistics_are_shown_and_never_written(self, admin_client: Client) -> None:
         line = Line.objects.create()
         Stats.add("default", "testapp.line", "first", "last", shard=1, handled=3, failed=1)
         Depth.sample("default", {"testapp.line": (3, 1.5)})
@@ -40,7 +40,7 @@ class TestRegistration:
             assert admin_client.get(f"{url}add/").status_code == 403
             assert admin_client.post(f"{url}{pk}/delete/", {"post": "yes"}).status_code == 403
 
-    def test_kept_rows_are_found_by_model(self, admin_client: Client) -> None:
+    def test_reports_are_found_by_model(self, admin_client: Client) -> None:
         attempt(Parcel.objects.create(orders="never"))
         found = admin_client.get("/admin/stator/report/", {"q": "testapp.parcel"}).content.decode()
         assert "no such street" in found

@@ -174,7 +174,9 @@ def test_overview_takes_one_statement_for_each_model_and_some_for_all(
 @pytest.mark.parametrize(
     ("name", "across", "number"), [("stator_move", "0", 9), ("stator_move", "1", 9), ("stator_pause", "0", 10)]
 )
-def test_question_before_an_act(admin_client: Client, name: str, across: str, number: int) -> None:
+def test_confirmation_takes_a_fixed_number_of_statements(
+    admin_client: Client, name: str, across: str, number: int
+) -> None:
     """For chosen rows, and for all rows that a filter finds."""
 
     def ask() -> Any:

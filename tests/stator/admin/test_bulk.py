@@ -132,7 +132,7 @@ class TestParts:
 
 
 class TestCounts:
-    def test_rows_that_are_left_alone_are_told(self, admin_client: Client) -> None:
+    def test_rows_that_are_left_alone_are_named(self, admin_client: Client) -> None:
         parcels = failing(3)
         set_columns(parcels[0], state_failures=0, state_ready=True)
         claim(Parcel)

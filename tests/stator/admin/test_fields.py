@@ -36,7 +36,7 @@ def test_json_is_read_as_django_reads_it(text: str) -> None:
     ],
     ids=range(10),
 )
-def test_what_cannot_be_kept_is_an_error_and_is_shown_as_it_was_typed(text: str, words: str) -> None:
+def test_text_that_cannot_be_stored_is_an_error_and_is_shown_as_it_was_typed(text: str, words: str) -> None:
     class Form(forms.Form):
         data = JSONField()
 
@@ -45,7 +45,7 @@ def test_what_cannot_be_kept_is_an_error_and_is_shown_as_it_was_typed(text: str,
     assert form["data"].value() == text
 
 
-def test_half_a_surrogate_pair_that_was_kept_can_be_shown() -> None:
+def test_half_a_surrogate_pair_that_was_stored_can_be_shown() -> None:
     shown: Any = JSONField().prepare_value({"a": "\ud800"})
     assert shown == '{"a": "\\ud800"}'
     with pytest.raises(ValidationError):

@@ -122,5 +122,5 @@ class TestWorkers:
         assert "probably dead, holds 1" in workers
         assert "lease ran out" in workers
 
-    def test_no_worker_is_told_in_words(self, viewer: Client) -> None:
+    def test_without_workers_the_section_says_so(self, viewer: Client) -> None:
         assert "No worker was active in the last day" in text_of(viewer, part="workers")

@@ -61,7 +61,7 @@ class TestPage:
         text = admin_client.get(page_of(parcel)).content.decode()
         assert re.findall(r'name="action" value="(\w+)"', text) == ["stator_unlock", "stator_pause", "stator_move"]
 
-    def test_an_act_leads_back_to_it(self, admin_client: Client) -> None:
+    def test_an_action_leads_back_to_it(self, admin_client: Client) -> None:
         letter = Letter.objects.create(number="a/b_c")
         response = act(admin_client, "stator_retry", letter, url="/admin/testapp/letter/", stator_object="1")
         assert response["Location"] == "/admin/testapp/letter/a_2Fb_5Fc/change/"

@@ -19,7 +19,7 @@ ORDERS = "/admin/testapp/order/"
 
 
 class TestTimeline:
-    def test_tells_moves_errors_and_acts_of_people_newest_first(self, admin_client: Client) -> None:
+    def test_shows_moves_errors_and_manual_actions_newest_first(self, admin_client: Client) -> None:
         order = Order.objects.create(amount=101)
         set_columns(order, state="working")
         order.refresh_from_db()

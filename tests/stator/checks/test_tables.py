@@ -102,7 +102,7 @@ class TestTables:
         assert error.hint == "Let Plain inherit stator.models.StatorModel, or make state a CharField."
 
     @isolate_apps("tests.testapp")
-    def test_a_managed_model_below_another_is_told(self) -> None:
+    def test_a_managed_model_below_another_is_a_warning(self) -> None:
         class Leaf(BigKeyed):
             class StatorMeta:
                 history = True

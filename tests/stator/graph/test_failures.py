@@ -103,7 +103,7 @@ def test_module_of_a_type_is_cleaned_too():
     assert "\x00" not in describe(strange()).kind
 
 
-def test_causes_are_kept_innermost_first():
+def test_causes_are_recorded_innermost_first():
     def wrap():
         try:
             fail("inner")

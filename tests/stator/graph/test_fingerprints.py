@@ -118,11 +118,11 @@ class Steep:
         ({"b": 1, "a": None}, [["a", None], ["b", 1.0]]),
     ],
 )
-def test_values_are_told_without_addresses(value, expected):
+def test_values_are_written_without_addresses(value, expected):
     assert plain(value) == expected
 
 
-def test_conditions_are_told_by_their_parts():
+def test_conditions_are_written_by_their_parts():
     class Local(Value):
         """Django cannot name it."""
 

@@ -156,7 +156,7 @@ def test_reason_to_wait_is_kept():
     assert resolve(idle, LATER) == Waiting(5.0, None, "not yet")
 
 
-def test_reason_is_kept_whatever_it_is():
+def test_any_reason_is_recorded():
     class Mute(Exception):
         def __str__(self):
             raise RuntimeError("not even a text")
@@ -199,7 +199,7 @@ def test_outcomes_are_values():
 
 
 @pytest.mark.parametrize("state", [idle, tried, timed], ids=str)
-def test_attempt_that_did_not_begin_is_released_whatever_came_before(state):
+def test_attempt_that_did_not_begin_is_released_after_any_number_of_errors(state):
     assert resolve(state, NotBegun(2.0, "away"), failures=1000, age=1e6) == Released(2.0, "away")
     assert Moved(Errand.done) == Moved(Errand.done)
     assert hash(Waiting(1.0)) == hash(Waiting(1.0))

@@ -175,7 +175,7 @@ def test_notes_of_any_kind_do_no_harm(notes):
     assert "ValueError: no\n" in describe(error).traceback
 
 
-def test_error_that_cannot_be_read_is_kept_by_type_and_message():
+def test_error_that_cannot_be_read_is_recorded_by_type_and_message():
     assert describe(Guarded("no")).traceback == "tests.stator.graph.test_tracebacks.Guarded: no\n"
 
 

@@ -56,7 +56,7 @@ class TestStays:
         assert list(of_order()) == ["waiting", "working", "ancient"]
         assert moves([*of_order().values()]) == 6
 
-    def test_errors_acts_and_rows_from_before_are_left_out(self) -> None:
+    def test_errors_manual_actions_and_rows_from_before_are_left_out(self) -> None:
         keep(None, kind="error", to="")
         keep(None, kind="hand", to="")
         keep(None)
@@ -64,7 +64,7 @@ class TestStays:
         keep(5)
         assert of_order()["working"].moves == 1
 
-    def test_moves_by_hand_count_where_all_moves_are_kept_and_not_alone(self) -> None:
+    def test_moves_by_hand_count_where_all_moves_are_recorded_and_not_alone(self) -> None:
         keep(5, kind="hand")
         keep(5, kind="hand", model_label="testapp.parcel", source="packed")
         found = stays("default", [Order, Parcel])

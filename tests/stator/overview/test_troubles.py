@@ -126,7 +126,7 @@ def test_failing_ones_by_their_error_and_those_without_a_report() -> None:
     ]
 
 
-def test_retried_objects_are_not_told_to_be_well() -> None:
+def test_retried_objects_do_not_count_as_healthy() -> None:
     worker()
     parcel = failing()
     gone = failing()

@@ -126,7 +126,7 @@ def test_move_ends_every_claim():
     assert all(row(page).state_claim is None for page in made)
 
 
-def test_each_act_is_recorded_with_its_author_and_bounded():
+def test_each_manual_move_is_recorded_with_its_author_and_bounded():
     pages(2)
     Page.transition_perform_queryset(Page.objects.all(), "review", actor="e" * 500, reason="r" * 5000)
     acts = History.objects.order_by("pk")
@@ -134,7 +134,7 @@ def test_each_act_is_recorded_with_its_author_and_bounded():
     assert {(len(act.actor), len(act.reason)) for act in acts} == {(150, 500)}
 
 
-def test_moves_are_told_of_after_the_commit(listen, django_capture_on_commit_callbacks):
+def test_moves_are_sent_after_the_commit(listen, django_capture_on_commit_callbacks):
     made = pages(2)
     with django_capture_on_commit_callbacks(execute=True):
         Page.transition_perform_queryset(Page.objects.order_by("pk"), "review")
@@ -142,7 +142,7 @@ def test_moves_are_told_of_after_the_commit(listen, django_capture_on_commit_cal
     assert listen == [(Page, [(page.pk, "draft", "review") for page in made], "default")]
 
 
-def test_moves_that_are_rolled_back_are_not_told_of(listen, django_capture_on_commit_callbacks):
+def test_moves_that_are_rolled_back_are_not_sent(listen, django_capture_on_commit_callbacks):
     (page,) = pages(1)
     with django_capture_on_commit_callbacks(execute=True), pytest.raises(IntegrityError), transaction.atomic():
         page.transition_perform("review")

@@ -290,7 +290,7 @@ async def test_database_without_a_connection_to_record_keeps_no_rows_of_another_
 
 
 @on_loop
-async def test_suspect_of_a_database_that_is_away_keeps_nothing_of_another_waiting(monkeypatch):
+async def test_suspect_of_a_database_that_is_away_holds_up_no_other_database(monkeypatch):
     away, other = elsewhere(FakeOperations("app.away")), FakeOperations("app.other", ready=5)
     dispatcher, room = dispatcher_of(away, other, alone=Alone(places=1))
     dispatcher.lanes[0].suspect = True

@@ -86,7 +86,7 @@ class TestProbes:
         with socket.create_connection((LOCAL, stub.port)):
             assert get(stub.port, "/health")[0] == 200
 
-    def test_port_that_is_taken_is_told_when_it_is_made(self, stub: Any) -> None:
+    def test_port_in_use_is_an_error_when_the_endpoint_is_made(self, stub: Any) -> None:
         with pytest.raises(OSError, match="in use"):
             Endpoint(LOCAL, stub.port)
 
@@ -155,7 +155,7 @@ def test_worker_that_cannot_reach_the_database_takes_on_no_work(monkeypatch: pyt
 
 
 @pytest.mark.django_db(transaction=True)
-def test_process_listens_where_it_is_told(worker_process: Any) -> None:
+def test_process_listens_on_the_given_address(worker_process: Any) -> None:
     with socket.socket() as free:
         free.bind((LOCAL, 0))
         port = free.getsockname()[1]

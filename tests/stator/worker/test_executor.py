@@ -32,7 +32,7 @@ def raising(error, is_async):
     "error",
     [ValueError("x"), KeyboardInterrupt(), SystemExit(0), GeneratorExit(), asyncio.CancelledError(), MemoryError()],
 )
-def test_whatever_is_raised_becomes_an_outcome(state, error):
+def test_any_exception_becomes_an_outcome(state, error):
     outcome = outcome_of(raising(error, state == "awaited"), state)
     assert isinstance(outcome, Waiting)
     assert type(error).__name__ in outcome.failure.kind

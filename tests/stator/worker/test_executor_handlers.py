@@ -38,7 +38,7 @@ RAISED = {
 
 @pytest.mark.usefixtures("transactional_db")
 @pytest.mark.parametrize("state", ["called", "awaited"])
-def test_whatever_a_handler_raises_is_recorded_and_the_worker_lives(deeds, state):
+def test_any_error_of_a_handler_is_recorded_and_the_worker_lives(deeds, state):
     """F14."""
 
     def raiser(error):

@@ -10,7 +10,7 @@ def test_process_is_well_while_no_part_has_trouble():
     assert health.trouble() == ""
 
 
-def test_first_part_with_trouble_is_named_and_told_how_long_it_must_have_lasted():
+def test_first_part_with_trouble_is_named_and_gets_the_patience():
     asked = []
     health = Health()
     health.watch("loop", lambda patience: asked.append(patience) or "")

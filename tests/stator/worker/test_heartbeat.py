@@ -59,7 +59,7 @@ def test_attempt_that_lost_its_lease_is_renewed_no_more():
     assert claim.operations.renewed == []
 
 
-def test_ended_claims_are_told_of_and_their_deadline_stays():
+def test_ended_claims_are_reported_and_their_deadline_stays():
     ended, other = (claim_of_age(30, operations) for operations in [FakeOperations()] * 2)
     ended.operations.ended = {ended}
     before = ended.deadline

@@ -188,7 +188,7 @@ class Databases:
 
 
 @on_loop
-async def test_database_that_is_away_keeps_no_look_and_no_duty_from_another(monkeypatch):
+async def test_database_that_is_away_holds_up_no_poll_and_no_duty_of_another(monkeypatch):
     databases = Databases(monkeypatch)
     databases.away = "other"
     hungry, done = await databases.tick()

@@ -88,7 +88,7 @@ def test_error_is_an_event_in_the_words_in_which_it_is_kept(spans, is_async):
 
 
 @either_way
-def test_error_is_kept_as_it_is_without_spans(spans, is_async):
+def test_error_is_recorded_the_same_without_spans(spans, is_async):
     """Its traceback, too, and the fingerprint by which errors are grouped."""
 
     def act():

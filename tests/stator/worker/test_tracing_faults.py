@@ -69,14 +69,14 @@ def test_end_of_a_worker_waits_for_spans_no_longer_than_so(provide, monkeypatch)
     stuck.gate.set()
 
 
-def test_exporter_that_fails_at_the_end_is_told_and_no_more(provide, monkeypatch, caplog):
+def test_exporter_that_fails_at_the_end_is_logged_only(provide, monkeypatch, caplog):
     spans = provide(Faulty("force_flush"))
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: spans.provider)
     tracing.flush()
     assert caplog.messages == ["stator.tracing_failed"]
 
 
-def test_span_that_is_not_sampled_is_not_told_anything(provide, monkeypatch):
+def test_span_that_is_not_sampled_gets_no_attributes(provide, monkeypatch):
     spans = provide(sampler=ALWAYS_OFF)
     told = []
     monkeypatch.setattr(tracing, "_tell", lambda *arguments: told.append(arguments))

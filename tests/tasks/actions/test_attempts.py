@@ -108,7 +108,7 @@ class TestQueueOfAttempts:
 
 
 class TestErrors:
-    def test_an_error_is_kept_and_the_task_comes_again_after_the_back_off_of_its_action(self) -> None:
+    def test_an_error_is_recorded_and_the_task_is_retried_after_the_back_off_of_its_action(self) -> None:
         task = ran("break")
         assert (task.state, task.state_failures) == ("pending", 1)
         assert (report(task).error, report(task).message) == ("tests.testapp.actions.Odd", "no")
@@ -191,7 +191,7 @@ class TestErrors:
         task.refresh_from_db()
         assert (task.state, examples.seen, report(task).message) == ("errored", [], "it has used its 3 attempts")
 
-    def test_an_action_that_goes_while_its_task_is_held_is_told_and_waited_for(self) -> None:
+    def test_an_action_that_is_removed_while_its_task_is_held_is_reported_and_waited_for(self) -> None:
         task = make("removed.long.ago")
         # Workers claim no such task.
         attempt(task)

@@ -138,7 +138,7 @@ def test_shared_dead_letter_is_requeued_with_its_parts_and_a_part_is_not_alone(d
     assert {each.state_next_attempt for each in whole.parts.all()} == {done.last_due}
 
 
-def test_what_is_left_of_too_many_is_told(admin_client, monkeypatch):
+def test_number_of_tasks_beyond_the_limit_is_shown(admin_client, monkeypatch):
     monkeypatch.setattr(querysets, "MOST", 3)
     make_dead(make_queue(), 5)
     text = text_of(act(admin_client, "task_requeue", Task.objects.first(), select_across="1"))
@@ -153,7 +153,7 @@ def test_rate_that_is_none_is_an_error_of_the_form(admin_client, rate):
     assert Task.objects.get().state == "errored"
 
 
-def test_acts_are_offered_where_they_do_something(admin_client):
+def test_actions_are_offered_where_they_do_something(admin_client):
     tasks = make_all(make_queue())
     for status, task in tasks.items():
         offered = set(re.findall(r'name="action" value="(\w+)"', text_of(admin_client.get(page(task)))))

@@ -15,7 +15,7 @@ from tests.tasks.making import claim_one, make_queue
 pytestmark = pytest.mark.django_db
 
 
-def test_characters_that_hide_or_reorder_are_spelled_out(admin_client):
+def test_characters_that_hide_or_reorder_are_escaped(admin_client):
     queue = make_queue("hidden")
     task = queue.publish("resize", {"data": "e\u202eval"}).task
     Queue.objects.update(name="e\u202eval", pause_author="e\u202eval", claim_paused=True)

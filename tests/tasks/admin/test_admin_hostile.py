@@ -86,7 +86,7 @@ def made(model):
 
 
 @each_model
-def test_form_of_a_new_object_takes_whatever_the_address_has_for_its_fields(client, model):
+def test_form_of_a_new_object_takes_any_values_of_its_fields_from_the_address(client, model):
     if model is Overview:
         with pytest.raises(NoReverseMatch):
             url_of(model, "add")
@@ -96,7 +96,7 @@ def test_form_of_a_new_object_takes_whatever_the_address_has_for_its_fields(clie
 
 
 @each_model
-def test_pages_of_an_object_take_whatever_the_address_has(client, model):
+def test_pages_of_an_object_take_any_address(client, model):
     if model is Overview:
         return
     key = made(model).pk
@@ -108,7 +108,7 @@ def test_pages_of_an_object_take_whatever_the_address_has(client, model):
 
 
 @each_model
-def test_list_takes_whatever_the_address_has_for_its_filters(client, model):
+def test_list_takes_any_values_of_its_filters_from_the_address(client, model):
     if model is not Overview:
         made(model)
     assert not failing(client, url_of(model, "changelist"), [{name: each} for name in asked_of(model) for each in FEW])

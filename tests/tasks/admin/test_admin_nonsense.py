@@ -26,7 +26,7 @@ def url_of(model, page="changelist", *args):
 
 
 @pytest.mark.parametrize("model", LISTED, ids=lambda model: model.__name__)
-def test_list_that_is_asked_for_a_nul_is_shown_without_it(admin_client, model):
+def test_list_leaves_out_a_filter_with_nul(admin_client, model):
     texts = [field.name for field in model._meta.concrete_fields if isinstance(field, models.CharField)]
     # Where the second request is not answered, the browser is sent round and round.
     for name in {*texts, f"{texts[0]}__exact" if texts else "pk", "status"}:
@@ -37,7 +37,7 @@ def test_list_that_is_asked_for_a_nul_is_shown_without_it(admin_client, model):
 @pytest.mark.parametrize(
     "query", ["at__range=", "kind__range=xyz", "at__year=-1", f"version__lt={DIGITS}", "kind__regex=["]
 )
-def test_list_that_no_statement_can_be_asked_for_is_shown_without_it(admin_client, query):
+def test_list_leaves_out_a_filter_that_no_statement_takes(admin_client, query):
     History.objects.create(model_label="tasks.task", object_pk="1", version=1, source="pending", to="running")
     assert admin_client.get(f"{url_of(History)}?{query}").status_code in (200, 302)
 
@@ -66,12 +66,12 @@ def test_page_of_a_key_with_a_nul_is_that_of_none(admin_client, model, page):
         (UuidKeyed, "stator_pause"), (CodeKeyed, "stator_unlock"),
     ],
 )  # fmt: skip
-def test_act_on_a_key_that_cannot_be_is_one_on_nothing(admin_client, model, act, key):
+def test_action_on_an_impossible_key_changes_nothing(admin_client, model, act, key):
     answer = admin_client.post(url_of(model), {"action": act, "index": "0", "_selected_action": [key]}, follow=True)
     assert answer.status_code == 200
 
 
-def test_act_on_keys_of_which_some_cannot_be_is_one_on_the_others(admin_client):
+def test_action_on_keys_of_which_some_are_impossible_changes_the_others(admin_client):
     pause = Pause.objects.create(model_label="testapp.parcel", until=ago(-100))
     posted = {"action": "stator_end", "index": "0", "_selected_action": ["nope", pause.pk, DIGITS]}
     assert "1 pause resumed." in admin_client.post(url_of(Pause), posted, follow=True).content.decode()

@@ -35,7 +35,7 @@ def log_in(given, *, csrf):
 
 @pytest.mark.parametrize("csrf", [False, True], ids=["", "without token"])
 @pytest.mark.parametrize(("given", "seen", "acted", "moved", "added"), PEOPLE.values(), ids=list(PEOPLE))
-def test_who_may_see_and_act(given, seen, acted, moved, added, csrf):
+def test_each_role_sees_pages_and_has_actions(given, seen, acted, moved, added, csrf):
     queue = make_queue()
     task, dead = make_task(queue), make_task(make_queue("dead"), "errored")
     client, run = log_in(given, csrf=csrf), Run.objects.get()

@@ -127,7 +127,7 @@ def test_form_takes_a_fixed_number_of_statements(admin_client: Client, url: str,
 
 
 @pytest.mark.parametrize(("name", "number"), [("task_requeue", 14), ("task_cancel", 16), ("stator_move", 15)])
-def test_question_before_an_act(admin_client: Client, name: str, number: int) -> None:
+def test_confirmation_takes_a_fixed_number_of_statements(admin_client: Client, name: str, number: int) -> None:
     def ask() -> Any:
         given = {"action": name, "index": "0", "select_across": "1", "_selected_action": [task]}
         return admin_client.post(f"{ADMIN}task/?queue__id__exact={queue}", given)

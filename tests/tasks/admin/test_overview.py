@@ -61,7 +61,7 @@ def test_paused_queues_come_first_with_who_and_why() -> None:
     assert "<b>strike" not in client.get(URL).text
 
 
-def test_pause_that_is_over_is_not_told() -> None:
+def test_pause_that_is_over_is_not_shown() -> None:
     queue_with("zebra", 0).pause(claim=True, until=ago(10))
     assert "paused" not in section(client_with("view_queue"))
 

@@ -14,7 +14,7 @@ from tests.testapp import tasks as examples
 pytestmark = pytest.mark.django_db
 
 
-def test_task_is_published_and_its_outcome_told(admin_client):
+def test_task_is_published_and_its_outcome_shown(admin_client):
     queue = make_queue()
     options = {
         "data": '{"image": 7}', "key": "k", "metadata": '{"title": "abc"}', "priority": "3", "invisible_for": "60",

@@ -87,7 +87,7 @@ def test_schedule_is_not_moved_to_paused_which_would_be_undone_at_once(admin_cli
 
 @pytest.mark.parametrize("text", ["9" * 5000, "[" * 99_999, '"\\ud800"', '{"a": NaN}'], ids=range(4))
 @pytest.mark.parametrize("field", ["data", "metadata"])
-def test_json_that_cannot_be_kept_is_an_error_of_the_form(admin_client, schedule, field, text):
+def test_json_that_cannot_be_stored_is_an_error_of_the_form(admin_client, schedule, field, text):
     posted = new(schedule.queue_id)
     posted |= {"cron": "0 * * * *", "metadata": "{}", field: text}
     response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
@@ -103,7 +103,7 @@ def test_no_metadata_is_an_empty_object(admin_client, schedule):
 
 
 @pytest.mark.parametrize(("name", "enabled"), [("pause", True), ("resume", False), ("run_now", True)])
-def test_acts_are_logged_although_the_rows_leave_the_filter(admin_client, schedule, name, enabled):
+def test_actions_are_logged_although_the_rows_leave_the_filter(admin_client, schedule, name, enabled):
     Schedule.objects.update(enabled=enabled)
     url = f"{LIST}?enabled__exact={int(enabled)}"
     admin_client.post(url, {"action": name, "index": "0", "select_across": "1", "_selected_action": [schedule.pk]})
@@ -112,7 +112,7 @@ def test_acts_are_logged_although_the_rows_leave_the_filter(admin_client, schedu
     assert LogEntry.objects.get().object_id == str(schedule.pk)
 
 
-def test_acts_need_the_permission_to_change(client, schedule):
+def test_actions_need_the_permission_to_change(client, schedule):
     user = User.objects.create_user("viewer", is_staff=True)
     user.user_permissions.add(Permission.objects.get(codename="view_schedule"))
     client.force_login(user)

@@ -148,7 +148,7 @@ class TestPermissions:
         assert hidden[0] == missing[0] == 404
         assert hidden[1]["detail"].replace(str(scene.task.pk), "N") == missing[1]["detail"].replace("999999", "N")
 
-    def test_unknown_queue_is_told_only_to_tokens_for_all_queues(self, call, queue):
+    def test_unknown_queue_is_shown_only_to_tokens_for_all_queues(self, call, queue):
         assert call("GET", "queues/nowhere", None, token())[0] == 404
         limited = token("limited", queues=[queue])
         assert call("GET", "queues/nowhere", None, limited)[0] == 403

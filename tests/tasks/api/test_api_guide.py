@@ -122,7 +122,7 @@ def run_python(base):
     assert Task.objects.get(key="image-9").result == {"done": 9}
 
 
-def test_every_code_is_told():
+def test_every_error_code_is_in_the_guide():
     def kinds(kind):
         return {kind, *(found for each in kind.__subclasses__() for found in kinds(each))}
 

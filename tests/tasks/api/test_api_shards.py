@@ -126,7 +126,7 @@ def test_configuration_and_pauses_reach_the_copies(call, given, queue):
     assert call("POST", "queues/encode/claims", {"worker": "bot-1"}, given)[1]["claims"] == []
 
 
-def test_database_that_is_away_is_told(call, given, queue):
+def test_database_that_is_away_is_answered_with_503(call, given, queue):
     task = publish_into(queue, "other")
     (key,) = values_of("other")
     with away("other"):
@@ -139,7 +139,7 @@ def test_database_that_is_away_is_told(call, given, queue):
 
 
 @pytest.mark.parametrize("alias", BOTH)
-def test_whoever_waits_is_woken_by_any_database(queue, given, monkeypatch, alias):
+def test_waiting_claim_is_woken_by_any_database(queue, given, monkeypatch, alias):
     # As if the signal had been sent in another process.
     wake = waiting.Waiters.wake
     monkeypatch.setattr(
@@ -152,7 +152,7 @@ def test_whoever_waits_is_woken_by_any_database(queue, given, monkeypatch, alias
     assert request.seconds < 5
 
 
-def test_whoever_waits_is_woken_although_one_database_is_away(queue, given, monkeypatch):
+def test_waiting_claim_is_woken_although_one_database_is_away(queue, given, monkeypatch):
     with away("other"):
         assert waiting.with_ready({queue.pk}) == set()
         publish_into(queue, "default")

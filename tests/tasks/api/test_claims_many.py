@@ -51,7 +51,7 @@ def outcomes(answer):
     return [(each["task"], each["outcome"]) for each in found["results"]]
 
 
-def test_each_is_completed_with_its_own_result_and_told_in_order(call, queue, given):
+def test_each_is_completed_with_its_own_result_and_answered_in_order(call, queue, given):
     claims = held(queue, 7)
     claims.reverse()
     told = outcomes(call("POST", PATH, ends(claims), given))
@@ -62,7 +62,7 @@ def test_each_is_completed_with_its_own_result_and_told_in_order(call, queue, gi
     assert [(run.outcome, run.result) for run in runs] == [("succeeded", results[run.task_id]) for run in runs]
 
 
-def test_those_that_are_held_no_more_are_told_and_stay_as_they_are(call, queue, given):
+def test_claims_that_have_ended_are_named_and_change_nothing(call, queue, given):
     kept, released, late, ended = claims = held(queue, 4)
     released.release()
     raw(Task, late.task._state.db).filter(pk=late.task.pk).update(state_locked_until=ago(1))
@@ -151,7 +151,7 @@ def test_it_takes_as_many_statements_for_many_as_for_few(call, given):
     assert counts[2] <= counts[1] + 2 < 40
 
 
-def test_database_that_is_away_is_told_and_asked_again(call, given):
+def test_database_that_is_away_is_answered_and_tried_again(call, given):
     queue = make_queue(databases=BOTH)
     claims = held(queue, 4)
     with away("other"):

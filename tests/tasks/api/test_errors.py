@@ -22,7 +22,7 @@ class TestErrors:
         assert (status, found["error"]) == (405, "method_not_allowed")
 
     @pytest.mark.parametrize("debug", [True, False])
-    def test_faults_of_ours_are_told_to_the_log_alone(self, call, queue, monkeypatch, caplog, settings, debug):
+    def test_faults_of_the_server_are_logged_and_not_shown(self, call, queue, monkeypatch, caplog, settings, debug):
         settings.DEBUG = debug
 
         def broken(*args, **kwargs):

@@ -105,7 +105,7 @@ class TestPublishing:
         claim.resolve()
         assert attempts() == 1
 
-    def test_attempts_of_an_action_in_python_are_told_as_well(self, call, queue):
+    def test_attempts_of_an_action_in_python_are_shown_as_well(self, call, queue):
         task, given = queue.publish("echo", 7).task, token()
         drain(Task)
         assert Task.objects.get().status == "completed"

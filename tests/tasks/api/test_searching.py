@@ -148,7 +148,7 @@ class TestSearching:
             "action=%00", "metadata=" + "[" * 5000, 'metadata={"a":NaN}',
         ],
     )  # fmt: skip
-    def test_wrong_filters_are_told(self, call, queue, query):
+    def test_wrong_filters_are_refused(self, call, queue, query):
         status, found = call("GET", f"tasks?{query}", None, token())
         assert (status, found["error"]) == (422, "invalid")
 

@@ -96,7 +96,7 @@ class TestIds:
         others = [enqueue(name) for name in "defg"]
         assert not {result.id for result in gone} & {result.id for result in others}
 
-    def test_a_task_is_told_the_id_under_which_it_was_enqueued_and_the_number_of_its_row_is_in_it(self) -> None:
+    def test_a_task_gets_the_id_under_which_it_was_enqueued_which_has_the_number_of_its_row(self) -> None:
         result = examples.describe.enqueue("note")
         drain(Task)
         result.refresh()

@@ -30,7 +30,7 @@ class TestSignals:
         ]  # fmt: skip
         assert (told[1][2].attempts, told[2][2].return_value) == (1, 2)
 
-    def test_the_end_is_told_once_however_many_errors_there_were(self) -> None:
+    def test_task_finished_is_sent_once_however_many_errors_there_were(self) -> None:
         with Heard(framework.task_started, framework.task_finished) as told:
             examples.go_wrong.using(backend="retrying").enqueue("again")
             for _ in range(3):
@@ -40,7 +40,7 @@ class TestSignals:
         assert told[-1][2].status == TaskResultStatus.FAILED
         assert len(told[-1][2].errors) == 3
 
-    def test_many_ends_are_told_in_few_statements(self) -> None:
+    def test_task_finished_is_sent_for_many_tasks_in_few_statements(self) -> None:
         from django.test.utils import CaptureQueriesContext
 
         from stator.signals import Move
@@ -81,7 +81,7 @@ class TestSignals:
         assert not [each for each in caplog.records if each.name == framework.signals.logger.name and each.exc_info]
 
     @pytest.mark.django_db(transaction=True)
-    def test_the_end_of_a_task_that_is_canceled_is_told_too(self) -> None:
+    def test_task_finished_is_sent_for_a_canceled_task(self) -> None:
         with Heard(framework.task_finished) as told:
             task_of(examples.add.enqueue(1)).cancel()
         assert [status for *_, status in told] == [TaskResultStatus.FAILED]

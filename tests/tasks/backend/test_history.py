@@ -51,7 +51,7 @@ class TestStatements:
         assert counts(failed) == (1, 1, 1)
 
     @pytest.mark.postgresql
-    def test_it_finds_what_is_kept_of_one_task_by_the_indexes_among_that_of_many(self) -> None:
+    def test_records_of_one_task_among_many_are_found_by_indexes(self) -> None:
         pk = task_of(examples.add.enqueue(1)).pk
         kept = {"model_label": "tasks.task", "source": "pending"}
         History.objects.bulk_create(History(**kept, object_pk=str(n), version=1, to="completed") for n in range(3000))

@@ -70,7 +70,7 @@ class TestOptions:
             examples.add.enqueue(1)
 
     @pytest.mark.parametrize("name", ["a" * 101, "nul\0", "half\ud800", ""])
-    def test_a_queue_in_queues_that_cannot_be_is_told_by_the_check(self, name: str) -> None:
+    def test_an_impossible_name_in_queues_is_found_by_the_check(self, name: str) -> None:
         with backend(QUEUES=["default", name]):
             [error] = task_backends["default"].check()
             assert error.id == "tasks.E202"

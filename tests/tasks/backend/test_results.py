@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 
 class TestMoments:
-    def test_an_attempt_is_told_when_it_has_started_and_that_is_so_after_its_end(self) -> None:
+    def test_an_attempt_knows_its_start_which_stays_after_its_end(self) -> None:
         result = examples.started.enqueue()
         drain(Task)
         told = examples.calls
@@ -67,7 +67,7 @@ class TestRequeued:
             assert result.status == TaskResultStatus.FAILED
             task_of(result).requeue()
 
-    def test_a_task_is_told_the_number_of_its_attempt_since_it_was_enqueued(self) -> None:
+    def test_a_task_gets_the_number_of_its_attempt_since_it_was_enqueued(self) -> None:
         result = examples.describe.using(backend="retrying").enqueue("note", times=4)
         for _ in range(3):
             run(result)
@@ -97,7 +97,7 @@ class TestResults:
             examples.send.get_result(result.id)
         assert examples.add.get_result(result.id).id == result.id
 
-    def test_attempts_of_which_nothing_is_kept_are_counted(self) -> None:
+    def test_attempts_without_a_record_are_counted(self) -> None:
         result = examples.add.enqueue(1)
         QuerySet(Task).update(state_attempts=1)
         drain(Task)

@@ -95,7 +95,7 @@ class TestRunning:
         advance(3601, Task)
         assert done(result).return_value == 2
 
-    def test_options_are_kept_on_the_row(self) -> None:
+    def test_options_are_stored_with_the_row(self) -> None:
         with backend(OPTIONS={"max_attempts": 7, "timeout": 12.5, "retention": 60}):
             made = task_of(examples.add.enqueue(1))
         assert (made.max_attempts, made.timeout, made.retention) == (7, 12.5, 60)

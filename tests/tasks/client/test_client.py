@@ -235,7 +235,7 @@ def test_what_was_not_done_is_asked_again_when_the_server_says(client, server, p
     assert (refused.value.status, refused.value.code) == (status, code)
 
 
-def test_refusals_are_told_and_not_repeated(client, server):
+def test_refusal_is_raised_and_not_tried_again(client, server):
     answers(server, (422, {"error": "invalid", "detail": "body.action: Field required"}))
     with pytest.raises(ApiError, match=r"body.action: Field required \(invalid\)") as refused:
         client.publish("q", "", key="k")
@@ -277,7 +277,7 @@ def test_many_claims_are_ended_by_thousands_and_tried_again(client, server, paus
     assert bodies[2] == {"claims": [{"task": 3, "token": "t3", "result": {"n": 3}}]}
 
 
-def test_lost_lease_is_told(client, server):
+def test_lost_lease_is_raised_as_such(client, server):
     answers(server, LOST)
     held = claim(client)
     with pytest.raises(LeaseLost):
@@ -363,7 +363,7 @@ def test_claim_that_was_ended_is_not_lost_later(client, server, clock):
     assert not held.lost
 
 
-def test_end_of_a_claim_is_tried_again_while_its_lease_lasts_and_then_told(client, server, clock):
+def test_end_of_a_claim_is_tried_again_while_its_lease_lasts_and_then_raised(client, server, clock):
     answers(server, DROPPED)
     now = clock(0.0)
     held = claim(client, lease=100.0)
@@ -395,7 +395,7 @@ def test_server_that_lets_no_more_claims_wait_is_asked_until_the_wait_is_over(cl
     assert now.now - 1000.0 >= 10
 
 
-def test_server_that_is_busy_all_the_same_is_told(client, server, clock):
+def test_server_that_stays_busy_is_an_error(client, server, clock):
     answers(server, (503, {"error": "busy", "detail": "later"}, {"Retry-After": "1"}))
     clock(0.5)
     with pytest.raises(ApiError) as refused:

@@ -153,7 +153,7 @@ def test_server_that_does_not_wait_is_not_asked_all_the_time(client, server):
     assert 2 <= len(server.asked) <= 4
 
 
-def test_body_is_told_that_its_claim_is_lost_and_the_loop_goes_on(client, server):
+def test_body_learns_that_its_claim_is_lost_and_the_loop_goes_on(client, server):
     answers(server, claims(1, lease=0.3), LOST, LOST, claims(2), ENDED)
     loop = client.consume("encode", worker="bot-1")
     for claim in loop:

@@ -32,7 +32,7 @@ def queue_of(*listed, elsewhere=False):
         (["resize", "resize"], "'resize' is listed twice"),
     ],
 )
-def test_wrong_list_of_actions_is_told_in_one_sentence(names, told):
+def test_wrong_list_of_actions_is_one_sentence(names, told):
     assert told in problem(names)
 
 

@@ -39,7 +39,7 @@ def test_many_claims_are_resolved_at_once_each_with_its_result(queue, django_ass
     assert sorted(run.result["n"] for run in runs) == list(range(30))
 
 
-def test_claims_that_are_held_no_more_are_told_among_many_that_are(queue):
+def test_ended_claims_are_named_among_many_that_are_held(queue):
     queue.publish_many({"action": "a"} for _ in range(4))
     held = queue.claim(worker="bot", limit=4)
     held[0].resolve("first")
@@ -125,7 +125,7 @@ def test_task_runs_at_most_as_often_as_it_may(end, own, queues, most):
 
 
 @pytest.mark.parametrize("result", [{1, 2}, float("nan"), "\x00", "x" * 300_000, object()])
-def test_result_that_cannot_be_kept_is_refused_and_the_claim_stands(queue, result):
+def test_result_that_cannot_be_stored_is_refused_and_the_claim_stands(queue, result):
     queue.publish("a")
     claim = claim_one(queue)
     with pytest.raises(TaskError, match="result"):

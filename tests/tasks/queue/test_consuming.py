@@ -204,7 +204,7 @@ def lose_by_permission(task):
 
 
 @pytest.mark.parametrize("lose", [lose_to_an_operator, lose_by_permission])
-def test_body_is_told_that_its_claim_is_lost_and_the_loop_goes_on(lose):
+def test_body_learns_that_its_claim_is_lost_and_the_loop_goes_on(lose):
     queue = make_queue(lease=0.6)
     first, second = publish(queue, "a"), []
     loop = queue.consume(worker="bot-1")

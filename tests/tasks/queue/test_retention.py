@@ -63,7 +63,7 @@ def test_own_retention_of_a_failed_task_stands_above_that_of_its_queue():
     assert prune("default") == 1
 
 
-def test_what_is_kept_beside_a_task_goes_with_it():
+def test_records_of_a_task_are_deleted_with_it():
     queue = make_queue(retention=0)
     queue.publish("other")
     task = make_task(queue, "errored", priority=-1)

@@ -45,7 +45,7 @@ def test_fleet_of_one_release_is_no_alarm(django_assert_num_queries):
         assert told() == []
 
 
-def test_actions_that_only_some_have_are_told_with_their_workers():
+def test_actions_that_only_some_workers_have_are_named_with_them():
     live(1, registered())
     live(2, with_more("newer"))
     live(3, with_more("newer"))

@@ -95,7 +95,7 @@ class TestClaiming:
             queue.resolve_many(dict.fromkeys(claims))
         assert Counter(str(task.state) for task in every()) == {"pending": 5, "completed": 5}
 
-    def test_all_that_are_away_are_told(self, queue):
+    def test_all_databases_that_are_away_are_named(self, queue):
         with away(*BOTH), pytest.raises(ShardUnavailable, match="cannot be used"):
             queue.claim(worker="bot-1")
 
@@ -122,7 +122,7 @@ class TestClaiming:
         found = race(8, lambda name: queue.claim(worker="one", limit=3))
         assert sum(map(len, found)) == len(every(state_claim__isnull=False)) == 1
 
-    def test_whoever_holds_a_queue_for_long_hears_of_new_databases(self):
+    def test_long_lived_queue_object_learns_of_new_databases(self):
         queue = make_queue()
         held = Queue.objects.get()
         queue.databases = BOTH

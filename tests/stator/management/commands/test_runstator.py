@@ -159,7 +159,7 @@ def empty(tmp_path):
     return str(path)
 
 
-def test_file_that_is_missing_is_told_and_not_made(tmp_path):
+def test_missing_database_file_is_reported_and_not_made(tmp_path):
     path = tmp_path / "none.sqlite3"
     done = run("testapp.Line", DATABASE_URL="sqlite:////", TEST_DATABASE_DEFAULT=str(path))
     assert done.returncode == 75
@@ -242,7 +242,7 @@ class TestWorking:
         assert events[1]["models"] == ["testapp.line"]
         assert (events[-1]["ended"], events[-1]["handled"]) == ("time over", 0)
 
-    def test_project_that_configures_no_logging_is_told_the_same(self, tmp_path):
+    def test_project_that_configures_no_logging_gets_the_same_line(self, tmp_path):
         done = run("testapp.Line", "--until-idle", **settings_module(tmp_path, "LOGGING = {}\nDEBUG = False"))
         assert done.returncode == 0
         names = [line.split()[3] for line in done.stderr.splitlines()]
@@ -297,7 +297,7 @@ def test_all_models_are_chosen_unless_some_are_named():
     assert runstator._chosen(["testapp.Line", "testapp.LINE"], []) == [Line]
 
 
-def test_unusable_database_is_told_in_one_line(monkeypatch, capsys):
+def test_unusable_database_is_one_line(monkeypatch, capsys):
     def refuse(models, alias):
         raise Unusable("database 'default' is a read replica (in recovery); point it at the primary")
 

@@ -75,7 +75,7 @@ class TestAnswers:
     def test_what_it_prints_is_not_its_answer(self) -> None:
         assert ran("print").state == "completed"
 
-    def test_an_action_that_is_gone_is_told(self) -> None:
+    def test_an_action_that_is_gone_is_an_error_with_its_name(self) -> None:
         task = make()
         request = {"task": task.pk, "token": "0" * 32, "using": "default", "action": "alone", "queue": "default"}
         answer = Child(request, 10_000).run()
