@@ -57,7 +57,7 @@ def test_results_are_those_of_completed_parts(queue):
 
 
 def test_task_for_no_worker_is_invalid():
-    with pytest.raises(ValidationError, match="at least one worker has to run it"):
+    with pytest.raises(ValidationError, match="must be at least 1, got 0"):
         Task(worker_count=0).clean()
 
 

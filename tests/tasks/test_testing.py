@@ -15,34 +15,34 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def schedule():
-    made = Schedule.objects.create(name="report", queue=make_queue(), action="report", period=60)
+    made = Schedule.objects.create(name="report", queue=make_queue(), action="report", period=3600)
     drain(Schedule)
     return row(made)
 
 
 def test_ticks_come_closer(schedule):
     planned, nominal = schedule.planned, schedule.nominal
-    advance(45)
+    advance(1800)
     moved = row(schedule)
-    assert (planned - moved.planned, nominal - moved.nominal) == (timedelta(seconds=45), timedelta(seconds=45))
+    assert (planned - moved.planned, nominal - moved.nominal) == (timedelta(seconds=1800), timedelta(seconds=1800))
     drain(Schedule)
     assert not Task.objects.exists()
-    advance(15)
+    advance(3600)
     drain(Schedule)
     assert Task.objects.get().metadata["tick"] == 0
 
 
 def test_task_that_is_not_due_comes_due():
-    task = make_queue().publish("resize", invisible_for=60).task
-    advance(59)
+    task = make_queue().publish("resize", invisible_for=3600).task
+    advance(1800)
     assert fresh(task).status == "invisible"
-    advance(1)
+    advance(3600)
     drain(Task)
     assert fresh(task).status == "pending"
 
 
 def test_time_passes_for_the_models_that_are_named_and_for_every_schedule(schedule):
-    task = make_queue("other").publish("resize", invisible_for=60).task
+    task = make_queue("other").publish("resize", invisible_for=3600).task
     advance(3600, Schedule)
     assert fresh(task).status == "invisible"
     assert schedule.planned - row(schedule).planned == timedelta(seconds=3600)
