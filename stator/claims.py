@@ -23,10 +23,11 @@ from stator.db import at_once, operations_for
 from stator.db.at_once import Records, Shape
 from stator.db.chores import mark_ready
 from stator.db.interface import Claim, Ended, Operations, Written, new_token, new_worker_id, retrying
+from stator.db.lookups import first_of_each
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.probe import overdue
 from stator.db.retry import is_retryable
-from stator.db.values import Pk, Row
+from stator.db.values import Instance, Pk, Row
 from stator.exceptions import LeaseLost
 from stator.graph import State
 from stator.graph.failures import Failure, bounded, describe
@@ -40,8 +41,8 @@ from stator.worker.announcements import tell
 
 __all__ = [
     "Claim", "Failure", "LeaseLost", "Records", "Row", "Shape", "bounded", "bring_up", "claim", "claim_at_once",
-    "describe", "end_at_once", "find", "find_many", "hold", "hold_at_once", "insert_at_once", "is_retryable",
-    "longest_lease", "move", "move_many", "preparing", "release", "retry",
+    "describe", "end_at_once", "find", "find_many", "first_of_each", "hold", "hold_at_once", "insert_at_once",
+    "is_retryable", "longest_lease", "move", "move_many", "of_instance", "preparing", "release", "retry",
 ]  # fmt: skip
 
 # The most rows that one call marks ready, and the most leases that it ends; workers or the next call do the rest.
@@ -49,6 +50,9 @@ MOST = 1000
 
 # The most operations to cache: one for each model, database and named worker, with its compiled statements.
 MOST_CACHED = 250
+
+# Claims, each with the values that the state ``saves``, or None.
+Ends = Sequence[tuple[Claim, dict[str, Any] | None]]
 
 Pick = Callable[[QuerySet[Any]], QuerySet[Any]]
 
@@ -133,8 +137,18 @@ def bring_up(model: type[Model], *, using: str | None = None) -> int:
 
 def find(model: type[Model], pk: Pk, token: UUID, *, using: str | None = None) -> Claim:
     """Return the claim on a row by its token; raise ``LeaseLost`` if it has ended or never existed."""
-    operations = _operations(model, using)
-    instance: Any = operations.rows.filter(pk=pk, state_claim=token).first()
+    operations = _cached_operations(model, using, "")
+    found: Any = operations.rows.filter(pk=pk, state_claim=token).first()
+    return _standing(operations, pk, found, token)
+
+
+def of_instance(instance: Any, token: UUID) -> Claim:
+    """Return the claim for a token on an object as it was just read; raise ``LeaseLost`` if it has ended."""
+    operations = _cached_operations(type(instance), instance._state.db, "")
+    return _standing(operations, instance.pk, instance if instance.state_claim == token else None, token)
+
+
+def _standing(operations: Operations, pk: Pk, instance: Instance | None, token: UUID) -> Claim:
     if instance is None:
         raise LeaseLost(f"{operations.label} {pk} is not held by this claim: it has ended, or its lease ran out")
     if instance.state not in operations.graph.states:
@@ -144,7 +158,7 @@ def find(model: type[Model], pk: Pk, token: UUID, *, using: str | None = None) -
 
 def find_many(model: type[Model], tokens: Mapping[Any, UUID], *, using: str | None = None) -> list[Claim]:
     """Return the claims on rows by their tokens; claims that have ended are left out."""
-    operations = _operations(model, using)
+    operations = _cached_operations(model, using, "")
     rows: QuerySet[Any] = operations.rows.filter(pk__in=list(tokens))
     known = [row for row in rows if tokens[row.pk] == row.state_claim and row.state in operations.graph.states]
     return [_claim_of(operations, row, row.state_claim) for row in known]
@@ -175,34 +189,42 @@ def hold_at_once(
 
 
 def insert_at_once(
-    row: Model, key: Hashable, build: Callable[[], tuple[tuple[str, ...], QuerySet[Any]]], *, using: str | None = None
-) -> Any:
-    """Insert a row with one statement, which is compiled once for each ``key``; return it as the database has it.
+    model: type[Model],
+    rows: Sequence[Mapping[str, object]],
+    key: Hashable,
+    condition: Callable[[], QuerySet[Model]],
+    values: Mapping[str, object],
+    *,
+    using: str | None = None,
+) -> list[Instance]:
+    """Insert rows with one statement, which is compiled once for each ``key``; return them as the database has them.
 
-    ``build``: returns the names of the fields to send, and a queryset. If the queryset is empty, a unique value is
-    taken or the database cannot do this, nothing is inserted and None is returned.
+    ``rows``: for each the values of the same fields by attribute; other fields take the database's defaults.
+    ``condition`` returns a queryset that must not be empty, and ``values`` are those of its parameters. Return nothing,
+    and insert nothing, if it is empty, a unique value is taken or the database cannot do this.
     """
-    operations = _cached_operations(type(row), using, "")
-    if not operations.capabilities.writes_in_with:
-        return None
-    found = at_once.insert(operations, key, build, row)
-    if found is not None:
+    operations = _cached_operations(model, using, "")
+    if not operations.capabilities.writes_in_with or not operations.capabilities.inserts_from_json:
+        return []
+    found = at_once.insert(operations, key, condition, rows, values)
+    if found:
         announce(operations.model, operations.alias)
     return found
 
 
-def end_at_once(
-    claim: Claim, to: State | str, saved: dict[str, Any] | None, records: Records, values: Mapping[str, object]
-) -> bool:
-    """End a claim like :func:`move` and update its record in one statement.
+def end_at_once(ends: Ends, to: State | str, records: Records, values: Mapping[str, object]) -> bool:
+    """End claims of one model and database like :func:`move_many`, and update their records, with one statement.
 
-    If it returns False, nothing was written: call :func:`move` instead.
+    Return False if it did nothing: one of the claims has ended, or the database cannot do this. That means only that
+    :func:`move_many` has to be called. ``records.copied``: fields of the records by the names of values.
     """
-    if saved is not None and set(saved) != set(claim.state.saves):
+    able = ends[0][0].operations.capabilities.writes_in_with
+    complete = all(values is None or set(values) == set(claim.state.saves) for claim, values in ends)
+    if not able or not complete or len({claim.pk for claim, _ in ends}) < len(ends):
         return False
-    written = at_once.end(claim, Moved(_target(claim, to), None, saved), records, values)
+    written = at_once.end([(claim, Moved(_target(claim, to), None, values)) for claim, values in ends], records, values)
     if written is not None:
-        _announce_on_commit(claim.operations, written, [claim])
+        _announce_on_commit(ends[0][0].operations, written, [claim for claim, _ in ends])
     return written is not None
 
 
@@ -227,7 +249,7 @@ def move(
 
 
 def move_many(
-    ends: Sequence[tuple[Claim, dict[str, Any] | None]],
+    ends: Ends,
     to: State | str,
     *,
     then: Callable[[list[Claim]], None] | None = None,
@@ -338,7 +360,9 @@ def _claim(
         # If a program loses its lease, that says nothing about the object, so the count of crashes is reset.
         operations.rows.filter(pk__in=picked).update(**columns.claiming_due(token, until), state_crashes=0)
         found = {row.pk: row for row in operations.rows.filter(pk__in=picked, state_claim=token)}
-        claims = [_claim_of(operations, found[pk], token) for pk in picked if pk in found]
+        # The claims keep operations that keep their statements, and not these, which have pauses of their own.
+        cached = _cached_operations(operations.model, operations.alias, operations.worker_id)
+        claims = [_claim_of(cached, found[pk], token) for pk in picked if pk in found]
         if then is None:
             return claims
         kept = then(claims)

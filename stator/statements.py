@@ -6,7 +6,7 @@ therefore built once with a :class:`Parameter` for each value that changes, and 
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import QuerySet, Value
@@ -71,13 +71,16 @@ def updating(rows: QuerySet[Any], values: Mapping[str, object]) -> Statement:
     return Statement(text, tuple(params))
 
 
-class Kept:
+Compiled = TypeVar("Compiled")
+
+
+class Kept(Generic[Compiled]):
     """A cache of statements by their shape: all that their text depends on, such as the model and a limit."""
 
     def __init__(self) -> None:
-        self._statements: dict[Hashable, Statement] = {}
+        self._statements: dict[Hashable, Compiled] = {}
 
-    def get(self, shape: Hashable, make: Callable[[], Statement]) -> Statement:
+    def get(self, shape: Hashable, make: Callable[[], Compiled]) -> Compiled:
         """Return the statement of this shape, which ``make`` builds the first time."""
         found = self._statements.get(shape)
         if found is None:

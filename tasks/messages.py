@@ -122,6 +122,8 @@ def check_metadata(metadata: object, limit: int) -> None:
     """Raise ``PublishRefused`` for metadata that cannot be searched: a bad name, or a list, object or null as value."""
     if not isinstance(metadata, dict):
         raise PublishRefused(f"metadata={_short(metadata)} must be a dictionary of names and values")
+    if not metadata:
+        return
     for name, value in metadata.items():
         if not is_metadata_name(name):
             raise PublishRefused(f"metadata has the name {_short(name)}; it {METADATA_NAME_RULE}")

@@ -4,31 +4,33 @@ For databases where a WITH can write. Such a statement does the usual case only:
 is out of the ordinary, and the caller then does the same with several statements.
 """
 
+import json
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
+from operator import itemgetter
 from uuid import UUID
 
 from django.db import DatabaseError, IntegrityError
-from django.db.models import Expression, Model, Q, QuerySet, Subquery, UUIDField
+from django.db.models import Expression, Model, Q, QuerySet, Subquery, TextField, UUIDField
 from django.db.models.lookups import IsNull
 
 from stator.db import sql
 from stator.db.compiler import Compiler
 from stator.db.instances import load_all
-from stator.db.interface import Batch, Claim, Operations, Written
+from stator.db.interface import Batch, Ended, Operations, Written
 from stator.db.probe import probes
 from stator.db.retry import is_retryable
 from stator.db.values import Instance, Params, Row
-from stator.graph.outcomes import Outcome
 from stator.rows import columns
 from stator.rows.pauses import Pause
-from stator.statements import Kept, Parameter, Statement, joined, selecting, updating
+from stator.statements import Kept, Parameter, Place, Statement, joined, selecting, updating
 
-# The name under which the statements of claims are given the token.
-TOKEN = "stator_token"
+# The names under which statements are given the token of a claim, and rows to insert.
+TOKEN, ROWS = "stator_token", "stator_rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Shape:
     records: Records
 
 
-_kept = Kept()
+_kept: Kept[Statement] = Kept()
 _compiler = lru_cache(maxsize=64)(Compiler)
 
 
@@ -77,7 +79,7 @@ def claim(
     to be ended first, objects of the model are paused, a row is ``odd``, or another claim interferes.
     """
     compiler = _compiler(operations.model, operations.alias)
-    statement = _kept.get((compiler, "claim", key), lambda: _claim(operations, compiler, shape()))
+    statement = _keep(operations, (compiler, "claim", key), lambda: _claim(operations, compiler, shape()))
     # After the compiling, which may take longer than a short lease.
     since = time.monotonic()
     try:
@@ -102,33 +104,50 @@ def update(
     ``build``: returns the rows, the changes, the names of these columns, and the records.
     """
     compiler = _compiler(operations.model, operations.alias)
-    statement = _kept.get((compiler, "update", key), lambda: _update(compiler, *build()))
+    statement = _keep(operations, (compiler, "update", key), lambda: _update(compiler, *build()))
     return _send(operations, statement, sql.BY_KEY, values)
 
 
 def insert(
-    operations: Operations, key: Hashable, build: Callable[[], tuple[tuple[str, ...], QuerySet[Model]]], row: Model
-) -> Instance | None:
-    """Insert a row and return its instance; None if a unique value of it exists already, or the condition is not met.
+    operations: Operations,
+    key: Hashable,
+    condition: Callable[[], QuerySet[Model]],
+    rows: Sequence[Mapping[str, object]],
+    values: Mapping[str, object],
+) -> list[Instance]:
+    """Insert rows and return their instances in order; nothing if a unique value is taken or the condition is not met.
 
-    ``build``: returns the names of the fields to send, others take the defaults of the database; and a queryset of any
-    model that must not be empty.
+    ``rows``: the values of the same fields, by attribute; others take the defaults of the database. ``condition``:
+    returns a queryset of any model that must not be empty. ``values``: those of its parameters.
     """
-    compiler = _compiler(operations.model, operations.alias)
-    statement = _kept.get((compiler, "insert", key), lambda: _insert(compiler, *build()))
-    values = {field.attname: getattr(row, field.attname) for field in compiler.fields}
+    compiler, sent, one = _compiler(operations.model, operations.alias), tuple(rows[0]), len(rows) == 1
+    key = compiler, "insert", one, sent, key
+    statement = _keep(operations, key, lambda: (_insert if one else _insert_many)(compiler, sent, condition()))
+    given = rows[0] if one else {ROWS: json.dumps(rows)}
     try:
-        found = _send(operations, statement, "", values)
+        with operations.transaction() if not one or operations.connection.in_atomic_block else nullcontext():
+            params = statement.bind(operations.connection, {**values, **given})
+            found = operations.fetch(statement.text, params, "", often=True)
+            if len(found) < len(rows):
+                raise _Refused
+    except _Refused:
+        return []
     except DatabaseError as error:
         if isinstance(error, IntegrityError) or is_retryable(error):
-            return None
+            return []
         raise
-    loaded = load_all(compiler.model, operations.connection, compiler.names, found, compiler.converters)
-    return loaded[0] if loaded else None
+    # RETURNING may list rows in another order than that in which they were given their numbers.
+    at = compiler.names.index(operations.model._meta.pk.attname)
+    found.sort(key=itemgetter(at))
+    return load_all(compiler.model, operations.connection, compiler.names, found, compiler.converters)
+
+
+class _Refused(Exception):
+    """Raised to roll back an insert of some of the rows."""
 
 
 def _insert(compiler: Compiler, sent: tuple[str, ...], condition: QuerySet[Model]) -> Statement:
-    fields = [compiler.field(name) for name in sent]
+    fields = [compiler.of_attribute(name) for name in sent]
     table, names, returning = compiler.table, ", ".join(map(compiler.column_of, fields)), compiler.columns
     return Statement.of(
         f"INSERT INTO {table} ({names}) SELECT ",
@@ -137,6 +156,27 @@ def _insert(compiler: Compiler, sent: tuple[str, ...], condition: QuerySet[Model
         selecting(condition.order_by().values("pk")[:1]),
         f") ON CONFLICT DO NOTHING RETURNING {returning}",
     )
+
+
+def _insert_many(compiler: Compiler, sent: tuple[str, ...], condition: QuerySet[Model]) -> Statement:
+    """Return the INSERT of rows that are one JSON text."""
+    fields = [compiler.of_attribute(name) for name in sent]
+    table, names, returning = compiler.table, ", ".join(map(compiler.column_of, fields)), compiler.columns
+    columns = ", ".join(compiler.quote(name) for name in sent)
+    body = ", ".join(f"{compiler.quote(field.attname)} {compiler.cast_of(field)}" for field in fields)
+    return Statement.of(
+        f"INSERT INTO {table} ({names}) SELECT {columns} FROM ROWS FROM (json_to_recordset(",  # noqa: S608 - names
+        Statement("%s::json", (Place(ROWS, TextField()),)),
+        f") AS ({body})) WITH ORDINALITY AS given ({columns}, stator_place) WHERE EXISTS (",
+        selecting(condition.order_by().values("pk")[:1]),
+        f") ORDER BY stator_place ON CONFLICT DO NOTHING RETURNING {returning}",
+    )
+
+
+def _keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -> Statement:
+    """Return the statement of this key, which ``make`` builds the first time, with its constants in its text."""
+    # Imported by name: the module needs psycopg, which a project on another database may not have.
+    return _kept.get(key, lambda: import_module("stator.db.session").inlined(operations.connection, make()))
 
 
 def _send(operations: Operations, statement: Statement, planner: str, values: Mapping[str, object]) -> list[Row]:
@@ -196,23 +236,23 @@ def _update(
 ) -> Statement:
     """Return the UPDATE of rows, and of the records that refer to them and have their tokens."""
     pk, names = compiler.pk, ", ".join(compiler.column_of(compiler.field(name)) for name in returned)
+    copied = {name: Statement(f"done.{compiler.column_of(compiler.field(of))}") for name, of in records.copied.items()}
     return Statement.of(
         "WITH done AS (",
         updating(rows, changes),
         f" RETURNING {pk} AS pk, state_claim, {names}), noted AS (",
-        _noting(compiler, records, Statement("done.state_claim")),
+        _noting(compiler, records, copied, Statement("done.state_claim")),
         f") SELECT statement_timestamp(), {names} FROM done",  # noqa: S608 - names
     )
 
 
-def _noting(compiler: Compiler, records: Records, token: Statement) -> Statement:
+def _noting(compiler: Compiler, records: Records, copied: Mapping[str, Statement], token: Statement) -> Statement:
     """Return the UPDATE of the records that refer to rows of ``done`` and have this token."""
     meta, column_of = records.model._meta, compiler.column_of
     table = compiler.quote(meta.db_table)
-    copied = {name: Statement(f"done.{column_of(compiler.field(of))}") for name, of in records.copied.items()}
     given = {name: compiler.value(meta.get_field(name), value) for name, value in records.given.items()}
     assigned = [
-        Statement.of(f"{column_of(meta.get_field(name))} = ", value) for name, value in (copied | given).items()
+        Statement.of(f"{column_of(meta.get_field(name))} = ", value) for name, value in {**copied, **given}.items()
     ]
     column, key = (column_of(meta.get_field(name)) for name in (records.row, records.token))
     return Statement.of(
@@ -223,18 +263,20 @@ def _noting(compiler: Compiler, records: Records, token: Statement) -> Statement
     )
 
 
-def end(claim: Claim, outcome: Outcome, records: Records, values: Mapping[str, object]) -> Written | None:
-    """Write an outcome and the record of the claim, whose model decides the statement; None if that is not all."""
-    operations = claim.operations
+def end(ended: list[Ended], records: Records, values: Mapping[str, object]) -> Written | None:
+    """Write outcomes of one kind and the records of the claims, whose model decides the statement; all, or None.
+
+    ``copied`` of the records: fields of the records by those that the state ``saves``.
+    """
+    batch = Batch.of(ended)
+    operations = batch.operations
     compiler = _compiler(operations.model, operations.alias)
-    token = Parameter(TOKEN, UUIDField())
-    key = (compiler, "end", records.model, tuple(records.given))
-    noted = _kept.get(
-        key, lambda: _noting(compiler, records, compiler.value(records.model._meta.get_field(records.token), token))
-    )
+    key = (compiler, "end", records.model, tuple(records.given), tuple(records.copied.items()), batch.saves)
+    copied = {name: Statement(f"done.value{batch.saves.index(of)}") for name, of in records.copied.items()}
+    noted = _keep(operations, key, lambda: _noting(compiler, records, copied, Statement("done.claim")))
     try:
         with operations.transaction() if operations.connection.in_atomic_block else nullcontext():
-            return operations.record_noted(Batch.of([(claim, outcome)]), noted, {**values, TOKEN: claim.token})
+            return operations.record_noted(batch, noted, values)
     except DatabaseError as error:
         if is_retryable(error):
             return None

@@ -177,6 +177,10 @@ class Compiler:
             self._array_types[names] = known if plain else None
         return self._array_types[names]
 
+    def of_attribute(self, name: str) -> Field:
+        """Return the field of an attribute, which is that of a relation for its key."""
+        return self.fields[self.names.index(name)]
+
     def column_of(self, field: Any) -> str:
         """Return the quoted column of a field of any model."""
         return self.quote(field.column)

@@ -193,7 +193,7 @@ class Records(records.Records):
         return bool(more or batch.to in operations.awaited or batch.saves != self._saved_with(batch))
 
     def record_noted(self, batch: Batch, noted: Statement, values: Mapping[str, object]) -> Written | None:
-        """Record one outcome and update the program's record of the claim; None if that takes more statements."""
+        """Record outcomes and update the program's records of the claims; None if that takes more statements."""
         tells = batch.moved and self._operations.options.history and not self._kept_with(batch)
         if self._writes_more(batch) or tells or any(map(_place, batch.claims)):
             return None

@@ -1,6 +1,7 @@
 """Sessions with PostgreSQL: how our statements and transactions are sent, settings, and what is prepared."""
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -16,6 +17,7 @@ from psycopg.types.datetime import TimestamptzLoader
 
 from stator.db.retry import is_lock_timeout, is_of_a_plan, is_outage
 from stator.db.values import Params, Row
+from stator.statements import Place, Statement
 
 
 def send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:
@@ -31,7 +33,8 @@ def send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> lis
         rows: list[Row] = []
         more: bool | None = True
         while more:
-            rows = cursor.fetchall() if cursor.description else rows
+            # Not by ``description``, which makes an object for each column.
+            rows = cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else rows
             more = cursor.nextset()
         return rows
 
@@ -99,6 +102,8 @@ USES = 5
 MOST_PREPARED = 100
 
 LOCAL = "SET LOCAL "
+
+PLACEHOLDER = re.compile("(?<!%)%s")
 
 # One plan for all parameters; otherwise the server would replan most calls because of their estimated cost.
 GENERIC = f"{LOCAL}plan_cache_mode = force_generic_plan; "
@@ -196,6 +201,22 @@ def session_of(connection: BaseDatabaseWrapper) -> Session:
     if session is None:
         session = _sessions[connection.connection] = Session(connection)
     return session
+
+
+def inlined(connection: BaseDatabaseWrapper, statement: Statement) -> Statement:
+    """Return a statement with its constants in its text, so that only the values that change are sent each time."""
+    connection.ensure_connection()
+    texts = PLACEHOLDER.split(statement.text)
+    parts: list[str | Statement] = [texts[0]]
+    with ClientCursor(connection.connection) as cursor:
+        for param, text in zip(statement.params, texts[1:], strict=True):
+            if isinstance(param, Place):
+                parts.append(Statement("%s", (param,)))
+            else:
+                # A percent sign would be read as a placeholder.
+                parts.append(cursor.mogrify("%s", [param]).replace("%", "%%"))
+            parts.append(text)
+    return Statement.of(*parts)
 
 
 def send_in_passing(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:

@@ -182,15 +182,15 @@ def record(
 
     ``saved`` are the columns, each with its type, for which some outcomes have values. They add to the arrays one that
     says which outcomes do, and one for each column. Returns the primary keys; with ``tell``, each with the seconds in
-    the state that was left, for a caller that writes the history. ``noted`` is an UPDATE of a program's record of one
-    claim, ``FROM done``, whose parameters come last; such claims are accepted only while their leases last.
+    the state that was left, for a caller that writes the history. ``noted`` updates a program's records of claims
+    ``FROM done``, which then has the tokens and the saved values; its parameters come last.
 
     Rows are found by their key or, if ``placed``, first at the place where their claim has put them: the index of keys
     has an entry for each version of a row. IS NOT DISTINCT FROM is an equality for which the planner uses no index, of
     leases or of keys, with all its dead entries. The locked rows are updated where they were found.
     """
     further = "".join([f",{COUNTED}" * count, f",{KEPT}" * history, f", noted AS ({noted})" if noted else ""])
-    in_time = "AND t.state_locked_until > statement_timestamp()" if noted else ""
+    in_time, which = (_IN_TIME, _ALL_OR_NONE) if noted else ("", "")
     arrays, names, assignments = _with_saved(table, assignments, saved)
     returning = "pk, greatest(date_part('epoch', stayed), 0)" if tell else "pk"
     if placed:
@@ -199,7 +199,7 @@ def record(
     passed = ["pk", "claim", "delay", "failed", *(["duration"] if history else []), *names]
     kept = ", ".join([f"v.{name}" for name in passed] + (_OF_ATTEMPT if history else []))
     found = _found_at_places(table, pk, kept) if placed else _found_by_key(table, pk, "mine", kept, in_time)
-    told = f"{table}.state_version AS version, v.duration, v.attempts, v.attempted, " if history else ""
+    told = _told(table, names, history=history, noted=bool(noted))
     return f"""
 WITH v AS (
   SELECT * FROM unnest(%s::{pk_type}[], %s::uuid[], %s::float8[], %s::bool[], %s::float8[]{arrays})
@@ -207,12 +207,22 @@ WITH v AS (
 {found},
 done AS (
   UPDATE {table} SET {assignments} FROM mine v
-  WHERE {table}.ctid = v.found AND {table}.{pk} IS NOT DISTINCT FROM v.pk
+  WHERE {table}.ctid = v.found AND {table}.{pk} IS NOT DISTINCT FROM v.pk {which}
     AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %s
   RETURNING {table}.{pk} AS pk, v.failed, {told}{table}.state_changed - v.entered AS stayed){further}
 SELECT {returning} FROM done
 """  # noqa: S608 - quoted names
 
+
+def _told(table: str, names: list[str], *, history: bool, noted: bool) -> str:
+    """Return what ``done`` has besides for the history and for records, as the beginning of a list of columns."""
+    told = f"{table}.state_version AS version, v.duration, v.attempts, v.attempted, " if history else ""
+    return told + "".join(f"v.{name}, " for name in ("claim", *names[1:]) if noted)
+
+
+# Of claims with records: their leases last, and all of them are written, or none.
+_IN_TIME = "AND t.state_locked_until > statement_timestamp()"
+_ALL_OR_NONE = "AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v)"
 
 # What the history has of the attempt, as the row has it until the outcome is written.
 _OF_ATTEMPT = ["t.state_attempts AS attempts", "t.state_attempted AS attempted"]

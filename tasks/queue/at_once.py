@@ -4,6 +4,7 @@ Each statement has the queue's configuration, as it was last read, in its own co
 anything else is out of the ordinary, it does nothing, and the caller does the same in several statements.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,7 @@ from tasks.queue.eligibility import Rows, allowed, lease_end, picker, renewed_en
 from tasks.queue.expressions import Later, is_any
 
 # What a claim depends on.
-CONFIGURATION = (
+CLAIMING = (
     "name", "kind", "lease", "timeout", "max_attempts", "same_worker_again", "worker_retries", "one_per_worker",
     "databases", "claim_paused",
 )  # fmt: skip
@@ -29,21 +30,18 @@ CONFIGURATION = (
 # What a heartbeat reads anew from the task.
 FOLLOWED = ("heartbeat_interval", "max_unexpected_retries")
 
-# What a publication depends on; the last over HTTP only.
+# What a publication depends on.
 PUBLISHING = (
     "name", "kind", "exclusive_key", "invisible_for", "max_attempts", "actions_elsewhere", "databases",
-    "publish_paused", "http_actions",
+    "publish_paused",
 )  # fmt: skip
+PUBLISHING_OVER_HTTP = (*PUBLISHING, "http_actions")
 
-# The columns of a new task that does not take them from the database's defaults.
-SENT = (
-    "queue", "action", "data", "key", "priority", "metadata", "exclusive_value", "lease", "timeout", "max_attempts",
-    "retention", "heartbeat_interval", "max_unexpected_retries", "worker_ids", "worker_count", "elsewhere_only",
-    "state",
-)  # fmt: skip
+# Those of them whose values decide what a statement is like.
+DECIDING = ("kind", "same_worker_again", "worker_retries", "one_per_worker")
 
 # What is noted of a claim when it ends.
-ENDED = ("outcome", "reason", "result")
+ENDED = ("outcome", "reason")
 
 PK, TOKEN = Parameter("pk", BigIntegerField()), Parameter("token", UUIDField())
 WORKER, LEASE = Parameter("worker", CharField()), Parameter("lease", FloatField(null=True))
@@ -60,12 +58,12 @@ def claim(
     limited = frozenset(
         name for name in registry if (action := declared(name, queue.name)) is not None and action.throttled
     )
-    configuration = tuple(getattr(queue, name) for name in CONFIGURATION if name != "databases")
+    any_queue = Alike(queue, CLAIMING)
     found, seen = claims.claim_at_once(
         model,
-        (queue.pk, configuration, settings, limit, lease is None, limited),
-        partial(_shape, queue, limit, lease is not None, settings, limited),
-        values={"worker": worker, "lease": lease},
+        (any_queue.key, settings, limit, lease is None, limited),
+        partial(_shape, model, any_queue, limit, lease is not None, settings, limited),
+        values={**any_queue.values, "worker": worker, "lease": lease},
         worker=digits,
         using=using,
     )
@@ -97,28 +95,52 @@ def _holding(
     return mine, {"state_locked_until": until}, ("state_locked_until", *FOLLOWED), records
 
 
-def end(claim: claims.Claim, to: str, outcome: str, reason: str = "", saved: dict[str, Any] | None = None) -> bool:
-    """End a claim with a move, and note that in its run; return False if nothing was done."""
-    run = type(claim.instance).runs.rel.related_model
+def end(ends: claims.Ends, to: str, outcome: str, reason: str = "") -> bool:
+    """End claims with a move, and note that in their runs; return False if nothing was done."""
+    run = type(ends[0][0].instance).runs.rel.related_model
     given = {"ended": Now(), **{name: Parameter(name, run._meta.get_field(name)) for name in ENDED}}
-    values = {"outcome": outcome, "reason": reason, "result": (saved or {}).get("result")}
-    return claims.end_at_once(claim, to, saved, Records(run, "task", "token", {}, given), values)
+    copied = {} if ends[0][1] is None else {"result": "result"}
+    values = {"outcome": outcome, "reason": reason}
+    return claims.end_at_once(ends, to, Records(run, "task", "token", copied, given), values)
 
 
-def publish(queue: Any, row: Any, *, over_http: bool) -> Any:
-    """Insert a task into the queue that it was built for; return it, or None if nothing was done."""
-    names = [name for name in PUBLISHING if over_http or name != "http_actions"]
-    configuration = tuple(str(getattr(queue, name)) for name in names)
-    build = partial(_publishing, queue, names)
-    task = claims.insert_at_once(row, ("publish", queue.pk, over_http, configuration), build, using=queue._state.db)
-    if task is not None:
+def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> list[Any]:
+    """Insert tasks with these values into a queue; return them, or nothing if nothing was done."""
+    any_queue = Alike(queue, PUBLISHING_OVER_HTTP if over_http else PUBLISHING)
+    given = [{"queue_id": queue.pk, **row} for row in rows]
+    key = "publish", over_http, any_queue.key
+    tasks: Sequence[Any] = claims.insert_at_once(
+        queue.tasks.model, given, key, lambda: any_queue.same, any_queue.values, using=queue._state.db
+    )
+    for task in tasks:
         task.queue = queue
-    return task
+    return list(tasks)
 
 
-def _publishing(queue: Any, names: list[str]) -> tuple[tuple[str, ...], Rows]:
-    same: Rows = QuerySet(type(queue), using=queue._state.db)
-    return SENT, same.filter(pk=queue.pk, **{name: getattr(queue, name) for name in names})
+class Alike:
+    """A queue for statements that all queues with rules of the same kind share: its values are parameters.
+
+    ``names``: what the statement depends on. ``key``: equal for queues that share statements.
+    """
+
+    def __init__(self, queue: Any, names: tuple[str, ...]) -> None:
+        self._queue = queue
+        self.pk = Parameter("queue_pk", BigIntegerField())
+        fields = {name: queue._meta.get_field(name) for name in names}
+        self.given = {name: getattr(queue, name) for name in names}
+        # None is compared in another way, and some values decide which conditions there are.
+        plain = {name: value for name, value in self.given.items() if value is None or name in DECIDING}
+        self.key = queue._state.db, names, tuple(plain.items())
+        self.values = {f"queue_{name}": value for name, value in {"pk": queue.pk, **self.given}.items()}
+        self.exclusive: bool = queue.exclusive
+        for name, value in self.given.items():
+            setattr(self, name, value if name in plain else Parameter(f"queue_{name}", fields[name]))
+
+    @property
+    def same(self) -> Rows:
+        """The row of the queue, if it is configured as it was last read; else nothing."""
+        rows: Rows = QuerySet(type(self._queue), using=self._queue._state.db)
+        return rows.filter(pk=self.pk, **{name: getattr(self, name) for name in self.given})
 
 
 def _place_in_line(claim: claims.Claim) -> tuple[int, bool, int]:
@@ -126,16 +148,13 @@ def _place_in_line(claim: claims.Claim) -> tuple[int, bool, int]:
     return task.priority, task.worker_ids == [], task.pk
 
 
-def _shape(queue: Any, limit: int, has_lease: bool, settings: Settings, limited: frozenset[str]) -> Shape:
-    model, using = queue.tasks.model, queue._state.db
+def _shape(model: Any, queue: Alike, limit: int, has_lease: bool, settings: Settings, limited: frozenset[str]) -> Shape:
+    using = queue.same.db
     longest = claims.longest_lease(model, using=using)
     pick = picker(queue, WORKER, {}, settings)
-    same: Rows = QuerySet(type(queue), using=using).filter(
-        pk=queue.pk, **{name: getattr(queue, name) for name in CONFIGURATION}
-    )
     seen: Rows = QuerySet(Claimant, using=using).filter(queue=queue.pk, worker=WORKER, seen__gt=Later(-SEEN_EVERY))
     return Shape(
-        pick=lambda rows: pick(rows.filter(is_any(same)))[:limit],
+        pick=lambda rows: pick(rows.filter(is_any(queue.same)))[:limit],
         until=lease_end(LEASE if has_lease else None, longest, settings, queue),
         # Two parts of a shared task are not for one worker, and limits of actions are counted apart.
         odd=Q(whole__isnull=False) | Q(action__in=sorted(limited)),

@@ -131,7 +131,7 @@ class TaskClaim:
         settings = load_settings()
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
         values = {"result": result}
-        if at_once.end(self._claim, "completed", "succeeded", saved=values):
+        if at_once.end([(self._claim, values)], "completed", "succeeded"):
             self.ended = True
             return
         self._end("succeeded", "", lambda then: claims.move(self._claim, "completed", values=values, then=then), result)
@@ -149,7 +149,7 @@ class TaskClaim:
     def cancel(self, reason: str = "") -> None:
         """Cancel the task: it need not be done at all."""
         told = bounded(str(reason), runs.REASON_LENGTH)
-        if at_once.end(self._claim, "canceled", "canceled", told):
+        if at_once.end([(self._claim, None)], "canceled", "canceled", told):
             self.ended = True
             return
         self._end("canceled", told, lambda then: claims.move(self._claim, "canceled", then=then))
@@ -296,9 +296,18 @@ def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> TaskC
     """Return the claim of a named worker with this token; raise ``LeaseLost`` if it has ended or never existed."""
     held = claims.find(model, pk, token, using=using)
     run = held.instance.runs.filter(token=token).first()
-    if run is None:
-        raise LeaseLost(f"task {pk} is held by a worker process, and not by a worker with a name")
-    return TaskClaim(held, run.worker)
+    return _named(held, run and run.worker)
+
+
+def of_row(task: Any, token: UUID, worker: str | None) -> TaskClaim:
+    """Return the same of a task that was just read with the name of the ``worker`` that holds it."""
+    return _named(claims.of_instance(task, token), worker)
+
+
+def _named(held: claims.Claim, worker: str | None) -> TaskClaim:
+    if worker is None:
+        raise LeaseLost(f"task {held.pk} is held by a worker process, and not by a worker with a name")
+    return TaskClaim(held, worker)
 
 
 def find_many(queue: Any, tokens: Mapping[int, UUID]) -> list[TaskClaim]:
@@ -360,7 +369,12 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
     ends: dict[str, list[tuple[claims.Claim, dict[str, Any] | None]]] = defaultdict(list)
     for held, result in results.items():
         ends[held._using].append((held._claim, {"result": result}))
-    lost = [by_claim[claim] for each in ends.values() for claim in claims.move_many(each, "completed", then=note)]
+    lost = [
+        by_claim[claim]
+        for each in ends.values()
+        if not at_once.end(each, "completed", "succeeded")
+        for claim in claims.move_many(each, "completed", then=note)
+    ]
     for held in results:
         held.ended, held._is_lost = True, False
     for held in lost:

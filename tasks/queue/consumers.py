@@ -40,10 +40,9 @@ class ConsumerQuerySet(models.QuerySet["Consumer"]):
 
     def of_token(self, token: str) -> "Consumer | None":
         """Return the usable consumer with this token; None if the token is wrong, unknown, expired or disabled."""
-        form = TOKEN.fullmatch(token)
-        found = self.usable().filter(prefix=form[1]).first() if form else None
-        right = secrets.compare_digest(_digest(token), found.digest if found else NOBODY)
-        return found if right else None
+        prefix = prefix_of(token)
+        found = self.usable().filter(prefix=prefix).first() if prefix else None
+        return found if is_of(found, token) else None
 
 
 class Consumer(models.Model):
@@ -74,6 +73,9 @@ class Consumer(models.Model):
     created = models.DateTimeField(db_default=Now(), editable=False)
 
     objects: ClassVar[Any] = ConsumerQuerySet.as_manager()
+
+    # What a request has read together with the consumer.
+    found: object
 
     class Meta:
         ordering = ["name"]
@@ -107,6 +109,17 @@ class Consumer(models.Model):
         token = f"tk_{prefix}_{secrets.token_urlsafe(SECRET_BYTES)}"
         self.prefix, self.digest = prefix, _digest(token)
         return token
+
+
+def prefix_of(token: str) -> str:
+    """Return the public prefix of a token; "" if it has not the form of one."""
+    form = TOKEN.fullmatch(token)
+    return form[1] if form else ""
+
+
+def is_of(consumer: Consumer | None, token: str) -> bool:
+    """Return whether this is the consumer's token; it takes equally long if there is none."""
+    return secrets.compare_digest(_digest(token), consumer.digest if consumer else NOBODY)
 
 
 def _digest(token: str) -> str:

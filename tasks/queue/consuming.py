@@ -46,7 +46,7 @@ async def aclaim(queue: Any, *, wait: float = 0.0, **options: Any) -> list[claim
     """Claim like :func:`claim`, without blocking a thread while it waits."""
     await sync_to_async(_check_wait)(queue, wait)
     take = partial(sync_to_async(claim), queue, 0.0, **options)
-    return await take() or (await auntil_some(take, queue, wait) if wait else [])
+    return await take() or ((await auntil_some(take, queue, wait))[0] if wait else [])
 
 
 class QueueLoop(ConsumerLoop):
@@ -169,9 +169,10 @@ class AsyncQueueLoop(Loop):
 
     async def _waited(self) -> list[Any]:
         await sync_to_async(_check_wait)(self._queue, LONGEST_WAIT)
-        return await self._take() or await auntil_some(
-            self._take, self._queue, LONGEST_WAIT, woken=self._woken, stopped=lambda: self.stopped
-        )
+        if found := await self._take():
+            return found
+        wait = partial(auntil_some, woken=self._woken, stopped=lambda: self.stopped)
+        return (await wait(self._take, self._queue, LONGEST_WAIT))[0]
 
     async def _whole(self, taking: Any) -> list[Any]:
         """Await claims. If this task is cancelled, the claiming thread goes on, so keep its claims for hand-back."""

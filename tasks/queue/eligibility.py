@@ -46,7 +46,7 @@ def picker(queue: Any, worker: Worker, metadata: dict[str, Any], settings: Setti
     """Return a function that filters claimable rows to those that this worker may claim now, in the order of claims."""
 
     def pick(rows: Rows) -> Rows:
-        eligible = rows.filter(attempts_left(settings, queue), allowed(worker), queue=queue)
+        eligible = rows.filter(attempts_left(settings, queue), allowed(worker), queue=queue.pk)
         for had in had_by(worker, rows, queue):
             eligible = eligible.filter(~had)
         if metadata:
@@ -72,7 +72,7 @@ def effective(name: str, setting: Any, queue: Any = None) -> Any:
     """Return a task's limit: its own, else its queue's, else the setting. With ``queue``, no join is needed."""
     if queue is not None:
         own = getattr(queue, name)
-        return Coalesce(F(name), Value(setting if own is None else own))
+        return Coalesce(F(name), _given(setting if own is None else own))
     return Coalesce(F(name), F(f"queue__{name}"), Value(setting))
 
 

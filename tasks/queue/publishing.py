@@ -92,10 +92,10 @@ def publish(
     messages = [message_of(_dictionary(each), settings, lease) for each in _bounded(given, settings.PUBLISH_LIMIT)]
     rows = sum(message.rows for message in messages)
     bound_rows(rows, settings.PUBLISH_LIMIT)
-    if rows == 1 and not manner.changes:
-        task, admitted = _at_once(queue, messages[0], settings, known_only, over_http, admit)
-        if task is not None:
-            return [Published(task, PublishOutcome.INSERTED)]
+    if rows == len(messages) and not manner.changes:
+        tasks, admitted = _at_once(queue, messages, settings, known_only, over_http, admit)
+        if tasks:
+            return [Published(task, PublishOutcome.INSERTED) for task in tasks]
         admit = _admitted if admitted else admit
     queue = queue.current()
     _refuse(queue, messages, known_only, over_http)
@@ -110,28 +110,32 @@ def publish(
 
 def _at_once(
     queue: Any,
-    message: Message,
+    messages: list[Message],
     settings: Settings,
     known_only: bool,
     over_http: bool,
     admit: Callable[[int], None],
-) -> tuple[Any, bool]:
-    """Publish a task of a new key with one statement; return it, or None, and whether it was admitted.
+) -> tuple[list[Any], bool]:
+    """Publish tasks of new keys with one statement; return them, or nothing, and whether they were admitted.
 
-    That is done with the queue as it was last read; if that refuses the task, it has to be read anew first.
+    That is done with the queue as it was last read; if that refuses a task, it has to be read anew first.
     """
     queue = queue.__dict__.get("known", queue)
-    if queue.databases or queue.publish_paused:
-        return None, False
+    if not messages or queue.databases or queue.publish_paused:
+        return [], False
+    listed = frozenset(queue.http_actions) if over_http else None
     try:
-        _refuse(queue, [message], known_only, over_http)
-        row = _row(queue, message, settings, frozenset(queue.http_actions) if over_http else None)
+        _refuse(queue, messages, known_only, over_http)
+        rows = [_values(queue, message, listed) for message in messages]
     except TaskError:
-        return None, False
-    if not row.state_ready:
-        return None, False
-    admit(1)
-    return at_once.publish(queue, row, over_http=over_http), True
+        return [], False
+    if any(_delay(queue, message, settings) for message in messages):
+        return [], False
+    admit(len(rows))
+    keys = [message.key for message in messages if message.key is not None]
+    if len(messages) > 1 and keys and _found(queue, keys, lock=False):
+        return [], True
+    return at_once.publish(queue, rows, over_http=over_http), True
 
 
 def _admitted(rows: int) -> None:
@@ -191,32 +195,43 @@ def _refuse(queue: Any, messages: list[Message], known_only: bool, over_http: bo
 
 
 def _row(queue: Any, message: Message, settings: Any, listed: frozenset[str] | None) -> Any:
-    value = exclusive_value(queue.exclusive_key, message.metadata) if queue.exclusive else None
-    delay = next(
-        given for given in (message.invisible_for, queue.invisible_for, settings.INVISIBLE_FOR) if given is not None
-    )
+    delay = _delay(queue, message, settings)
     return queue.tasks.model(
         queue=queue,
-        action=message.action,
-        data=message.data,
-        key=message.key,
-        priority=message.priority,
-        metadata=message.metadata,
-        exclusive_value=value,
-        lease=message.lease,
-        timeout=message.timeout,
-        max_attempts=message.max_attempts or _declared_attempts(queue, message.action),
-        retention=message.retention,
-        heartbeat_interval=message.heartbeat_interval,
-        max_unexpected_retries=message.max_unexpected_retries,
-        worker_ids=list(message.worker_ids),
-        worker_count=message.worker_count,
-        elsewhere_only=listed is not None and message.action not in listed,
-        state="pending" if message.worker_count == 1 else "shared",
+        **_values(queue, message, listed),
         # The database's time as a value: Django cannot insert rows with expressions as arrays.
         **(dict.fromkeys(CREATED, queue.read_at) if "read_at" in queue.__dict__ else {}),
         **({"state_ready": False, "state_next_attempt": Later(delay)} if delay else {}),
     )
+
+
+def _delay(queue: Any, message: Message, settings: Any) -> float:
+    """Return the seconds until a new task may be claimed."""
+    given = (message.invisible_for, queue.invisible_for, settings.INVISIBLE_FOR)
+    return float(next(seconds for seconds in given if seconds is not None))
+
+
+def _values(queue: Any, message: Message, listed: frozenset[str] | None) -> dict[str, object]:
+    """Return the values of a new task in this queue, without those of its times."""
+    value = exclusive_value(queue.exclusive_key, message.metadata) if queue.exclusive else None
+    return {
+        "action": message.action,
+        "data": message.data,
+        "key": message.key,
+        "priority": message.priority,
+        "metadata": message.metadata,
+        "exclusive_value": value,
+        "lease": message.lease,
+        "timeout": message.timeout,
+        "max_attempts": message.max_attempts or _declared_attempts(queue, message.action),
+        "retention": message.retention,
+        "heartbeat_interval": message.heartbeat_interval,
+        "max_unexpected_retries": message.max_unexpected_retries,
+        "worker_ids": list(message.worker_ids),
+        "worker_count": message.worker_count,
+        "elsewhere_only": listed is not None and message.action not in listed,
+        "state": "pending" if message.worker_count == 1 else "shared",
+    }
 
 
 def _declared_attempts(queue: Any, name: str) -> int | None:

@@ -72,6 +72,8 @@ class Queue(models.Model):
     created = models.DateTimeField(db_default=Now(), editable=False)
 
     _made_as: tuple[Any, Any, Any]
+    # For a request over HTTP: whether it is among the queues of the request's token.
+    in_reach: bool
     # The related manager, which Django adds with the model of tasks.
     tasks: Any
 

@@ -35,6 +35,9 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 0.4
 # that it interrupts may hold the lock of the event.
 STOP_INTERVAL = 0.2
 
+# What an attempt returns: claims, or nothing.
+Some = list[Any]
+
 # The awaited queues: alias and primary key.
 Awaited = tuple[str, int]
 
@@ -128,20 +131,20 @@ def _with_ready_there(alias: str, queues: dict[str, int]) -> set[int]:
 
 
 def until_some(
-    attempt: Callable[[], list[Any]],
+    attempt: Callable[[], Some],
     queue: Any,
     seconds: float,
     *,
     most: int | None = None,
     before_wait: Callable[[], None] = lambda: None,
     stopped: Callable[[], bool] = lambda: False,
-) -> tuple[list[Any], float]:
+) -> tuple[Some, float]:
     """Call ``attempt`` until it returns something; return that, and the seconds waited before that call.
 
     The list is empty if ``attempt`` returns nothing within ``seconds``, or once ``stopped`` returns True. ``most``: the
     most claims that may wait in this process. ``before_wait``: called before each wait.
     """
-    found: list[Any] = []
+    found: Some = []
     woken = threading.Event()
     began = tried = time.monotonic()
     end, pause = began + seconds, SHORTEST_PAUSE
@@ -181,23 +184,29 @@ class AsyncWake:
 
 
 async def auntil_some(
-    attempt: Callable[[], Awaitable[list[Any]]],
+    attempt: Callable[[], Awaitable[Some]],
     queue: Any,
     seconds: float,
     *,
+    most: int | None = None,
     woken: AsyncWake | None = None,
     stopped: Callable[[], bool] = lambda: False,
-) -> list[Any]:
+) -> tuple[Some, float]:
     """Wait like :func:`until_some` without blocking a thread. After ``woken.set()``, ``stopped`` is checked at once."""
-    found: list[Any] = []
+    found: Some = []
     woken = woken or AsyncWake()
-    end, pause = time.monotonic() + seconds, SHORTEST_PAUSE
-    with waiters.join(queue, woken.set):
+    began = tried = time.monotonic()
+    end, pause = began + seconds, SHORTEST_PAUSE
+    with waiters.join(queue, woken.set, most):
         while not found and (left := end - time.monotonic()) > 0 and not stopped():
-            if await woken.wait(left) and not stopped() and not (found := await attempt()):
+            if not await woken.wait(left) or stopped():
+                continue
+            tried = time.monotonic()
+            found = await attempt()
+            if not found:
                 await asyncio.sleep(max(0.0, min(pause, end - time.monotonic())))
                 pause = min(LONGEST_PAUSE, 2 * pause)
-    return found
+    return found, tried - began
 
 
 def _ready() -> QuerySet[Any]:

@@ -2,10 +2,12 @@
 
 import pytest
 from django.db import DatabaseError, DataError, connection, transaction
+from django.db.models import IntegerField
 from django.test.utils import CaptureQueriesContext
 
 from stator.db.retry import is_retryable
 from stator.graph.outcomes import Moved, Released, Waiting
+from stator.statements import Place, Statement
 from tests.stator.making import automatic, operations_of, put, row
 from tests.testapp.basic import Step, StepGraph
 from tests.testapp.fairness import Ticket, TicketGraph
@@ -14,7 +16,7 @@ pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 if connection.vendor == "postgresql":
     from stator.db import session
-    from stator.db.session import USES, send_in_passing, session_of
+    from stator.db.session import USES, inlined, send, send_in_passing, session_of
 
 ROUNDS = 8
 
@@ -237,3 +239,11 @@ def test_error_of_an_application_s_statement_is_django_s():
     for _ in range(3 * USES):
         with pytest.raises(DataError, match="division by zero"):
             send_in_passing(connection, "SELECT 1 / %s::int", [0])
+
+
+def test_constants_are_in_the_text_and_only_places_are_left():
+    place = Place("n", IntegerField())
+    statement = Statement("SELECT %s || '%%s', %s::int, %s", ("50% of 'it'", place, None))
+    found = inlined(connection, statement)
+    assert found.params == (place,)
+    assert send(connection, found.text, found.bind(connection, {"n": 7})) == [("50% of 'it'%s", 7, None)]

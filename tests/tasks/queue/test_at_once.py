@@ -2,42 +2,19 @@
 
 import pytest
 from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
 
-from stator.db import postgresql, session
 from stator.models import History
 from tasks.exceptions import QueuePaused, TaskError, UnknownAction
 from tasks.models import Queue, Run, Task
+from tests.tasks.counting import count
 from tests.tasks.making import claim_one, claimed, fresh, make_queue, pass_time
+
+__all__ = ["count"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 # For each operation: on PostgreSQL, on SQLite.
 MOST = {"publish": (1, 5), "claim": (1, 10), "heartbeat": (1, 5), "resolve": (1, 13)}
-
-
-@pytest.fixture
-def count(monkeypatch):
-    """``count(work)``: the statements that ``work`` sends, and what it returns."""
-    own = []
-    send = session.send
-
-    def noted(connection, statement, params):
-        own.append(statement)
-        return send(connection, statement, params)
-
-    for module in (session, postgresql):
-        monkeypatch.setattr(module, "send", noted)
-
-    def counted(work):
-        own.clear()
-        with CaptureQueriesContext(connection) as queries:
-            result = work()
-        # A wake-up of workers is sent at most every few milliseconds, whatever the operation.
-        through_django = [query["sql"] for query in queries if "pg_notify" not in query["sql"]]
-        return [*through_django, *own], result
-
-    return counted
 
 
 @pytest.fixture

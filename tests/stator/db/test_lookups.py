@@ -1,0 +1,65 @@
+"""Lookups: the first row of several querysets, as the ORM would read each."""
+
+import pytest
+from django.db import connection
+from django.db.models import BigIntegerField, CharField, F
+from django.db.models.functions import Now
+
+from stator.claims import first_of_each
+from stator.statements import Parameter
+from tasks.models import Queue, Task
+from tests.tasks.making import make_queue
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NAME, PK = Parameter("name", CharField()), Parameter("pk", BigIntegerField())
+
+
+def looked_up(key, **values):
+    def build():
+        queues = Queue.objects.filter(name=NAME).annotate(read_at=Now(), percent=F("max_attempts") + 1)
+        return queues, Task.objects.filter(pk=PK)
+
+    return first_of_each(connection.alias, key, build, values)
+
+
+def test_instances_are_those_of_the_orm_with_annotations():
+    queue = make_queue("100%s 'of' it", max_attempts=3, http_actions=["a"])
+    task = queue.publish("resize", {"image": [7, "\u00e9"]}, metadata={"title": "abc"}, worker_ids=["bot-1"]).task
+    # Often enough that a session prepares the statement.
+    for _ in range(8):
+        found, same = looked_up("both", name="100%s 'of' it", pk=task.pk)
+    assert (found, same) == (queue, task)
+    stored = Queue.objects.get()
+    assert {name: found.__dict__[name] for name in stored.__dict__ if name != "_state"} == {
+        name: value for name, value in stored.__dict__.items() if name != "_state"
+    }
+    assert (same.data, same.metadata, same.worker_ids, str(same.state)) == (
+        {"image": [7, "\u00e9"]}, {"title": "abc"}, ["bot-1"], "pending",
+    )  # fmt: skip
+    assert found.percent == 4
+    assert found.read_at.tzinfo is not None
+    assert same._state.db == connection.alias
+    assert not same._state.adding
+
+
+def test_each_is_missing_by_itself():
+    queue = make_queue()
+    task = queue.publish("resize").task
+    assert looked_up("missing", name="none", pk=task.pk) == [None, task]
+    assert looked_up("missing", name="encode", pk=0) == [queue, None]
+    assert looked_up("missing", name="none", pk=0) == [None, None]
+
+
+def test_it_is_one_statement_that_is_compiled_once(django_assert_num_queries):
+    make_queue()
+    built = []
+
+    def build():
+        built.append(1)
+        return (Queue.objects.filter(name=NAME),)
+
+    for _ in range(3):
+        with django_assert_num_queries(1):
+            first_of_each(connection.alias, "compiled once", build, {"name": "encode"})
+    assert built == [1]
