@@ -46,11 +46,11 @@ class Settings(CheckedSettings):
         "Dotted path of the function that is called with each dead letter.",
         kind=str,
     )
-    API_REQUESTS_PER_MINUTE: int = setting(6000, "How many API requests one token may send per minute.", 1, int, 10**6)
+    API_REQUESTS_PER_MINUTE: int = setting(60_000, "How many requests one token may send per minute.", 1, int, 10**6)
     API_ROWS_PER_MINUTE: int = setting(60_000, "How many rows one token may publish per minute.", 1, int, 10**8)
     API_WAIT: float = setting(30.0, "Longest time that a claim over HTTP may wait for a task.", 0.0, most=600.0)
     API_WAITING: int | None = setting(
-        None, "How many claims over HTTP may wait in one process; None: half of its threads.", 0, int, 10_000
+        None, "How many claims over HTTP may wait in one process; None: by its threads.", 0, int, 10_000
     )
 
 

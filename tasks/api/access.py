@@ -4,20 +4,22 @@ Django's CSRF protection is off for the API. It guards requests that a browser a
 The API ignores cookies, and only a program that knows the token sends the header with it.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import Prefetch
+from django.db.models import Prefetch, prefetch_related_objects
 from django.http import HttpRequest
 from ninja.security import HttpBearer
 
 from tasks.api.bodies import check
 from tasks.api.errors import Forbidden, NotFound, Unauthorized
+from tasks.api.lookups import Found, look_up
 from tasks.api.rate_limits import rates
 from tasks.conf import load_settings
 from tasks.models import Queue, Run, Task
 from tasks.querysets import TERMINAL, TaskQuerySet
 from tasks.queue.attempt_counts import attempts_of
-from tasks.queue.consumers import Consumer, Verb
+from tasks.queue.consumers import Consumer, Verb, is_of, prefix_of
 from tasks.sharding.task_ids import database_of, home
 
 
@@ -39,13 +41,22 @@ class Token(HttpBearer):
         return self.authenticate(request, token.strip() if scheme.lower() == "bearer" else "")
 
     def authenticate(self, request: HttpRequest, token: str) -> Consumer:
-        """Return the consumer of this token."""
-        consumer = Consumer.objects.of_token(token)
-        if consumer is None:
-            raise Unauthorized
+        """Return the consumer of this token, with what the path of the request names."""
+        consumer = _consumer_of(token, request.resolver_match.kwargs if request.resolver_match else {})
         rates.take(consumer, consumer.requests_per_minute or load_settings().API_REQUESTS_PER_MINUTE)
         check_verb(consumer, self.verb)
         return consumer
+
+
+def _consumer_of(token: str, path: Mapping[str, object]) -> Consumer:
+    """Return the consumer of a token, with what a path names; raise ``Unauthorized`` if the token is not usable."""
+    prefix = prefix_of(token)
+    consumer, found = look_up(prefix, path) if prefix else (None, None)
+    # Compared also without a consumer, so that it takes equally long.
+    if not is_of(consumer, token) or consumer is None:
+        raise Unauthorized
+    consumer.found = found
+    return consumer
 
 
 # The columns of parts from which the status of a shared task is derived.
@@ -63,7 +74,11 @@ def check_verb(consumer: Consumer, verb: Verb) -> None:
 def queue_of(consumer: Consumer, name: str) -> Queue:
     """Return the queue of this name; raise ``NotFound`` or ``Forbidden`` if the consumer may not use it."""
     check(name)
-    found: Queue | None = consumer.reach().filter(name=name).first()
+    looked_up = _taken(consumer, name)
+    if looked_up is None:
+        found: Queue | None = consumer.reach().filter(name=name).first()
+    else:
+        found = looked_up.queue if _reaches(consumer, looked_up.queue) else None
     if found is None and consumer.all_queues:
         raise NotFound(f"there is no queue {name!r}")
     if found is None:
@@ -73,11 +88,35 @@ def queue_of(consumer: Consumer, name: str) -> Queue:
 
 def task_of(consumer: Consumer, pk: int) -> Task:
     """Return the task with this number; raise ``NotFound`` unless it is in a queue that the consumer may use."""
-    using = database_of(pk)
-    found: Task | None = tasks_of(consumer, using).filter(pk=pk).first() if using else None
+    looked_up = _taken(consumer, pk)
+    if looked_up is None:
+        using = database_of(pk)
+        found: Task | None = tasks_of(consumer, using).filter(pk=pk).first() if using else None
+    else:
+        found = _looked_up_task(consumer, looked_up)
     if found is None:
         raise NotFound(f"there is no task {pk}")
     return found
+
+
+def _taken(consumer: Consumer, sought: object) -> Found | None:
+    """Return what was read with the consumer, the first time; what is asked for again is read again."""
+    found: Found | None = consumer.__dict__.pop("found", None)
+    return found if found is not None and found.sought == sought else None
+
+
+def _looked_up_task(consumer: Consumer, found: Found) -> Task | None:
+    task, queue = found.task, found.queue
+    if task is None or queue is None or not _reaches(consumer, queue):
+        return None
+    task.queue = queue
+    if task.worker_count > 1:
+        prefetch_related_objects([task], parts())
+    return task
+
+
+def _reaches(consumer: Consumer, queue: Queue | None) -> bool:
+    return queue is not None and (consumer.all_queues or queue.in_reach)
 
 
 def tasks_of(consumer: Consumer, using: str) -> TaskQuerySet:
@@ -115,10 +154,11 @@ def parts() -> Prefetch:
     return Prefetch("parts", Task.objects.only(*PARTS).order_by("pk"))
 
 
-def still_usable(consumer: Consumer, verb: Verb) -> Consumer:
-    """Return the consumer as it is now, for a long request; raise what a new request would get."""
-    now = Consumer.objects.usable().filter(pk=consumer.pk, digest=consumer.digest).first()
-    if now is None:
+def still_usable(consumer: Consumer, verb: Verb, queue: str) -> Queue:
+    """Return the queue for a long request of the consumer; raise what a new request would get."""
+    now, found = look_up(consumer.prefix, {"queue": queue})
+    if now is None or now.digest != consumer.digest:
         raise Unauthorized
     check_verb(now, verb)
-    return now
+    now.found = found
+    return queue_of(now, queue)

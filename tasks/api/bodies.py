@@ -57,11 +57,22 @@ def check(value: object) -> None:
     raise Invalid(f"the JSON is nested more than {MOST_DEPTH} levels deep")
 
 
+def is_storable(text: str) -> bool:
+    """Return whether every database stores this text."""
+    return not _problem(text)
+
+
 def _check_text(text: str) -> None:
+    if found := _problem(text):
+        raise Invalid(found)
+
+
+def _problem(text: str) -> str:
     if "\x00" in text:
-        raise Invalid("a text has a NUL character, which databases cannot store")
+        return "a text has a NUL character, which databases cannot store"
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise Invalid("a text has half a surrogate pair, which is not a character")
+        return "a text has half a surrogate pair, which is not a character"
+    return ""
 
 
 def _no_number(text: str) -> NoReturn:

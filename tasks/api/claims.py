@@ -3,12 +3,17 @@
 A claim is ended by its own token alone, and by a consumer that may claim from the queue of the task.
 """
 
+import json
 from collections.abc import Callable, Sized
+from contextlib import suppress
 
+from asgiref.sync import sync_to_async
 from django.db.models.functions import Now
+from django.http import HttpResponse
 from ninja import Router
 
 from tasks.api.access import CLAIM, ApiRequest, queue_of, still_usable, task_of
+from tasks.api.answers import answer, claims_out, task_out
 from tasks.api.documents import refusals
 from tasks.api.errors import Invalid
 from tasks.api.schemas import (
@@ -19,7 +24,9 @@ from tasks.api.schemas import (
     FailIn,
     FailManyIn,
     HeartbeatIn,
+    HeartbeatManyIn,
     HeldIn,
+    HeldManyOut,
     HeldOut,
     ReasonIn,
     ReleaseIn,
@@ -27,46 +34,101 @@ from tasks.api.schemas import (
     ResolveManyIn,
 )
 from tasks.api.server import most_waiting
-from tasks.api.waiting import until_some
+from tasks.api.waiting import auntil_some, give_connections_back, until_some
 from tasks.conf import load_settings
 from tasks.exceptions import LeaseLost
 from tasks.messages import is_same_json
-from tasks.models import Task
-from tasks.queue.claiming import TaskClaim, find_many, was_ended, were_failed, were_resolved
+from tasks.models import Queue, Task
+from tasks.queue.claiming import TaskClaim, find_many, of_row, was_ended, were_failed, were_resolved
 
 router = Router(tags=["claims"])
+
+# The states of a task after these outcomes of a claim, whatever its attempts.
+KNOWN_ENDS = {"succeeded": "completed", "canceled": "canceled"}
 
 ENDED = {200: EndedOut, **refusals(404, 409, 413, 415, 422)}
 
 
-@router.post(
-    "queues/{queue}/claims",
-    auth=CLAIM,
-    response={200: ClaimsOut, **refusals(404, 415, 422)},
-    summary="Claim tasks",
-)
-def claim(request: ApiRequest, queue: str, payload: ClaimIn) -> dict[str, object]:
+PATH = "queues/{queue}/claims"
+CLAIMED = {200: ClaimsOut, **refusals(404, 415, 422)}
+
+
+@router.post(PATH, auth=CLAIM, response=CLAIMED, summary="Claim tasks")
+def claim(request: ApiRequest, queue: str, payload: ClaimIn) -> HttpResponse:
     """Claim the most urgent tasks, up to `limit`. With `wait`, the answer comes as soon as there is a task.
 
     If there is no task and the server has no thread to spare for another waiting request, it answers 503 `busy` at
     once. A client that disconnects while it waits may still be given tasks; they are free again when their leases
     expire.
     """
-    wanted = payload.dict(exclude={"wait"})
     found = queue_of(request.auth, queue)
-    claims, waited = found.claim(**wanted), 0.0
+    claims, waited = found.claim(**payload.of_claim()), 0.0
     if not claims and payload.wait:
-        seconds = min(payload.wait, load_settings().API_WAIT)
         claims, waited = until_some(
-            # A token that is revoked, or a queue that is deleted, while the request waits gets nothing more.
-            lambda: queue_of(still_usable(request.auth, CLAIM.verb), queue).claim(**wanted),
-            found,
-            seconds,
-            most_waiting(request),
+            lambda: _claim_again(request, queue, payload), found, _seconds(payload), most_waiting(request)
         )
+    return _answer(claims, waited, payload)
+
+
+async def aclaim(request: ApiRequest, queue: str, payload: ClaimIn) -> HttpResponse:
+    """Run :func:`claim` without holding a thread while it waits."""
+    claims, found = await sync_to_async(_claim_once)(request, queue, payload)
+    waited = 0.0
+    if not claims and payload.wait:
+        again = sync_to_async(_claim_again)
+        claims, waited = await auntil_some(
+            lambda: again(request, queue, payload), found, _seconds(payload), most_waiting(request)
+        )
+    return _answer(claims, waited, payload)
+
+
+def _claim_once(request: ApiRequest, queue: str, payload: ClaimIn) -> tuple[list[TaskClaim], Queue]:
+    try:
+        found = queue_of(request.auth, queue)
+        return found.claim(**payload.of_claim()), found
+    finally:
+        give_connections_back()
+
+
+def _claim_again(request: ApiRequest, queue: str, payload: ClaimIn) -> list[TaskClaim]:
+    """Claim for a request that waits. If its token is revoked or the queue is deleted meanwhile, it gets nothing."""
+    try:
+        return still_usable(request.auth, CLAIM.verb, queue).claim(**payload.of_claim())
+    finally:
+        give_connections_back()
+
+
+def _seconds(payload: ClaimIn) -> float:
+    return min(payload.wait, load_settings().API_WAIT)
+
+
+def _answer(claims: list[TaskClaim], waited: float, payload: ClaimIn) -> HttpResponse:
     for each in claims:
         each.task.looked_up_claimant = payload.worker
-    return {"claims": claims, "waited": waited}
+    return answer(claims_out(claims, waited))
+
+
+@router.post(
+    "queues/{queue}/claims/heartbeat",
+    auth=CLAIM,
+    response={200: HeldManyOut, **refusals(404, 415, 422)},
+    summary="Extend many claims",
+)
+def heartbeat_many(request: ApiRequest, queue: str, payload: HeartbeatManyIn) -> dict[str, object]:
+    """Extend the leases of these claims, counted from now, but never past the timeouts of the tasks.
+
+    Report the lost claims. Claims on tasks of other queues count as lost.
+    """
+    found = queue_of(request.auth, queue)
+    tokens = {each.task: each.token for each in payload.claims}
+    _refuse_twice(tokens, payload.claims)
+    leases = {}
+    for held in find_many(found, tokens):
+        with suppress(LeaseLost):
+            held.heartbeat(payload.lease)
+            leases[held.task.pk] = held.lease
+    outcomes = {pk: "held" if pk in leases else "lease_lost" for pk in tokens}
+    return {"results": [{"task": pk, "outcome": told, "lease": leases.get(pk)} for pk, told in outcomes.items()]}
 
 
 @router.post(
@@ -121,10 +183,10 @@ def fail_many(request: ApiRequest, queue: str, payload: FailManyIn) -> dict[str,
 def verify(request: ApiRequest, pk: int, payload: HeldIn) -> dict[str, object]:
     """Call this right before an action that cannot be undone. Answers 409 `lease_lost` if the claim has ended."""
     held = _held(request, pk, payload)
-    held.verify()
-    mine = Task.objects.using(held.task._state.db).filter(pk=pk, state_claim=held.token)
+    mine = Task.objects.using(held.task._state.db).filter(pk=pk, state_claim=held.token, state_locked_until__gt=Now())
     for until, now in mine.values_list("state_locked_until", Now()):
         return _held_out(held, (until - now).total_seconds())
+    held.verify()
     raise LeaseLost(f"task {pk} is not held by this claim any more")
 
 
@@ -142,13 +204,13 @@ def heartbeat(request: ApiRequest, pk: int, payload: HeartbeatIn) -> dict[str, o
 
 
 @router.post("tasks/{int:pk}/claim/resolve", auth=CLAIM, response=ENDED, summary="End a claim: success")
-def resolve(request: ApiRequest, pk: int, payload: ResolveIn) -> dict[str, object]:
+def resolve(request: ApiRequest, pk: int, payload: ResolveIn) -> HttpResponse:
     """Complete the task and store its result."""
     return _end(request, pk, payload, "succeeded", lambda held: held.resolve(payload.result), result=payload.result)
 
 
 @router.post("tasks/{int:pk}/claim/release", auth=CLAIM, response=ENDED, summary="End a claim: release the task")
-def release(request: ApiRequest, pk: int, payload: ReleaseIn) -> dict[str, object]:
+def release(request: ApiRequest, pk: int, payload: ReleaseIn) -> HttpResponse:
     """Leave the task to another worker. If this was its last attempt, the task is errored.
 
     A task that was not begun is for every worker again, and has no attempt less.
@@ -163,13 +225,13 @@ def release(request: ApiRequest, pk: int, payload: ReleaseIn) -> dict[str, objec
 
 
 @router.post("tasks/{int:pk}/claim/fail", auth=CLAIM, response=ENDED, summary="End a claim: failure")
-def fail(request: ApiRequest, pk: int, payload: FailIn) -> dict[str, object]:
+def fail(request: ApiRequest, pk: int, payload: FailIn) -> HttpResponse:
     """Release the task and store the error."""
     return _end(request, pk, payload, "failed", lambda held: held.fail(payload.error))
 
 
 @router.post("tasks/{int:pk}/claim/cancel", auth=CLAIM, response=ENDED, summary="End a claim: cancel the task")
-def cancel_claim(request: ApiRequest, pk: int, payload: ReasonIn) -> dict[str, object]:
+def cancel_claim(request: ApiRequest, pk: int, payload: ReasonIn) -> HttpResponse:
     """Cancel the task."""
     return _end(request, pk, payload, "canceled", lambda held: held.cancel(payload.reason))
 
@@ -180,7 +242,10 @@ def _refuse_twice(ends: Sized, claims: Sized) -> None:
 
 
 def _held(request: ApiRequest, pk: int, payload: HeldIn) -> TaskClaim:
-    return Task.find_claim(pk, payload.token, using=task_of(request.auth, pk)._state.db)
+    task = task_of(request.auth, pk)
+    if hasattr(task, "holder"):
+        return of_row(task, payload.token, task.holder)
+    return Task.find_claim(pk, payload.token, using=task._state.db)
 
 
 def _held_out(held: TaskClaim, lease: float) -> dict[str, object]:
@@ -194,13 +259,31 @@ def _held_out(held: TaskClaim, lease: float) -> dict[str, object]:
 
 def _end(
     request: ApiRequest, pk: int, payload: HeldIn, outcome: str, end: Callable[[TaskClaim], None], **kept: object
-) -> dict[str, object]:
+) -> HttpResponse:
     """End a claim; a program that asks once more, because it lost the answer, is answered as it was."""
     try:
-        end(_held(request, pk, payload))
+        held = _held(request, pk, payload)
+        end(held)
     except LeaseLost:
         task = task_of(request.auth, pk)
         as_asked = all(is_same_json(getattr(task, name), value) for name, value in kept.items())
         if not (as_asked and was_ended(Task, pk, payload.token, outcome, using=task._state.db)):
             raise
-    return {"task": task_of(request.auth, pk)}
+        return _ended_out(task_of(request.auth, pk))
+    state = KNOWN_ENDS.get(outcome)
+    # PostgreSQL stores 1e23 as a whole number, so only the stored result has the form that a repetition is answered.
+    if state is None or "e+" in json.dumps(kept):
+        return _ended_out(task_of(request.auth, pk))
+    return _ended_out(_ended(held, state, **kept))
+
+
+def _ended_out(task: Task) -> HttpResponse:
+    return answer({"task": task_out(task)})
+
+
+def _ended(held: TaskClaim, state: str, **values: object) -> Task:
+    """Return the task as it is after this end of its claim, without reading it again."""
+    task: Task = held.task
+    gone = dict.fromkeys(("state_claim", "state_locked_until", "state_next_attempt"))
+    task.__dict__.update(gone, state=state, state_ready=False, counted=held.attempt, looked_up_claimant=None, **values)
+    return task

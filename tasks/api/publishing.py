@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from django.db.models import prefetch_related_objects
+from django.http import HttpResponse
 from ninja import Query, Router
-from ninja.responses import Status
 
 from tasks.api.access import PUBLISH, ApiRequest, count_attempts, look_up_claimants, parts, queue_of, task_of
+from tasks.api.answers import answer, published_out
 from tasks.api.documents import refusals
 from tasks.api.rate_limits import row_rates
 from tasks.api.schemas import Manner, PublishedManyOut, PublishedOut, PublishIn, PublishManyIn, TaskIn, TaskOut
@@ -31,10 +32,10 @@ MANNER = set(Manner.model_fields)
     response={200: PublishedOut, 201: PublishedOut, **refusals(404, 409, 413, 415, 422)},
     summary="Publish a task",
 )
-def publish(request: ApiRequest, queue: str, payload: PublishIn) -> Status[Published]:
+def publish(request: ApiRequest, queue: str, payload: PublishIn) -> HttpResponse:
     """Answers 201 if the task was inserted, and 200 if the queue already has a task with this key."""
     [published] = _publish(request.auth, queue, [payload], payload)
-    return Status(201 if published.outcome == "inserted" else 200, published)
+    return answer(published_out(published), 201 if published.outcome == "inserted" else 200)
 
 
 @router.post(
@@ -43,9 +44,9 @@ def publish(request: ApiRequest, queue: str, payload: PublishIn) -> Status[Publi
     response={200: PublishedManyOut, **refusals(404, 409, 413, 415, 422)},
     summary="Publish many tasks",
 )
-def publish_many(request: ApiRequest, queue: str, payload: PublishManyIn) -> dict[str, object]:
+def publish_many(request: ApiRequest, queue: str, payload: PublishManyIn) -> HttpResponse:
     """Publish all tasks or none. The results are in the order of the tasks."""
-    return {"results": _publish(request.auth, queue, payload.tasks, payload)}
+    return answer({"results": [published_out(each) for each in _publish(request.auth, queue, payload.tasks, payload)]})
 
 
 @router.post(

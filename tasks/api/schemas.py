@@ -230,6 +230,10 @@ class ClaimIn(Body):
     metadata: Metadata = Field({}, description="Only tasks with all of these values.", examples=[{"title": "abc"}])
     wait: float = Field(0, ge=0, le=3600, description="Seconds to wait for a task, at most API_WAIT.", examples=[20])
 
+    def of_claim(self) -> dict[str, Any]:
+        """Return the arguments of ``queue.claim``, which does not wait."""
+        return self.dict(exclude={"wait"})
+
 
 class ClaimOut(Schema):
     """A claimed task. Every further request for the claim needs the token."""
@@ -336,6 +340,39 @@ class EndedManyOut(Schema):
     """One result for each claim, in the order of the claims."""
 
     results: list[EndOut]
+
+
+class KeptIn(HeldIn):
+    """One of many claims, with its task."""
+
+    task: int = Field(ge=1, le=BIGINT, description="The number of the task.", examples=[17])
+
+
+class HeartbeatManyIn(Body):
+    """Claims to extend, and the new lease."""
+
+    claims: list[KeptIn] = Field(
+        min_length=1,
+        max_length=MOST_CLAIMED,
+        examples=[[{"task": 17, "token": "0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9"}]],
+    )
+    lease: Seconds | None = Field(
+        None, description="Seconds from now; default: as at the last request, or the task's.", examples=[30]
+    )
+
+
+class KeptOut(Schema):
+    """The outcome for one claim."""
+
+    task: int = Field(examples=[17])
+    outcome: str = Field(description="held; or lease_lost: the claim has ended.", examples=["held"])
+    lease: float | None = Field(description="Seconds until the lease expires; null if it is lost.", examples=[30])
+
+
+class HeldManyOut(Schema):
+    """One result for each claim, in the order of the claims."""
+
+    results: list[KeptOut]
 
 
 class ReasonOut(Schema):

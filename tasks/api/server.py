@@ -5,12 +5,16 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from socketserver import ThreadingMixIn
 
+from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 
 from tasks.conf import load_settings
 
 # The number if each request has a thread of its own, so that waiting requests block no others.
 PLENTY = 20
+
+# Under ASGI a waiting request is a task of the event loop.
+MANY = 1000
 
 # The number of threads to assume if it cannot be found out.
 LEAST = 2
@@ -21,9 +25,11 @@ def most_waiting(request: HttpRequest) -> int:
     configured: int | None = load_settings().API_WAITING
     if configured is not None:
         return configured
+    # Django says of such a request that its server has threads.
+    if isinstance(request, ASGIRequest):
+        return MANY
     has_threads = request.META.get("wsgi.multithread")
     if has_threads is None:
-        # Not WSGI: under ASGI Django gives each request a thread.
         return PLENTY
     threads = _threads() if has_threads else 1
     return PLENTY if threads is None else threads // 2

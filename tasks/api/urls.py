@@ -1,17 +1,23 @@
 """The API as URL patterns: ``path("api/", include("tasks.api.urls"))``."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
 from django.db import connections, transaction
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import URLPattern, URLResolver, re_path
+from django.http.response import HttpResponseBase
+from django.urls import ResolverMatch, URLPattern, URLResolver, re_path
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
+from ninja.operation import AsyncOperation
 
 import stator
 from tasks.api import claims, errors, publishing, queues, schedules, searching
 from tasks.api.bodies import JsonParser
+from tasks.api.waiting import give_connections_back
 
 DESCRIPTION = """Publish tasks, claim them and report their outcomes.
 
@@ -37,19 +43,43 @@ def nothing_here(request: HttpRequest) -> HttpResponse:
     return errors.answer(errors.no_such_path())
 
 
+class OnLoop(URLPattern):
+    """A pattern with another view where an event loop runs, as under ASGI. There it is asynchronous."""
+
+    def resolve(self, path: str) -> ResolverMatch | None:
+        """Return the match with the view for this server."""
+        match = super().resolve(path)
+        if match is not None and _in_loop():
+            match.func = awaiting
+        return match
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _patterns() -> list[URLPattern | URLResolver]:
-    patterns, _, _ = api.urls
+    patterns = [pattern for pattern in api.urls[0] if isinstance(pattern, URLPattern)]
     for pattern in patterns:
-        _exempt(pattern)
-    return [*patterns, re_path("", nothing_here)]
+        pattern.callback = _exempt(_with_json_errors(pattern.callback))
+    return [*map(_on_loop, patterns), re_path("", nothing_here)]
 
 
-def _exempt(pattern: Any) -> None:
+def _on_loop(pattern: URLPattern) -> URLPattern:
+    if str(pattern.pattern) != claims.PATH.replace("{", "<").replace("}", ">"):
+        return pattern
+    return OnLoop(pattern.pattern, pattern.callback, pattern.default_args, pattern.name)
+
+
+def _exempt(view: Callable[..., Any]) -> Callable[..., Any]:
     """Exempt a view from ATOMIC_REQUESTS, because its transaction would stay open while a request waits."""
-    view = _with_json_errors(pattern.callback)
     for alias in connections:
         view = transaction.non_atomic_requests(using=alias)(view)
-    pattern.callback = view
+    return view
 
 
 def _with_json_errors(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -61,10 +91,31 @@ def _with_json_errors(view: Callable[..., HttpResponse]) -> Callable[..., HttpRe
             response = view(request, *args, **kwargs)
         except Http404:
             return errors.answer(errors.no_such_path())
+        finally:
+            # Under ASGI each request has a thread of its own, which would take a connection that is kept with it.
+            if isinstance(request, ASGIRequest):
+                give_connections_back()
         return errors.answer(errors.NotAllowed(response["Allow"])) if response.status_code == 405 else response
 
     return wrapped
 
+
+_claiming = AsyncOperation(claims.PATH, ["POST"], claims.aclaim, auth=claims.CLAIM, response=claims.CLAIMED)
+_claiming.api = api
+
+
+async def _await_claim(request: HttpRequest, **kwargs: object) -> HttpResponseBase:
+    """Claim without holding a thread while the request waits."""
+    if request.method != "POST":
+        return errors.answer(errors.NotAllowed("POST"))
+    try:
+        return await _claiming.run(request, **kwargs)
+    finally:
+        # Authorization alone has used one, if the token was refused.
+        await sync_to_async(give_connections_back)()
+
+
+awaiting = csrf_exempt(_exempt(_await_claim))
 
 app_name = "tasks-api"
 urlpatterns = _patterns()

@@ -30,6 +30,7 @@ ENDPOINTS = [
     ("POST", "queues/{queue}/tasks", {"action": "resize"}, "publish", 201),
     ("POST", "queues/{queue}/tasks/bulk", {"tasks": [{"action": "resize"}]}, "publish", 200),
     ("POST", "queues/{queue}/claims", {"worker": "bot-2"}, "claim", 200),
+    ("POST", "queues/{queue}/claims/heartbeat", {"claims": [{"task": 1, "token": NOBODYS}]}, "claim", 200),
     ("POST", "queues/{queue}/claims/resolve", {"claims": [{"task": 1, "token": NOBODYS}]}, "claim", 200),
     ("POST", "queues/{queue}/claims/fail", {"claims": [{"task": 1, "token": NOBODYS, "error": "no"}]}, "claim", 200),
     ("GET", "tasks", None, "query", 200),

@@ -182,3 +182,26 @@ def test_many_fail_each_with_its_own_error(call, queue, given):
     assert [runs[claim.task.pk].outcome for claim in claims] == ["failed", "", "failed"]
     assert "broken 2" in runs[last.task.pk].reason
     assert call("POST", "queues/encode/claims/fail", {"claims": body["claims"][:1] * 2}, given)[0] == 422
+
+
+def test_many_are_extended_and_those_that_are_lost_are_told(call, queue, given):
+    kept, late, ended, last = claims = held(queue, 4)
+    raw(Task, late.task._state.db).filter(pk=late.task.pk).update(state_locked_until=ago(1))
+    ended.release()
+    body = {"lease": 40, "claims": [{"task": claim.task.pk, "token": str(claim.token)} for claim in claims]}
+    body["claims"][3]["token"] = NOBODYS
+    status, found = call("POST", "queues/encode/claims/heartbeat", body, given)
+    assert status == 200
+    told = [(each["task"], each["outcome"], each["lease"]) for each in found["results"]]
+    # What is left of a lease is counted from the claim's own clock.
+    assert told == [
+        (kept.task.pk, "held", pytest.approx(40, abs=1)),
+        (late.task.pk, "lease_lost", None),
+        (ended.task.pk, "lease_lost", None),
+        (last.task.pk, "lease_lost", None),
+    ]
+    until = {run.task_id: run.lease for alias in BOTH for run in raw(Run, alias)}
+    assert [until[claim.task.pk] for claim in claims] == [40, None, None, None]
+    twice = {"claims": body["claims"][:1] * 2}
+    assert call("POST", "queues/encode/claims/heartbeat", twice, given)[0] == 422
+    assert call("POST", "queues/encode/claims/heartbeat", body, token("other", verbs=["query"]))[0] == 403

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from django.test import AsyncRequestFactory
 
 from tasks.api.server import most_waiting
 
@@ -44,8 +45,14 @@ def test_many_where_each_request_has_a_thread(monkeypatch):
     assert found == [20]
 
 
-def test_many_under_asgi():
+def test_many_where_nothing_is_known_of_threads():
     assert most_waiting(SimpleNamespace(META={})) == 20
+
+
+def test_very_many_under_asgi_also_from_a_thread():
+    asked = AsyncRequestFactory().post("/api/queues/encode/claims")
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(most_waiting, asked).result() == most_waiting(asked) == 1000
 
 
 def test_one_where_the_server_does_not_show_its_threads():

@@ -165,14 +165,14 @@ def test_it_holds_neither_transaction_nor_connection(queue, monkeypatch, setting
     settings.DATABASES["default"]["ATOMIC_REQUESTS"] = True
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     seen = []
-    close = requests_that_wait._give_connections_back
+    close = requests_that_wait.give_connections_back
 
     def spy():
         close()
         seen.append([each.connection is None for each in connections.all(initialized_only=True)])
         seen.append([each.in_atomic_block for each in connections.all(initialized_only=True)])
 
-    monkeypatch.setattr(requests_that_wait, "_give_connections_back", spy)
+    monkeypatch.setattr(requests_that_wait, "give_connections_back", spy)
     request = Waiting(token(), wait=0.5)
     with waiting(request):
         pass

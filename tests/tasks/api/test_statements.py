@@ -1,0 +1,103 @@
+"""How many statements one request takes, with its authorization and its answer."""
+
+import pytest
+from django.db import connection
+
+from tasks.models import Queue, Task
+from tasks.queue.consumers import Consumer
+from tests.stator.making import raw
+from tests.tasks.counting import count
+from tests.tasks.serving import token
+
+__all__ = ["count"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+# For each request: on PostgreSQL, on SQLite.
+MOST = {"publish": (2, 6), "claim": (2, 11), "heartbeat": (2, 6), "verify": (2, 2), "resolve": (2, 14)}
+
+
+@pytest.fixture
+def ask(call):
+    given = token()
+
+    def asked(path, **body):
+        status, found = call("POST", path, body, given)
+        assert status in (200, 201), found
+        return found
+
+    return asked
+
+
+def published(ask):
+    return ask("queues/encode/tasks", action="resize", data={"image": 7})["task"]
+
+
+def claimed(ask):
+    [claim] = ask("queues/encode/claims", worker="bot-1")["claims"]
+    return claim
+
+
+def ended(ask, claim, verb="resolve", **body):
+    return ask(f"tasks/{claim['task']['id']}/claim/{verb}", token=claim["token"], **body)
+
+
+@pytest.fixture
+def warm(ask, queue):
+    """A queue with which this process has done everything before."""
+    for _ in range(2):
+        published(ask)
+        claim = claimed(ask)
+        ended(ask, claim, "heartbeat")
+        ended(ask, claim, result={"ok": True})
+
+
+def test_statements_of_a_cycle_are_few(count, ask, warm):
+    found = {}
+    found["publish"], _ = count(lambda: published(ask))
+    found["claim"], claim = count(lambda: claimed(ask))
+    found["heartbeat"], _ = count(lambda: ended(ask, claim, "heartbeat"))
+    found["verify"], _ = count(lambda: ended(ask, claim, "verify"))
+    found["resolve"], _ = count(lambda: ended(ask, claim, result={"ok": True}))
+    column = 0 if connection.vendor == "postgresql" else 1
+    taken = {name: len(statements) for name, statements in found.items()}
+    assert taken == {name: most[column] for name, most in MOST.items()}, found
+
+
+def test_answer_to_an_end_is_the_task_as_it_is_stored(call, ask, warm):
+    for verb, body in [("resolve", {"result": {"b": 1, "a": [1.5, None]}}), ("cancel", {"reason": "twice"})]:
+        published(ask)
+        told = ended(ask, claimed(ask), verb, **body)["task"]
+        _, stored = call("GET", f"tasks/{told['id']}", token=token(verb))
+        assert {name: stored[name] for name in told} == told
+
+
+def test_revoked_token_and_removed_queue_count_at_once(call, queue):
+    other = Queue.objects.create(name="other", actions_elsewhere=True)
+    given = token("limited", queues=[queue, other])
+    body = {"action": "thumbnail"}
+    assert call("POST", "queues/encode/tasks", body, given)[0] == 201
+    [consumer] = Consumer.objects.filter(name="limited")
+    consumer.queues.remove(queue)
+    assert call("POST", "queues/encode/tasks", body, given)[0] == 403
+    assert call("POST", "queues/other/tasks", body, given)[0] == 201
+    task = Task.objects.get(queue=queue)
+    assert call("POST", f"tasks/{task.pk}/cancel", None, given)[0] == 404
+    raw(Consumer).update(may_publish=False)
+    assert call("POST", "queues/other/tasks", body, given)[0] == 403
+    raw(Consumer).update(enabled=False)
+    assert call("POST", "queues/other/tasks", body, given)[0] == 401
+
+
+@pytest.mark.postgresql
+def test_connection_that_the_server_closed_is_replaced(call, queue, ask, warm):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        [pid] = cursor.fetchone()
+    other = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    finally:
+        other.close()
+    assert published(ask)["status"] == "pending"
