@@ -16,10 +16,15 @@ from benchmarks.report import Spent, Target, measure, print_targets, show, verdi
 from benchmarks.throughput import INSTANCES, plain_loop
 
 BATCH = 100
+BARE, CYCLE = "publish, claim, resolve: bare psycopg", "publish, claim, resolve: in Python"
 PUBLISH, RESOLVE, EACH = "publish_many, 1,000 at a time", "claim + resolve_many, by 100s", "claim by 100s, resolve each"
 
-# Fractions of the plain loop's rate; where that is 97,000/s they mean 20,000/s and 10,000/s.
-TARGETS = {PUBLISH: (Target(0.2, of=INSTANCES),), RESOLVE: (Target(0.1, of=INSTANCES),)}
+# Fractions of the rates of the bare cycle and of the plain loop.
+TARGETS = {
+    CYCLE: (Target(1 / 3, of=BARE),),
+    PUBLISH: (Target(0.6, of=INSTANCES),),
+    RESOLVE: (Target(0.6, of=INSTANCES),),
+}
 
 
 def main() -> None:
@@ -35,6 +40,8 @@ def main() -> None:
         make_tables(AsyncItem)
         count = options.tasks
         cases: dict[str, tuple[int, Callable[[], Spent]]] = {
+            BARE: (count // 10, lambda: bare_cycles(count // 10)),
+            CYCLE: (count // 10, lambda: cycles(count // 10)),
             INSTANCES: (count, lambda: plain_loop(AsyncItem, count, BATCH, instances=True)),
             PUBLISH: (count, lambda: spent(publish, count)),
             RESOLVE: (count, lambda: spent(work, count, before=publish)),
@@ -54,6 +61,67 @@ def main() -> None:
             verdict(f"claim {kind} {among}", min(large) / min(small), 1.5, most=True)
             for kind, small, large in zip(kinds, *columns, strict=True)
         ])  # fmt: skip
+
+
+BARE_TABLE = """
+DROP TABLE IF EXISTS bare_task;
+CREATE TABLE bare_task (id bigserial PRIMARY KEY, queue bigint, action text, data jsonb, priority bigint,
+  state text DEFAULT 'pending', attempts int DEFAULT 0, claim uuid, until timestamptz, result jsonb);
+CREATE INDEX bare_task_ready ON bare_task (queue, priority, id) WHERE state = 'pending' AND claim IS NULL
+"""
+BARE_PUBLISH = "INSERT INTO bare_task (queue, action, data, priority) VALUES (1, %s, %s, %s) RETURNING *"
+BARE_CLAIM = """
+WITH picked AS MATERIALIZED (
+  SELECT id FROM bare_task WHERE queue = 1 AND state = 'pending' AND claim IS NULL
+  ORDER BY priority, id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE bare_task SET claim = %s, until = now() + interval '60 seconds', attempts = attempts + 1
+FROM picked WHERE bare_task.id = picked.id RETURNING bare_task.*
+"""
+BARE_RESOLVE = "UPDATE bare_task SET state = 'completed', result = %s, claim = NULL WHERE id = %s AND claim = %s"
+
+
+def bare_cycles(count: int) -> Spent:
+    """Measure cycles of three bare statements, one at a time, on a table of their own."""
+    from uuid import uuid4
+
+    import psycopg
+    from django.db import connection
+    from psycopg.types.json import Jsonb
+
+    with psycopg.connect(**_parameters(connection), autocommit=True) as server:
+        server.execute(BARE_TABLE)
+        with watch() as spent:
+            for number in range(count):
+                server.execute(BARE_PUBLISH, ["nothing", Jsonb({"n": number}), number])
+                token = uuid4()
+                [row] = server.execute(BARE_CLAIM, [token]).fetchall()
+                assert server.execute(BARE_RESOLVE, [Jsonb({"ok": True}), row[0], token]).rowcount == 1
+    return spent
+
+
+def _parameters(connection: Any) -> dict[str, Any]:
+    """Return the parameters with which Django connects, as those of psycopg."""
+    given = connection.get_connection_params()
+    return {name: given[name] for name in ("dbname", "user", "password", "host", "port") if given.get(name)}
+
+
+def cycles(count: int) -> Spent:
+    """Measure cycles of publish, claim and resolve, one at a time."""
+    clear()
+    own = queue()
+    # So that statements are compiled, and prepared by the server.
+    work_in_cycles(own, 20)
+    with watch() as spent:
+        work_in_cycles(own, count)
+    return spent
+
+
+def work_in_cycles(own: Any, count: int) -> None:
+    """Publish, claim and resolve a task, so many times."""
+    for number in range(count):
+        own.publish("nothing", {"n": number})
+        [claim] = own.claim(worker="bench")
+        claim.resolve({"ok": True})
 
 
 def spent(measured: Callable[[int], None], count: int, before: Callable[[int], None] | None = None) -> Spent:

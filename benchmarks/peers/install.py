@@ -39,6 +39,15 @@ def command(peer: Peer, cache: Path = CACHE) -> tuple[list[str], dict[str, str]]
     return [str(folder / "bin" / "python"), "-W", "ignore", str(peer.script)], {}
 
 
+def installed_apart(name: str, requirements: tuple[str, ...], cache: Path = CACHE) -> Path:
+    """Install packages for this Python, and return the folder to add to its path."""
+    folder = cache / name
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--root-user-action=ignore"]
+    wanted = "\n".join([str(Path(sys.executable).resolve()), *requirements])
+    _once(folder, wanted, [[*pip, "--target", str(folder / "packages"), *requirements]])
+    return folder / "packages"
+
+
 def redis_server(cache: Path = CACHE) -> tuple[str, dict[str, str]]:
     """Return the path of ``redis-server`` and its environment variables: the system's, or Debian's, unpacked."""
     if installed := shutil.which("redis-server"):

@@ -31,6 +31,8 @@ BENCHMARKS = {
         ["--tasks", "100"],
         ["publish_many, 1,000 at a time: per second", "claim any among 2,000 by that among 100"],
     ),
+    # Without servers, which would have to be installed.
+    "http": (["--only", "no server"], ["publish, claim, resolve: bare psycopg", "publish, claim, resolve: in Python"]),
     "claims": (["--large", "3000", "--largest", "4000", "--claims", "1"], ["claim in 4,000 rows by that in 2,000"]),
     "memory": (["--rows", "40"], ["MB per 100,000 rows"]),
     "pages": (
