@@ -115,6 +115,13 @@ class RemapState(RowOperation):
         if not self.allow_migrate_model(alias, model):
             return
         rows = _rows_in(model, alias, self.old)
+        names = [name for name, _ in model._meta.get_field("state").flatchoices]
+        # The names are those of the graph as it will be, unless the field is altered only afterwards.
+        if self.new is not None and names and self.old not in names and self.new not in names:
+            raise CommandError(
+                f"RemapState({self.model_name!r}, {self.old!r}, {self.new!r}): the graph of {model._meta.label} has no "
+                f"state {self.new!r}. Name one of its states in the migration: {', '.join(names)}."
+            )
         if self.new is not None:
             entering = {"state": self.new, "state_changed": Now(), "state_attempted": None, **AT_ONCE}
             counts = dict.fromkeys(("state_attempts", "state_failures", "state_crashes"), 0)

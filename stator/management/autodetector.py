@@ -1,7 +1,6 @@
 """What ``manage.py makemigrations`` adds to Django's own changes: operations for renamed and removed states."""
 
 from collections.abc import Iterator
-from itertools import takewhile
 
 from django.core.management.commands import makemigrations, migrate
 from django.db.migrations import AlterField, Migration
@@ -54,14 +53,14 @@ class StateChanges(MigrationAutodetector):
     migrations: dict[str, list[Migration]]
 
     def generate_altered_fields(self) -> None:
-        """Generate the operations on rows before those on fields."""
+        """Generate the operations on rows after those on fields, so that they know the new names."""
+        super().generate_altered_fields()
         found = [
             (app, operation) for app, model in sorted(self.to_state.models) for operation in self._rows(app, model)
         ]
         # Refusals first, so that nothing was moved if there is one.
         for app_label, operation in sorted(found, key=lambda each: isinstance(each[1], RenameState)):
             self.add_operation(app_label, operation)
-        super().generate_altered_fields()
 
     def _rows(self, app_label: str, model_name: str) -> list[RowOperation]:
         field = self.to_state.models[app_label, model_name].fields.get("state")
@@ -93,8 +92,12 @@ def _parts(migration: Migration) -> Iterator[Migration]:
     if first is None:
         yield migration
         return
-    on_rows = list(takewhile(_on_rows_or_their_states, operations[first:]))
-    parts = [part for part in (operations[:first], on_rows, operations[first + len(on_rows) :]) if part]
+    # Alterations of the states themselves send no SQL, so they may be in the same migration.
+    while first and _alters_states(operations[first - 1]):
+        first -= 1
+    last = max(at for at, each in enumerate(operations) if isinstance(each, RowOperation)) + 1
+    on_rows = operations[first:last]
+    parts = [part for part in (operations[:first], on_rows, operations[last:]) if part]
     # Django makes each part depend on the one before. The last one keeps the name, on which other apps may depend.
     for number, part in enumerate(parts, 1):
         own = migration if part is parts[-1] else type(migration)(f"{migration.name}_{number}", migration.app_label)
@@ -102,5 +105,5 @@ def _parts(migration: Migration) -> Iterator[Migration]:
         yield own
 
 
-def _on_rows_or_their_states(operation: Operation) -> bool:
-    return isinstance(operation, RowOperation) or (isinstance(operation, AlterField) and operation.name == "state")
+def _alters_states(operation: Operation) -> bool:
+    return isinstance(operation, AlterField) and operation.name == "state"

@@ -92,6 +92,13 @@ class TestOperations:
         with pytest.raises(CommandError, match=message):
             forwards(RemapState("step", "lost"))
 
+    def test_state_that_the_graph_does_not_have_is_refused(self):
+        """With a state that the field's names no longer have: the field was altered before."""
+        step = put_in("lost")
+        with pytest.raises(CommandError, match=r"testapp\.Step has no state 'dnoe'\. Name one .*: .*done"):
+            forwards(RemapState("step", "lost", "dnoe"))
+        assert row(step).state == "lost"
+
     def test_many_rows_are_counted_up_to_a_limit(self, monkeypatch):
         monkeypatch.setattr(migration_operations, "COUNTED", 2)
         raw(Step).bulk_create(Step(state="new") for _ in range(4))

@@ -68,13 +68,13 @@ class TestAutodetector:
     def test_order_of_states_changes_nothing(self):
         assert changes(recorded("draft", "a", "b"), graph_of(["draft", "b", "a"])) == []
 
-    def test_renamed_and_removed_states_come_before_the_field(self):
+    def test_renamed_and_removed_states_follow_the_field(self):
         graph = graph_of(["draft", "shown"], shown="public")
         rename, remap, alter = sorted(
             changes(recorded("draft", "public", "old"), graph), key=lambda found: type(found).__name__, reverse=True
         )
         found = changes(recorded("draft", "public", "old"), graph)
-        assert type(found[-1]).__name__ == "AlterField"
+        assert type(found[0]).__name__ == "AlterField"
         assert type(alter).__name__ == "AlterField"
         assert rename.deconstruct() == ("RenameState", ["draft", "public", "shown"], {})
         assert remap.deconstruct() == ("RemapState", ["draft", "old", None], {})
@@ -82,16 +82,17 @@ class TestAutodetector:
     def test_refusals_come_first(self):
         graph = graph_of(["draft", "shown"], shown="a")
         found = changes(recorded("draft", "a", "b"), graph)
-        assert [type(operation).__name__ for operation in found] == ["RemapState", "RenameState", "AlterField"]
+        assert [type(operation).__name__ for operation in found] == ["AlterField", "RemapState", "RenameState"]
 
     def test_operations_on_rows_are_in_a_migration_that_is_not_atomic(self):
         remap, rename = RemapState("draft", "a"), RenameState("draft", "b", "c")
         state, other = (AlterField("draft", name, models.TextField()) for name in ("state", "text"))
         before, after = RenameModel("Former", "Draft"), AlterModelOptions("draft", {})
-        assert split(remap, rename, state) == [(False, [remap, rename, state])]
-        assert split(before, rename, state, other, after) == [
-            (True, [before]), (False, [rename, state]), (True, [other, after]),
+        assert split(state, remap, rename) == [(False, [state, remap, rename])]
+        assert split(before, other, state, rename, after) == [
+            (True, [before, other]), (False, [state, rename]), (True, [after]),
         ]  # fmt: skip
+        assert split(rename) == [(False, [rename])]
         assert split(before, other) == [(True, [before, other])]
         assert split() == [(True, [])]
 
@@ -114,7 +115,6 @@ class TestAutodetector:
 
 
 CODE = """
-from stator.capabilities import capabilities_of
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 
