@@ -41,8 +41,18 @@ def prune(using: str) -> int:
             deleted += _prune(using, failed)
             rows = rows.filter(state__in=NOT_FAILED)
         deleted += _prune(using, rows.filter(state_changed__lte=Later(-seconds)))
-    Claimant.objects.using(using).filter(seen__lt=Later(-CLAIMANT_RETENTION)).delete()
+    _forget_claimants(using)
     return deleted
+
+
+def _forget_claimants(using: str) -> None:
+    # Programs may use a new name at each start, so there may be many. The index is ``tasks_claimant_seen``.
+    old = Claimant.objects.using(using).filter(seen__lt=Later(-CLAIMANT_RETENTION))
+    for _ in range(BATCHES):
+        pks = list(old.order_by("seen").values_list("pk", flat=True)[:BATCH])
+        old.filter(pk__in=pks).delete()
+        if len(pks) < BATCH:
+            break
 
 
 def _seconds(own: float | None, default: Any) -> Any:

@@ -5,7 +5,7 @@ from django.db.models import QuerySet
 
 from stator import signals
 from stator.models import History, Report
-from tasks.models import Queue, Run, Task
+from tasks.models import Claimant, Queue, Run, Task
 from tasks.queue import retention
 from tasks.queue.retention import prune
 from tests.stator.making import ago, change
@@ -105,3 +105,16 @@ def test_retention_that_was_written_unchecked_keeps_no_other_queue_from_being_pr
         aged(task, 1000)
     assert prune("default") == 1
     assert set(Task.objects.all()) == set(kept)
+
+
+def test_workers_that_have_not_asked_for_long_are_forgotten_in_batches(monkeypatch):
+    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(retention, "BATCHES", 1)
+    queue = make_queue()
+    for number in range(4):
+        queue.note_worker(f"bot-{number}")
+    Claimant.objects.exclude(worker="bot-3").update(seen=ago(retention.CLAIMANT_RETENTION + 1))
+    prune("default")
+    assert Claimant.objects.count() == 2
+    prune("default")
+    assert [claimant.worker for claimant in Claimant.objects.all()] == ["bot-3"]
