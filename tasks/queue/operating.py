@@ -151,7 +151,7 @@ def requeue(options: dict[str, Any]) -> Told:
     """Requeue dead letters and report how many."""
     ids, name = options["ids"], options["queue"]
     if bool(ids) == bool(name):
-        raise wrong("choose the dead letters: either their numbers, or --queue NAME; see tasks dead")
+        raise wrong("choose dead letters: either their numbers, or --queue NAME; see tasks dead")
     rows = [each.tasks.all() for each in named(name).copies()] if name else _rows_of(ids)
     count, due = 0, []
     for part in rows:
@@ -227,7 +227,7 @@ def _databases(queues: Iterable[Any] | None) -> list[str]:
 def _rows_of(ids: list[int]) -> list[Any]:
     """Return querysets of tasks by their numbers, one for each database."""
     if len(ids) > MOST_NAMED:
-        raise wrong(f"{len(ids):,} tasks are too many at once; name at most {MOST_NAMED:,}")
+        raise wrong(f"{len(ids):,} are too many; name at most {MOST_NAMED:,} tasks at once")
     by_alias: dict[str, list[int]] = defaultdict(list)
     for pk in ids:
         alias = database_of(pk) if 0 < pk < 1 << 63 else None

@@ -169,7 +169,7 @@ def test_bad_input_is_refused_in_one_line(queue, arguments, message):
 
 def test_too_many_numbers_are_refused(queue, monkeypatch):
     monkeypatch.setattr(operating, "MOST_NAMED", 2)
-    assert refused("cancel", 1, 2, 3) == "at most 2 tasks at once"
+    assert refused("cancel", 1, 2, 3) == "3 are too many; name at most 2 tasks at once"
 
 
 @pytest.mark.parametrize("arguments", [[], ["nothing"], ["cancel"], ["cancel", "x"], ["token"], ["pause"]])
