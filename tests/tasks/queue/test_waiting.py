@@ -79,22 +79,21 @@ def test_nothing_is_tried_once_the_time_is_over_or_it_is_stopped(queue):
 def test_async_code_waits_without_a_thread_and_is_woken_by_another(queue):
     tries = []
 
-    async def attempt():
-        tries.append(1)
-        return ["task"] if len(tries) == 2 else []
-
     async def wait():
         woken = AsyncWake()
-        for _ in range(2):
-            threading.Thread(target=woken.set).start()
-        threading.Timer(0.01, woken.set).start()
-        while len(tries) < 2:
-            if found := await auntil_some(attempt, queue, 0.5, woken=woken):
-                return found
-            woken.set()
-        return []
 
-    assert async_to_sync(wait)() == ["task"]
+        async def attempt():
+            tries.append(1)
+            if len(tries) == 1:
+                threading.Thread(target=woken.set).start()
+                return []
+            return ["task"]
+
+        threading.Thread(target=woken.set).start()
+        return await auntil_some(attempt, queue, 30, woken=woken)
+
+    assert async_to_sync(wait)()[0] == ["task"]
+    assert len(tries) == 2
 
 
 def test_wait_that_is_over_says_so():
