@@ -19,6 +19,7 @@ from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
 from stator.graph.durations import span
 from tasks.admin.confirmation import Act, ask, back, given, log, tell
 from tasks.admin.queue_errors import dead_by_error
+from tasks.admin.queue_flow import flow_of
 from tasks.conf import LONGEST
 from tasks.exceptions import ShardUnavailable
 from tasks.models import Queue
@@ -210,7 +211,7 @@ class QueueAdmin(AnyAddressAdmin):
     change_form_template = "admin/tasks/queue/change_form.html"
 
     class Media:
-        css = {"all": ("stator/admin.css", "tasks/admin.css")}
+        css = {"all": ("stator/admin.css", "stator/overview.css", "tasks/admin.css")}
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or run an action on the selected queues."""
@@ -293,6 +294,7 @@ class QueueAdmin(AnyAddressAdmin):
             acts = [queue_pause, *([queue_resume] if _paused(queue) else [])]
             live = queue.claimants.filter(seen__gt=Later(-CLAIMANT_ALIVE)).order_by("worker")[: MOST_WORKERS + 1]
             context |= {
+                "queue_flow": flow_of(queue),
                 "queue_dead": dead_by_error(queue) if request.user.has_perm("tasks.view_task") else [],
                 "queue_may_requeue": request.user.has_perm("tasks.change_task"),
                 "queue_processes": [process.name for process in service_of(queue).taking[:MOST_WORKERS]],

@@ -1,0 +1,79 @@
+"""The last hour of a queue by minute, for its page: tasks that ended, and tasks that had not ended yet."""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+from django.utils.timezone import localtime
+
+from stator.admin.charts import Chart, Point, chart
+from tasks.datetimes import aware
+from tasks.models import Queue, Task
+from tasks.querysets import TERMINAL
+from tasks.queue.expressions import Later
+
+MINUTES = 60
+
+# Tasks of one kind that are read; with more there is no chart.
+MOST = 10_000
+
+Moments = list[datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFlow:
+    """``ended``: by minute, dead letters as bad; ``open``: at the end of each minute. None if there are too many."""
+
+    ended: Chart | None
+    open: Chart | None
+
+
+def flow_of(queue: Queue) -> QueueFlow:
+    """Return the last hour of a queue, of its tasks in its own database; five statements, each with a limit.
+
+    Tasks with a retention of their own and parts of shared tasks are left out. Indexes ``tasks_task_ended``,
+    ``tasks_task_ready_in_queue``, ``st_lease``, ``st_rest``.
+    """
+    using = str(queue._state.db)
+    tasks: QuerySet[Task] = QuerySet(Task, using=using).filter(whole=None, retention=None)
+    [read] = QuerySet(Queue, using=using).filter(pk=queue.pk).values_list(Now())
+    now = localtime(aware(read[0], using))
+    ended = tasks.filter(queue=queue.pk, state__in=TERMINAL, state_changed__gte=Later(-60.0 * MINUTES))
+    rows = list(ended.order_by("state_changed").values_list("state", "state_changed", "created")[: MOST + 1])
+    going = _published(tasks, queue.pk)
+    if len(rows) > MOST:
+        return QueueFlow(None, None)
+    minutes = [now - timedelta(minutes=back) for back in range(MINUTES - 1, -1, -1)]
+    dead = [aware(changed, using) for state, changed, _ in rows if state == "errored"]
+    ends = [aware(changed, using) for _, changed, _ in rows]
+    # A clock that was set back, or a program that writes columns, may have a task end before it was published.
+    made = [min(created, changed) for _, changed, created in rows]
+    begun = None if going is None else [aware(moment, using) for moment in [*going, *made]]
+    return QueueFlow(chart(_ended(minutes, ends, dead)), None if begun is None else chart(_open(minutes, begun, ends)))
+
+
+def _published(tasks: QuerySet[Task], queue: int) -> Moments | None:
+    """Return when the tasks of a queue that have not ended were published; None if they are too many."""
+    ready = tasks.filter(queue=queue, state_ready=True).order_by("priority")
+    found = list(ready.values_list("created", flat=True)[: MOST + 1])
+    # Their indexes have the tasks of all queues.
+    for kind in (Q(state_claim__isnull=False), Q(state_ready=False, state_claim=None)):
+        some = list(tasks.filter(kind, state="pending").values_list("created", "queue")[: MOST + 1])
+        found += [created for created, of in some if of == queue]
+        if len(some) > MOST:
+            return None
+    return found if len(found) <= MOST else None
+
+
+def _ended(minutes: Moments, ends: Moments, dead: Moments) -> list[Point]:
+    count, bad = (Counter(bisect_left(minutes, moment) for moment in moments) for moments in (ends, dead))
+    return [Point(f"{moment:%H:%M}", count[number], bad[number]) for number, moment in enumerate(minutes)]
+
+
+def _open(minutes: Moments, begun: Moments, ends: Moments) -> list[Point]:
+    begun, ends = sorted(begun), sorted(ends)
+    open_at = [bisect_right(begun, moment) - bisect_right(ends, moment) for moment in minutes]
+    return [Point(f"{moment:%H:%M}", count) for moment, count in zip(minutes, open_at, strict=True)]
