@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import Q
+
 from stator.admin.row_summary import holder, seconds_since
 from stator.graph.durations import span
 from stator.graph.failures import lease_lost
 from stator.models import StatorModel
 from stator.rows.meta import owner_of
 from stator.rows.reports import History, Report
-from stator.rows.workers import Worker
+from stator.rows.workers import MOST_WORKERS, Worker, ending
 
 LATEST = 50
 
@@ -67,8 +69,11 @@ def timeline_of(row: StatorModel) -> Timeline:
 def _crew(ids: set[str], using: str | None) -> dict[str, str]:
     """Return a phrase for each worker; without a place for one whose row is deleted, a day after its end."""
     # With one key more, so that the page takes as many statements whatever there is.
-    found = Worker.objects.using(using).filter(pk__in=["", *ids]).values_list("pk", "pid", "host")
-    places = {pk: f" (process {pid} on {host})" for pk, pid, host in found}
+    read = Worker.objects.using(using).filter(Q(pk__in=["", *ids]) | Q(published__has_key="replaced"))
+    found = list(read.order_by("-started").values_list("pk", "pid", "host", "published__replaced")[:MOST_WORKERS])
+    codes = {(host, it["pid"]): it["exit_code"] for _, _, host, it in found if isinstance(it, dict)}
+    ends = {(host, pid): f", {ending(code)}" for (host, pid), code in codes.items()}
+    places = {pk: f" (process {pid} on {host}{ends.get((host, pid), '')})" for pk, pid, host, _ in found}
     return {pk: f"worker {pk}{places.get(pk, '')}" for pk in ids}
 
 

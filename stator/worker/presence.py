@@ -15,7 +15,7 @@ from stator import __version__
 from stator.db.interface import Operations
 from stator.db.locks import Locks
 from stator.rows.versions import graphs_published
-from stator.rows.workers import WORKER_BEAT, Worker, name_of
+from stator.rows.workers import WORKER_BEAT, Worker, name_of, replaced
 from stator.signals import on_heartbeat
 from stator.worker.outage import Outages
 
@@ -98,12 +98,12 @@ class Presence:
 
 
 def published_by(worker: Any) -> dict[str, Any]:
-    """Return what is published about a worker: its graphs, and what the receivers of ``on_heartbeat`` say.
+    """Return what is published about a worker: its graphs, the process that it replaces, what ``on_heartbeat`` adds.
 
     Receivers that fail or say too much are left out.
     """
     graphs = {operations.label: operations.graph for operations in getattr(worker, "operations", ())}
-    found = graphs_published(graphs) if graphs else {}
+    found = (graphs_published(graphs) if graphs else {}) | replaced()
     for receiver, answer in on_heartbeat.send_robust(worker):
         if answer is None or isinstance(answer, Exception):
             # Django logs the exception.

@@ -44,6 +44,8 @@ class Supervisor:
         self._children: dict[int, tuple[int, float]] = {}
         self._starts: dict[int, float] = {}
         self._failures: dict[int, int] = {}
+        # By the number of a process: the process before it, and its exit code.
+        self._before: dict[int, tuple[int, int]] = {}
         self._pid = os.getpid()
         self._signals = 0
         # One byte shared with the workers: a signal does not say who sent it, and several may be merged.
@@ -61,6 +63,10 @@ class Supervisor:
                 self._reap()
                 self._kill_late()
         return 130 if self._signals > 1 else self._code
+
+    def replaced_by(self, number: int) -> tuple[int, int] | None:
+        """Return, in a worker, the process that it replaces and its exit code, negative for a signal; None if none."""
+        return self._before.get(number)
 
     def requests(self) -> int | None:
         """Return, in a worker, how often its supervisor was asked to stop, or None if the supervisor is gone."""
@@ -131,6 +137,7 @@ class Supervisor:
                 return
             if pid in self._children:
                 number, started = self._children.pop(pid)
+                self._before[number] = pid, os.waitstatus_to_exitcode(status)
                 self._ended(number, os.waitstatus_to_exitcode(status), time.monotonic() - started)
 
     def _ended(self, number: int, code: int, lived: float) -> None:

@@ -15,7 +15,7 @@ from django.db import connections
 from stator.logs import Progress, events_to, log_end
 from stator.models import StatorModel
 from stator.rows.meta import managed
-from stator.rows.workers import default_name
+from stator.rows.workers import default_name, note_replaced
 from stator.runner import StatorRunner
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, escape
 from stator.worker.endpoint import Endpoint
@@ -135,6 +135,8 @@ class Command(BaseCommand):
 
         def work(number: int) -> int:
             runner.name = f"{base}-{number + 1}"
+            if before := supervisor.replaced_by(number):
+                note_replaced(*before)
             return self._work(runner, number)
 
         supervisor = Supervisor(processes, work, timeout + 5)

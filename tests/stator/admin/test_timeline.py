@@ -98,5 +98,12 @@ def test_lost_lease_is_in_the_timeline_with_host_and_process_of_the_worker(admin
     text = part(live(admin_client, order, ORDERS), "past")
     assert f"worker {worker_id} (process 4242 on oak)" in text
     assert f"An attempt in {order.state} lost its lease" in text
+    published = {"replaced": {"pid": 4242, "exit_code": -9}}
+    other = {"version": "1", "models": [], "database": "default"}
+    Worker.objects.create(id="b" * 12, host="elm", pid=1, published=published, **other)
+    assert "(process 4242 on oak)" in part(live(admin_client, order, ORDERS), "past")
+    Worker.objects.create(id="c" * 12, host="oak", pid=4243, published=published, **other)
+    text = part(live(admin_client, order, ORDERS), "past")
+    assert f"worker {worker_id} (process 4242 on oak, exit 137, SIGKILL: out of memory?)" in text
     Worker.objects.all().delete()
     assert f"worker {worker_id}" in part(live(admin_client, order, ORDERS), "past")

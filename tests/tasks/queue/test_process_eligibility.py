@@ -183,6 +183,10 @@ def test_replaced_process_keeps_its_name(worker_process):
         assert sorted(first) == ["w-1", "w-2"]
         os.kill(first["w-1"].pid, signal.SIGKILL)
         wait_until(lambda: Worker.objects.filter(name="w-1").count() == 2, message=worker.output)
+        latest = Worker.objects.filter(name="w-1").latest("started")
+        # What was killed cannot say so.
+        assert latest.published["replaced"] == {"pid": first["w-1"].pid, "exit_code": -signal.SIGKILL}
+        assert "replaced" not in Worker.objects.get(name="w-2").published
         assert worker.stop() == 0, worker.output()
 
 
