@@ -78,21 +78,25 @@ def test_status_tells_the_time_in_states_by_edge_as_json():
 
 def test_status_tells_how_long_moved_objects_had_been_in_their_states(monkeypatch):
     monkeypatch.setattr(OrderGraph.working, "expect_within", 30)
+    monkeypatch.setattr(OrderGraph.working, "attempt_immediately", True)
     assert asked("status", "testapp.Order")["models"][0]["stays"] == []
     assert "Time in state" not in run("status", "testapp.Order")
     own = {"model_label": "testapp.order", "version": 1, "kind": "move"}
     for source, stay in [("waiting", 0.25), *(("working", seconds) for seconds in (1, 2, 40, 3700)), ("working", None)]:
-        History.objects.create(**own, object_pk="1", source=source, to="shipped", stay=stay)
+        first = {"attempts": 1, "duration": 1} if source == "working" else {}
+        History.objects.create(**own, object_pk="1", source=source, to="shipped", stay=stay, **first)
+    none, some = {"start50": None, "start95": None}, {"start50": 1.0, "start95": 3699.0}
     assert asked("status", "testapp.Order")["models"][0]["stays"] == [
-        {"state": "waiting", "moves": 1, "p50": 0.25, "p95": 0.25, "expected": None, "burn": None},
-        {"state": "working", "moves": 4, "p50": 2.0, "p95": 3700.0, "expected": 30, "burn": 0.5},
+        {"state": "waiting", "moves": 1, "p50": 0.25, "p95": 0.25, "expected": None, "burn": None, **none},
+        {"state": "working", "moves": 4, "p50": 2.0, "p95": 3700.0, "expected": 30, "burn": 0.5, **some},
     ]
     lines = run("status", "testapp.Order", LABEL).splitlines()
     first = lines.index("Time in state, testapp.Order, of the last 5 moves:")
+    started = ["half started within", "95 % started within"]
     assert [re.split("  +", line) for line in lines[first + 1 : first + 5]] == [
-        ["state", "moves", "half within", "95 % within", "longer than expected"],
-        ["waiting", "1", "250 ms", "250 ms", "-"],
-        ["working", "4", "2 s", "1 h 1 m", "50 % (more than 30 s)"],
+        ["state", "moves", "half within", "95 % within", "longer than expected", *started],
+        ["waiting", "1", "250 ms", "250 ms", "-", "-", "-"],
+        ["working", "4", "2 s", "1 h 1 m", "50 % (more than 30 s)", "1 s", "1 h 1 m"],
         [""],
     ]
     assert "Time in state" not in run("status")

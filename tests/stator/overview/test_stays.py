@@ -50,6 +50,18 @@ class TestStays:
         assert (found["working"].expected, found["working"].burn) == (30, 0.5)
         assert (found["waiting"].expected, found["waiting"].burn) == (None, None)
 
+    def test_start_is_the_time_until_the_first_attempt_of_objects_that_were_ready_at_once(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(OrderGraph.working, "attempt_immediately", True)
+        keep(9, attempts=2, duration=1)
+        keep(9)
+        assert (of_order()["working"].start50, of_order()["working"].start95) == (None, None)
+        keep(*range(1, 21), attempts=1, duration=1)
+        assert (of_order()["working"].start50, of_order()["working"].start95) == (9, 18)
+        monkeypatch.setattr(OrderGraph.working, "attempt_immediately", False)
+        assert of_order()["working"].start50 is None
+
     def test_each_state_that_was_left_in_the_order_of_the_graph_and_those_that_are_gone_last(self) -> None:
         for source in ("ancient", "working", "waiting"):
             keep(1, 2, source=source)
@@ -103,7 +115,7 @@ class TestWords:
         [(0, "none"), (0.001, "<1 %"), (0.125, "12 %"), (0.5, "50 %"), (0.996, ">99 %"), (1, "all")],
     )
     def test_parts_say_less_than_all_and_more_than_none(self, burn: float, words: str) -> None:
-        assert Stays("new", 1200, 1, 1, expected=30, burn=burn).cells[-1] == f"{words} (more than 30 s)"
+        assert Stays("new", 1200, 1, 1, expected=30, burn=burn).cells[4] == f"{words} (more than 30 s)"
 
     def test_nothing_is_said_where_nothing_is_expected(self) -> None:
-        assert Stays("new", 1200, 1, 1).cells == ("new", "1,200", "1 s", "1 s", "")
+        assert Stays("new", 1200, 1, 1).cells == ("new", "1,200", "1 s", "1 s", "", "", "")
