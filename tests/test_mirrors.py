@@ -37,6 +37,7 @@ TESTED_ELSEWHERE = {
     "stator/db/strategies.py": ("stator/db/test_ordering.py", "a strategy is an order of claims"),
     "stator/db/transactions.py": ("stator/db/test_locks.py", "row locks and their order"),
     "stator/exceptions.py": ("stator/test_models_moving.py", "messages of refusals, tested where they are raised"),
+    "stator/overview/awaited.py": ("stator/overview/test_troubles.py", "each awaited object is a line of problems"),
     "stator/testing_graph/certain.py": ("stator/test_testing_graph.py", "one check of a graph asks all three"),
     "stator/testing_graph/policy.py": ("stator/test_testing_graph.py", "the same"),
     "stator/testing_graph/walks.py": ("stator/test_testing_graph.py", "the same"),
@@ -53,6 +54,7 @@ TESTED_ELSEWHERE = {
     "tasks/apps.py": ("tasks/queue/test_shared_tasks.py", "receivers that it connects settle shared tasks"),
     "tasks/indexes.py": ("tasks/queue/test_claiming_plans.py", "an index, proved by the planner"),
     "tasks/queue/claimants.py": ("tasks/queue/test_queues.py", "one table, written by claims"),
+    "tasks/queue/late_ticks.py": ("tasks/schedules/test_troubles.py", "late schedules, told by their troubles"),
 }
 
 

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from stator.admin.listing import COUNTED
 from stator.fields import StateField
-from stator.overview.depths import outside
+from stator.overview.depths import far_future, outside
 from stator.querysets import OVERDUE, OperatorQuerySet
 from stator.rows import columns
 from stator.rows.meta import graph_of
@@ -64,6 +64,7 @@ CONDITIONS: dict[str, tuple[str, Callable[[OperatorQuerySet[Model]], OperatorQue
     "quarantined": ("quarantined", OperatorQuerySet.quarantined, None),
     "stuck": ("stuck", OperatorQuerySet.stuck, _stuck),
     "overdue": ("overdue", OperatorQuerySet.overdue, _overdue),
+    "far": ("due in over a year", far_future, None),
     "unknown": ("in an unknown state", OperatorQuerySet.unknown, _unknown),
 }
 

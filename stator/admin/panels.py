@@ -23,7 +23,7 @@ from stator.overview.troubles import TOO_LONG, in_order, troubles_in
 from stator.rows.meta import managed
 
 # Groups of errors, and stuck objects, that are shown.
-GROUPS, STUCK = 20, 20
+GROUPS, STUCK = 20, 5
 
 
 @dataclass(slots=True)
@@ -39,6 +39,8 @@ class Panel:
     url: str
     stays: list[Stays]
     level: str = "good"
+    # Whether its graph is shown at once: that of the model with the worst problem.
+    opens: bool = False
 
     @property
     def label(self) -> str:
@@ -153,6 +155,9 @@ def show(
     for panel in shown.panels:
         levels = [trouble.level for trouble in standing if trouble.where == panel.label]
         panel.level = min(levels, default="good")
+    labels = [trouble.where for trouble in standing]
+    if ill := [panel for panel in shown.panels if panel.label in labels]:
+        min(ill, key=lambda panel: labels.index(panel.label)).opens = True
     known = {model._meta.label_lower: model for model in managed(StatorModel.subclasses)}
     shown.troubles = [shown_trouble(trouble, known, pages) for trouble in standing]
     shown.groups = sorted(shown.groups, key=lambda one: -one["failing"])[:GROUPS]

@@ -46,10 +46,20 @@ def shown_trouble(trouble: Trouble, known: dict[str, type[StatorModel]], pages: 
         "code": trouble.code, "level": trouble.level, "where": trouble.where,
         "text": f"{trouble.text}. {trouble.advice}".strip(". ") if sees and trouble.code == "unserved"
         else trouble.text if sees else trouble.sentence,
-        "url": f"#stator-{ANCHORS[trouble.code]}" if trouble.code in ANCHORS else "",
+        "url": _address(trouble, pages),
         "retry": fingerprint if fingerprint and model is not None and pages.may_retry(model) else "",
         "remedies": remedies,
     }  # fmt: skip
+
+
+def _address(trouble: Trouble, pages: Pages) -> str:
+    """Return where there is more: a section of the page, the awaited object, or the list of the objects."""
+    if trouble.code in ANCHORS:
+        return f"#stator-{ANCHORS[trouble.code]}"
+    if "awaited" in trouble.numbers:
+        return pages.page_of(apps.get_model(trouble.numbers["awaited"]), trouble.numbers["pk"])
+    lists = (pages.list_for(apps.get_model(one.model), **dict(one.query)) for one in trouble.remedies if one.query)
+    return next(lists, "")
 
 
 # Where the page itself has more.

@@ -10,17 +10,19 @@ from django.db import router
 from stator.commands.answer import Answer
 from stator.commands.arguments import Options, add_label, database_of, limit_of, named_model, pks_of
 from stator.commands.named import told_missing
-from stator.commands.trouble import troubled
+from stator.commands.trouble import lines_of, troubled
 from stator.explain import Reason, explain
 from stator.explain.sentences import counted
 from stator.graph.durations import span
 from stator.models import StatorModel
+from stator.overview.survey import survey
+from stator.overview.troubles import troubles_in
 from stator.querysets import OperatorQuerySet
 from stator.rows.meta import owner_of
 
 HELP = (
-    "Explain why an object is not moving and what to do about it. Without a key, list the objects of the model that "
-    "need attention, each with its first reason."
+    "Explain why an object is not moving and what to do about it. Without a key, list the problems of the model, and "
+    "the objects that need attention, each with its first reason."
 )
 
 
@@ -34,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Options) -> Answer:
-    """Return the reasons, the most decisive first, or the objects that need attention."""
+    """Return the reasons, the most decisive first, or the problems of the model and the objects that need attention."""
     limit = limit_of(options)
     model = named_model(options["label"])
     using = database_of(options, owner_of(model))
@@ -72,10 +74,13 @@ def _overview(model: type[StatorModel], using: str, limit: int) -> Answer:
         for one in troubled(OperatorQuerySet(owner_of(model), using=using), limit)
     ]  # fmt: skip
     label = model._meta.label
-    lines = [line for same in _by_reason(found) for line in _told(same)]
+    standing = troubles_in(survey(using, [owner_of(model)]))
+    lines = [line for trouble in standing for line in lines_of(trouble)]
+    lines += [line for same in _by_reason(found) for line in _told(same)]
     if len(found) == limit:
         lines.append(f"There may be more; raise --limit {limit}.")
-    return Answer({"model": label, "objects": found}, lines or [f"No object of {label} needs attention."])
+    data = {"model": label, "objects": found, "troubles": [trouble.as_dict() for trouble in standing]}
+    return Answer(data, lines or [f"No object of {label} needs attention."])
 
 
 def _by_reason(found: list[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:

@@ -9,9 +9,9 @@ from stator.commands.answer import Answer, table
 from stator.commands.arguments import Options, database_of, models_of, positive, rows_of
 from stator.commands.figures import databases_of, failing
 from stator.commands.pause import described
+from stator.commands.trouble import lines_of
 from stator.commands.workers import Reported, workers_in
 from stator.explain.sentences import counted
-from stator.explain.troubles import Trouble
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.overview.depths import told
@@ -68,15 +68,10 @@ def run(options: Options) -> Answer:
     served = any(notice["served"] for _, notice in noticed)
     # These name the unserved objects.
     named = [line for each in noticed for line in _noticed(*each)]
-    troubles = [line for trouble in standing if trouble.code != "unserved" for line in _troubled(trouble)]
+    troubles = [line for trouble in standing if trouble.code != "unserved" for line in lines_of(trouble)]
     troubles = troubles if standing else ["No problems."]
     lines = [*table(HEADS, list(map(_row, listed))), *left, *times, "", *_crew(workers, served), *named, *troubles]
     return Answer({"models": found, "workers": workers, "troubles": [one.as_dict() for one in standing]}, lines)
-
-
-def _troubled(trouble: Trouble) -> list[str]:
-    remedy = [f"      -> {trouble.command or trouble.advice}"] if trouble.command or trouble.advice else []
-    return [escape(line) for line in (f"{trouble.level:7}  {trouble.where}: {trouble.text}", *remedy)]
 
 
 def _figures(one: Surveyed, options: Options, left: list[Stays]) -> dict[str, Any]:

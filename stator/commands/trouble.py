@@ -7,10 +7,12 @@ from django.db.models import DurationField, ExpressionWrapper, F, Model, QuerySe
 from django.db.models.functions import Now
 
 from stator.commands.figures import failing_pks
+from stator.explain.troubles import Trouble
 from stator.overview.depths import COUNTED, depths, resting_unknown
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.indexes import line_of_all, place_in_line
+from stator.texts import escape
 
 # Seconds for which an object may be ready, or a lease be over, before it is listed.
 OVERDUE, LATE = 60.0, 10.0
@@ -24,6 +26,12 @@ class Troubled:
     what: str
     state: str
     age: float
+
+
+def lines_of(trouble: Trouble) -> list[str]:
+    """Return a problem as lines of a terminal: what is wrong, then the command that mends it."""
+    remedy = [f"      -> {trouble.command or trouble.advice}"] if trouble.command or trouble.advice else []
+    return [escape(line) for line in (f"{trouble.level:7}  {trouble.where}: {trouble.text}", *remedy)]
 
 
 def troubled(rows: OperatorQuerySet, limit: int) -> list[Troubled]:

@@ -180,7 +180,7 @@ REASONS = (
         lambda facts: facts.in_turn and not facts.ready,
         lambda many: Q(state_ready=False),
         sentences.due,
-        "Wait a moment.",
+        "Wait a moment. If nothing happens, look at the workers.",
     ),
 )
 

@@ -10,6 +10,9 @@ from stator.rows.pauses import NAMED
 from stator.rows.versions import listed
 from stator.rows.workers import WORKER_ALIVE, worker_of
 
+# Seconds after which an object that is due and not marked ready is not about to be.
+LATE = 60.0
+
 # A sentence, and its numbers for programs; durations are in seconds.
 Said = tuple[str, dict[str, Any]]
 
@@ -186,6 +189,10 @@ def in_line(facts: Facts) -> Iterator[Said]:
 def due(facts: Facts) -> Iterator[Said]:
     """Say how soon the object is marked ready."""
     within = facts.settings.SCHEDULE_INTERVAL if facts.parked else facts.settings.POLL_INTERVAL
+    since = facts.since("state_next_attempt" if facts.row["state_next_attempt"] else "state_changed")
+    if since > LATE:
+        yield f"Due for {span(since)}, and no worker has marked it ready.", {"within": within, "since": since}
+        return
     yield f"Due; workers mark it ready within {span(within)} or so.", {"within": within}
 
 

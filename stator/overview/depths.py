@@ -29,6 +29,9 @@ LEASED = 1000
 # Stuck objects that are listed for each state.
 NAMED = 5
 
+# Seconds; an object that is due later than that was probably given a wrong due time. Such objects that are named.
+FAR, FAR_NAMED = 366 * 86400.0, 20
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -48,6 +51,14 @@ class Stuck:
     pk: object
     state: str
     age: float
+
+
+@dataclass(frozen=True, slots=True)
+class Far:
+    """An object that is due in the far future; ``due`` in seconds from now."""
+
+    pk: object
+    due: float
 
 
 @dataclass(slots=True)
@@ -94,6 +105,9 @@ class Depths:
     unknown_states: Counter[str] = field(default_factory=Counter)
     held: list[Held] = field(default_factory=list)
     stuck: list[Stuck] = field(default_factory=list)
+    # The number of objects in each state that are due in the far future, and the first of them.
+    far: Counter[str] = field(default_factory=Counter)
+    far_first: list[Far] = field(default_factory=list)
 
     @property
     def unknown(self) -> int:
@@ -124,17 +138,21 @@ class Depths:
 def depths(rows: OperatorQuerySet) -> Depths:
     """Return the numbers of a model by the one statement that :func:`_question` makes.
 
-    It takes one more statement if rows are held, and one for each state with stuck rows.
+    It takes one more statement if rows are held, one if some are due in the far future, and one for each state with
+    stuck rows.
     """
     model: type[StatorModel] = rows.model
     using, states = rows.db, model.state_graph.states
     found = Depths({name: InState(name, state) for name, state in states.items()})
     expected = tuple(state.expect_within for state in states.values())
     counted = tally(using, _question(model, using, COUNTED + 1, load_settings().MAX_CRASHES, expected))
-    ready, held, quarantined, unknown, failing, *rested = (counted[number] for number in range(5 + len(states)))
+    ready, held, quarantined, unknown, failing, far, *rested = (counted[number] for number in range(6 + len(states)))
     found.quarantined, found.failing = map(_count, (quarantined, failing))
     found.unknown_states.update({some.state: some.count for some in unknown})
     _note_ready(rows, ready, found)
+    found.far.update({some.state: some.count for some in far})
+    if far:
+        _read_far(rows, found)
     if held:
         _read_held(rows, found)
     for state, resting in zip(states.values(), rested, strict=True):
@@ -158,6 +176,7 @@ def _question(
             in_all(rows.filter(state_crashes__gt=0, state_crashes__gte=crashes).order_by()),
             by_state(resting_unknown(rows, [*states]).order_by()),
             in_all(rows.filter(state_failures__gt=0, state_claim=None).order_by()),
+            by_state(far_future(rows)),
             *(by_state(_resting(rows, state), _late(state)) for state in states.values()),
         ],
         most,
@@ -172,6 +191,17 @@ def told(count: int, cut: bool = False) -> str:
 def resting_unknown(rows: OperatorQuerySet, known: list[str]) -> OperatorQuerySet:
     """Return resting rows in states other than the known ones."""
     return rows.filter(outside(known), state_ready=False, state_claim=None).exclude(state__in=known)
+
+
+def far_future(rows: OperatorQuerySet) -> OperatorQuerySet:
+    """Return rows that are due in the far future, the first of them first. Index ``st_rest``.
+
+    States with an ``expect_within`` that is longer are left out, and so are parked rows.
+    """
+    states = [state.name for state in rows.model.state_graph.automatic_states if (state.expect_within or 0) <= FAR]
+    resting = rows.filter(state_ready=False, state_claim=None, state__in=sorted(states))
+    far = resting.filter(state_next_attempt__gt=columns.after(FAR), state_next_attempt__lt=columns.parked_from())
+    return far.order_by("state_next_attempt")
 
 
 def outside(known: list[str]) -> Q:
@@ -227,6 +257,12 @@ def _name(line: OperatorQuerySet, one: InState, found: Depths, count: int) -> No
     age = ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
     rows = line.annotate(stator_age=age).values_list("pk", "stator_age")[: min(NAMED, count)]
     found.stuck += [Stuck(pk, one.name, max(0.0, age.total_seconds())) for pk, age in rows]
+
+
+def _read_far(rows: OperatorQuerySet, found: Depths) -> None:
+    first = far_future(rows).annotate(stator_now=Now())
+    for pk, due, now in first.values_list("pk", "state_next_attempt", "stator_now")[:FAR_NAMED]:
+        found.far_first.append(Far(pk, (due - now).total_seconds()))
 
 
 def _read_held(rows: OperatorQuerySet, found: Depths) -> None:

@@ -7,7 +7,9 @@ from django.db.models.functions import Now
 
 from stator.explain.notices import Notice, notices_of
 from stator.explain.troubles import Trouble, own_troubles
+from stator.graph import State
 from stator.models import StatorModel
+from stator.overview.awaited import Awaited, awaited
 from stator.overview.crew import Crew, crew
 from stator.overview.depths import Depths, depths
 from stator.overview.errors import Group, groups
@@ -34,6 +36,7 @@ class Surveyed:
     own: list[Trouble] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     knowing: dict[str, list[str]] = field(default_factory=dict)
+    awaited: list[Awaited] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -76,7 +79,12 @@ def survey(using: str, models: Iterable[type[StatorModel]]) -> Survey:
             people.live[label], [group for group in found_groups if group.label == label],
             notices_of(rows.model, using), own_troubles(rows.model, using),
             differences([rows.model], using, fleet), fleet.knowing(rows.model),
+            awaited(rows, _where_rows_rest(depths_of[label])),
         )
         for label, rows in rows_of.items()
     }  # fmt: skip
     return Survey(using, found, people, pauses, found_groups, older)
+
+
+def _where_rows_rest(found: Depths) -> list[State]:
+    return [one.state for one in found.states.values() if one.state and one.state.automatic and one.resting]

@@ -1,8 +1,10 @@
 """The table of troubles: how to find each kind. The overview, ``doctor``, ``status`` and metrics show this list."""
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from shlex import quote
 from typing import Any
 
 from django.db import router
@@ -13,6 +15,7 @@ from stator.explain.troubles import ERROR, WARNING, Remedy, Trouble
 from stator.graph import State
 from stator.graph.durations import span
 from stator.models import StatorModel
+from stator.overview.awaited import Awaited
 from stator.overview.crew import Hand
 from stator.overview.depths import COUNTED, InState, told
 from stator.overview.survey import Survey, Surveyed, survey
@@ -24,6 +27,8 @@ TOO_LONG, FORGOTTEN = 60.0, 86400.0
 
 # Objects and groups of errors that are named.
 SHOWN = 20
+
+ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ def _silent_workers(found: Survey) -> Iterator[Trouble]:
             for label, runs in counts.items()
         )
         label, runs = next(iter(counts.items()))
-        keys = " ".join(str(held.pk) for _, held in runs[:SHOWN])
+        keys = _keys(held.pk for _, held in runs[:SHOWN])
         yield Trouble(
             "", "", f"worker {hand.worker.pk}",
             f"{hand.worker.host}, process {hand.worker.pid}, is silent for {span(hand.heard)} and probably dead; "
@@ -140,7 +145,7 @@ def _late_leases(found: Survey) -> Iterator[Trouble]:
                 one, f"{counted(len(late), 'lease')} expired and not taken over: the holder died or hangs",
                 count=len(late), since=max(held.late for held in late), advice="start manage.py runstator, or unlock",
                 remedies=(Remedy("Unlock", one.model._meta.label_lower, "stator_unlock", keys),),
-                command=f"manage.py stator unlock {one.label} {' '.join(map(str, keys))}",
+                command=f"manage.py stator unlock {one.label} {_keys(keys)}",
             )  # fmt: skip
 
 
@@ -157,8 +162,9 @@ def _versions(one: Surveyed) -> Iterator[Trouble]:
 
 def _quarantined(one: Surveyed) -> Iterator[Trouble]:
     if count := one.depths.quarantined:
+        them = "it" if count == 1 else "them"
         yield _about(
-            one, f"{told(count)} quarantined: workers died while they attempted them", count=count,
+            one, f"{told(count)} quarantined: workers died while they attempted {them}", count=count,
             more=count > COUNTED, remedies=(_all(one, "Retry", "quarantined", "stator_retry"),),
             advice="find out what ended the workers, then retry",
             command=f"manage.py stator retry {one.label} --quarantined",
@@ -170,11 +176,13 @@ def _unknown(one: Surveyed) -> Iterator[Trouble]:
     theirs = {name: count for name, count in one.depths.unknown_states.items() if name in one.knowing}
     if count := sum(nobodys.values()):
         # The list has both, and only these are lost.
-        move = _all(one, "Move\N{HORIZONTAL ELLIPSIS}", "unknown", "stator_move")
+        move = _all(one, f"Move{ELLIPSIS}", "unknown", "stator_move")
+        names = sorted(nobodys)
         yield _about(
-            one, f"{told(count)} in a state that this code does not know: it was renamed, removed or is newer",
+            one, f"{told(count)} in a state that neither this code nor a live worker knows: {', '.join(names[:SHOWN])}",
             count=count, more=count > COUNTED, advice="deploy the code that has the state, or move them by hand",
-            numbers={"states": sorted(nobodys)}, remedies=(_all(one, "List", "unknown") if theirs else move,),
+            numbers={"states": names}, remedies=(_all(one, "List", "unknown") if theirs else move,),
+            command=f"manage.py stator move {one.label} STATE --state {quote(names[0])} --reason WHY",
         )  # fmt: skip
     if count := sum(theirs.values()):
         who = listed([f"{name} ({listed(one.knowing[name])})" for name in sorted(theirs)])
@@ -186,7 +194,8 @@ def _unknown(one: Surveyed) -> Iterator[Trouble]:
 
 
 def _stuck(one: Surveyed) -> Iterator[Trouble]:
-    states = [state for name, state in one.depths.states.items() if state.stuck and name not in covered(one)]
+    there = [state for name, state in one.depths.states.items() if state.stuck and name not in covered(one)]
+    states = [state for state in there if state.stuck > _told_as_waiting(one, state)]
     if states:
         count, names = sum(state.stuck for state in states), ", ".join(state.name for state in states)
         oldest = max(state.oldest or 0.0 for state in states)
@@ -205,7 +214,8 @@ def _slow(one: Surveyed) -> Iterator[Trouble]:
         many = f"{told(ready)} {'waits' if ready == 1 else 'wait'}" if ready else "objects are due"
         yield _about(
             one, f"{many} in {', '.join(state.name for state in states)}; the first has waited "
-            f"{span(_longest(states) or 0.0)}: {counted(one.live, 'live worker')} cannot keep up", count=ready,
+            f"{span(_longest(states) or 0.0)}, and {counted(one.live, 'live worker')} "
+            f"{'has' if one.live == 1 else 'have'} not taken it", count=ready,
             more=ready > COUNTED, since=_longest(states), remedies=(_all(one, "List", "overdue"),),
             advice="start more workers, or look for attempts that take long",
         )  # fmt: skip
@@ -213,14 +223,19 @@ def _slow(one: Surveyed) -> Iterator[Trouble]:
 
 def _full_limits(one: Surveyed) -> Iterator[Trouble]:
     for state in _full(one):
-        held = [held for held in one.depths.held if held.state == state.name]
-        shown = ", ".join(f"#{one.pk}" for one in held[:5]) + (", ..." if len(held) > 5 else "")
-        limit = state.state.concurrency if state.state else 0
+        held = sorted((held for held in one.depths.held if held.state == state.name), key=lambda held: -held.running)
+        limit, pks = _limit(state.state), tuple(held.pk for held in held[:SHOWN])
         yield _about(
-            one, f"{told(state.ready)} {'waits' if state.ready == 1 else 'wait'} in {state.name}: its limit of "
-            f"{limit:,} is full{_effects([state])}", detail=f"held by {shown}", count=state.ready,
-            since=state.waited, remedies=(_all(one, "List", "leased"),),
+            one, f"{told(state.ready)} {'waits' if state.ready == 1 else 'wait'} in {state.name}: limit "
+            f"{len(held):,} of {limit:,}{_effects([state])}", count=state.ready, since=state.waited,
+            detail=f"held by {_hashed(pks)}, the longest for {span(held[0].running)}" if held else "",
+            remedies=(
+                _all(one, "List", "leased"),
+                Remedy(f"Unlock{ELLIPSIS}", one.model._meta.label_lower, "stator_unlock", pks),
+            ),
             numbers={"limit": limit, "claimed": len(held)},
+            advice="unlock attempts that hang; else wait, or have a developer raise the limit",
+            command=f"manage.py stator unlock {one.label} {_keys(pks)}",
         )  # fmt: skip
 
 
@@ -231,7 +246,7 @@ def _failing(one: Surveyed) -> Iterator[Trouble]:
         yield _about(
             one, f"{count:,} failing in {group.state} with {group.error}", detail=group.message.partition("\n")[0],
             count=count, numbers={"fingerprint": group.fingerprint, "attempts": group.attempts},
-            command=f"manage.py stator retry {one.label} --failed",
+            command=f"manage.py stator retry {one.label} --error {group.fingerprint} --per-minute 60",
         )  # fmt: skip
     named = sum(len(group.failing) for group in failing[:SHOWN])
     if (rest := one.depths.failing - named) > 0:
@@ -239,6 +254,59 @@ def _failing(one: Surveyed) -> Iterator[Trouble]:
             one, f"{told(rest)} {'more ' if named else ''}failing", count=rest, more=rest > COUNTED,
             remedies=(_all(one, "List", "failing"),), command=f"manage.py stator retry {one.label} --failed",
         )  # fmt: skip
+
+
+def _far_future(one: Surveyed) -> Iterator[Trouble]:
+    if not (count := one.depths.far.total()):
+        return
+    names, first = ", ".join(sorted(one.depths.far)), one.depths.far_first
+    pks = tuple(far.pk for far in first)
+    label = one.model._meta.label_lower
+    named = [Remedy("Retry now", label, "stator_retry", pks)] if count <= len(pks) else []
+    yield _about(
+        one, f"{told(count)} in {names} {'is' if count == 1 else 'are'} due in more than a year"
+        f"{f', the first in {span(first[0].due)}' if first else ''}", count=count, more=count > COUNTED,
+        detail=_hashed(pks), remedies=(*named, _all(one, "List", "far")),
+        advice="if the due time is wrong, retry; if it is meant, give the state an expect_within as long",
+        command=f"manage.py stator retry {one.label} {_keys(pks)}",
+    )  # fmt: skip
+
+
+def _waiting(one: Surveyed) -> Iterator[Trouble]:
+    for each in [each for each in one.awaited if _waits_too_long(one, each)][:SHOWN]:
+        label, what = each.model._meta.label, "ended in" if each.ended else "is in"
+        many = f"{told(each.count, each.more)} {'waits' if each.count == 1 else 'wait'}"
+        *others, last = each.until
+        until = f"{', '.join(others)} or {last}" if others else last
+        never = "; it does not get further by itself" if each.ended else ""
+        yield _about(
+            one, f"{many} in {each.waiting_in} for one {label}, which {what} {each.state}; the first has waited "
+            f"{span(each.longest)}", level=ERROR if each.ended else WARNING, count=each.count, more=each.more,
+            detail=f"#{each.pk} has to be in {until}{never}", since=each.longest,
+            numbers={"awaited": each.model._meta.label_lower, "pk": each.pk, "until": list(each.until)},
+            remedies=(Remedy(f"Move{ELLIPSIS}", each.model._meta.label_lower, "stator_move", (each.pk,)),),
+            advice="find out what keeps it there, or move it",
+            command=f"manage.py stator move {label} STATE {_keys([each.pk])} --reason WHY",
+        )  # fmt: skip
+
+
+def _told_as_waiting(one: Surveyed, state: InState) -> int:
+    return sum(each.count for each in one.awaited if each.waiting_in == state.name and _waits_too_long(one, each))
+
+
+def _waits_too_long(one: Surveyed, each: Awaited) -> bool:
+    state = one.depths.states[each.waiting_in].state
+    most = (state.expect_within if state else None) or FORGOTTEN
+    return each.ended or each.longest > most
+
+
+def _keys(pks: Iterable[Any]) -> str:
+    """Return keys as arguments of a command."""
+    return " ".join(quote(str(pk)) for pk in pks)
+
+
+def _hashed(pks: Sequence[Any]) -> str:
+    return ", ".join(f"#{pk}" for pk in pks[:5]) + (", ..." if len(pks) > 5 else "")
 
 
 # Pauses
@@ -258,7 +326,7 @@ def _of_pause(one: Surveyed, pause: Any) -> Trouble:
     by = f" by {pause.actor}" if pause.actor else ""
     until = f", until {pause.until:%Y-%m-%d %H:%M %Z}" if pause.until else ", without an end"
     why = f" ({pause.reason})" if pause.reason else ""
-    where = "".join(f" --where {name}={value}" for name, value in pause.where.items())
+    where = "".join(f" --where {quote(f'{name}={json.dumps(value)}')}" for name, value in pause.where.items())
     return _about(
         one, f"paused: {_paused_part(pause)}{by} for {span(age)}{until}{why}{waiting}{_effects(states)}",
         code="stale_pause" if age > FORGOTTEN and pause.until is None else "", detail=_paused_objects(pause),
@@ -278,7 +346,7 @@ def _paused_part(pause: Pause) -> str:
 
 def _paused_objects(pause: Pause) -> str:
     if isinstance(named := pause.where.get(NAMED), list):
-        return ", ".join(f"#{pk}" for pk in named[:5]) + (", ..." if len(named) > 5 else "")
+        return _hashed(named)
     return ", ".join(f"{name}={value}" for name, value in pause.where.items())
 
 
@@ -338,6 +406,8 @@ KINDS = (
     Kind("stuck", ERROR, _of_models(_stuck)),
     Kind("slow", ERROR, _of_models(_slow)),
     Kind("full_limit", WARNING, _of_models(_full_limits)),
+    Kind("waiting", WARNING, _of_models(_waiting)),
+    Kind("far_future", WARNING, _of_models(_far_future)),
     Kind("versions", WARNING, _of_models(_versions)),
     Kind("paused", WARNING, _paused),
     Kind("failing", WARNING, _of_models(_failing)),

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
+from shlex import quote
 from typing import Any
 
 from django.apps import apps
@@ -11,6 +12,7 @@ from django.db.models.functions import Coalesce, Now
 
 from stator.graph.durations import span
 from stator.models import Remedy, Trouble
+from tasks.queue.late_ticks import late_schedules, publishes_nothing
 
 # Rows of one kind are counted up to this number; queues that are named, and paused queues that are read.
 COUNTED, SHOWN, MOST_QUEUES = 10_000, 20, 200
@@ -37,8 +39,10 @@ def _paused(using: str) -> Iterator[Trouble]:
     shown = queues.filter(pk__in=[queue.pk for queue in found[:SHOWN]])
     first = Subquery(line.annotate(since=since).values("since")[:1])
     waits = {pk: rest for pk, *rest in shown.values_list("pk", _Count(line.values("pk")[: COUNTED + 1]), first)}
+    late = _late_ticks(using) if any(queue.publishing_paused for queue in found[:SHOWN]) else {}
     for queue in found[:SHOWN]:
-        yield _of_pause(queue, *waits.get(queue.pk, (0, None)))
+        waiting, oldest = waits.get(queue.pk, (0, None))
+        yield _of_pause(queue, waiting, oldest, late.get(queue.pk, []))
     if len(found) > SHOWN:
         count, more = min(len(found), MOST_QUEUES) - SHOWN, len(found) > MOST_QUEUES
         sentence = f"{_told(count, more)} more queues are paused"
@@ -49,7 +53,16 @@ def _paused(using: str) -> Iterator[Trouble]:
         )  # fmt: skip
 
 
-def _of_pause(queue: Any, waiting: int, first: datetime | None) -> Trouble:
+def _late_ticks(using: str) -> dict[int, list[float]]:
+    """Return, by queue, for how many seconds each late tick that cannot be published has been due."""
+    found: dict[int, list[float]] = defaultdict(list)
+    late = late_schedules(using).filter(publishes_nothing())
+    for queue, planned, now in late.values_list("queue", "planned", Now()):
+        found[queue].append(max(0.0, (now - planned).total_seconds()))
+    return found
+
+
+def _of_pause(queue: Any, waiting: int, first: datetime | None, late: list[float]) -> Trouble:
     what = " and ".join(
         word for word, holds in (("publishing", queue.publishing_paused), ("claiming", queue.claiming_paused)) if holds
     )
@@ -57,11 +70,14 @@ def _of_pause(queue: Any, waiting: int, first: datetime | None) -> Trouble:
     seconds = max(0.0, (queue.read_at - first).total_seconds()) if first is not None and behind else None
     waits = f"; {_told(min(behind, COUNTED), behind > COUNTED)} {'waits' if behind == 1 else 'wait'}" if behind else ""
     waits += f", the first for {span(seconds)}" if seconds is not None else ""
+    if late:
+        noun = "schedule has" if len(late) == 1 else "schedules have"
+        waits += f"; {len(late):,} {noun} not fired, the first tick is {span(max(late))} late"
     return Trouble(
         "queue_paused", "warning", "tasks.Queue", f"{what} of a queue is paused{waits}", "tasks.queue",
         detail=f"{queue.name} {queue.pause_told}", count=behind, more=behind > COUNTED, since=seconds,
         numbers={"queue": queue.name}, remedies=(Remedy("Resume", "tasks.queue", "queue_resume", (queue.pk,)),),
-        command=f"manage.py tasks resume {queue.name}", covers=("pending",) if queue.claiming_paused else (),
+        command=f"manage.py tasks resume {quote(queue.name)}", covers=("pending",) if queue.claiming_paused else (),
     )  # fmt: skip
 
 
@@ -96,7 +112,7 @@ def _of_dead(pk: int, name: str, now: datetime, changed: list[datetime], more: b
         f"{_told(count, more)} {noun} gave up (dead letters), the oldest {span(oldest)} ago", "tasks.task",
         detail=f"in queue {name}", count=count, more=more, since=oldest, numbers={"queue": name},
         remedies=(Remedy("Requeue\N{HORIZONTAL ELLIPSIS}", "tasks.task", "task_requeue", query=query),),
-        advice="find the cause, then requeue them", command=f"manage.py tasks requeue --queue {name}",
+        advice="find the cause, then requeue them", command=f"manage.py tasks requeue --queue {quote(name)}",
     )  # fmt: skip
 
 

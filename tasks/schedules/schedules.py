@@ -42,6 +42,9 @@ PLANNED_BY = ("period", "cron", "zone", "jitter", "until", "enabled", "removed",
 # Ticks per second. With a much lower rate, waiting ticks would get turns beyond the last year that Python knows.
 SLOWEST_RATE = 1e-6
 
+# Seconds; the next tick of a schedule may be due in years, as of "0 0 29 2 *".
+FARTHEST = 50 * 366 * 86400.0
+
 ROWS_AT_ONCE = 1000
 
 
@@ -52,7 +55,10 @@ class ScheduleGraph(StateGraph):
     calls a function, it goes on to ``calling``, where the call is repeated until it succeeds or has failed three times.
     """
 
-    waiting = State(try_interval=60, atomic=True, batch=100, lease=LEASE, backoff=BACKOFF, force_initial=True)
+    waiting = State(
+        try_interval=60, atomic=True, batch=100, lease=LEASE, backoff=BACKOFF, force_initial=True,
+        expect_within=FARTHEST,
+    )  # fmt: skip
     calling = State(try_interval=1, lease=LEASE, backoff=BACKOFF, max_failures=3)
     # Entered when ``enabled`` is off: moved by hand, an enabled schedule would return at once.
     paused = State(enter_by_hand=False)

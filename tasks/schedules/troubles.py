@@ -1,47 +1,107 @@
-"""Schedules with a tick that was due and has not fired; a bounded number of rows is read."""
+"""Troubles of schedules: ticks that are due and have not fired; a paused queue is told with the troubles of queues."""
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from shlex import quote
+from typing import Protocol, cast
 
 from django.apps import apps
-from django.db.models import Q, QuerySet
+from django.db.models import Model, QuerySet
 from django.db.models.functions import Now
 
 from stator.graph.durations import span
 from stator.models import Remedy, Trouble
-from tasks.queue.expressions import Later
-
-# Seconds after which a due tick is late; seconds within which schedules with a late tick are attempted again; and the
-# most schedules that are read.
-LATE, SOON, READ = 60.0, 90.0, 1000
+from tasks.querysets import TERMINAL
+from tasks.queue.late_ticks import late_schedules, publishes_nothing
 
 SHOWN = 20
 
 
+class Ticked(Protocol):
+    """The task of a tick; its model imports this module."""
+
+    pk: int
+    queue_id: int | None
+    key: str
+    status: str
+
+
+class Late(Protocol):
+    """A schedule with a late tick, and when it was read; its model imports this module."""
+
+    pk: int
+    name: str
+    queue_id: int | None
+    tick_index: int
+    planned: datetime
+    read_at: datetime
+
+    def task_key_of(self, index: int) -> str:
+        """Return the key of a tick's task."""
+
+
 def troubles(using: str) -> list[Trouble]:
-    """Return one trouble if ticks are late for another reason than a paused queue, which is a trouble of its own."""
-    schedules: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Schedule"), using=using)
-    # Index ``st_rest``: late ticks wait for a paused queue or a task, and are attempted every few seconds.
-    resting = schedules.filter(state_ready=False, state_claim=None, state="waiting")
-    soon = resting.filter(state_next_attempt__lte=Later(SOON)).order_by("state_next_attempt").values("pk")[:READ]
-    late = schedules.filter(pk__in=list(soon.values_list("pk", flat=True)), planned__lte=Later(-LATE), enabled=True)
-    late = late.filter(held_until=None, removed=False)
-    over = Q(queue__pause_until__isnull=False, queue__pause_until__lte=Now())
-    # A pause of the queue is a trouble of its own.
-    late = late.exclude(Q(queue__publish_paused=True) & ~over)
-    found = list(late.order_by("planned", "pk").values_list("pk", "name", "entity", "planned", Now())[: SHOWN + 1])
+    """Return at most two troubles: ticks that wait for the task of the tick before, and those that are just late."""
+    late = late_schedules(using).exclude(publishes_nothing()).annotate(read_at=Now())
+    found = cast("list[Late]", list(late.order_by("planned", "pk")[: SHOWN + 1]))
     if not found:
         return []
-    count, more = min(len(found), SHOWN), len(found) > SHOWN
-    _, _, _, planned, now = found[0]
-    since = max(0.0, (now - planned).total_seconds())
-    names = ", ".join(f"{name} {entity}".strip() for _, name, entity, *_ in found[:5]) + (", ..." if count > 5 else "")
+    more, shown = len(found) > SHOWN, found[:SHOWN]
+    unended = _unended(using, [one for one in shown if one.queue_id is not None and one.tick_index])
+    return [*_waiting(shown, unended), *_late([one for one in shown if one.pk not in unended], more=more)]
+
+
+def _unended(using: str, schedules: Sequence[Late]) -> dict[int, Ticked]:
+    """Return, by schedule, the task of the latest tick if it has not ended; of queues in this database only."""
+    keys = {one.pk: one.task_key_of(one.tick_index - 1) for one in schedules}
+    tasks: QuerySet[Model] = QuerySet(apps.get_model("tasks", "Task"), using=using)
+    # The index on keys begins with the queue.
+    going = tasks.filter(queue__in={one.queue_id for one in schedules}, key__in=set(keys.values()))
+    read = cast("list[Ticked]", list(going.exclude(state__in=TERMINAL)[: 2 * SHOWN]))
+    by_key = {(task.queue_id, task.key): task for task in read}
+    of = {one.pk: by_key.get((one.queue_id, keys[one.pk])) for one in schedules}
+    return {pk: task for pk, task in of.items() if task is not None}
+
+
+def _waiting(shown: Sequence[Late], unended: dict[int, Ticked]) -> Iterator[Trouble]:
+    schedules = [one for one in shown if one.pk in unended]
+    if not schedules:
+        return
+    tasks = [unended[one.pk] for one in schedules]
+    named = ", ".join(f"{one} for task {unended[one.pk].pk} ({unended[one.pk].status})" for one in schedules[:5])
+    waits = "waits" if len(schedules) == 1 else "wait"
+    yield Trouble(
+        "schedule_late", "error", "tasks.Schedule",
+        f"{_counted(len(schedules))} {waits} for the task of the tick before, which has not ended; the first tick is "
+        f"{span(_age(schedules))} late", "tasks.schedule", detail=named + (", ..." if len(schedules) > 5 else ""),
+        count=len(schedules), since=_age(schedules), numbers={"tasks": [task.pk for task in tasks]},
+        remedies=(Remedy("Cancel tasks\N{HORIZONTAL ELLIPSIS}", "tasks.task", "task_cancel",
+                         tuple(task.pk for task in tasks)),),
+        advice="find out why the task does not end, or cancel it; Schedule.overlap says whether ticks wait",
+        command=f"manage.py tasks cancel {' '.join(str(task.pk) for task in tasks)} --running",
+    )  # fmt: skip
+
+
+def _late(schedules: Sequence[Late], *, more: bool) -> Iterator[Trouble]:
+    if not schedules:
+        return
+    count = len(schedules)
     noun = "schedule has" if count == 1 and not more else "schedules have"
-    return [
-        Trouble(
-            "schedule_late", "error", "tasks.Schedule",
-            f"{count}{'+' if more else ''} {noun} not fired a tick that was due up to {span(since)} ago",
-            "tasks.schedule", detail=names, count=count, more=more, since=since,
-            remedies=(Remedy("Run now", "tasks.schedule", "run_now", tuple(pk for pk, *_ in found[:SHOWN])),),
-            advice="see the schedule's page for its reason", command="manage.py stator explain tasks.Schedule",
-        )
-    ]  # fmt: skip
+    names = list(dict.fromkeys(one.name for one in schedules))
+    yield Trouble(
+        "schedule_late", "error", "tasks.Schedule",
+        f"{count}{'+' if more else ''} {noun} not fired a tick that was due up to {span(_age(schedules))} ago",
+        "tasks.schedule", detail=", ".join(map(str, schedules[:5])) + (", ..." if count > 5 else ""), count=count,
+        more=more, since=_age(schedules),
+        remedies=(Remedy("Run now", "tasks.schedule", "run_now", tuple(one.pk for one in schedules)),),
+        advice="see the schedule's page for its reason",
+        command=f"manage.py tasks schedules {' '.join(map(quote, names))} --run",
+    )  # fmt: skip
+
+
+def _age(schedules: Sequence[Late]) -> float:
+    return max(0.0, (schedules[0].read_at - schedules[0].planned).total_seconds())
+
+
+def _counted(count: int) -> str:
+    return f"{count} schedule{'' if count == 1 else 's'}"

@@ -33,6 +33,18 @@ def injected(transactional_db: None) -> None:
     queue.pause(publish=True, claim=False, reason="the disk is full", author="anna")
 
 
+@pytest.mark.parametrize(("width", "most"), [(1400, 2500), (390, 5000)])
+def test_page_of_twelve_models_is_not_long(browser: Browser, injected: None, width: int, most: int) -> None:
+    browser.log_in()
+    browser.narrow(width)
+    browser.go(URL)
+    assert len(browser.driver.find_elements("css selector", "#stator-models tbody tr")) == 12
+    assert browser.driver.execute_script("return document.documentElement.scrollHeight") < most
+    size = "return getComputedStyle(arguments[0]).fontSize"
+    for text in browser.driver.find_elements("css selector", ".stator-graph text, .stator-chart text"):
+        assert float(browser.driver.execute_script(size, text).removesuffix("px")) >= 11
+
+
 def is_in_sight(browser: Browser, selector: str) -> bool:
     script = """
         const box = document.querySelector(arguments[0]).getBoundingClientRect();

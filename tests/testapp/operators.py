@@ -33,6 +33,10 @@ class ParcelGraph(StateGraph):
         return cls.sent
 
 
+# What a handler raises that was ordered to fail.
+ERRORS = {"fail: key": KeyError, "fail: net": ConnectionError, "fail: time": TimeoutError}
+
+
 def _obey(parcel: Any, following: State) -> State | None:
     if parcel.orders == "wait":
         return None
@@ -40,6 +44,8 @@ def _obey(parcel: Any, following: State) -> State | None:
         raise TryAgainLater(30, "no van today")
     if parcel.orders == "fail":
         raise ValueError(parcel.address)
+    if error := ERRORS.get(parcel.orders):
+        raise error(parcel.address)
     if parcel.orders == "never":
         raise Fail("no such street")
     if parcel.orders == "by hand":

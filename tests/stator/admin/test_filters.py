@@ -19,7 +19,7 @@ from tests.stator.making import raw
 from tests.testapp.operators import Parcel
 
 STATES = ("packed", "stamped", "sent", "Zebra", "lost")
-DUE = (None, -3600, 3600)
+DUE = (None, -3600, 3600, 800 * 86400)
 
 
 @pytest.fixture

@@ -31,13 +31,13 @@ class TestTroubles:
     def test_of_too_few_workers(self, viewer: Client) -> None:
         worker()
         put(Parcel, state_changed=ago(1000))
-        assert "the first has waited 16 m 40 s: 1 live worker cannot keep up" in text_of(viewer, part="troubles")
+        assert "the first has waited 16 m 40 s, and 1 live worker has not taken it" in text_of(viewer, part="troubles")
         put(Parcel)
 
     def test_of_objects_in_a_state_that_this_code_does_not_know(self, viewer: Client) -> None:
         change(put(Parcel, state_ready=False), state="gone")
         text = viewer.get(PARCELS).content.decode()
-        assert "1 in a state that this code does not know" in text
+        assert "1 in a state that neither this code nor a live worker knows" in text
         assert f"/admin/testapp/parcel/?{escape('condition=unknown')}" in text
 
     def test_of_stuck_quarantined_late_failing_and_paused_objects(self, viewer: Client) -> None:

@@ -15,11 +15,13 @@ from stator.metrics import metrics
 from stator.models import Pause, Worker
 from stator.overview.survey import survey
 from stator.overview.troubles import troubles, troubles_in
+from stator.rows import columns
 from stator.rows.versions import graphs_published
 from tests.queries import unbounded
 from tests.stator.admin.overviews import WORKER, failing, held, worker
 from tests.stator.making import ago, change, put, raw
 from tests.testapp.operators import Parcel, ParcelGraph
+from tests.testapp.waiting import Build, Rollout, RolloutGraph
 
 pytestmark = pytest.mark.django_db
 
@@ -109,8 +111,10 @@ def test_full_limit_with_its_holders(monkeypatch: pytest.MonkeyPatch) -> None:
     put(Parcel, state_changed=ago(300))
     [trouble] = found()
     assert trouble.code == "full_limit"
-    assert trouble.text.startswith("2 wait in packed: its limit of 1 is full; the first has waited 5 m")
-    assert trouble.detail == f"held by #{one.pk}"
+    assert trouble.text.startswith("2 wait in packed: limit 1 of 1; the first has waited 5 m")
+    assert re.fullmatch(rf"held by #{one.pk}, the longest for 1\d s", trouble.detail)
+    assert trouble.command == f"manage.py stator unlock testapp.Parcel {one.pk}"
+    assert [(remedy.action, remedy.pks) for remedy in trouble.remedies] == [("", ()), ("stator_unlock", (one.pk,))]
 
 
 def test_failing_ones_by_their_error_and_those_without_a_report() -> None:
@@ -137,6 +141,71 @@ def test_retried_objects_do_not_count_as_healthy() -> None:
     raw(Parcel).filter(pk=parcel.pk).update(state_attempted=ago(-5))
     [group] = survey("default", [Parcel]).groups
     assert group.retried == 0
+
+
+def test_due_in_the_far_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker()
+    put(Parcel, state_ready=False, state_next_attempt=ago(-365 * 86400))
+    assert found() == []
+    one = put(Parcel, state_ready=False, state_next_attempt=ago(-367 * 86400))
+    [trouble] = found()
+    assert (trouble.code, trouble.level, trouble.count) == ("far_future", "warning", 1)
+    assert trouble.text == f"1 in packed is due in more than a year, the first in 366 d 23 h: #{one.pk}"
+    assert trouble.command == f"manage.py stator retry testapp.Parcel {one.pk}"
+    assert [remedy.pks for remedy in trouble.remedies] == [(one.pk,), ()]
+    # A state that says so may take longer.
+    monkeypatch.setattr(ParcelGraph.packed, "expect_within", 800 * 86400)
+    assert found() == []
+
+
+def test_of_many_in_the_far_future_none_is_made_due_by_one_click() -> None:
+    worker()
+    for _ in range(21):
+        put(Parcel, state_ready=False, state_next_attempt=ago(-800 * 86400))
+    [trouble] = found()
+    assert (trouble.count, [remedy.label for remedy in trouble.remedies]) == (21, ["List"])
+
+
+def rollouts(build: Build, age: float, count: int = 2) -> None:
+    for _ in range(count):
+        change(put(Rollout, build=build, state_changed=ago(age)), **columns.parking())
+
+
+def waiting() -> list[Trouble]:
+    return troubles_in(survey("default", [Rollout]))
+
+
+def test_those_that_wait_for_another_object_are_one_trouble_for_each_such_object() -> None:
+    worker(models=["testapp.rollout"])
+    build, other = put(Build, state="checked"), put(Build)
+    rollouts(build, 90_000)
+    rollouts(other, 80_000)
+    [trouble] = waiting()
+    assert (trouble.code, trouble.level, trouble.count) == ("waiting", "warning", 2)
+    words = "2 wait in new for one testapp.Build, which is in checked; the first has waited 1 d 1 h"
+    assert trouble.text == f"{words}: #{build.pk} has to be in built or broken"
+    assert trouble.command == f"manage.py stator move testapp.Build STATE {build.pk} --reason WHY"
+    change(build, state="built")
+    assert waiting() == []
+
+
+def test_waiting_for_an_object_that_has_ended_elsewhere_is_an_error_at_once() -> None:
+    worker(models=["testapp.rollout"])
+    done = put(Rollout, state="stale", state_ready=False)
+    change(put(Rollout, after=done), **columns.parking())
+    [trouble] = waiting()
+    assert (trouble.code, trouble.level) == ("waiting", "error")
+    assert trouble.sentence.startswith("1 waits in new for one testapp.Rollout, which ended in stale")
+    assert trouble.detail == f"#{done.pk} has to be in done; it does not get further by itself"
+
+
+def test_those_that_wait_are_not_told_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RolloutGraph.new, "expect_within", 3600)
+    worker(models=["testapp.rollout"])
+    rollouts(put(Build, state="checked"), 7200)
+    assert [trouble.code for trouble in waiting()] == ["waiting"]
+    put(Rollout, state_ready=False, state_next_attempt=ago(-60), state_changed=ago(7200))
+    assert [trouble.code for trouble in waiting()] == ["stuck", "waiting"]
 
 
 class NewerGraph(ParcelGraph):
@@ -171,7 +240,8 @@ def test_state_that_live_workers_know_is_a_warning_and_one_that_nobody_knows_an_
     change(put(Parcel, state_ready=ready), state="mislaid")
     nobodys, again, _ = found()
     assert (nobodys.code, nobodys.level, nobodys.count, again) == ("unknown_state", "error", 1, theirs)
-    assert nobodys.sentence.startswith("1 in a state that this code does not know: it was renamed")
+    assert nobodys.sentence == "1 in a state that neither this code nor a live worker knows: mislaid"
+    assert nobodys.command == "manage.py stator move testapp.Parcel STATE --state mislaid --reason WHY"
     assert [remedy.action for trouble in (nobodys, theirs) for remedy in trouble.remedies] == ["", ""]
     raw(Worker).update(heartbeat=ago(90))
     worker()

@@ -7,6 +7,7 @@ import pytest
 from django.db.models.functions import Now
 
 from tasks.models import Queue
+from tests.commanding import asked, run
 from tests.stator.making import ago, change
 from tests.tasks.troubles import by_code, make_nightly
 
@@ -27,6 +28,19 @@ def test_dead_letters_are_a_trouble_of_their_queue(queue):
     assert re.fullmatch(words, trouble.text)
     assert trouble.command == "manage.py tasks requeue --queue nightly"
     assert trouble.remedies[0].action == "task_requeue"
+
+
+def test_model_with_dead_letters_or_a_paused_queue_is_not_said_to_need_nobody(queue):
+    assert run("stator", "explain", "tasks.Task") == "No object of tasks.Task needs attention.\n"
+    change(queue.publish("mail").task, state="errored", state_ready=False, state_changed=ago(300))
+    queue.pause(publish=True, claim=False, author="ada")
+    said = run("stator", "explain", "tasks.Task")
+    assert "1 task gave up (dead letters)" in said
+    assert "-> manage.py tasks requeue --queue nightly" in said
+    assert "publishing of a queue is paused: nightly paused by ada" in said
+    assert "needs attention" not in said
+    codes = [one["code"] for one in asked("stator", "explain", "tasks.Task")["troubles"]]
+    assert codes == ["dead_letters", "queue_paused"]
 
 
 @pytest.mark.parametrize("what", [{"publish": True, "claim": False}, {"publish": False, "claim": True}])

@@ -34,3 +34,29 @@ def test_tick_that_does_not_fire(queue):
     queue.pause(publish=True, claim=False, author="ada")
     # The cause is the pause of its queue.
     assert set(by_code()) == {"queue_paused"}
+    words = r"publishing of a queue is paused; 1 schedule has not fired, the first tick is 5 m[ \d s]* late"
+    assert re.fullmatch(words, by_code()["queue_paused"].sentence)
+
+
+def test_tick_that_waits_for_the_task_of_the_tick_before_names_that_task(queue):
+    schedule = Schedule.objects.create(name="report", queue=queue, action="mail", period=60)
+    rows = Schedule.objects.filter(pk=schedule.pk)
+    task = queue.publish("mail", key=schedule.task_key_of(4)).task
+    rows.update(tick_index=5, planned=Now() - timedelta(seconds=300))
+    change(schedule, state_ready=False, state_next_attempt=ago(-5))
+    trouble = by_code()["schedule_late"]
+    words = r"1 schedule waits for the task of the tick before, which has not ended; the first tick is 5 m[ \d s]* late"
+    assert re.fullmatch(words, trouble.sentence)
+    assert trouble.detail == f"report for task {task.pk} (pending)"
+    assert (trouble.remedies[0].action, trouble.remedies[0].pks) == ("task_cancel", (task.pk,))
+    assert trouble.command == f"manage.py tasks cancel {task.pk} --running"
+    task.cancel()
+    assert by_code()["schedule_late"].sentence.startswith("1 schedule has not fired")
+
+
+def test_leap_day_is_no_wrong_due_time(queue):
+    schedule = Schedule.objects.create(name="leap", queue=queue, action="mail", cron="0 0 29 2 *")
+    change(schedule, state_ready=False, state_next_attempt=ago(-3 * 365 * 86400))
+    assert found() == []
+    change(queue.publish("mail").task, state_ready=False, state_next_attempt=ago(-3 * 365 * 86400))
+    assert set(by_code()) == {"far_future"}

@@ -1,0 +1,72 @@
+"""The objects for which others of a model wait: which, in what state, and how many wait for each and how long."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Model
+from django.db.models.functions import Now
+
+from stator.graph import State
+from stator.querysets import OperatorQuerySet
+from stator.rows import columns
+from stator.rows.meta import graph_of
+from stator.rows.waits import Wait, waits_of
+
+# Waiting rows that are read of each state, those that have waited longest.
+READ = 1000
+
+
+@dataclass(slots=True)
+class Awaited:
+    """An object for which ``count`` rows in one state of another model wait; ``longest`` and ``shortest`` in seconds.
+
+    ``until``: the states that end the waiting. ``ended``: it is in a terminal state, so it never gets to one of them.
+    """
+
+    model: type[Model]
+    pk: object
+    state: str
+    until: tuple[str, ...]
+    waiting_in: str
+    ended: bool
+    count: int = 0
+    more: bool = False
+    longest: float = 0.0
+
+
+def awaited(rows: OperatorQuerySet, states: list[State]) -> list[Awaited]:
+    """Return the objects for which parked rows in some states wait, most waited for first; one statement a state.
+
+    Index ``st_rest``.
+    """
+    model: type[Model] = rows.model
+    waits = waits_of(model)
+    found = [one for state in states for one in _in_state(rows, state, waits)] if waits else []
+    return sorted(found, key=lambda one: (-one.count, -one.longest))
+
+
+def _in_state(rows: OperatorQuerySet, state: State, waits: tuple[Wait, ...]) -> Iterator[Awaited]:
+    names = [name for wait in waits for name in (wait.key, f"stator_awaited_{wait.field}")]
+    parked = rows.filter(columns.parked(), state=state.name).order_by("state_next_attempt", "state_changed")
+    parked = parked.annotate(stator_now=Now(), **{f"stator_awaited_{w.field}": w.state(rows.db) for w in waits})
+    read = list(parked.values_list("state_changed", "stator_now", *names)[:READ])
+    found: dict[tuple[str, object], Awaited] = {}
+    for changed, now, *values in read:
+        for wait, pk, of in zip(waits, values[::2], values[1::2], strict=True):
+            if of is None or of in wait.until:
+                continue
+            if (one := found.get((wait.field, pk))) is None:
+                one = found[wait.field, pk] = _begin(wait, pk, of, state)
+            one.count, one.more = one.count + 1, len(read) == READ
+            one.longest = max(one.longest, _seconds(changed, now))
+    yield from found.values()
+
+
+def _begin(wait: Wait, pk: object, state: str, waiting_in: State) -> Awaited:
+    known = graph_of(wait.awaited).states.get(state)
+    return Awaited(wait.awaited, pk, state, wait.until, waiting_in.name, known is not None and known.terminal)
+
+
+def _seconds(since: datetime, now: datetime) -> float:
+    return max(0.0, (now - since).total_seconds())
