@@ -65,6 +65,7 @@ def make_tables(*models: Any) -> None:
     from django.core.management import call_command
     from django.db.migrations.state import ProjectState
 
+    from stator.db.generated import complete
     from stator.migration_operations import StorageParameters
 
     call_command("migrate", verbosity=0)
@@ -74,6 +75,7 @@ def make_tables(*models: Any) -> None:
             if model._meta.db_table in existing:
                 editor.delete_model(model)
             editor.create_model(model)
+            complete(model, "default")
             # The advice of docs/guides/operating.rst for tables with constant updates.
             half = StorageParameters(model._meta.model_name, {"fillfactor": 50}, key={"fillfactor": 50})
             half.database_forwards(model._meta.app_label, editor, state, state)

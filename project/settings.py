@@ -36,6 +36,7 @@ POSTGRESQL_OPTIONS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
+MYSQL_OPTIONS: dict[str, Any] = {"connect_timeout": 10, "charset": "utf8mb4"}
 STATOR_TEXTS = {"TOKEN", "LISTEN_DSN"}
 
 env = environ.Env()
@@ -49,11 +50,11 @@ def database(url: str) -> dict[str, Any]:
     if "." not in config.get("ENGINE", ""):
         raise ImproperlyConfigured(
             f"DATABASE_URL starts with {url.partition(':')[0]!r}, which is not a database; "
-            "use postgresql://user:password@host:port/name or sqlite:///path"
+            "use postgresql://user:password@host:port/name, mysql://user:password@host:port/name or sqlite:///path"
         )
     if vendor == "sqlite3" and config["NAME"] != ":memory:":
         config["NAME"] = str(BASE_DIR / config["NAME"])
-    defaults = {"sqlite3": SQLITE_OPTIONS, "postgresql": POSTGRESQL_OPTIONS}.get(vendor, {})
+    defaults = {"sqlite3": SQLITE_OPTIONS, "postgresql": POSTGRESQL_OPTIONS, "mysql": MYSQL_OPTIONS}.get(vendor, {})
     return {"CONN_HEALTH_CHECKS": True} | config | {"OPTIONS": defaults | config.get("OPTIONS", {})}
 
 

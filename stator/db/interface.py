@@ -41,6 +41,9 @@ Result = TypeVar("Result")
 # How often a statement that lost to another transaction is tried.
 TRIES = 5
 
+# MariaDB refuses a UUID of version 6 to 8 if all bits after its variant, in the ninth byte, are zero.
+NOT_ZERO = 1 << 56
+
 # Where an instance keeps its row's place from the claim statement to its claim.
 PLACE = "_stator_place"
 
@@ -143,8 +146,8 @@ def new_worker_id() -> str:
 
 def new_token(worker_id: str) -> UUID:
     """Return a new token: a UUID of version 8 (RFC 9562) that starts with the id of its worker."""
-    random = int.from_bytes(os.urandom(10), "big")
-    return UUID(int=(int(worker_id, 16) << 80) | (random & ~(0xF << 76) & ~(0x3 << 62)) | (0x8 << 76) | (0x2 << 62))
+    random = int.from_bytes(os.urandom(10), "big") & ~(0xF << 76) & ~(0x3 << 62)
+    return UUID(int=(int(worker_id, 16) << 80) | random | (0x8 << 76) | (0x2 << 62) | NOT_ZERO)
 
 
 Ended = tuple[Claim, Outcome]

@@ -1,21 +1,121 @@
 """Parts for MySQL and MariaDB: READ COMMITTED, which locks only the rows found and not the gaps between them."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
+from math import ceil
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Model, QuerySet
 
 from stator.db import portable, transactions
+from stator.db.generated import in_columns, present_columns
 from stator.db.interface import Operations, Parts
+from stator.db.values import Params, Pk, Row
+
+# Where the driver's connection keeps the seconds that its session waits for locks, and what they were before.
+WAITS, USUAL = "stator_waits", "stator_usual_waits"
 
 
 class Transactions(transactions.Transactions):
     """MySQL and MariaDB: lock then update in one transaction at READ COMMITTED."""
 
     def transaction(self, *, wait: float | None = None) -> AbstractContextManager[object]:
-        """Return a transaction at READ COMMITTED."""
+        """Return a transaction at READ COMMITTED; it waits for locks for whole seconds."""
         connection = self._operations.connection
         if not connection.in_atomic_block:
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            connection.ensure_connection()
+            limit_waits(connection, self._operations.locks.shortest(wait))
+            if getattr(connection, "isolation_level", None) != "read committed":
+                # For the next transaction alone.
+                connection.connection.query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         return super().transaction()
+
+    def handler_transaction(self) -> AbstractContextManager[object]:
+        """Return the same, with the waits of the session."""
+        if self._operations.connection.in_atomic_block:
+            return super().transaction()
+        return self._with_usual_waits()
+
+    @contextmanager
+    def _with_usual_waits(self) -> Iterator[None]:
+        connection = self._operations.connection
+        try:
+            with self.transaction():
+                limit_waits(connection, None)
+                yield
+        finally:
+            # The rest of it may have hurried.
+            if connection.connection is not None and not connection.in_atomic_block:
+                limit_waits(connection, None)
+
+    def hurry(self) -> None:
+        """Limit how long the rest of a handler's transaction waits for locks."""
+        limit_waits(self._operations.connection, self._operations.locks.wait)
+
+    def reading(self) -> AbstractContextManager[object]:
+        """Return a context for a query. A table that is being altered makes readers wait as well."""
+        connection, wait = self._operations.connection, self._operations.locks.wait
+        if wait is not None and not connection.in_atomic_block:
+            connection.ensure_connection()
+            limit_waits(connection, wait)
+        return nullcontext()
+
+    def fetch(self, statement: str, params: Params, planner: str = "", *, often: bool = False) -> list[Row]:
+        """Return the rows of one statement."""
+        with self.reading():
+            return super().fetch(statement, params)
+
+    def lock(
+        self,
+        rows: QuerySet[Model],
+        limit: int,
+        *,
+        in_order: bool = False,
+        among: QuerySet[Model] | None = None,
+    ) -> list[Pk]:
+        """Lock rows like the portable method; those of a long line after they were found.
+
+        A statement that sorts locks every row that it sorts, and others would find none. So rows are found without a
+        lock, and then locked by their keys if they still match.
+        """
+        if not in_order:
+            return self._locked(rows, limit)
+        rows = in_columns(rows, self._columns)
+        locked: list[Pk] = []
+        seen: list[Pk] = []
+        while len(locked) < limit:
+            others = rows.exclude(pk__in=seen) if seen else rows
+            found = list(others.values_list("pk", flat=True)[: limit - len(locked) + len(seen)])
+            if not found:
+                break
+            mine = set(self._locked(rows.filter(pk__in=found).order_by("pk"), limit - len(locked)))
+            locked += [pk for pk in found if pk in mine]
+            seen += found
+        return locked
+
+    @cached_property
+    def _columns(self) -> set[str]:
+        return present_columns(self._operations.model, self._operations.alias)
+
+
+def limit_waits(connection: BaseDatabaseWrapper, seconds: float | None) -> None:
+    """Have a session wait for locks for so many seconds, rounded up; None for as long as it did before.
+
+    The driver's connection remembers that, so that nothing is sent where nothing changes.
+    """
+    session = connection.connection
+    waits = None if seconds is None else max(1, ceil(seconds))
+    if getattr(session, WAITS, None) == waits:
+        return
+    if not hasattr(session, USUAL):
+        session.query("SELECT @@innodb_lock_wait_timeout, @@lock_wait_timeout")
+        [usual] = session.store_result().fetch_row()
+        setattr(session, USUAL, tuple(map(int, usual)))
+    rows, tables = getattr(session, USUAL) if waits is None else (waits, waits)
+    # Without Django's cursor, which would count this as a change of the session by a handler.
+    session.query(f"SET SESSION innodb_lock_wait_timeout = {rows}, lock_wait_timeout = {tables}")
+    setattr(session, WAITS, waits)
 
 
 def parts_of(operations: Operations) -> Parts:

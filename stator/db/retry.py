@@ -16,6 +16,15 @@ from stator.graph.failures import text_of
 # serialization_failure, deadlock_detected, lock_not_available: the transaction did nothing and may be repeated.
 RETRYABLE = frozenset({"40001", "40P01", "55P03"})
 
+# The same as numbers of MySQL and MariaDB, whose drivers give no SQLSTATE: a row changed since this transaction began,
+# a lock was not granted in time or with NOWAIT, deadlock.
+NOT_AVAILABLE_NUMBERS = frozenset({1205, 3572})
+RETRYABLE_NUMBERS = frozenset({1020, 1213, *NOT_AVAILABLE_NUMBERS})
+
+# Errors of MySQL and MariaDB about a value or a row, which their drivers report as OperationalError: a key or row too
+# long, a value that the type does not have, a column without a value, raised by a trigger, text that is not JSON.
+OF_VALUES_NUMBERS = frozenset({1071, 1118, 1292, 1364, 1366, 1644, 3140})
+
 # invalid_sql_statement_name, duplicate_prepared_statement: the session has changed; it prepares nothing more.
 GONE = frozenset({"26000", "42P05"})
 
@@ -33,14 +42,18 @@ NOT_AVAILABLE = "55P03"
 def is_retryable(error: BaseException) -> bool:
     """Return whether the statement lost to another transaction or has a stale plan, and may be repeated at once."""
     state = getattr(error.__cause__, "sqlstate", None)
-    return state in RETRYABLE or "database is locked" in text_of(error) or is_of_a_plan(error)
+    return (
+        state in RETRYABLE
+        or _number_of(error) in RETRYABLE_NUMBERS
+        or "database is locked" in text_of(error)
+        or is_of_a_plan(error)
+    )
 
 
 def is_lock_timeout(error: BaseException) -> bool:
     """Return whether a statement gave up waiting for a lock that others hold; it did nothing."""
-    return getattr(error.__cause__, "sqlstate", None) == NOT_AVAILABLE or (
-        isinstance(error, OperationalError) and "database is locked" in text_of(error)
-    )
+    refused = getattr(error.__cause__, "sqlstate", None) == NOT_AVAILABLE or _number_of(error) in NOT_AVAILABLE_NUMBERS
+    return refused or (isinstance(error, OperationalError) and "database is locked" in text_of(error))
 
 
 def is_of_a_plan(error: BaseException) -> bool:
@@ -57,7 +70,7 @@ def is_of_schema(error: BaseException) -> bool:
     cause: Any = error.__cause__
     if not isinstance(error, OperationalError | ProgrammingError) or cause is None:
         return False
-    if getattr(cause, "sqlstate", None) in ABSENT or (cause.args and cause.args[0] in ABSENT_NUMBERS):
+    if getattr(cause, "sqlstate", None) in ABSENT or _number_of(error) in ABSENT_NUMBERS:
         return True
     return type(cause).__module__ == "sqlite3" and ABSENT_TEXTS.match(text_of(cause)) is not None
 
@@ -65,6 +78,8 @@ def is_of_schema(error: BaseException) -> bool:
 def is_outage(error: BaseException) -> bool:
     """Return whether the database cannot be used at the moment, so that waiting is the answer."""
     if str(getattr(error.__cause__ or error, "sqlstate", "")).startswith(LIMITS) or is_of_schema(error):
+        return False
+    if _number_of(error) in OF_VALUES_NUMBERS:
         return False
     # A server that became a read replica answers with an InternalError.
     if isinstance(error, OperationalError | InterfaceError | InternalError):
@@ -95,3 +110,9 @@ def is_of_database(error: BaseException | None) -> bool:
         if isinstance(each, BaseExceptionGroup):
             found += each.exceptions
     return False
+
+
+def _number_of(error: BaseException) -> object:
+    """Return the number that MySQL and MariaDB give an error; other drivers have a text in its place."""
+    cause = error.__cause__ or error
+    return cause.args[0] if cause.args else None

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
 from stator.capabilities import capabilities_of
 
@@ -26,6 +27,7 @@ def watch_session(connection: BaseDatabaseWrapper) -> None:
     """Note when a handler changes its session, for instance by ``SET search_path``; it is then not reused."""
     if _note_session_change not in connection.execute_wrappers:
         connection.execute_wrappers.append(_note_session_change)
+        connection_created.connect(_forget_session_changes)
 
 
 def clean_connections() -> None:
@@ -66,6 +68,11 @@ def _in_transaction(connection: Any) -> bool:
     except connection.Database.Error:
         # Closed without Django, which sqlite3 answers with an error. It must be discarded like an open transaction.
         return True
+
+
+def _forget_session_changes(sender: object, connection: Any, **kwargs: object) -> None:
+    """Forget what was set while the connection was opened: on MySQL Django itself sets the isolation level."""
+    connection._stator_session_changed = False
 
 
 def _note_session_change(

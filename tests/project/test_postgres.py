@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from project.postgres import PostgresError, Server, temporary_server
-from project.postgres.programs import as_server, find_programs
+from project.postgres.programs import find_programs
+from project.server_user import as_server
 
 pytestmark = pytest.mark.postgresql
 

@@ -49,6 +49,11 @@ def refused(model, *pks):
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT unchanging CHECK (id NOT IN ({listed})) NOT VALID")
+        elif connection.vendor == "mysql":
+            cursor.execute(
+                f"CREATE TRIGGER unchanging BEFORE UPDATE ON {table} FOR EACH ROW BEGIN IF NEW.id IN ({listed})"
+                " THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'unchanging'; END IF; END"
+            )
         else:
             cursor.execute(
                 f"CREATE TRIGGER unchanging BEFORE UPDATE ON {table} WHEN NEW.id IN ({listed})"

@@ -1,0 +1,176 @@
+"""Generated columns for databases without indexes on expressions and without unique constraints with conditions.
+
+MariaDB has neither, so after each ``migrate`` the tables of managed models get what their models declare in this form:
+
+- for each expression of an index, a column that is computed from it, and the index over these columns;
+- for each unique constraint with a condition, a column that has the value of its last field where the condition holds
+  and is null elsewhere, and a unique index that ends with it: unique indexes take any number of nulls.
+
+No field of a model belongs to these columns; they are invisible to ``SELECT *``, and the server keeps them up to date.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.apps import AppConfig
+from django.db import connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import F, Field, Index, Model, Q, QuerySet, UniqueConstraint
+from django.db.models.expressions import OrderBy, RawSQL
+from django.db.models.signals import post_migrate
+from django.db.models.sql import Query
+
+from stator.capabilities import capabilities_of
+
+PRESENT = """
+SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = %s
+"""
+INDEXED = """
+SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = %s
+"""
+# Stored, because the server may have to compute a virtual one when it no longer has the row. A server that has
+# invisible columns reads one of the comments, that of MySQL or that of MariaDB, as a part of the statement.
+COLUMN = "ADD COLUMN {name} {type} GENERATED ALWAYS AS ({value}) STORED /*!80023 INVISIBLE *//*M!100303 INVISIBLE */"
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A generated column: its name, its type and the SQL of its value."""
+
+    name: str
+    type: str
+    value: str
+
+    def definition(self, connection: BaseDatabaseWrapper) -> str:
+        """Return the part of an ALTER TABLE that adds it."""
+        return COLUMN.format(name=connection.ops.quote_name(self.name), type=self.type, value=self.value)
+
+
+def connect() -> None:
+    """Complete the tables of an app after its migrations."""
+    post_migrate.connect(_complete_app, dispatch_uid="stator.generated")
+
+
+def complete(model: type[Model], alias: str) -> list[str]:
+    """Add the missing generated columns and indexes of a managed model; return the statements that did it."""
+    connection = connections[alias]
+    if not capabilities_of(connection).needs_generated_columns or not hasattr(model, "state_graph"):
+        return []
+    table = model._meta.db_table
+    columns, indexes = (_names(connection, statement, table) for statement in (PRESENT, INDEXED))
+    if not {field.column for field in model._meta.local_concrete_fields} <= columns:
+        # A migration further back, or a table of somebody else.
+        return []
+    parts = list(_missing(model, connection, columns, indexes))
+    if not parts:
+        return []
+    statement = f"ALTER TABLE {connection.ops.quote_name(table)} {', '.join(parts)}"
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+    return [statement]
+
+
+def in_columns(rows: QuerySet[Model], present: set[str]) -> QuerySet[Model]:
+    """Return rows ordered by generated columns in place of their expressions, as far as these columns are present."""
+    connection = connections[rows.db]
+    by_expression = {
+        expression: column.name
+        for expression, column in _by_expression(rows.model, connection).items()
+        if column.name in present
+    }
+    table = connection.ops.quote_name(rows.model._meta.db_table)
+    order = [
+        RawSQL(f"{table}.{connection.ops.quote_name(by_expression[each])}", ()) if each in by_expression else each
+        for each in rows.query.order_by
+    ]
+    return rows.order_by(*order)
+
+
+def present_columns(model: type[Model], alias: str) -> set[str]:
+    """Return the names of the columns that a table has."""
+    return _names(connections[alias], PRESENT, model._meta.db_table)
+
+
+def _complete_app(app_config: AppConfig, using: str, **options: object) -> None:
+    for model in app_config.get_models():
+        if router.allow_migrate_model(using, model) and model._meta.managed and not model._meta.proxy:
+            complete(model, using)
+
+
+def _names(connection: BaseDatabaseWrapper, statement: str, table: str) -> set[str]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [table])
+        return {name for (name,) in cursor.fetchall()}
+
+
+def _missing(
+    model: type[Model], connection: BaseDatabaseWrapper, columns: set[str], indexes: set[str]
+) -> Iterator[str]:
+    """Yield the parts of the ALTER TABLE."""
+    quote, fields = connection.ops.quote_name, _fields(model)
+    by_expression = _by_expression(model, connection)
+    for column in by_expression.values():
+        if column.name not in columns:
+            yield column.definition(connection)
+    for index in _with_expressions(model):
+        if index.name not in indexes:
+            first = ["state_ready"] if ("state_ready", True) in getattr(index.condition, "children", ()) else []
+            named = [*first, *(_column_of(fields, each, by_expression) for each in index.expressions)]
+            yield f"ADD INDEX {quote(index.name)} ({', '.join(map(quote, named))})"
+    for constraint, condition in _with_conditions(model):
+        if constraint.name not in indexes:
+            *others, last = (fields[name] for name in constraint.fields)
+            name = f"{constraint.name}_if"[:64]
+            if name not in columns:
+                value = f"CASE WHEN {_sql(model, connection, condition)} THEN {quote(str(last.column))} END"
+                yield Generated(name, str(last.rel_db_type(connection)), value).definition(connection)
+            named = [*(str(field.column) for field in others), name]
+            yield f"ADD UNIQUE INDEX {quote(constraint.name)} ({', '.join(map(quote, named))})"
+
+
+def _by_expression(model: type[Model], connection: BaseDatabaseWrapper) -> dict[object, Generated]:
+    """Return the generated column of each expression that an index of a model has."""
+    every = [each for index in _with_expressions(model) for each in index.expressions if not isinstance(each, F)]
+    return {expression: _generated(model, connection, expression) for expression in every}
+
+
+def _generated(model: type[Model], connection: BaseDatabaseWrapper, expression: Any) -> Generated:
+    query = Query(model, alias_cols=False)
+    resolved = expression.resolve_expression(query, allow_joins=False)
+    value = _sql(model, connection, expression)
+    name = f"st_{hashlib.sha256(value.encode()).hexdigest()[:12]}"
+    return Generated(name, str(resolved.output_field.rel_db_type(connection)), value)
+
+
+def _fields(model: type[Model]) -> dict[str, Field]:
+    return {field.name: field for field in model._meta.local_concrete_fields}
+
+
+def _column_of(fields: dict[str, Field], expression: object, by_expression: dict[object, Generated]) -> str:
+    column = by_expression.get(expression)
+    return column.name if column else str(fields[getattr(expression, "name", "")].column)
+
+
+def _with_expressions(model: type[Model]) -> list[Index]:
+    return [index for index in model._meta.indexes if index.contains_expressions and not _is_ordered(index)]
+
+
+def _is_ordered(index: Index) -> bool:
+    return any(isinstance(each, OrderBy) for each in index.expressions)
+
+
+def _with_conditions(model: type[Model]) -> Iterator[tuple[UniqueConstraint, Q]]:
+    for each in model._meta.constraints:
+        if isinstance(each, UniqueConstraint) and each.condition is not None and each.fields:
+            yield each, each.condition
+
+
+def _sql(model: type[Model], connection: BaseDatabaseWrapper, part: Any) -> str:
+    """Return the SQL of an expression or a condition, with its values in it."""
+    query = Query(model, alias_cols=False)
+    resolved = query.build_where(part) if isinstance(part, Q) else part.resolve_expression(query, allow_joins=False)
+    sql, params = query.get_compiler(connection=connection).compile(resolved)
+    with connection.schema_editor(collect_sql=True) as editor:
+        return str(sql % tuple(map(editor.quote_value, params)))
