@@ -9,7 +9,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 # From the shortest to the longest; only "peers" installs other software.
 NAMES = (
-    "throughput", "processes", "sets", "latency", "create", "idle", "sqlite", "backend", "queues", "http", "peers",
+    "throughput", "processes", "sets", "latency", "create", "idle", "sqlite", "mariadb", "backend", "queues", "http",
+    "peers",
     "claims", "memory", "pages", "churn", "mixed", "row_path",
 )  # fmt: skip
 

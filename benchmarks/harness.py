@@ -22,18 +22,23 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.settings")
 # each, so that commits need not wait for the next one during the benchmark.
 SERVER = {"shared_buffers": "512MB", "min_wal_size": "1GB"}
 LOG_FILES = 60
+MARIADB = {"innodb_buffer_pool_size": "512M", "innodb_log_file_size": "1G"}
 
 
 @contextlib.contextmanager
-def database(sqlite: bool = False) -> Iterator[None]:
+def database(kind: str = "postgresql") -> Iterator[None]:
     """Connect to ``DATABASE_URL``, or to a temporary PostgreSQL with default durability.
 
-    With ``sqlite``, use a temporary SQLite file, whatever the environment says.
+    ``kind``: "sqlite" or "mariadb" for a temporary file or server of that kind, whatever the environment says.
     """
     with contextlib.ExitStack() as stack:
-        if sqlite:
+        if kind == "sqlite":
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stator-bench-"))
             os.environ["DATABASE_URL"] = f"sqlite:///{folder}/bench.sqlite3"
+        elif kind == "mariadb":
+            from project import mariadb
+
+            os.environ["DATABASE_URL"] = stack.enter_context(mariadb.temporary_server(MARIADB)).url()
         elif not os.environ.get("DATABASE_URL"):
             from project.postgres import temporary_server
 
@@ -42,7 +47,7 @@ def database(sqlite: bool = False) -> Iterator[None]:
             _make_log_files(server.dsn)
             os.environ["DATABASE_URL"] = server.url("stator")
         django.setup()
-        if connection.vendor != ("sqlite" if sqlite else "postgresql"):
+        if connection.vendor != {"mariadb": "mysql"}.get(kind, kind):
             raise SystemExit("this benchmark needs PostgreSQL; set DATABASE_URL to one, or unset it to have one made")
         from stator.worker.startup import collect_rarely
 
@@ -108,11 +113,14 @@ def own_cpu() -> float:
 
 
 def server_cpu() -> float:
-    """Return the CPU seconds of all processes of the connected PostgreSQL server so far; 0 if they cannot be read."""
-    if connection.vendor != "postgresql" or not Path("/proc/self/stat").exists():
+    """Return the CPU seconds of all processes of the connected server so far; 0 if they cannot be read."""
+    if connection.vendor == "sqlite" or not Path("/proc/self/stat").exists():
         return 0.0
     ticks = os.sysconf("SC_CLK_TCK")
     with connection.cursor() as cursor:
+        if connection.vendor == "mysql":
+            cursor.execute("SELECT @@pid_file")
+            return sum(_stat(int(Path(cursor.fetchone()[0]).read_text()))[11:13]) / ticks
         cursor.execute("SELECT pg_backend_pid()")
         postmaster = _stat(cursor.fetchone()[0])[1]
     # The parent's own values include ended backends (fields 16 and 17 of proc(5)'s stat).

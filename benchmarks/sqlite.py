@@ -14,7 +14,7 @@ TARGETS = {ASYNC: (Target(10_000),)}
 def main() -> None:
     """Measure and print."""
     options = arguments(__doc__, quick={"rows": 1000}, rows=20_000)
-    with database(sqlite=True):
+    with database("sqlite"):
         from benchmarks import models as m
 
         make_tables(m.AsyncItem, m.SyncItem, m.BatchItem)

@@ -14,7 +14,8 @@ from tests.proofs.proof import table
 from tests.settings import TEST_DIRECTORY
 
 BROWSER = "tests/browser/"
-VENDORS = ("postgresql", "sqlite")
+# The vendor of each mark.
+VENDORS = {"postgresql": "postgresql", "sqlite": "sqlite", "mariadb": "mysql"}
 # More failures than these are no matter of a crowded machine.
 MOST_AGAIN = 3
 
@@ -80,8 +81,8 @@ def lines_on_proofs(terminalreporter: Any) -> list[str]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    wanted = [vendor for vendor in VENDORS if item.get_closest_marker(vendor)]
-    if wanted and connection.vendor not in wanted:
+    wanted = [mark for mark in VENDORS if item.get_closest_marker(mark)]
+    if wanted and connection.vendor not in [VENDORS[mark] for mark in wanted]:
         pytest.skip(f"for {' and '.join(wanted)} only")
 
 

@@ -114,7 +114,7 @@ def test_no_extra_is_empty():
 
 # Security rule S14: what comes with an installation, and each of them between two versions.
 RUNTIME = {"django", "cronsim"}
-OPTIONAL = {"django-ninja", "django-tasks", "hypothesis", "opentelemetry-api", "psycopg"}
+OPTIONAL = {"django-ninja", "django-tasks", "hypothesis", "mysqlclient", "opentelemetry-api", "psycopg"}
 # Of modules that are imported, what brings them: Django itself brings asgiref.
 BROUGHT = {"asgiref": "django", "ninja": "django-ninja", "django_tasks": "django-tasks", "pytest": "pytest"}
 BROUGHT |= {"opentelemetry": "opentelemetry-api", "pydantic": "django-ninja"}
@@ -125,8 +125,11 @@ def test_installation_brings_the_named_few_and_nothing_else():
     assert set().union(*map(names, PROJECT["optional-dependencies"].values())) == OPTIONAL
 
 
+REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements-mariadb.txt")
+
+
 def test_every_dependency_is_between_two_versions():
-    files = [line for name in ("requirements.txt", "requirements-dev.txt") for line in lines_of(ROOT / name)]
+    files = [line for name in REQUIREMENTS for line in lines_of(ROOT / name)]
     for requirement in [*PROJECT["dependencies"], *chain(*PROJECT["optional-dependencies"].values()), *files]:
         assert re.search(r">=\d[\d.]*,<\d", requirement), requirement
 

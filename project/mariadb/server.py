@@ -138,7 +138,7 @@ class Server:
     def execute(self, statements: str) -> str:
         """Run statements as the server's user with the client program and return what it prints."""
         command = [
-            _program("mariadb"), "--no-defaults", f"--host={ADDRESS}", f"--port={self._running_port()}",
+            find_program("mariadb"), "--no-defaults", f"--host={ADDRESS}", f"--port={self._running_port()}",
             f"--user={USER}", "--skip-column-names", "--batch",
         ]  # fmt: skip
         # Not as an argument, which every user could list.
@@ -167,7 +167,7 @@ class Server:
         self.data_dir.chmod(0o700)
         # What the server itself is told on its command line is left out: this creates only the system's tables.
         self._run(
-            _program("mariadb-install-db"), "--no-defaults", f"--datadir={self.data_dir}", "--skip-test-db",
+            find_program("mariadb-install-db"), "--no-defaults", f"--datadir={self.data_dir}", "--skip-test-db",
             "--auth-root-authentication-method=normal", "--skip-name-resolve",
         )  # fmt: skip
         password = secrets.token_hex(16)
@@ -177,7 +177,7 @@ class Server:
 
     def _load_time_zones(self) -> None:
         if ZONES.is_dir():
-            command = [_program("mariadb-tzinfo-to-sql"), str(ZONES)]
+            command = [find_program("mariadb-tzinfo-to-sql"), str(ZONES)]
             zones = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             self.execute(f"USE mysql;\n{zones}")
 
@@ -199,7 +199,7 @@ class Server:
             "socket": "server.sock",
             **self.options,
         }
-        command = [_program("mariadbd"), "--no-defaults", "--skip-name-resolve"]
+        command = [find_program("mariadbd"), "--no-defaults", "--skip-name-resolve"]
         command += [f"--{name}={value}" for name, value in options.items()]
         streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         (self.data_dir / PID_FILE).unlink(missing_ok=True)
@@ -234,8 +234,9 @@ def temporary_server(options: Mapping[str, Any] | None = None) -> Iterator[Serve
             server.remove()
 
 
-def _program(name: str) -> str:
+def find_program(name: str) -> str:
+    """Return the path of one of MariaDB's programs."""
     path = os.pathsep.join([os.environ.get("PATH", ""), *FOLDERS])
     if not (found := shutil.which(name, path=path)):
-        raise MariaDBError(f"there is no {name} here; as root: apt-get install mariadb-server")
+        raise MariaDBError(f"there is no {name} here; as root: apt-get install mariadb-server-core mariadb-client")
     return found

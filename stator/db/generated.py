@@ -32,6 +32,8 @@ SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABA
 """
 # Stored, because the server may have to compute a virtual one when it no longer has the row. A server that has
 # invisible columns reads one of the comments, that of MySQL or that of MariaDB, as a part of the statement.
+# Where the driver's connection keeps the columns of tables.
+COLUMNS = "stator_columns"
 COLUMN = "ADD COLUMN {name} {type} GENERATED ALWAYS AS ({value}) STORED /*!80023 INVISIBLE *//*M!100303 INVISIBLE */"
 
 
@@ -89,8 +91,13 @@ def in_columns(rows: QuerySet[Model], present: set[str]) -> QuerySet[Model]:
 
 
 def present_columns(model: type[Model], alias: str) -> set[str]:
-    """Return the names of the columns that a table has."""
-    return _names(connections[alias], PRESENT, model._meta.db_table)
+    """Return the names of the columns that a table has, as they were when this session first asked."""
+    connection, table = connections[alias], model._meta.db_table
+    connection.ensure_connection()
+    known: dict[str, set[str]] = connection.connection.__dict__.setdefault(COLUMNS, {})
+    if table not in known:
+        known[table] = _names(connection, PRESENT, table)
+    return known[table]
 
 
 def _complete_app(app_config: AppConfig, using: str, **options: object) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cached_property
 from math import ceil
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -12,6 +11,9 @@ from stator.db import portable, transactions
 from stator.db.generated import in_columns, present_columns
 from stator.db.interface import Operations, Parts
 from stator.db.values import Params, Pk, Row
+
+# How many more rows are found than wanted.
+SPARE = 100
 
 # Where the driver's connection keeps the seconds that its session waits for locks, and what they were before.
 WAITS, USUAL = "stator_waits", "stator_usual_waits"
@@ -81,22 +83,19 @@ class Transactions(transactions.Transactions):
         """
         if not in_order:
             return self._locked(rows, limit)
-        rows = in_columns(rows, self._columns)
+        rows = in_columns(rows, present_columns(rows.model, self._operations.alias))
         locked: list[Pk] = []
         seen: list[Pk] = []
         while len(locked) < limit:
             others = rows.exclude(pk__in=seen) if seen else rows
-            found = list(others.values_list("pk", flat=True)[: limit - len(locked) + len(seen)])
+            # More than wanted, because others find the same rows at the same time.
+            found = list(others.values_list("pk", flat=True)[: limit + SPARE])
             if not found:
                 break
             mine = set(self._locked(rows.filter(pk__in=found).order_by("pk"), limit - len(locked)))
             locked += [pk for pk in found if pk in mine]
             seen += found
         return locked
-
-    @cached_property
-    def _columns(self) -> set[str]:
-        return present_columns(self._operations.model, self._operations.alias)
 
 
 def limit_waits(connection: BaseDatabaseWrapper, seconds: float | None) -> None:

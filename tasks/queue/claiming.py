@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import DatabaseError, IntegrityError
+from django.db import DatabaseError, IntegrityError, connections
 from django.db.models import F, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Now
 
@@ -487,7 +487,8 @@ def _without_second_parts(model: Any, using: str, worker: str, found: list[claim
         return found
     rows: QuerySet[Any] = QuerySet(model, using=using)
     # A concurrent claim for the same worker waits here, and then sees what was claimed.
-    list(rows.filter(pk__in=wholes).order_by("pk").select_for_update(no_key=True).values_list("pk"))
+    no_key = connections[using].features.has_select_for_no_key_update
+    list(rows.filter(pk__in=wholes).order_by("pk").select_for_update(no_key=no_key).values_list("pk"))
     tokens = {claim.token for claim in found}
     runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
     held = runs.filter(worker=worker, task__whole__in=wholes, task__state_claim=F("token")).exclude(token__in=tokens)

@@ -8,7 +8,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
-from django.db import models, transaction
+from django.db import connections, models, transaction
 from django.db.models import Q, QuerySet, Value
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -344,7 +344,8 @@ class Queue(models.Model):
 
     def lock(self) -> None:
         """Lock the row until the transaction ends, so that claims which lock it too wait."""
-        self._row.select_for_update(no_key=True).values_list("pk").get()
+        no_key = connections[self._state.db].features.has_select_for_no_key_update
+        self._row.select_for_update(no_key=no_key).values_list("pk").get()
 
     def note_worker(self, worker: str) -> None:
         """Record that a worker asks for work, unless that was recorded within the last 10 s."""
