@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.backends.signals import connection_created
 
 from stator.capabilities import capabilities_of
 
@@ -27,7 +27,7 @@ def watch_session(connection: BaseDatabaseWrapper) -> None:
     """Note when a handler changes its session, for instance by ``SET search_path``; it is then not reused."""
     if _note_session_change not in connection.execute_wrappers:
         connection.execute_wrappers.append(_note_session_change)
-        connection_created.connect(_forget_session_changes)
+        setattr(connection, "connect", partial(_connect, connection, connection.connect))  # noqa: B010 - of this one
 
 
 def clean_connections() -> None:
@@ -70,8 +70,9 @@ def _in_transaction(connection: Any) -> bool:
         return True
 
 
-def _forget_session_changes(sender: object, connection: Any, **kwargs: object) -> None:
-    """Forget what was set while the connection was opened: on MySQL Django itself sets the isolation level."""
+def _connect(connection: Any, connect: Callable[[], None]) -> None:
+    """Open a connection. What is set meanwhile, by Django on MySQL or by receivers, is how every session begins."""
+    connect()
     connection._stator_session_changed = False
 
 

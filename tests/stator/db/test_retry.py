@@ -6,7 +6,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, InterfaceError, InternalError, OperationalError, connection
 
 from stator.db.refusals import is_refusal
-from stator.db.retry import is_of_database, is_of_schema, is_outage
+from stator.db.retry import is_lock_timeout, is_of_database, is_of_schema, is_outage, is_retryable
 from stator.exceptions import TryAgainLater
 
 
@@ -41,6 +41,32 @@ def test_name_that_is_not_there_is_neither_an_outage_nor_the_fault_of_a_row(stat
     assert is_of_schema(caught.value)
     assert not is_outage(caught.value)
     assert not is_refusal(caught.value)
+
+
+def numbered(number):
+    """An error as Django raises it for one of MySQL's driver, which has a number and no SQLSTATE."""
+    error = OperationalError(number, "told")
+    error.__cause__ = DriversError(number, "told")
+    return error
+
+
+@pytest.mark.parametrize(("number", "waited"), [(1213, False), (1020, False), (1205, True), (3572, True)])
+def test_transaction_that_lost_to_another_is_repeated_by_the_number_of_mysql(number, waited):
+    assert is_retryable(numbered(number))
+    assert is_lock_timeout(numbered(number)) is waited
+
+
+@pytest.mark.parametrize("number", [1292, 1364, 1644])
+def test_value_or_trigger_that_refuses_a_row_is_no_outage_on_mysql(number):
+    assert is_refusal(numbered(number))
+    assert not is_outage(numbered(number))
+
+
+@pytest.mark.parametrize("number", [1040, 2006, 2013])
+def test_server_that_is_away_is_an_outage_on_mysql(number):
+    assert is_outage(numbered(number))
+    assert not is_refusal(numbered(number))
+    assert not is_retryable(numbered(number))
 
 
 @pytest.mark.parametrize("number", [1054, 1146])

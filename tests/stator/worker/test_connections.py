@@ -4,6 +4,7 @@ import threading
 
 import pytest
 from django.db import connection, connections
+from django.db.backends.signals import connection_created
 
 from stator.worker.connections import changes_session, clean_connections, watch_session
 
@@ -75,3 +76,31 @@ def test_changed_session_is_not_met_by_the_next(composed):
     thread.start()
     thread.join()
     assert found == ['"$user", public'] * 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_set_while_a_connection_is_opened_is_no_change_of_a_handler():
+    """On MySQL Django itself sets the isolation level then, so every session would be discarded after one use."""
+    found = []
+
+    def set_something(sender, connection, **kwargs):
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA user_version" if connection.vendor == "sqlite" else "SET time_zone = '+00:00'")
+
+    def work():
+        watch_session(connection)
+        for _ in range(2):
+            connection.ensure_connection()
+            found.append(connection.connection)
+            clean_connections()
+        connections.close_all()
+
+    connection_created.connect(set_something)
+    try:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    finally:
+        connection_created.disconnect(set_something)
+    assert len(found) == 2
+    assert found[0] is found[1]

@@ -1,0 +1,100 @@
+"""Transactions on MariaDB: how long they wait, at which isolation, and which rows a claim locks."""
+
+from contextlib import contextmanager
+
+import pytest
+from django.db import connection
+
+from stator.db.locks import limit_waits
+from stator.db.mysql import SPARE
+from tests.stator.making import operations_of, put
+from tests.testapp.basic import Step
+
+pytestmark = [pytest.mark.mariadb, pytest.mark.usefixtures("transactional_db")]
+
+
+def waits() -> tuple[int, int]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@innodb_lock_wait_timeout, @@lock_wait_timeout")
+        return cursor.fetchone()
+
+
+@pytest.fixture
+def operations():
+    return operations_of(Step)
+
+
+def test_statements_of_a_worker_wait_for_a_second_and_those_of_others_as_long_as_before(operations):
+    usual = waits()
+    with operations.transaction():
+        assert waits() == usual
+    limit_waits([operations])
+    with operations.transaction():
+        assert waits() == (1, 1)
+    with operations.transaction(wait=30):
+        assert waits() == (1, 1)
+    operations.locks._wait = None
+    with operations.transaction():
+        assert waits() == usual
+
+
+def test_handler_waits_as_long_as_its_session_and_its_record_in_haste(operations):
+    usual = waits()
+    limit_waits([operations])
+    with operations.handler_transaction():
+        assert waits() == usual
+        operations.hurry()
+        assert waits() == (1, 1)
+    assert waits() == usual
+
+
+def test_nothing_is_sent_for_a_limit_that_holds(operations):
+    limit_waits([operations])
+    with operations.transaction():
+        pass
+    session = connection.connection
+    session.query("SET SESSION innodb_lock_wait_timeout = 7")
+    with operations.transaction():
+        assert waits()[0] == 7
+    connection.close()
+
+
+def test_transaction_reads_what_was_committed_whatever_the_session_does(operations, monkeypatch):
+    monkeypatch.setattr(connection, "isolation_level", "repeatable read")
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        with operations.transaction():
+            put(Step)
+            cursor.execute(
+                "SELECT trx_isolation_level FROM information_schema.innodb_trx"
+                " WHERE trx_mysql_thread_id = CONNECTION_ID()"
+            )
+            assert cursor.fetchone() == ("READ COMMITTED",)
+    connection.close()
+
+
+def test_claim_passes_over_as_many_rows_as_others_have_locked(operations, other_connection):
+    steps = [put(Step) for _ in range(SPARE + 20)]
+    with other_connection() as cursor:
+        cursor.execute("BEGIN")
+        held = [step.pk for step in steps[: SPARE + 15]]
+        cursor.execute(f"SELECT id FROM {Step._meta.db_table} WHERE id IN %s FOR UPDATE", [held])
+        found = operations.claim(list(operations.graph.automatic_states), 3)
+        cursor.execute("ROLLBACK")
+    assert [claim.pk for claim in found] == [step.pk for step in steps[SPARE + 15 : SPARE + 18]]
+
+
+@pytest.fixture
+def other_connection():
+    """Opens a connection of its own to the same database."""
+
+    @contextmanager
+    def opened():
+        other = connection.copy()
+        try:
+            with other.cursor() as cursor:
+                yield cursor
+        finally:
+            other.close()
+
+    return opened
