@@ -30,6 +30,8 @@ class Capabilities:
     has_gin: bool = False
     # Arrays, which pass many keys as one parameter.
     has_arrays: bool = False
+    # A table in FROM may be a query that refers to the row of the query around it.
+    has_outer_references: bool = False
     # Neither indexes on expressions nor unique constraints with conditions: generated columns take their place.
     needs_generated_columns: bool = False
     # One statement can insert the rows of a JSON text and return them.
@@ -59,13 +61,14 @@ class Capabilities:
 POSTGRESQL = Capabilities(
     name="postgresql",
     notifies=True, has_plpgsql=True, has_storage_parameters=True, has_gin=True, has_arrays=True,
-    inserts_from_json=True, writes_in_with=True, has_sequences=True, reports_transaction_status=True,
-    reports_privileges=True, may_be_replica=True, has_monitoring_views=True, has_clock_timestamp=True,
+    has_outer_references=True, inserts_from_json=True, writes_in_with=True, has_sequences=True,
+    reports_transaction_status=True, reports_privileges=True, may_be_replica=True, has_monitoring_views=True, has_clock_timestamp=True,
     accepts_aware_moments=True,
 )  # fmt: skip
 SQLITE = Capabilities(
     name="sqlite",
-    concurrent_writers=False, locks_tables=False, fails_when_locked=True, may_be_in_memory=True, clock_in_utc=True,
+    concurrent_writers=False, locks_tables=False, fails_when_locked=True, may_be_in_memory=True,
+    has_outer_references=True, clock_in_utc=True,
 )  # fmt: skip
 # MariaDB too.
 MYSQL = Capabilities(name="mysql", needs_generated_columns=True)

@@ -190,10 +190,10 @@ class Server:
     def _initialize(self) -> None:
         password = secrets.token_hex(16)
         # Strings sort the same everywhere, whatever the machine's locale.
-        locale = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
+        locale = ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         if os.environ.get("POSTGRESQL_PROGRAMS"):
             # Before version 17, PostgreSQL has this only from the system.
-            locale = ("--encoding=UTF8", "--locale=C.UTF-8")
+            locale = ["--encoding=UTF8", "--locale=C.UTF-8"]
         # initdb reads the password from a file, and needs an empty data directory.
         with tempfile.NamedTemporaryFile("w", prefix="stator-postgres-", dir=open_place()) as file:
             file.write(password)

@@ -7,25 +7,34 @@ MariaDB has neither, so after each ``migrate`` the tables of managed models get 
   and is null elsewhere, and a unique index that ends with it: unique indexes take any number of nulls.
 
 No field of a model belongs to these columns; they are invisible to ``SELECT *``, and the server keeps them up to date.
+A column from which one is computed cannot be dropped, so migrations that change columns begin without them.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.apps import AppConfig
+from django.apps.registry import Apps
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations import AddField, AlterField, Migration, RemoveField, RenameField
 from django.db.models import F, Field, Index, Model, Q, QuerySet, UniqueConstraint
 from django.db.models.expressions import OrderBy, RawSQL
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, pre_migrate
 from django.db.models.sql import Query
 
 from stator.capabilities import capabilities_of
 
 PRESENT = """
 SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = %s
+"""
+# The columns that were added here, by their comment.
+OURS = f"{PRESENT.rstrip()} AND column_comment = 'stator'"
+INDEXES_OF_OURS = """
+SELECT DISTINCT index_name FROM information_schema.statistics
+WHERE table_schema = DATABASE() AND table_name = %s AND column_name IN %s
 """
 INDEXED = """
 SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = %s
@@ -34,7 +43,14 @@ SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABA
 # invisible columns reads one of the comments, that of MySQL or that of MariaDB, as a part of the statement.
 # Where the driver's connection keeps the columns of tables.
 COLUMNS = "stator_columns"
-COLUMN = "ADD COLUMN {name} {type} GENERATED ALWAYS AS ({value}) STORED /*!80023 INVISIBLE *//*M!100303 INVISIBLE */"
+COLUMN = (
+    "ADD COLUMN {name} {type} GENERATED ALWAYS AS ({value}) STORED"
+    " /*!80023 INVISIBLE *//*M!100303 INVISIBLE */ COMMENT 'stator'"
+)
+
+
+# Migrations, each with whether it is undone.
+Plan = Sequence[tuple[Migration, bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +67,8 @@ class Generated:
 
 
 def connect() -> None:
-    """Complete the tables of an app after its migrations."""
+    """Complete the tables of an app after its migrations, and let go of columns that these change."""
+    pre_migrate.connect(_release_app, dispatch_uid="stator.generated")
     post_migrate.connect(_complete_app, dispatch_uid="stator.generated")
 
 
@@ -65,7 +82,25 @@ def complete(model: type[Model], alias: str) -> list[str]:
     if not {field.column for field in model._meta.local_concrete_fields} <= columns:
         # A migration further back, or a table of somebody else.
         return []
+    ours = _names(connection, OURS, table)
     parts = list(_missing(model, connection, columns, indexes))
+    if ours <= {column.name for column, _ in _wanted(model, connection)}:
+        return _alter(connection, table, parts)
+    done = release(connection, table)
+    return [*done, *complete(model, alias)]
+
+
+def release(connection: BaseDatabaseWrapper, table: str) -> list[str]:
+    """Drop the generated columns of a table and their indexes; return the statements that did it."""
+    quote = connection.ops.quote_name
+    columns = sorted(_names(connection, OURS, table))
+    indexes = sorted(_names(connection, INDEXES_OF_OURS, table, columns)) if columns else []
+    parts = [f"DROP INDEX {name}" for name in map(quote, indexes)]
+    parts += [f"DROP COLUMN {name}" for name in map(quote, columns)]
+    return _alter(connection, table, parts)
+
+
+def _alter(connection: BaseDatabaseWrapper, table: str, parts: list[str]) -> list[str]:
     if not parts:
         return []
     statement = f"ALTER TABLE {connection.ops.quote_name(table)} {', '.join(parts)}"
@@ -106,35 +141,64 @@ def _complete_app(app_config: AppConfig, using: str, **options: object) -> None:
             complete(model, using)
 
 
-def _names(connection: BaseDatabaseWrapper, statement: str, table: str) -> set[str]:
+def _release_app(
+    app_config: AppConfig, using: str, plan: Plan = (), apps: Apps | None = None, **options: object
+) -> None:
+    connection, label = connections[using], app_config.label
+    if not capabilities_of(connection).needs_generated_columns or apps is None:
+        return
+    changing = any(each.app_label == label and _changes_columns(each) for each, _ in plan)
+    if changing and label in apps.app_configs:
+        for model in apps.get_app_config(label).get_models():
+            release(connection, model._meta.db_table)
+
+
+def _changes_columns(migration: Migration) -> bool:
+    return any(isinstance(each, AddField | AlterField | RemoveField | RenameField) for each in migration.operations)
+
+
+def _names(connection: BaseDatabaseWrapper, statement: str, *params: Any) -> set[str]:
     with connection.cursor() as cursor:
-        cursor.execute(statement, [table])
+        cursor.execute(statement, params)
         return {name for (name,) in cursor.fetchall()}
 
 
 def _missing(
     model: type[Model], connection: BaseDatabaseWrapper, columns: set[str], indexes: set[str]
 ) -> Iterator[str]:
-    """Yield the parts of the ALTER TABLE."""
-    quote, fields = connection.ops.quote_name, _fields(model)
-    by_expression = _by_expression(model, connection)
-    for column in by_expression.values():
-        if column.name not in columns:
-            yield column.definition(connection)
-    for index in _with_expressions(model):
-        if index.name not in indexes:
-            first = ["state_ready"] if ("state_ready", True) in getattr(index.condition, "children", ()) else []
-            named = [*first, *(_column_of(fields, each, by_expression) for each in index.expressions)]
-            yield f"ADD INDEX {quote(index.name)} ({', '.join(map(quote, named))})"
+    """Yield the parts of the ALTER TABLE: the columns first."""
+    quote, wanted = connection.ops.quote_name, _wanted(model, connection)
+    yield from (column.definition(connection) for column, _ in wanted if column.name not in columns)
+    for (kind, name), named in _wanted_indexes(model, connection).items():
+        if name not in indexes:
+            yield f"ADD {kind} {quote(name)} ({', '.join(map(quote, named))})"
+
+
+def _wanted(model: type[Model], connection: BaseDatabaseWrapper) -> list[tuple[Generated, str]]:
+    """Return the generated columns that a model needs, each with the constraint that it is for, or ""."""
+    fields = _fields(model)
+    found = [(column, "") for column in _by_expression(model, connection).values()]
     for constraint, condition in _with_conditions(model):
-        if constraint.name not in indexes:
-            *others, last = (fields[name] for name in constraint.fields)
-            name = f"{constraint.name}_if"[:64]
-            if name not in columns:
-                value = f"CASE WHEN {_sql(model, connection, condition)} THEN {quote(str(last.column))} END"
-                yield Generated(name, str(last.rel_db_type(connection)), value).definition(connection)
-            named = [*(str(field.column) for field in others), name]
-            yield f"ADD UNIQUE INDEX {quote(constraint.name)} ({', '.join(map(quote, named))})"
+        last = fields[constraint.fields[-1]]
+        value = f"CASE WHEN {_sql(model, connection, condition)} THEN {connection.ops.quote_name(str(last.column))} END"
+        column = Generated(f"{constraint.name}_if"[:64], str(last.rel_db_type(connection)), value)
+        found.append((column, constraint.name))
+    return found
+
+
+def _wanted_indexes(model: type[Model], connection: BaseDatabaseWrapper) -> dict[tuple[str, str], list[str]]:
+    """Return the columns of the indexes over generated columns, by their kind and name."""
+    fields, by_expression = _fields(model), _by_expression(model, connection)
+    found = {}
+    for index in _with_expressions(model):
+        first = ["state_ready"] if ("state_ready", True) in getattr(index.condition, "children", ()) else []
+        named = [*first, *(_column_of(fields, each, by_expression) for each in index.expressions)]
+        found["INDEX", index.name] = named
+    columns = {name: column.name for column, name in _wanted(model, connection) if name}
+    for constraint, _ in _with_conditions(model):
+        others = [str(fields[name].column) for name in constraint.fields[:-1]]
+        found["UNIQUE INDEX", constraint.name] = [*others, columns[constraint.name]]
+    return found
 
 
 def _by_expression(model: type[Model], connection: BaseDatabaseWrapper) -> dict[object, Generated]:

@@ -92,9 +92,11 @@ class Transactions(transactions.Transactions):
             found = list(others.values_list("pk", flat=True)[: limit + SPARE])
             if not found:
                 break
-            mine = set(self._locked(rows.filter(pk__in=found).order_by("pk"), limit - len(locked)))
-            locked += [pk for pk in found if pk in mine]
             seen += found
+            while found and (wanted := limit - len(locked)) > 0:
+                first, found = found[:wanted], found[wanted:]
+                mine = set(self._locked(rows.filter(pk__in=first).order_by("pk"), wanted))
+                locked += [pk for pk in first if pk in mine]
         return locked
 
 

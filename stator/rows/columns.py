@@ -162,8 +162,9 @@ def reaping(max_crashes: int, spared: Q | None = None) -> Changes:
         most = Q(spared, state_crashes__gte=max_crashes - 1)
         crashes = Case(When(most, then=Value(max_crashes - 1)), default=crashes)
     return {
-        "state_crashes": crashes,
+        # Before the count that it reads: MySQL assigns from left to right, and later expressions see the new values.
         "state_ready": Case(When(goes_on, then=Value(True)), default=Value(False)),
+        "state_crashes": crashes,
         "state_next_attempt": None,
         **_UNCLAIMED,
     }

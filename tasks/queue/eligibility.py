@@ -17,19 +17,18 @@ from django.db.models import (
     Q,
     QuerySet,
     Subquery,
-    TextField,
     Value,
     When,
 )
 from django.db.models.fields.json import KeyTransform
-from django.db.models.functions import Cast, Coalesce, Concat, Least, StrIndex
+from django.db.models.functions import Coalesce, Concat, Least, StrIndex
 from django.db.models.lookups import GreaterThan
 
 from stator.capabilities import capabilities_of
 from stator.statements import Parameter
 from tasks.actions.registry import longest_timeouts
 from tasks.conf import LONGEST, Settings, load_settings
-from tasks.queue.expressions import Later, is_any
+from tasks.queue.expressions import ExactText, Later, is_any
 
 # Seconds after a task's timeout at which a worker process loses it, if it has not recorded the timeout by then.
 TO_RECORD = 5.0
@@ -180,7 +179,7 @@ def _of_queue(name: str, setting: Any, queues: Rows) -> Any:
 def _names(worker: Worker) -> GreaterThan:
     # Works on every database, and costs less than a join on names. Names of workers need no escapes in JSON.
     quoted = Value(f'"{worker}"') if isinstance(worker, str) else Concat(Value('"'), worker, Value('"'))
-    return GreaterThan(StrIndex(Cast("worker_ids", TextField()), quoted), 0)
+    return GreaterThan(StrIndex(ExactText("worker_ids"), quoted), 0)
 
 
 def _before(eligible: Rows) -> Rows:

@@ -1,11 +1,11 @@
 """Query expressions that Django's ORM does not have for every database."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from django.db import connections
-from django.db.models import BooleanField, DateTimeField, F, Func, Q, QuerySet, Subquery, Value
-from django.db.models.functions import Now
+from django.db.models import BooleanField, DateTimeField, F, Func, OuterRef, Q, QuerySet, Subquery, TextField, Value
+from django.db.models.functions import Cast, Now
 from django.db.models.lookups import IsNull
 
 from stator.capabilities import capabilities_of
@@ -27,6 +27,28 @@ def is_one_of(rows: QuerySet[Any], pks: Collection[int]) -> Any:
         return Q(pk__in=pks)
     template = "(%(expressions)s))"
     return Func(F("pk"), Value([*pks]), template=template, arg_joiner=" = ANY(", output_field=BooleanField())
+
+
+def for_each(queues: QuerySet[Any], pks: Collection[Any], figures: Callable[[Any], list[Any]]) -> list[tuple[Any, ...]]:
+    """Return the key of each queue with its ``figures``, which are given the key as an expression or as a value.
+
+    MariaDB takes a statement for each queue: there a query in FROM cannot refer to the queue.
+    """
+    if capabilities_of(connections[queues.db]).has_outer_references:
+        return list(queues.filter(pk__in=pks).values_list("pk", *figures(OuterRef("pk"))))
+    return [row for pk in pks for row in queues.filter(pk=pk).values_list("pk", *figures(pk))]
+
+
+class ExactText(Cast):
+    """A value as text that compares with case, whatever the collation of the connection is."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value, TextField())
+
+    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Return the SQL for MySQL and MariaDB."""
+        template = "CONVERT(%(expressions)s USING utf8mb4) COLLATE utf8mb4_bin"
+        return self.as_sql(compiler, connection, template=template, **context)
 
 
 class Later(Func):

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import InterfaceError, OperationalError, connections
-from django.db.models import DateTimeField, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models import DateTimeField, IntegerField, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Now
 
 from tasks.models import Queue, Task
+from tasks.queue.expressions import for_each
 from tasks.sharding.replicas import rest
 
 # Waiting tasks are counted up to this number in each queue, the others up to it in all queues together.
@@ -88,10 +89,12 @@ def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
 
 
 def _waiting(pks: list[Any], using: str) -> Any:
-    line = Task.objects.filter(queue=OuterRef("pk"), state_ready=True, state_claim=None, state="pending")
-    line = line.order_by("priority").values(since=Coalesce("state_next_attempt", "state_changed"))[: MOST + 1]
-    queues: QuerySet[Any] = QuerySet(Queue, using=using)
-    return queues.filter(pk__in=pks).values_list("pk", _Count(line), _First(line), Now())
+    def figures(queue: Any) -> list[Any]:
+        line = Task.objects.filter(queue=queue, state_ready=True, state_claim=None, state="pending")
+        line = line.order_by("priority").values(since=Coalesce("state_next_attempt", "state_changed"))[: MOST + 1]
+        return [_Count(line), _First(line), Now()]
+
+    return for_each(QuerySet(Queue, using=using), pks, figures)
 
 
 def _grouped(rows: QuerySet[Any]) -> tuple[Counter[Any], bool]:

@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 
 from stator.models import Notice
 from tasks.queue.eligibility import names_nobody
+from tasks.queue.expressions import for_each
 from tasks.queue.serving import Service, services_of
 from tasks.queue.unserved import TROUBLE, conditions, reason_of
 
@@ -65,9 +66,12 @@ def _counts(services: list[Service], tasks: QuerySet[Any], trouble: Q, named_onl
         When(trouble, then=Value(1)), When(named_only, then=Value(NAMED_ONLY)),
         default=Value(0), output_field=IntegerField(),
     )  # fmt: skip
-    line = _line(tasks.filter(queue=OuterRef("pk"))).values(kind=kind)[:FIRST]
     queues: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Queue"), using=tasks.db)
-    sums = queues.filter(pk__in=[service.queue.pk for service in services]).values_list("pk", _Sum(line))
+
+    def total(queue: Any) -> list[Any]:
+        return [_Sum(_line(tasks.filter(queue=queue)).values(kind=kind)[:FIRST])]
+
+    sums = for_each(queues, [service.queue.pk for service in services], total)
     found = {pk: divmod(total or 0, NAMED_ONLY) for pk, total in sums}
     counts = [(service, *found.get(service.queue.pk, (0, 0))) for service in services]
     return [(service, unserved, named) for service, named, unserved in counts]

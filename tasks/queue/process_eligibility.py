@@ -9,8 +9,8 @@ from functools import lru_cache, reduce
 from operator import or_
 
 from django.apps import apps
-from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery, TextField, Value
-from django.db.models.functions import Cast, Coalesce, Now, StrIndex
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce, Now, StrIndex
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual
 
 from stator.models import Worker, name_of, tokens_of
@@ -26,7 +26,7 @@ from tasks.queue.eligibility import (
     names_nobody,
     value_is_held,
 )
-from tasks.queue.expressions import Later, is_any
+from tasks.queue.expressions import ExactText, Later, is_any
 
 # Seconds for which a worker process that has had a due task leaves it to processes that have not.
 HANDED_ON = 5.0
@@ -181,7 +181,7 @@ def _not_had(worker_id: str, rows: Rows, of_queue: OfQueue, rules: frozenset[str
 
 def _others(worker_id: str) -> QuerySet[Worker]:
     """Return the other live worker processes that run tasks."""
-    served = StrIndex(Cast("models", TextField()), Value('"tasks.task"'))
+    served = StrIndex(ExactText("models"), Value('"tasks.task"'))
     return Worker.objects.live().exclude(pk=worker_id).filter(GreaterThan(served, 0))
 
 

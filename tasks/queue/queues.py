@@ -344,8 +344,9 @@ class Queue(models.Model):
 
     def lock(self) -> None:
         """Lock the row until the transaction ends, so that claims which lock it too wait."""
-        no_key = connections[self._state.db].features.has_select_for_no_key_update
-        self._row.select_for_update(no_key=no_key).values_list("pk").get()
+        row = self._row
+        no_key = connections[row.db].features.has_select_for_no_key_update
+        row.select_for_update(no_key=no_key).values_list("pk").get()
 
     def note_worker(self, worker: str) -> None:
         """Record that a worker asks for work, unless that was recorded within the last 10 s."""

@@ -7,11 +7,12 @@ from shlex import quote
 from typing import Any
 
 from django.apps import apps
-from django.db.models import DateTimeField, IntegerField, OuterRef, Q, QuerySet, Subquery
+from django.db.models import DateTimeField, IntegerField, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Now
 
 from stator.graph.durations import span
 from stator.models import Remedy, Trouble
+from tasks.queue.expressions import for_each
 from tasks.queue.late_ticks import late_schedules, publishes_nothing
 
 # Rows of one kind are counted up to this number; queues that are named, and paused queues that are read.
@@ -31,14 +32,17 @@ def troubles(using: str) -> list[Trouble]:
 def _paused(using: str) -> Iterator[Trouble]:
     tasks: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"), using=using)
     queues: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Queue"), using=using)
+
     # Uses the index ``tasks_task_ready_in_queue``, which lacks the state: ready tasks are always pending.
-    line = tasks.filter(queue=OuterRef("pk"), state_ready=True).order_by("priority")
-    since = Coalesce("state_next_attempt", "state_changed", output_field=DateTimeField())
+    def behind(queue: Any) -> list[Any]:
+        line = tasks.filter(queue=queue, state_ready=True).order_by("priority")
+        since = Coalesce("state_next_attempt", "state_changed", output_field=DateTimeField())
+        first = Subquery(line.annotate(since=since).values("since")[:1])
+        return [_Count(line.values("pk")[: COUNTED + 1]), first]
+
     paused = (Q(publish_paused=True) | Q(claim_paused=True)) & (Q(pause_until=None) | Q(pause_until__gt=Now()))
     found = list(queues.filter(paused).annotate(read_at=Now()).order_by("name")[: MOST_QUEUES + 1])
-    shown = queues.filter(pk__in=[queue.pk for queue in found[:SHOWN]])
-    first = Subquery(line.annotate(since=since).values("since")[:1])
-    waits = {pk: rest for pk, *rest in shown.values_list("pk", _Count(line.values("pk")[: COUNTED + 1]), first)}
+    waits = {pk: rest for pk, *rest in for_each(queues, [queue.pk for queue in found[:SHOWN]], behind)}
     late = _late_ticks(using) if any(queue.publishing_paused for queue in found[:SHOWN]) else {}
     for queue in found[:SHOWN]:
         waiting, oldest = waits.get(queue.pk, (0, None))

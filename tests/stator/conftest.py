@@ -25,7 +25,7 @@ def transactional_db(django_db_setup: None, django_db_blocker: Any) -> Iterator[
     """
     with django_db_blocker.unblock():
         yield
-        with transaction.atomic(), connection.cursor() as cursor:
+        with connection.constraint_checks_disabled(), transaction.atomic(), connection.cursor() as cursor:
             for table in sorted(_tables() - KEPT):
                 cursor.execute(f"DELETE FROM {connection.ops.quote_name(table)}")
 

@@ -23,7 +23,7 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 def named(queries):
     """The framework's columns that each INSERT names."""
-    inserted = (re.match(r'INSERT INTO "\w+" \(([^)]*)\)', query["sql"]) for query in queries)
+    inserted = (re.match(r'INSERT INTO ["`]\w+["`] \(([^)]*)\)', query["sql"]) for query in queries)
     return [FRAMEWORK_COLUMNS & set(re.findall(r"\w+", found[1])) for found in inserted if found]
 
 

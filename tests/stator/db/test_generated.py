@@ -1,25 +1,15 @@
 """On MariaDB, generated columns take the place of indexes on expressions and of unique constraints with conditions."""
 
 import pytest
-from django.db import IntegrityError, connection, models, transaction
-from django.utils import timezone
+from django.db import connection, models
 
-from stator.db.generated import complete, in_columns, present_columns
-from stator.db.rows import new_token, new_worker_id
+from stator.db.generated import complete, in_columns, present_columns, release
 from stator.rows.indexes import line_of, own_indexes
 from tasks.models import Queue, Task
 from tests.stator.making import operations_of, put, raw
 from tests.testapp.basic import Step
 
 pytestmark = [pytest.mark.mariadb, pytest.mark.usefixtures("transactional_db")]
-
-
-def claimed() -> dict[str, object]:
-    now = timezone.now()
-    return {
-        "state_claim": new_token(new_worker_id()), "state_locked_until": now, "state_attempted": now,
-        "state_ready": False,
-    }  # fmt: skip
 
 
 def plan_of(rows: models.QuerySet) -> list[tuple[object, ...]]:
@@ -68,15 +58,18 @@ def test_line_is_sorted_where_a_table_lacks_the_columns():
     assert list(in_columns(line, set())) == list(line)
 
 
-@pytest.mark.parametrize("value", ["a", None])
-def test_second_claim_of_an_exclusive_value_is_refused_by_the_database(value):
-    queue = Queue.objects.create(name="encode", kind=Queue.Kind.EXCLUSIVE, exclusive_key="title")
-    first, second = (raw(Task).create(queue=queue, action="encode", exclusive_value=value) for _ in range(2))
-    raw(Task).filter(pk=first.pk).update(**claimed())
-    if value is None:
-        raw(Task).filter(pk=second.pk).update(**claimed())
-    else:
-        with pytest.raises(IntegrityError), transaction.atomic():
-            raw(Task).filter(pk=second.pk).update(**claimed())
-        raw(Task).filter(pk=first.pk).update(state_claim=None, state_locked_until=None)
-        assert raw(Task).filter(pk=second.pk).update(**claimed()) == 1
+def test_migration_that_changes_columns_begins_without_the_generated_ones():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT column_name FROM information_schema.columns WHERE column_comment = 'stator'")
+        assert cursor.fetchone()
+    try:
+        assert len(release(connection, Step._meta.db_table)) == 1
+        assert present_columns_now() == {field.column for field in Step._meta.concrete_fields}
+    finally:
+        assert len(complete(Step, "default")) == 1
+    assert complete(Step, "default") == []
+
+
+def present_columns_now() -> set[str]:
+    with connection.cursor() as cursor:
+        return {column.name for column in connection.introspection.get_table_description(cursor, Step._meta.db_table)}

@@ -227,7 +227,7 @@ def test_condition_that_this_code_does_not_understand_holds_the_whole_state(oper
 def test_retry_and_unlock_record_who_did_it():
     errand = put(Errand, state_failures=2)
     Errand.stator.retry(actor="ada")
-    change(errand, state_claim="00000000-0000-8000-8000-000000000001")
+    change(errand, state_claim="00000000-0000-8000-8100-000000000001")
     Errand.stator.unlock(actor="ada")
     kept = History.objects.order_by("pk").values_list("actor", "reason", "source", "to", "kind")
     assert list(kept) == [("ada", "retried", "new", "", "hand"), ("ada", "unlocked", "new", "", "hand")]

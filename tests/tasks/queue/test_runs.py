@@ -46,7 +46,8 @@ def test_runs_of_a_batch_are_written_by_one_statement():
     done = Moved(operations.graph.states["completed"])
     with CaptureQueriesContext(connection) as sent:
         operations.record([(claim, replace(done, values={"result": [claim.pk]})) for claim in claims])
-    assert len([each for each in sent if each["sql"].startswith('INSERT INTO "tasks_run"')]) == 1
+    table = connection.ops.quote_name("tasks_run")
+    assert len([each for each in sent if each["sql"].startswith(f"INSERT INTO {table}")]) == 1
     assert all(run.result == [run.task_id] for run in Run.objects.all())
     assert Run.objects.filter(worker="w1", outcome="succeeded").count() == 50
 
