@@ -62,8 +62,8 @@ POSTGRESQL = Capabilities(
     name="postgresql",
     notifies=True, has_plpgsql=True, has_storage_parameters=True, has_gin=True, has_arrays=True,
     has_outer_references=True, inserts_from_json=True, writes_in_with=True, has_sequences=True,
-    reports_transaction_status=True, reports_privileges=True, may_be_replica=True, has_monitoring_views=True, has_clock_timestamp=True,
-    accepts_aware_moments=True,
+    reports_transaction_status=True, reports_privileges=True, may_be_replica=True, has_monitoring_views=True,
+    has_clock_timestamp=True, accepts_aware_moments=True,
 )  # fmt: skip
 SQLITE = Capabilities(
     name="sqlite",

@@ -94,7 +94,7 @@ def test_columns_of_the_framework_are_as_promised():
 
 def test_token_is_one_that_every_database_takes(monkeypatch):
     """MariaDB refuses a UUID of this version whose ninth byte has nothing but the variant."""
-    monkeypatch.setattr("stator.db.rows.os.urandom", bytes)
+    monkeypatch.setattr("stator.db.interface.os.urandom", bytes)
     token = new_token("f" * 12)
     assert (token.version, token.variant) == (8, uuid.RFC_4122)
     assert token.bytes[8] != 0x80
