@@ -13,19 +13,19 @@ A column from which one is computed cannot be dropped, so migrations that change
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.apps import AppConfig
 from django.apps.registry import Apps
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations import AddField, AlterField, Migration, RemoveField, RenameField
-from django.db.models import F, Field, Index, Model, Q, QuerySet, UniqueConstraint
-from django.db.models.expressions import OrderBy, RawSQL
+from django.db.models import Field, Index, Model, Q, QuerySet, UniqueConstraint
+from django.db.models.expressions import BaseExpression, OrderBy, RawSQL
 from django.db.models.signals import post_migrate, pre_migrate
 from django.db.models.sql import Query
 
 from stator.capabilities import capabilities_of
+from stator.db.values import Params
 
 PRESENT = """
 SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = %s
@@ -78,11 +78,11 @@ def complete(model: type[Model], alias: str) -> list[str]:
     if not capabilities_of(connection).needs_generated_columns or not hasattr(model, "state_graph"):
         return []
     table = model._meta.db_table
-    columns, indexes = (_names(connection, statement, table) for statement in (PRESENT, INDEXED))
+    columns, indexes = (_names(connection, statement, [table]) for statement in (PRESENT, INDEXED))
     if not {field.column for field in model._meta.local_concrete_fields} <= columns:
         # A migration further back, or a table of somebody else.
         return []
-    ours = _names(connection, OURS, table)
+    ours = _names(connection, OURS, [table])
     parts = list(_missing(model, connection, columns, indexes))
     if ours <= {column.name for column, _ in _wanted(model, connection)}:
         return _alter(connection, table, parts)
@@ -93,8 +93,8 @@ def complete(model: type[Model], alias: str) -> list[str]:
 def release(connection: BaseDatabaseWrapper, table: str) -> list[str]:
     """Drop the generated columns of a table and their indexes; return the statements that did it."""
     quote = connection.ops.quote_name
-    columns = sorted(_names(connection, OURS, table))
-    indexes = sorted(_names(connection, INDEXES_OF_OURS, table, columns)) if columns else []
+    columns = sorted(_names(connection, OURS, [table]))
+    indexes = sorted(_names(connection, INDEXES_OF_OURS, [table, columns])) if columns else []
     parts = [f"DROP INDEX {name}" for name in map(quote, indexes)]
     parts += [f"DROP COLUMN {name}" for name in map(quote, columns)]
     return _alter(connection, table, parts)
@@ -131,7 +131,7 @@ def present_columns(model: type[Model], alias: str) -> set[str]:
     connection.ensure_connection()
     known: dict[str, set[str]] = connection.connection.__dict__.setdefault(COLUMNS, {})
     if table not in known:
-        known[table] = _names(connection, PRESENT, table)
+        known[table] = _names(connection, PRESENT, [table])
     return known[table]
 
 
@@ -157,7 +157,7 @@ def _changes_columns(migration: Migration) -> bool:
     return any(isinstance(each, AddField | AlterField | RemoveField | RenameField) for each in migration.operations)
 
 
-def _names(connection: BaseDatabaseWrapper, statement: str, *params: Any) -> set[str]:
+def _names(connection: BaseDatabaseWrapper, statement: str, params: Params) -> set[str]:
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
         return {name for (name,) in cursor.fetchall()}
@@ -203,11 +203,13 @@ def _wanted_indexes(model: type[Model], connection: BaseDatabaseWrapper) -> dict
 
 def _by_expression(model: type[Model], connection: BaseDatabaseWrapper) -> dict[object, Generated]:
     """Return the generated column of each expression that an index of a model has."""
-    every = [each for index in _with_expressions(model) for each in index.expressions if not isinstance(each, F)]
+    every = [
+        each for index in _with_expressions(model) for each in index.expressions if isinstance(each, BaseExpression)
+    ]
     return {expression: _generated(model, connection, expression) for expression in every}
 
 
-def _generated(model: type[Model], connection: BaseDatabaseWrapper, expression: Any) -> Generated:
+def _generated(model: type[Model], connection: BaseDatabaseWrapper, expression: BaseExpression) -> Generated:
     query = Query(model, alias_cols=False)
     resolved = expression.resolve_expression(query, allow_joins=False)
     value = _sql(model, connection, expression)
@@ -238,7 +240,7 @@ def _with_conditions(model: type[Model]) -> Iterator[tuple[UniqueConstraint, Q]]
             yield each, each.condition
 
 
-def _sql(model: type[Model], connection: BaseDatabaseWrapper, part: Any) -> str:
+def _sql(model: type[Model], connection: BaseDatabaseWrapper, part: Q | BaseExpression) -> str:
     """Return the SQL of an expression or a condition, with its values in it."""
     query = Query(model, alias_cols=False)
     resolved = query.build_where(part) if isinstance(part, Q) else part.resolve_expression(query, allow_joins=False)

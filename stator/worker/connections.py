@@ -70,10 +70,10 @@ def _in_transaction(connection: Any) -> bool:
         return True
 
 
-def _connect(connection: Any, connect: Callable[[], None]) -> None:
+def _connect(connection: BaseDatabaseWrapper, connect: Callable[[], None]) -> None:
     """Open a connection. What is set meanwhile, by Django on MySQL or by receivers, is how every session begins."""
     connect()
-    connection._stator_session_changed = False
+    vars(connection)["_stator_session_changed"] = False
 
 
 def _note_session_change(

@@ -1,12 +1,27 @@
 """Query expressions that Django's ORM does not have for every database."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from django.db import connections
-from django.db.models import BooleanField, DateTimeField, F, Func, OuterRef, Q, QuerySet, Subquery, TextField, Value
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import (
+    BooleanField,
+    DateTimeField,
+    F,
+    Func,
+    Model,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    TextField,
+    Value,
+)
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Now
 from django.db.models.lookups import IsNull
+from django.db.models.sql.compiler import SQLCompiler
 
 from stator.capabilities import capabilities_of
 
@@ -29,7 +44,9 @@ def is_one_of(rows: QuerySet[Any], pks: Collection[int]) -> Any:
     return Func(F("pk"), Value([*pks]), template=template, arg_joiner=" = ANY(", output_field=BooleanField())
 
 
-def for_each(queues: QuerySet[Any], pks: Collection[Any], figures: Callable[[Any], list[Any]]) -> list[tuple[Any, ...]]:
+def for_each(
+    queues: QuerySet[Model], pks: Collection[int], figures: Callable[[OuterRef | int], list[Combinable]]
+) -> Iterable[Sequence]:
     """Return the key of each queue with its ``figures``, which are given the key as an expression or as a value.
 
     MariaDB takes a statement for each queue: there a query in FROM cannot refer to the queue.
@@ -42,13 +59,16 @@ def for_each(queues: QuerySet[Any], pks: Collection[Any], figures: Callable[[Any
 class ExactText(Cast):
     """A value as text that compares with case, whatever the collation of the connection is."""
 
-    def __init__(self, value: Any) -> None:
-        super().__init__(value, TextField())
+    def __init__(self, name: str) -> None:
+        super().__init__(name, TextField())
 
-    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_mysql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: object
+    ) -> tuple[str, tuple[str | int, ...]]:
         """Return the SQL for MySQL and MariaDB."""
         template = "CONVERT(%(expressions)s USING utf8mb4) COLLATE utf8mb4_bin"
-        return self.as_sql(compiler, connection, template=template, **context)
+        sql, params = self.as_sql(compiler, connection, template=template)
+        return sql, tuple(params)
 
 
 class Later(Func):

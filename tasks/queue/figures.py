@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import InterfaceError, OperationalError, connections
-from django.db.models import DateTimeField, IntegerField, QuerySet, Subquery
+from django.db.models import DateTimeField, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Now
 
 from tasks.models import Queue, Task
@@ -89,7 +90,7 @@ def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
 
 
 def _waiting(pks: list[Any], using: str) -> Any:
-    def figures(queue: Any) -> list[Any]:
+    def figures(queue: OuterRef | int) -> list[Combinable]:
         line = Task.objects.filter(queue=queue, state_ready=True, state_claim=None, state="pending")
         line = line.order_by("priority").values(since=Coalesce("state_next_attempt", "state_changed"))[: MOST + 1]
         return [_Count(line), _First(line), Now()]

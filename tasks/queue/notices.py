@@ -6,6 +6,7 @@ from typing import Any
 
 from django.apps import apps
 from django.db.models import Case, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
 from stator.models import Notice
@@ -68,7 +69,7 @@ def _counts(services: list[Service], tasks: QuerySet[Any], trouble: Q, named_onl
     )  # fmt: skip
     queues: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Queue"), using=tasks.db)
 
-    def total(queue: Any) -> list[Any]:
+    def total(queue: OuterRef | int) -> list[Combinable]:
         return [_Sum(_line(tasks.filter(queue=queue)).values(kind=kind)[:FIRST])]
 
     sums = for_each(queues, [service.queue.pk for service in services], total)

@@ -7,7 +7,8 @@ from shlex import quote
 from typing import Any
 
 from django.apps import apps
-from django.db.models import DateTimeField, IntegerField, Q, QuerySet, Subquery
+from django.db.models import DateTimeField, IntegerField, OuterRef, Q, QuerySet, Subquery
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Now
 
 from stator.graph.durations import span
@@ -34,7 +35,7 @@ def _paused(using: str) -> Iterator[Trouble]:
     queues: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Queue"), using=using)
 
     # Uses the index ``tasks_task_ready_in_queue``, which lacks the state: ready tasks are always pending.
-    def behind(queue: Any) -> list[Any]:
+    def behind(queue: OuterRef | int) -> list[Combinable]:
         line = tasks.filter(queue=queue, state_ready=True).order_by("priority")
         since = Coalesce("state_next_attempt", "state_changed", output_field=DateTimeField())
         first = Subquery(line.annotate(since=since).values("since")[:1])
