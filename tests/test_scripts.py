@@ -159,3 +159,51 @@ def test_what_failed_by_itself_or_beside_others_is_not_tried_again(machine: Mach
 def test_tried_again_is_what_a_crowded_machine_may_break(failed: list[tuple[str, str]], again: list[str]) -> None:
     reports = [SimpleNamespace(nodeid=name, keywords={mark: 1}) for name, mark in failed]
     assert tried_again(SimpleNamespace(stats={"failed": reports[:1], "error": reports[1:]})) == again
+
+
+def test_mariadb_that_may_not_be_installed_is_told_with_the_command(machine: Machine) -> None:
+    machine.has("apt-get", APT)
+    done = machine.run("tests", DB="mariadb", INSTALL="0")
+    assert done.returncode == 2
+    assert "as root: apt-get update && apt-get install -y --no-install-recommends mariadb-server-core" in done.stderr
+    assert machine.installed == []
+
+
+def test_mariadb_that_cannot_be_installed_ends_the_run(machine: Machine) -> None:
+    machine.has("apt-get", "echo 'E: Failed to fetch the lists' >&2; exit 100")
+    done = machine.run("tests", DB="mariadb")
+    assert done.returncode == 2
+    assert "could not install MariaDB: E: Failed to fetch the lists" in done.stderr
+
+
+def matrix(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [str(ROOT / "bin" / "matrix"), *arguments]
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nowhere", **environment}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_matrix_lists_every_combination_and_why_it_is_skipped() -> None:
+    done = matrix("--list")
+    lines = done.stdout.split("\n")[1:-1]
+    assert (done.returncode, len(lines)) == (0, 4 * 3 * 4)
+    assert "skipped Python 3.11, Django 6.0, sqlite: Django 6.0 needs Python 3.12" in lines
+    assert all(line.startswith(("runs    Python", "skipped Python")) for line in lines)
+
+
+def test_matrix_can_be_narrowed() -> None:
+    done = matrix("--list", "--python", "3.11", "--django", "6.1", "--db", "mariadb")
+    assert done.stdout == "\nskipped Python 3.11, Django 6.1, mariadb: Django 6.1 needs Python 3.12\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--db", "oracle"], "--db oracle is none of sqlite postgresql debian mariadb"),
+        (["--python"], "--python needs a value"),
+        (["tests/stator"], "unknown argument tests/stator; arguments of pytest come after --"),
+    ],
+)
+def test_matrix_refuses_nonsense_in_one_line(arguments: list[str], told: str) -> None:
+    done = matrix(*arguments)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert told in done.stderr

@@ -47,12 +47,11 @@ SETUP_FILE = "setup.sql"
 PID_FILE = "server.pid"
 LOG = "server.log"
 
-# Executed on each start, before the server accepts connections.
+# Executed on each start, before the server accepts connections. A new server has users without a password.
 SETUP = """
-DELETE FROM mysql.global_priv WHERE User = '';
+DELETE FROM mysql.global_priv WHERE User <> 'mariadb.sys';
 FLUSH PRIVILEGES;
-ALTER USER IF EXISTS root@localhost IDENTIFIED BY '{password}';
-CREATE USER IF NOT EXISTS {user} IDENTIFIED BY '{password}';
+CREATE USER {user} IDENTIFIED BY '{password}';
 GRANT ALL ON *.* TO {user} WITH GRANT OPTION;
 CREATE DATABASE IF NOT EXISTS {database};
 """
