@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 BATCH = 50
 MEGABYTE = 1024 * 1024
 # SQLite has one writer, and each handler, each claim and each record waits for it.
-VERY_MANY = {"postgresql": 100_000, "sqlite": 30_000}
+VERY_MANY = {"postgresql": 100_000, "sqlite": 30_000, "mysql": 30_000}
 # For all objects on a machine that has other work.
 PATIENCE = 1200
 

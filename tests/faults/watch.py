@@ -105,8 +105,22 @@ def _drop_on_sqlite(model: Any) -> list[str]:
     return [f"DROP TRIGGER IF EXISTS testapp_{action}_{name}" for action in ("INSERT", "UPDATE", "DELETE")]
 
 
-_create = {"postgresql": _create_on_postgresql, "sqlite": _create_on_sqlite}
-_drop = {"postgresql": _drop_on_postgresql, "sqlite": _drop_on_sqlite}
+def _create_on_mysql(model: Any) -> list[str]:
+    before, after = _as_json(model, "OLD"), _as_json(model, "NEW")
+    statements = []
+    for action, old, new in (("INSERT", "NULL", after), ("UPDATE", before, after), ("DELETE", before, "NULL")):
+        pk = f"{'OLD' if action == 'DELETE' else 'NEW'}.{model._meta.pk.column}"
+        statements.append(
+            f"CREATE TRIGGER testapp_{action}_{model._meta.model_name} AFTER {action} ON {model._meta.db_table}"
+            " FOR EACH ROW INSERT INTO testapp_event (label, object_pk, at, actor, old, new)"
+            f" VALUES ('{model._meta.label_lower}', CAST({pk} AS CHAR), CURRENT_TIMESTAMP(6),"
+            f" COALESCE(@testapp_actor, ''), {old}, {new})"
+        )
+    return statements
+
+
+_create = {"postgresql": _create_on_postgresql, "sqlite": _create_on_sqlite, "mysql": _create_on_mysql}
+_drop = {"postgresql": _drop_on_postgresql, "sqlite": _drop_on_sqlite, "mysql": _drop_on_sqlite}
 
 
 def _event(event: faults.Event) -> Event:

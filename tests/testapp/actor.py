@@ -55,6 +55,8 @@ def _introduce(connection: Any) -> None:
     # Past Django's cursor: the framework discards connections on which a handler sets something.
     if connection.vendor == "postgresql":
         connection.connection.execute("SELECT set_config('application_name', %s, false)", [actor()])
+    elif connection.vendor == "mysql":
+        connection.connection.query(f"SET @testapp_actor = '{actor()}'")
 
 
 connection_created.connect(introduce, dispatch_uid="testapp.actor")
