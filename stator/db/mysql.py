@@ -25,13 +25,19 @@ class Transactions(transactions.Transactions):
     def transaction(self, *, wait: float | None = None) -> AbstractContextManager[object]:
         """Return a transaction at READ COMMITTED; it waits for locks for whole seconds."""
         connection = self._operations.connection
-        if not connection.in_atomic_block:
-            connection.ensure_connection()
-            limit_waits(connection, self._operations.locks.shortest(wait))
-            if getattr(connection, "isolation_level", None) != "read committed":
-                # For the next transaction alone.
-                connection.connection.query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        return super().transaction()
+        if connection.in_atomic_block:
+            return super().transaction()
+        connection.ensure_connection()
+        limit_waits(connection, self._operations.locks.shortest(wait))
+        is_usual = getattr(connection, "isolation_level", None) == "read committed"
+        return super().transaction() if is_usual else self._read_committed()
+
+    @contextmanager
+    def _read_committed(self) -> Iterator[None]:
+        with super().transaction():
+            # For this transaction alone; it begins with the first statement.
+            self._operations.connection.connection.query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            yield
 
     def handler_transaction(self) -> AbstractContextManager[object]:
         """Return the same, with the waits of the session."""

@@ -73,7 +73,7 @@ def _in_transaction(connection: Any) -> bool:
 def _connect(connection: BaseDatabaseWrapper, connect: Callable[[], None]) -> None:
     """Open a connection. What is set meanwhile, by Django on MySQL or by receivers, is how every session begins."""
     connect()
-    vars(connection)["_stator_session_changed"] = False
+    setattr(connection, "_stator_session_changed", False)  # noqa: B010 - no attribute that Django knows
 
 
 def _note_session_change(

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from django.contrib import admin
-from django.db import router
+from django.db import connections, router
 from django.db.models import (
     Count,
     DateTimeField,
@@ -23,6 +23,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from stator.admin import Cell, Section
+from stator.capabilities import capabilities_of
 from stator.graph.durations import span
 from tasks.admin.queues import pause_line
 from tasks.models import Claimant, Queue, Task
@@ -53,7 +54,7 @@ def section_of_queues(request: HttpRequest) -> Section | None:
     if not (request.user.has_perm("tasks.view_queue") or request.user.has_perm("tasks.view_task")):
         return None
     using = router.db_for_write(Task)
-    found = list(_read(using)[: SHOWN + 1])
+    found = _read(using)
     claimed = _claimed(using)
     live = Claimant.objects.using(using).filter(seen__gt=Later(-CLAIMANT_ALIVE))
     asking = {
@@ -68,7 +69,7 @@ def section_of_queues(request: HttpRequest) -> Section | None:
     return Section("queues", "Queues", HEADS, rows, note=note, empty="There are no queues.")
 
 
-def _read(using: str) -> QuerySet[Any]:
+def _read(using: str) -> list[Queue]:
     tasks: QuerySet[Task] = QuerySet(Task, using=using)
     # Uses the index ``tasks_task_ready_in_queue``, which lacks the state: ready tasks are always pending.
     waiting = tasks.filter(queue=OuterRef("pk"), state_ready=True)
@@ -78,11 +79,17 @@ def _read(using: str) -> QuerySet[Any]:
     rows: QuerySet[Any] = QuerySet(Queue, using=using).annotate(
         read_at=Now(),
         waits=Exists(waiting),
-        waiting=Counted(waiting.values("pk")[: COUNTED + 1]),
         waited=ExpressionWrapper(Now() - first, output_field=DurationField()),
         is_paused=ExpressionWrapper(paused, output_field=IntegerField()),
     )
-    return rows.order_by("-is_paused", "-waits", "name")
+    rows = rows.order_by("-is_paused", "-waits", "name")
+    if capabilities_of(connections[using]).has_outer_references:
+        return list(rows.annotate(waiting=Counted(waiting.values("pk")[: COUNTED + 1]))[: SHOWN + 1])
+    # MariaDB takes a statement for each queue: there a query in FROM cannot refer to the queue.
+    found = list(rows[: SHOWN + 1])
+    for queue in found:
+        queue.waiting = tasks.filter(queue=queue, state_ready=True).values("pk")[: COUNTED + 1].count()
+    return found
 
 
 def _claimed(using: str) -> Counter[int]:

@@ -103,4 +103,4 @@ def test_a_size_is_a_number_above_zero(rows: str) -> None:
 
 
 def test_none_is_forgotten_here() -> None:
-    assert {*BENCHMARKS, "row_path", "sqlite", "peers"} == set(NAMES)
+    assert {*BENCHMARKS, "row_path", "sqlite", "mariadb", "peers"} == set(NAMES)

@@ -35,8 +35,7 @@ def test_statements_of_a_worker_wait_for_a_second_and_those_of_others_as_long_as
         assert waits() == (1, 1)
     with operations.transaction(wait=30):
         assert waits() == (1, 1)
-    operations.locks._wait = None
-    with operations.transaction():
+    with operations_of(Step).transaction():
         assert waits() == usual
 
 
