@@ -78,6 +78,13 @@ def test_changed_session_is_not_met_by_the_next(composed):
     assert found == ['"$user", public'] * 2
 
 
+SETTING = {
+    "postgresql": "SET TIME ZONE 'UTC'",
+    "sqlite": "PRAGMA user_version",
+    "mysql": "SET time_zone = '+00:00'",
+}
+
+
 @pytest.mark.django_db(transaction=True)
 def test_what_is_set_while_a_connection_is_opened_is_no_change_of_a_handler():
     """On MySQL Django itself sets the isolation level then, so every session would be discarded after one use."""
@@ -85,7 +92,7 @@ def test_what_is_set_while_a_connection_is_opened_is_no_change_of_a_handler():
 
     def set_something(sender, connection, **kwargs):
         with connection.cursor() as cursor:
-            cursor.execute("PRAGMA user_version" if connection.vendor == "sqlite" else "SET time_zone = '+00:00'")
+            cursor.execute(SETTING[connection.vendor])
 
     def work():
         watch_session(connection)
