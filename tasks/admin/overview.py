@@ -54,7 +54,7 @@ def section_of_queues(request: HttpRequest) -> Section | None:
     if not (request.user.has_perm("tasks.view_queue") or request.user.has_perm("tasks.view_task")):
         return None
     using = router.db_for_write(Task)
-    found = _read(using)
+    found = _first(using)
     claimed = _claimed(using)
     live = Claimant.objects.using(using).filter(seen__gt=Later(-CLAIMANT_ALIVE))
     asking = {
@@ -69,7 +69,7 @@ def section_of_queues(request: HttpRequest) -> Section | None:
     return Section("queues", "Queues", HEADS, rows, note=note, empty="There are no queues.")
 
 
-def _read(using: str) -> list[Queue]:
+def _read(using: str) -> QuerySet[Any]:
     tasks: QuerySet[Task] = QuerySet(Task, using=using)
     # Uses the index ``tasks_task_ready_in_queue``, which lacks the state: ready tasks are always pending.
     waiting = tasks.filter(queue=OuterRef("pk"), state_ready=True)
@@ -82,13 +82,18 @@ def _read(using: str) -> list[Queue]:
         waited=ExpressionWrapper(Now() - first, output_field=DurationField()),
         is_paused=ExpressionWrapper(paused, output_field=IntegerField()),
     )
-    rows = rows.order_by("-is_paused", "-waits", "name")
     if capabilities_of(connections[using]).has_outer_references:
-        return list(rows.annotate(waiting=Counted(waiting.values("pk")[: COUNTED + 1]))[: SHOWN + 1])
-    # MariaDB takes a statement for each queue: there a query in FROM cannot refer to the queue.
-    found = list(rows[: SHOWN + 1])
+        rows = rows.annotate(waiting=Counted(waiting.values("pk")[: COUNTED + 1]))
+    return rows.order_by("-is_paused", "-waits", "name")
+
+
+def _first(using: str) -> list[Queue]:
+    """Return the queues to show; on MariaDB by a statement more for each, since a query in FROM cannot refer to it."""
+    found = list(_read(using)[: SHOWN + 1])
     for queue in found:
-        queue.waiting = tasks.filter(queue=queue, state_ready=True).values("pk")[: COUNTED + 1].count()
+        if not hasattr(queue, "waiting"):
+            waiting: QuerySet[Task] = QuerySet(Task, using=using).filter(queue=queue, state_ready=True)
+            queue.waiting = waiting.values("pk")[: COUNTED + 1].count()
     return found
 
 

@@ -74,7 +74,7 @@ def test_tasks_that_are_not_due_do_not_wait() -> None:
 def test_counting_ends_at_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "COUNTED", 2)
     queue_with("encode", 5)
-    assert overview._read("default").get(name="encode").waiting == 3
+    assert [queue.waiting for queue in overview._first("default")] == [3]
     assert "encode 2+" in section(client_with("view_queue"))
 
 
