@@ -29,7 +29,6 @@ TESTED_ELSEWHERE = {
     "stator/db/at_once.py": ("tasks/queue/test_at_once.py", "used by queues alone, and counted there"),
     "stator/db/compiler.py": ("stator/db/test_records.py", "its SQL is proved by what is recorded with it"),
     "stator/db/history.py": ("stator/rows/test_reports.py", "the rows that it writes are those of the history"),
-    "stator/db/mysql.py": ("stator/test_capabilities.py", "parts of a vendor without a server here"),
     "stator/db/portable.py": ("stator/db/test_interface.py", "every test of db runs on these parts too"),
     "stator/db/probe.py": ("stator/db/test_claims.py", "a poll is right if claims find what it found"),
     "stator/db/sql.py": ("stator/db/test_postgresql_plans.py", "text of statements, proved by their plans"),
