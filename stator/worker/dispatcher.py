@@ -120,7 +120,6 @@ class Dispatcher:
         self.stopped = False
         self.woken = asyncio.Event()
         self.claimed = 0
-        self.last_claim = time.monotonic()
         self.doubtful: list[tuple[Operations, UUID]] = []
         self._attempts = attempts
         self._run = run
@@ -252,8 +251,7 @@ class Dispatcher:
             self._claiming = False
         if operations.locks.timeouts:
             operations.locks.forget(lane.step)
-        self.last_claim = time.monotonic()
-        self._timed(self.last_claim - began)
+        self._timed(time.monotonic() - began)
         self.claimed += len(claims)
         return claims
 
