@@ -61,6 +61,8 @@ def test_nothing_is_sent_for_a_limit_that_holds(operations):
 
 
 def test_transaction_reads_what_was_committed_whatever_the_session_does(operations, monkeypatch):
+    # Django sets the attribute when it connects.
+    connection.ensure_connection()
     monkeypatch.setattr(connection, "isolation_level", "repeatable read")
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
