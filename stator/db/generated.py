@@ -39,15 +39,14 @@ WHERE table_schema = DATABASE() AND table_name = %s AND column_name IN %s
 INDEXED = """
 SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = %s
 """
-# Stored, because the server may have to compute a virtual one when it no longer has the row. A server that has
-# invisible columns reads one of the comments, that of MySQL or that of MariaDB, as a part of the statement.
 # Where the driver's connection keeps the columns of tables.
 COLUMNS = "stator_columns"
+# Stored, because the server may have to compute a virtual one when it no longer has the row. A server that has
+# invisible columns reads one of the comments, that of MySQL or that of MariaDB, as a part of the statement.
 COLUMN = (
     "ADD COLUMN {name} {type} GENERATED ALWAYS AS ({value}) STORED"
     " /*!80023 INVISIBLE *//*M!100303 INVISIBLE */ COMMENT 'stator'"
 )
-
 
 # Migrations, each with whether it is undone.
 Plan = Sequence[tuple[Migration, bool]]
