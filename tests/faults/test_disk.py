@@ -14,7 +14,7 @@ import pytest
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from project.postgres.programs import give_to_server, open_place
+from project.server_user import give_to_server, open_place
 from tests.faults.fleet import logged
 from tests.testapp import faults
 from tests.testapp.faults import Job

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import connection, connections
 
-from project.postgres.programs import as_server, give_to_server, open_place
+from project.server_user import as_server, give_to_server, open_place
 from stator.db.session import session_of
 from tests.faults.fleet import CROWDED, logged
 from tests.faults.test_wakeup import delay_of
