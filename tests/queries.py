@@ -12,6 +12,11 @@ COUNT = re.compile(r"\bCOUNT\(")
 BOUND = re.compile(r"\bLIMIT \d+|\bIN \(\d+|\bseen\W+> ")
 
 
+def sent(queries: CaptureQueriesContext) -> list[str]:
+    """Return the statements that were captured, with the quotes of standard SQL."""
+    return [query["sql"].replace("`", '"') for query in queries]
+
+
 def statements(request: Callable[[], Any], status: int = 200) -> list[str]:
     """The statements that a request sends."""
     with CaptureQueriesContext(connection) as queries:

@@ -19,7 +19,7 @@ NAME, TOKEN = Parameter("name", CharField()), Parameter("token", Run._meta.get_f
 def rows_of(statement, **values):
     with connection.cursor() as cursor:
         cursor.execute(statement.text, statement.bind(connection, values))
-        return cursor.fetchall() if cursor.description else cursor.rowcount
+        return list(cursor.fetchall()) if cursor.description else cursor.rowcount
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from stator.admin import StatorAdmin, listing
 from stator.db.interface import new_token, new_worker_id
 from stator.rows import columns
 from stator.testing import advance, attempt
+from tests.queries import sent
 from tests.stator.admin.requests import LIST, claim, set_columns
 from tests.testapp.models import Line
 from tests.testapp.operators import Parcel
@@ -101,7 +102,7 @@ class TestList:
         with CaptureQueriesContext(connection) as queries:
             text = admin_client.get(LIST, {"orders": "wait"}).content.decode()
         assert "5 parcels" in text
-        assert len([query for query in queries if 'FROM "testapp_parcel" WHERE' in query["sql"]]) == 1
+        assert len([sql for sql in sent(queries) if 'FROM "testapp_parcel" WHERE' in sql]) == 1
 
     def test_pages_follow_each_other(self, admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(StatorAdmin, "list_per_page", 2)
@@ -121,7 +122,7 @@ class TestList:
         with CaptureQueriesContext(connection) as queries:
             text = admin_client.get(LIST, {"o": "2"}).content.decode()
         assert "sortable column-stator_" not in text
-        orders = [query["sql"].partition("ORDER BY")[2] for query in queries if 'FROM "testapp_parcel"' in query["sql"]]
+        orders = [sql.partition("ORDER BY")[2] for sql in sent(queries) if 'FROM "testapp_parcel"' in sql]
         assert orders
         assert not any("state" in order for order in orders)
 

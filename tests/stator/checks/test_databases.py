@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from stator import checks
 from stator.checks.databases import check_migrations, check_rows, check_sqlite
+from tests.queries import sent
 from tests.stator.admin.requests import set_columns
 from tests.testapp.models import Line
 from tests.testapp.operators import Parcel
@@ -84,7 +85,7 @@ class TestRows:
         Parcel.objects.bulk_create([Parcel(state="sent") for _ in range(50)])
         with CaptureQueriesContext(connection) as queries:
             list(check_rows([Parcel], "default"))
-        selects = [query["sql"] for query in queries if 'FROM "testapp_parcel"' in query["sql"]]
+        selects = [sql for sql in sent(queries) if 'FROM "testapp_parcel"' in sql]
         # Where the catalog does not tell which columns there are, another one does.
         assert len(selects) == (3 if connection.vendor == "postgresql" else 4)
         assert all("LIMIT" in sql for sql in selects)

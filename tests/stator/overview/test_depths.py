@@ -112,6 +112,8 @@ class TestDepths:
 
     @pytest.mark.parametrize("name", ["", "Gone", "a_b", "packed ", "q", "stamp", "sent_", "zz", "\u00e9", "_"])
     def test_objects_in_unknown_states_are_counted_ready_or_not(self, name):
+        if connection.vendor == "mysql" and name.endswith(" "):
+            pytest.skip("MySQL compares texts without the spaces at their ends")
         put(Parcel)
         put(Parcel, state="delivered", state_ready=False)
         assert of().unknown == 0

@@ -97,6 +97,9 @@ def test_bulk_update_of_other_columns_works(page):
     assert row(page).title == "b"
 
 
+# MySQL takes no names of the columns that conflict.
+@pytest.mark.postgresql
+@pytest.mark.sqlite
 def test_bulk_create_may_overwrite_other_columns_on_conflict(page):
     Page.objects.bulk_create(
         [Page(title="a", hidden=True)], update_conflicts=True, update_fields=["hidden"], unique_fields=["title"]
