@@ -71,7 +71,7 @@ def _queue_of_name(using: str) -> QuerySet[Queue]:
 
 
 def _queue_of_task(using: str) -> QuerySet[Queue]:
-    return _queues(using).filter(pk=Subquery(QuerySet(Task, using=using).filter(pk=PK).values("queue")))
+    return _queues(using).filter(pk=Subquery(QuerySet(Task, using=using).filter(pk=PK).values("queue")[:1]))
 
 
 def _task(using: str) -> QuerySet[Task]:
