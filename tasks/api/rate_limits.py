@@ -45,16 +45,23 @@ class Rates:
         self._column = column
         self._blocks: dict[int, Block] = {}
         self._lock = threading.Lock()
+        # Held while the database is asked, so that threads that miss a block at once take one and not one each.
+        self._asking = threading.Lock()
 
     def take(self, consumer: Consumer, most: int, amount: int = 1) -> None:
         """Count ``amount``; raise ``TooMany`` if it exceeds what is left of ``most`` in this minute."""
         with self._lock:
             missing = self._take_here(consumer.pk, amount)
-        while missing:
-            block = _block_from_database(consumer.pk, self._column, missing, most)
+        if not missing:
+            return
+        with self._asking:
             with self._lock:
-                self._merge(consumer.pk, block)
-                missing = self._take_here(consumer.pk, amount, new=True)
+                missing = self._take_here(consumer.pk, amount)
+            while missing:
+                block = _block_from_database(consumer.pk, self._column, missing, most)
+                with self._lock:
+                    self._merge(consumer.pk, block)
+                    missing = self._take_here(consumer.pk, amount, new=True)
 
     def forget(self) -> None:
         """Forget all blocks, so that the database is asked again."""
@@ -62,7 +69,7 @@ class Rates:
             self._blocks.clear()
 
     def _merge(self, pk: int, block: Block) -> None:
-        # Another thread may have taken a block meanwhile; its rest must not be lost.
+        # The rest of the block before was too small for this request, and is enough for a smaller one.
         present = self._blocks.get(pk)
         if present and present.ends > time.monotonic():
             block.left += present.left

@@ -76,19 +76,32 @@ def test_threads_of_one_process_waste_nothing(consumer):
     assert sum(counts) == 40
 
 
-def test_block_that_another_thread_has_taken_meanwhile_is_not_lost(consumer, monkeypatch):
-    rates, ask = Rates(), module._block_from_database
-    others = iter([lambda: rates.take(consumer, 40)])
+def test_threads_that_ask_at_once_take_one_block(consumer):
+    rates, start, counts = Rates(), threading.Barrier(8), []
 
-    def ask_while_another_does(*arguments):
-        block = ask(*arguments)
-        for other in others:
-            other()
-        return block
+    def work():
+        try:
+            start.wait(10)
+            counts.append(allowed(rates, consumer, 400, 1))
+        finally:
+            connections.close_all()
 
-    monkeypatch.setattr(module, "_block_from_database", ask_while_another_does)
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == [1] * 8
+    consumer.refresh_from_db()
+    assert consumer.used_count == 400 // module.BLOCKS
+
+
+def test_rest_of_a_block_that_is_too_small_is_not_lost(consumer):
+    rates = Rates()
     rates.take(consumer, 40)
-    assert allowed(rates, consumer, 40, 60) == 38
+    # One is left of the first block of two, and five are more than that.
+    rates.take(consumer, 40, 5)
+    assert allowed(rates, consumer, 40, 60) == 34
 
 
 def test_writes_are_few_and_refusals_cost_nothing(consumer):
