@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.http [--cycles 600] [--clients 16] [--many 64] [--repeat 3] [--only NAME]``
 
-The servers, gunicorn and uvicorn, are installed into var/peers if they are missing.
+The servers, gunicorn, granian and uvicorn, are installed into var/peers if they are missing.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from benchmarks.peers.install import CACHE, Unavailable, installed_apart
 from benchmarks.queues import BARE, CYCLE, bare_cycles, cycles
 from benchmarks.report import print_targets, verdict
 
-SERVERS = ("gunicorn==27.0.1", "uvicorn[standard]==0.54.0")
+SERVERS = ("gunicorn==27.0.1", "granian==2.8.7", "uvicorn[standard]==0.54.0")
 PATIENCE = 60.0
 REQUESTS = ("publish", "claim", "resolve")
 # Seconds; the answer of a request that takes longer counts as an error.
@@ -48,12 +48,18 @@ class Server:
 
 
 GUNICORN = ("gunicorn", "project.wsgi", "--log-level", "error", "--bind", "127.0.0.1:{port}", "--workers", "2")
+GRANIAN = (
+    "granian", "project.wsgi:application", "--interface", "wsgi", "--log-level", "error", "--host", "127.0.0.1",
+    "--port", "{port}", "--workers", "2", "--blocking-threads", "8",
+)  # fmt: skip
 UVICORN = ("uvicorn", "project.asgi:application", "--log-level", "error", "--port", "{port}", "--workers", "2")
 THREADS = ("--threads", "8")
 KEPT, POOL = {"CONN_MAX_AGE": 600}, {"OPTIONS": {"pool": {"min_size": 2, "max_size": 8, "timeout": 30}}}
 CASES = (
     Server("gunicorn, 2 x 8 threads, persistent connections", (*GUNICORN, *THREADS), KEPT),
     Server("gunicorn, 2 x 8 threads, pool", (*GUNICORN, *THREADS), POOL),
+    Server("granian, 2 x 8 threads, persistent connections", GRANIAN, KEPT),
+    Server("granian, 2 x 8 threads, pool", GRANIAN, POOL),
     Server("gunicorn, 2 x 8 threads, a connection a request", (*GUNICORN, *THREADS)),
     Server("uvicorn, 2 processes, pool", UVICORN, POOL),
     Server("uvicorn, 2 processes, persistent connections", UVICORN, KEPT),

@@ -138,13 +138,10 @@ def count_attempts(tasks: list[Any], using: str) -> None:
 
 def look_up_claimants(tasks: list[Any], using: str) -> None:
     """Set ``looked_up_claimant``, the named worker that holds each of these tasks, with one query for all of them."""
-    held = {task.pk: task.state_claim for task in tasks if task.state_claim is not None}
-    runs = (
-        Run.objects.using(using).filter(task__in=list(held), token__in=set(held.values()))
-        if held
-        else Run.objects.none()
-    )
-    workers = {(pk, token): worker for pk, token, worker in runs.values_list("task", "token", "worker")}
+    workers: dict[tuple[int, object], str] = {}
+    if held := {task.pk: task.state_claim for task in tasks if task.state_claim is not None}:
+        runs = Run.objects.using(using).filter(task__in=list(held), token__in=set(held.values()))
+        workers = {(pk, token): worker for pk, token, worker in runs.values_list("task", "token", "worker")}
     for task in tasks:
         task.looked_up_claimant = workers.get((task.pk, task.state_claim))
 
