@@ -9,9 +9,9 @@ from stator.admin.row_summary import holder, seconds_since
 from stator.graph.durations import span
 from stator.graph.failures import lease_lost
 from stator.models import StatorModel
+from stator.rows.endings import processes_of
 from stator.rows.meta import owner_of
 from stator.rows.reports import History, Report
-from stator.rows.workers import MOST_WORKERS, Worker, ending
 
 LATEST = 50
 
@@ -69,12 +69,8 @@ def timeline_of(row: StatorModel) -> Timeline:
 def _crew(ids: set[str], using: str | None) -> dict[str, str]:
     """Return a phrase for each worker; without a place for one whose row is deleted, a day after its end."""
     # With one key more, so that the page takes as many statements whatever there is.
-    read = Worker.objects.using(using).filter(Q(pk__in=["", *ids]) | Q(published__has_key="replaced"))
-    found = list(read.order_by("-started").values_list("pk", "pid", "host", "published__replaced")[:MOST_WORKERS])
-    codes = {(host, it["pid"]): it["exit_code"] for _, _, host, it in found if isinstance(it, dict)}
-    ends = {(host, pid): f", {ending(code)}" for (host, pid), code in codes.items()}
-    places = {pk: f" (process {pid} on {host}{ends.get((host, pid), '')})" for pk, pid, host, _ in found}
-    return {pk: f"worker {pk}{places.get(pk, '')}" for pk in ids}
+    found = processes_of(Q(pk__in=["", *ids]), using)
+    return {pk: f"worker {pk} ({found[pk]})" if pk in found else f"worker {pk}" for pk in ids}
 
 
 def _event(act: History, report: Report | None, crew: dict[str, str]) -> Event:

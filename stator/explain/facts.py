@@ -1,5 +1,6 @@
 """Facts about one object, read in at most five statements; every time is the database's."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,12 +12,14 @@ from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from stator.conf import Settings, load_settings
+from stator.graph.failures import lease_lost
 from stator.graph.states import State
 from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
+from stator.rows.endings import processes_of
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.pauses import Pause, Pauses, read_pauses
-from stator.rows.reports import Report
+from stator.rows.reports import History, Report
 from stator.rows.versions import Fleet
 from stator.rows.waits import waits_of
 from stator.rows.workers import Worker, live_workers, worker_of
@@ -54,6 +57,8 @@ class Facts:
     ahead: int = 0
     awaited: list[Awaited] = field(default_factory=list)
     fair_by: dict[str, object] = field(default_factory=dict)
+    # Of an object in quarantine: how processes ended while they attempted it, with how many of them.
+    endings: Counter[str] = field(default_factory=Counter)
 
     @property
     def name(self) -> str:
@@ -162,9 +167,14 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
     facts = _read_row(owner, pk, rows, active)
     if facts is None:
         return None
-    if facts.automatic and not facts.claimed and (facts.waiting or not facts.ready):
-        key = {"model_label": owner._meta.label_lower, "object_pk": str(pk)}
+    key = {"model_label": owner._meta.label_lower, "object_pk": str(pk)}
+    if facts.automatic and not facts.claimed and (facts.waiting or facts.quarantined or not facts.ready):
         facts.report = Report.objects.using(using).filter(**key).first()
+    if facts.quarantined and not facts.claimed:
+        held = History.objects.using(using).filter(fingerprint=lease_lost().fingerprint, **key).values("worker")
+        latest = facts.report.worker if facts.report else ""
+        ended = processes_of(Q(pk__in=held) | Q(pk=latest), using)
+        facts.endings = Counter(process.ending for process in ended.values() if process.ending)
     _read_workers(facts, using)
     if facts.in_line:
         _read_line(facts, rows, Pauses.of(owner._meta.label_lower, active))

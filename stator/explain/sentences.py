@@ -1,5 +1,6 @@
 """Texts of the reasons: each function yields sentences about one object, with the numbers in them."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -89,8 +90,17 @@ def quarantined(facts: Facts) -> Iterator[Said]:
     crashes = facts.row["state_crashes"]
     words, numbers = _report(facts)
     said = f" Latest report: {words}." if words else ""
-    sentence = f"Quarantined after {crashes} lost leases in a row; retry it after the cause is fixed.{said}"
-    yield sentence, {"crashes": crashes, **numbers}
+    died = f": {_died(facts.endings)}" if facts.endings else ""
+    sentence = f"Quarantined after {crashes} lost leases in a row{died}; retry it after the cause is fixed.{said}"
+    yield sentence, {"crashes": crashes, "endings": dict(facts.endings), **numbers}
+
+
+def _died(endings: Counter[str]) -> str:
+    """Return how workers ended while they attempted an object, the most frequent first."""
+    many = endings.total()
+    each = [f"{words}{f' {number:,} times' if 1 < number < many else ''}" for words, number in endings.most_common()]
+    who = "they attempted" if many > 1 else "it attempted"
+    return f"{counted(many, 'worker')} died while {who} it ({', '.join(each)})"
 
 
 def paused(facts: Facts) -> Iterator[Said]:

@@ -5,10 +5,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import F
+
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.overview.depths import LEASED, Held
 from stator.querysets import OperatorQuerySet
+from stator.rows.endings import endings_in
 from stator.rows.workers import MOST_WORKERS, Worker, worker_of
 
 # Workers that are shown, live ones first.
@@ -48,6 +51,13 @@ class Hand:
     since: float
     heard: float
     runs: list[tuple[str, Held]] = field(default_factory=list)
+    # How its process ended as a phrase, if the one that replaced it has told.
+    ending: str = ""
+
+    @property
+    def end(self) -> str:
+        """How its process ended for people, as sure as it is known."""
+        return f"dead ({self.ending})" if self.ending else DEAD
 
     @property
     def is_missed(self) -> bool:
@@ -59,7 +69,7 @@ class Hand:
         """Its status for people."""
         if self.status != "gone":
             return self.status
-        return f"silent for {span(self.heard)}, {DEAD}{f', holds {len(self.runs):,}' if self.runs else ''}"
+        return f"silent for {span(self.heard)}, {self.end}{f', holds {len(self.runs):,}' if self.runs else ''}"
 
     @property
     def shown(self) -> list[tuple[str, Held]]:
@@ -73,8 +83,10 @@ def crew(using: str, held: Iterable[tuple[str, Held]]) -> Crew:
     for label, one in held:
         runs[worker_of(one.token)].append((label, one))
     rows: Any = Worker.objects.using(using)
-    workers = list(rows.with_status().defer("published").order_by("status", "-started", "pk")[:MOST_WORKERS])
-    found = Crew([_hand(worker, runs) for worker in workers])
+    read = rows.with_status().annotate(replaced=F("published__replaced")).defer("published")
+    workers = list(read.order_by("status", "-started", "pk")[:MOST_WORKERS])
+    ends = endings_in((worker.host, worker.replaced) for worker in workers)
+    found = Crew([_hand(worker, runs, ends.get((worker.host, worker.pid), "")) for worker in workers])
     for worker in workers:
         if worker.status == "alive":
             found.live.update(worker.models)
@@ -94,9 +106,10 @@ def holding(using: str, models: Iterable[type[StatorModel]]) -> Counter[str]:
     return found
 
 
-def _hand(worker: Worker, runs: dict[str, list[tuple[str, Held]]]) -> Hand:
+def _hand(worker: Worker, runs: dict[str, list[tuple[str, Held]]], ending: str) -> Hand:
     found: Any = worker
     # A dead worker is not up any more.
     until = found.stopped or (found.heartbeat if found.status == "gone" else found.now)
     heard = max(0.0, (found.now - found.heartbeat).total_seconds())
-    return Hand(worker, found.status, max(0.0, (until - found.started).total_seconds()), heard, runs.get(worker.pk, []))
+    since = max(0.0, (until - found.started).total_seconds())
+    return Hand(worker, found.status, since, heard, runs.get(worker.pk, []), ending)

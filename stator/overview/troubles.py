@@ -117,7 +117,7 @@ def _silent_workers(found: Survey) -> Iterator[Trouble]:
         keys = _keys(held.pk for _, held in runs[:SHOWN])
         yield Trouble(
             "", "", f"worker {hand.worker.pk}",
-            f"{hand.worker.host}, process {hand.worker.pid}, is silent for {span(hand.heard)} and probably dead; "
+            f"{hand.worker.host}, process {hand.worker.pid}, is silent for {span(hand.heard)} and {hand.end}; "
             f"it holds {counted(len(hand.runs), 'object')} ({held}), which live workers take over {_expiry(hand)}",
             count=len(hand.runs), since=hand.heard, numbers={"worker": hand.worker.pk}, remedies=remedies,
             advice="Make sure that the process is gone; start manage.py runstator if no other worker is live.",

@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import socket
 from contextlib import suppress
 from functools import lru_cache
@@ -132,27 +131,6 @@ def default_name() -> str:
     return f"{host[:80]}:{os.getpid()}"
 
 
-def note_replaced(pid: int, exit_code: int) -> None:
-    """Note which process this one replaces; workers publish it, since a process that was killed cannot."""
-    _replaced.update(pid=pid, exit_code=exit_code)
-
-
-def replaced() -> dict[str, object]:
-    """Return what this process publishes about the one that it replaces; empty if there is none."""
-    return {"replaced": dict(_replaced)} if _replaced else {}
-
-
-def ending(exit_code: int) -> str:
-    """Return how a process ended as a phrase; shells and containers show a signal as 128 and its number."""
-    if exit_code >= 0:
-        return f"exit {exit_code}"
-    try:
-        name = signal.Signals(-exit_code).name
-    except ValueError:
-        name = f"signal {-exit_code}"
-    return f"exit {128 - exit_code}, {name}{': out of memory?' if -exit_code == signal.SIGKILL else ''}"
-
-
 def give_name(worker_id: str, name: str) -> None:
     """Note the name of a worker of this process, for :func:`name_of`."""
     if len(_given) >= MOST_WORKERS:
@@ -188,7 +166,6 @@ MOST_OF_NAME = 20
 
 # The latest workers of this process, by id.
 _given: dict[str, str] = {}
-_replaced: dict[str, int] = {}
 
 
 @lru_cache(maxsize=MOST_WORKERS)

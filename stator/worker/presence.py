@@ -14,8 +14,9 @@ from django.db.models.functions import Now
 from stator import __version__
 from stator.db.interface import Operations
 from stator.db.locks import Locks
+from stator.rows.endings import replaced
 from stator.rows.versions import graphs_published
-from stator.rows.workers import WORKER_BEAT, Worker, name_of, replaced
+from stator.rows.workers import WORKER_BEAT, Worker, name_of
 from stator.signals import on_heartbeat
 from stator.worker.outage import Outages
 

@@ -14,8 +14,9 @@ from django.db import connections
 
 from stator.logs import Progress, events_to, log_end
 from stator.models import StatorModel
+from stator.rows.endings import note_replaced
 from stator.rows.meta import managed
-from stator.rows.workers import default_name, note_replaced
+from stator.rows.workers import default_name
 from stator.runner import StatorRunner
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, escape
 from stator.worker.endpoint import Endpoint

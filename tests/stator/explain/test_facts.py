@@ -12,7 +12,14 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize(
     "columns",
-    [{}, {"state": "limited"}, {"state": "done"}, held(), {"state_ready": False, "state_next_attempt": ago(-60)}],
+    [
+        {},
+        {"state": "limited"},
+        {"state": "done"},
+        held(),
+        {"state_ready": False, "state_next_attempt": ago(-60)},
+        {"state_crashes": 3},
+    ],
 )
 def test_at_most_five_statements(crew, columns, django_assert_max_num_queries):
     errand = put(Errand, tenant=3, **columns)

@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from stator.conf import load_settings
 from stator.db.interface import new_worker_id
-from stator.models import Report, Worker
+from stator.models import History, Report, Worker
 from stator.rows.pauses import pause_objects
 from tests.stator.explain.errands import WORKER, codes, first, held, report
 from tests.stator.making import ago, change, put, raw
@@ -62,6 +62,29 @@ def test_quarantined_with_the_last_report(crew):
     reason = first(errand)
     assert (reason.code, reason.numbers["crashes"]) == ("quarantined", 3)
     assert reason.sentence.endswith("Latest report: stator.Quarantined: 3 leases in a row.")
+
+
+def test_quarantined_with_how_its_workers_ended(crew):
+    errand = put(Errand, state_crashes=3, state_ready=True)
+    for number, code in enumerate([-9, -9, 1]):
+        dead, row = f"{number:012x}", {"version": "1", "models": [], "database": "default", "host": "oak"}
+        Worker.objects.create(id=dead, pid=100 + number, **row)
+        Worker.objects.create(
+            id=f"f{number:011x}",
+            pid=200 + number,
+            published={"replaced": {"pid": 100 + number, "exit_code": code}},
+            **row,
+        )
+        History.objects.create(
+            model_label="testapp.errand", object_pk=str(errand.pk), version=1, kind=History.Kind.ERROR,
+            source=errand.state, worker=dead, fingerprint="lease_lost",
+        )  # fmt: skip
+    reason = first(errand)
+    assert reason.sentence == (
+        "Quarantined after 3 lost leases in a row: 3 workers died while they attempted it "
+        "(exit 137, SIGKILL: out of memory? 2 times, exit 1); retry it after the cause is fixed."
+    )
+    assert reason.numbers["endings"] == {"exit 137, SIGKILL: out of memory?": 2, "exit 1": 1}
 
 
 def test_row_that_is_not_due_says_when_it_is(crew):

@@ -60,6 +60,14 @@ def test_silent_worker_that_holds_objects_is_missed_and_shown_first(workers):
     assert re.fullmatch(r"silent for 1\d m.*, probably dead, holds 1", missed.told)
 
 
+def test_process_that_replaced_a_dead_worker_tells_how_it_ended(workers):
+    hold(GONE)
+    raw(Worker).filter(pk=GONE).update(pid=42)
+    raw(Worker).filter(pk=ALIVE).update(published={"replaced": {"pid": 42, "exit_code": -9}})
+    (missed,) = found().missed
+    assert re.fullmatch(r"silent for 1\d m.*, dead \(exit 137, SIGKILL: out of memory\?\), holds 1", missed.told)
+
+
 def test_dead_worker_was_up_until_its_last_heartbeat_and_a_stopped_one_until_it_stopped(workers):
     since = {hand.worker.pk: hand.since for hand in found().workers}
     assert since[ALIVE] >= 100

@@ -11,7 +11,7 @@ from django.utils import timezone
 from stator.db import chores
 from stator.db.interface import new_token, new_worker_id
 from stator.models import Worker
-from stator.rows.workers import WORKER_ALIVE, ending, live_workers, name_of, worker_of
+from stator.rows.workers import WORKER_ALIVE, live_workers, name_of, worker_of
 from stator.runner import StatorRunner
 from stator.worker.presence import Presence
 from tests.processes import wait_until
@@ -38,19 +38,6 @@ def test_worker_whose_row_comes_after_its_first_claim_has_its_name_then():
     assert name_of(worker, "default") == worker
     Worker.objects.create(id=worker, name="bot-1", host="h", pid=1, version="1", models=[])
     assert name_of(worker, "default") == "bot-1"
-
-
-@pytest.mark.parametrize(
-    ("exit_code", "words"),
-    [
-        (1, "exit 1"),
-        (-9, "exit 137, SIGKILL: out of memory?"),
-        (-11, "exit 139, SIGSEGV"),
-        (-63, "exit 191, signal 63"),
-    ],
-)
-def test_end_of_a_process_is_told_as_shells_tell_it(exit_code, words):
-    assert ending(exit_code) == words
 
 
 def test_row_of_an_older_release_publishes_nothing():

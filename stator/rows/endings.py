@@ -1,0 +1,66 @@
+"""How worker processes ended: a process that was killed cannot tell, so the one that replaces it publishes that."""
+
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import BooleanField, ExpressionWrapper, F, Q
+
+from stator.rows.workers import MOST_WORKERS, Worker
+
+# By host and process.
+Endings = dict[tuple[str, int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """The process of a worker. ``ending``: how it ended as a phrase, empty if no other process has published that."""
+
+    pid: int
+    host: str
+    ending: str = ""
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}{f', {self.ending}' if self.ending else ''}"
+
+
+def note_replaced(pid: int, exit_code: int) -> None:
+    """Note which process this one replaces, and its exit code, negative for a signal; workers publish it."""
+    _replaced.update(pid=pid, exit_code=exit_code)
+
+
+def replaced() -> dict[str, object]:
+    """Return what this process publishes about the one that it replaces; empty if there is none."""
+    return {"replaced": dict(_replaced)} if _replaced else {}
+
+
+def ending(exit_code: int) -> str:
+    """Return how a process ended as a phrase; shells and containers show a signal as 128 and its number."""
+    if exit_code >= 0:
+        return f"exit {exit_code}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        name = f"signal {-exit_code}"
+    return f"exit {128 - exit_code}, {name}{': out of memory?' if -exit_code == signal.SIGKILL else ''}"
+
+
+def endings_in(published: Iterable[tuple[str, Any]]) -> Endings:
+    """Return how processes ended, from the host of each worker and what it has published about the one before it."""
+    return {(host, it["pid"]): ending(it["exit_code"]) for host, it in published if isinstance(it, dict)}
+
+
+def processes_of(wanted: Q, using: str | None) -> dict[str, Process]:
+    """Return the processes of the workers that match, by their id; one statement.
+
+    Rows of ended workers are deleted after a day, and then their processes are not known any more.
+    """
+    those = Worker.objects.using(using).filter(wanted | Q(published__has_key="replaced"))
+    marked = those.annotate(wanted=ExpressionWrapper(wanted, BooleanField()), replaced=F("published__replaced"))
+    found = list(marked.order_by("-started").values_list("pk", "pid", "host", "replaced", "wanted")[:MOST_WORKERS])
+    ends = endings_in((host, it) for _, _, host, it, _ in found)
+    return {pk: Process(pid, host, ends.get((host, pid), "")) for pk, pid, host, _, own in found if own}
+
+
+_replaced: dict[str, int] = {}
