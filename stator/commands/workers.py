@@ -3,12 +3,15 @@
 from argparse import ArgumentParser
 from typing import Any, TypedDict
 
+from django.db.models import F
+
 from stator.commands.answer import Answer, table
 from stator.commands.arguments import Options, database_of, models_of
 from stator.commands.figures import databases_of
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.overview.crew import DEAD, holding
+from stator.rows.endings import endings_in
 from stator.rows.workers import MOST_WORKERS, Worker
 
 HELP = "List the worker processes of the last day."
@@ -16,7 +19,10 @@ HEADS = ["worker", "host", "pid", "status", "heartbeat", "holds", "handled", "lo
 
 
 class Reported(TypedDict):
-    """A worker for JSON; ``heartbeat_age`` in seconds. ``running``: the objects that it holds now, dead or alive."""
+    """A worker for JSON; ``heartbeat_age`` in seconds. ``running``: the objects that it holds now, dead or alive.
+
+    ``ending``: how its process ended, if the one that replaced it has published that, else empty.
+    """
 
     id: str
     host: str
@@ -25,6 +31,7 @@ class Reported(TypedDict):
     database: str
     models: list[str]
     status: str
+    ending: str
     started: str
     heartbeat_age: float
     stopped: str | None
@@ -47,7 +54,7 @@ def run(options: Options) -> Answer:
     ]
     rows = [
         [
-            row["id"], row["host"], row["pid"], DEAD if row["status"] == "gone" else row["status"],
+            row["id"], row["host"], row["pid"], _told(row),
             f"{span(row['heartbeat_age'])} ago", row["running"],
             row["handled"], row["lost"], " ".join(row["models"]),
         ]
@@ -56,14 +63,22 @@ def run(options: Options) -> Answer:
     return Answer(found, table(HEADS, rows) if rows else ["No worker was active in the last day; start runstator."])
 
 
+def _told(row: Reported) -> str:
+    if row["status"] != "gone":
+        return row["status"]
+    return f"dead ({row['ending']})" if row["ending"] else DEAD
+
+
 def workers_in(alias: str, models: list[type[StatorModel]]) -> list[Reported]:
     """Return the workers in a database: alive, gone without a stop, or stopped, each with what it holds."""
-    rows = Worker.objects.using(alias).with_status().defer("published").order_by("-started", "pk")
+    rows: Any = Worker.objects.using(alias).with_status().annotate(replaced=F("published__replaced"))
+    found = list(rows.defer("published").order_by("-started", "pk")[:MOST_WORKERS])
+    ends = endings_in((worker.host, worker.replaced) for worker in found)
     holds = holding(alias, models)
-    return [_described(worker, holds[worker.pk]) for worker in rows[:MOST_WORKERS]]
+    return [_described(worker, holds[worker.pk], ends.get((worker.host, worker.pid), "")) for worker in found]
 
 
-def _described(worker: Any, holds: int) -> Reported:
+def _described(worker: Any, holds: int, ending: str) -> Reported:
     return {
         "id": worker.pk,
         "host": worker.host,
@@ -72,6 +87,7 @@ def _described(worker: Any, holds: int) -> Reported:
         "database": worker.database,
         "models": worker.models,
         "status": worker.status,
+        "ending": ending,
         "started": worker.started.isoformat(),
         "heartbeat_age": max(0.0, (worker.now - worker.heartbeat).total_seconds()),
         "stopped": worker.stopped.isoformat() if worker.stopped else None,
