@@ -19,8 +19,9 @@ os.environ.setdefault("SECRET_KEY", "for benchmarks")
 from benchmarks.harness import arguments, database, make_tables, print_table, spread
 from benchmarks.report import print_targets, verdict, watch
 
-# The most milliseconds that a page may take.
+# The most milliseconds that a page may take, and the most kilobytes that it may have.
 MOST = 300
+MOST_KB = 300
 # How many pages are printed, the slowest first.
 SHOWN = 30
 
@@ -58,28 +59,31 @@ def main() -> None:
         make_tables(*mine)
         fill_kept(options.kept)
         client = logged_in()
-        found: dict[str, list[tuple[float, float]]] = {}
+        found: dict[str, list[tuple[float, float, float]]] = {}
         for name, fill in {"a few stuck": fill_well, "nothing well": fill_ill}.items():
             fill(options.rows)
             pages = [*(lists(client) if name == "a few stuck" else links(client, LISTS[0])), *others()]
             for path in pages:
                 if options.only in path:
-                    milliseconds(client, path)
-                    found[f"{name}: {title(path)}"] = [milliseconds(client, path) for _ in range(options.repeat)]
-    medians = {page: statistics.median(wall for wall, _ in times) for page, times in found.items()}
+                    measured(client, path)
+                    found[f"{name}: {title(path)}"] = [measured(client, path) for _ in range(options.repeat)]
+    medians = {page: statistics.median(wall for wall, _, _ in times) for page, times in found.items()}
     slowest = sorted(found, key=lambda page: -medians[page])
     rows = [
-        [page, *(spread([one[at] for one in found[page]]) for at in range(2))] for page in slowest[:SHOWN]
+        [page, *(spread([one[at] for one in found[page]]) for at in range(3))] for page in slowest[:SHOWN]
     ]  # fmt: skip
     print_table(
         f"{len(found)} pages with {options.rows:,} objects and {options.kept:,} rows of each list; the slowest of them",
-        ["page", "ms: median (least-most)", "processor ms, site and database"],
+        ["page", "ms: median (least-most)", "processor ms, site and database", "kB"],
         rows,
     )
     over = sum(median > MOST for median in medians.values())
+    sizes = {page: max(size for _, _, size in times) for page, times in found.items()}
+    largest = max(sizes, key=lambda page: sizes[page])
     print_targets([
         verdict("slowest page, median in ms", medians[slowest[0]], MOST, most=True),
         f"pages over {MOST} ms: {over} of {len(found)}",
+        verdict(f"largest page, {largest}, in kB", sizes[largest], MOST_KB, most=True),
     ])  # fmt: skip
 
 
@@ -98,13 +102,13 @@ def logged_in() -> Any:
     return client
 
 
-def milliseconds(client: Any, path: str) -> tuple[float, float]:
-    """Return the milliseconds of an existing page: elapsed, and of CPU."""
+def measured(client: Any, path: str) -> tuple[float, float, float]:
+    """Return the milliseconds of an existing page, elapsed and of CPU, and its kilobytes."""
     with watch() as spent:
         response = client.get(path)
     if response.status_code != 200:
         raise SystemExit(f"{path} gives {response.status_code}")
-    return 1000 * spent.seconds, 1000 * (spent.own + spent.server)
+    return 1000 * spent.seconds, 1000 * (spent.own + spent.server), len(response.content) / 1000
 
 
 def lists(client: Any) -> Iterator[str]:
@@ -138,8 +142,7 @@ def others() -> Iterator[str]:
         for pk in [*pks[:1], *pks[77:78]]:
             page = f"/admin/{model._meta.app_label}/{model._meta.model_name}/{pk}"
             yield f"{page}/change/"
-            if model is not Queue:
-                yield f"{page}/stator/"
+            yield f"{page}/change/?period=month" if model is Queue else f"{page}/stator/"
 
 
 def title(path: str) -> str:
@@ -147,15 +150,16 @@ def title(path: str) -> str:
     return unquote_plus(path.removeprefix("/admin/"))
 
 
-def insert(model: Any, rows: int, **values: str) -> None:
-    """Insert ``rows`` rows into an emptied table; ``values``: SQL expressions with ``n``, the number of the row."""
+def insert(model: Any, rows: int, emptied: bool = True, /, **values: str) -> None:
+    """Insert ``rows`` rows into a table; ``values``: SQL expressions with ``n``, the number of the row."""
     from django.db import connection
 
     table = model._meta.db_table
     given = {**_fillers(model), **values}
     names, expressions = ", ".join(f'"{name}"' for name in given), ", ".join(given.values())
     with connection.cursor() as cursor:
-        cursor.execute(f"TRUNCATE {table} RESTART IDENTITY CASCADE")
+        if emptied:
+            cursor.execute(f"TRUNCATE {table} RESTART IDENTITY CASCADE")
         cursor.execute(f"INSERT INTO {table} ({names}) SELECT {expressions} FROM generate_series(1, {rows}) AS t(n)")
         cursor.execute(f"VACUUM (ANALYZE) {table}")
 
@@ -255,6 +259,10 @@ def fill_kept(rows: int) -> None:
     back = f"least(n / {MODELS}, 2880) * interval '1 minute' + greatest(n / {MODELS} - 2880, 0) * interval '1 hour'"
     insert(Depth, max(20, rows // 10), model_label=label, minute=f"date_trunc('minute', now()) - ({back})",
            queued="n % 1000", hourly=f"n / {MODELS} > 2880")  # fmt: skip
+    # Those of queues, by hours.
+    queue, hour = "'tasks.task:queue-' || 1 + n % 100", "date_trunc('hour', now()) - n / 100 * interval '1 hour'"
+    insert(Depth, max(20, rows // 10), False, model_label=queue, minute=hour, queued="n % 1000", hourly="true")
+    insert(Stats, max(20, rows // 10), False, model_label=queue, hour=hour, handled="n % 77", failed="n % 7")
 
 
 if __name__ == "__main__":

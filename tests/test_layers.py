@@ -27,7 +27,7 @@ TASK_FLOORS = {
     "actions.frequency actions.values backend.framework backend.priorities queue.actions queue.expressions "
     "queue.rules queue.runs schedules.periodic schedules.timetable sharding.task_ids",
     1: "actions backend models querysets queue schedules sharding",
-    2: "dead_letters queue.figures queue.retention queue.shared_tasks testing",
+    2: "dead_letters queue.figures queue.retention queue.samples queue.shared_tasks testing",
     3: "actions.isolation.__main__ admin api apps management queue.commands queue.operating schedules.commands",
 }
 TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in names.split()}

@@ -103,6 +103,19 @@ class Stats(models.Model):
         Stats.objects.using(using).bulk_create([Stats(**key)], ignore_conflicts=True)
         rows.filter(**key).update(**counted)
 
+    @classmethod
+    def put(cls, using: str, hour: datetime.datetime, counts: dict[str, tuple[int, int]]) -> None:
+        """Write what each label handled in an hour and how much of it failed, in place of what was written before."""
+        cls._default_manager.using(using).bulk_create(
+            [
+                cls(model_label=label, hour=hour, handled=ended, failed=failed)
+                for label, (ended, failed) in sorted(counts.items())
+            ],
+            update_conflicts=True,
+            unique_fields=conflict_target(using, "model_label", "hour", "source", "to", "shard"),
+            update_fields=["handled", "failed"],
+        )
+
 
 class Depth(models.Model):
     """How many rows of a model were ready or due at one minute, and how long the oldest had waited.

@@ -1,23 +1,25 @@
-"""The last hour of a queue by minute, for its page: tasks that ended, and tasks that had not ended yet."""
+"""A queue over time, for its page: the last hour from its tasks, the last day and month from samples."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
-from django.utils.timezone import localtime
+from django.utils import timezone
 
-from stator.admin.charts import Chart, Point, chart
+from stator.admin.charts import HOUR, Chart, Point, chart, flows
+from stator.graph.durations import span
 from tasks.datetimes import aware
 from tasks.models import Queue, Task
 from tasks.querysets import TERMINAL
 from tasks.queue.expressions import Later
+from tasks.queue.queues import label_of
 
 MINUTES = 60
 
-# Tasks of one kind that are read; with more there is no chart.
+# Tasks of one kind that are read; with more there are only samples.
 MOST = 10_000
 
 Moments = list[datetime]
@@ -25,34 +27,61 @@ Moments = list[datetime]
 
 @dataclass(frozen=True, slots=True)
 class QueueFlow:
-    """``ended``: by minute, dead letters as bad; ``open``: at the end of each minute. None if there are too many."""
+    """A queue over a period. ``ended``: tasks that ended, dead letters as bad. ``open``: tasks that had not ended.
 
-    ended: Chart | None
-    open: Chart | None
+    ``waiting``: tasks that a worker could claim, in the minute with the most of them. None for what is not known:
+    ``open`` only of the last hour, ``waiting`` if there is no ``open``.
+    """
+
+    period: str
+    ended: Chart | None = None
+    open: Chart | None = None
+    waiting: Chart | None = None
+    waits: Chart | None = None
+
+    @property
+    def longest_wait(self) -> str:
+        """The longest wait of the first task in the last hour as text."""
+        return span(self.waits.most) if self.waits else ""
 
 
-def flow_of(queue: Queue) -> QueueFlow:
-    """Return the last hour of a queue, of its tasks in its own database; five statements, each with a limit.
+def flow_of(queue: Queue, period: str = HOUR) -> QueueFlow:
+    """Return a period of a queue, of its tasks in its own database; at most nine statements, each with a limit.
 
-    Tasks with a retention of their own and parts of shared tasks are left out. Indexes ``tasks_task_ended``,
-    ``tasks_task_ready_in_queue``, ``st_lease``, ``st_rest``.
+    Tasks with a retention of their own and parts of shared tasks are left out.
     """
     using = str(queue._state.db)
+    known = _last_hour(queue, using) if period == HOUR else QueueFlow(period)
+    if known.open is not None:
+        return known
+    now = timezone.localtime() if timezone.is_aware(timezone.now()) else timezone.now()
+    [flow] = flows(using, [label_of(queue.name)], now, period).values()
+    if period == HOUR:
+        return replace(known, waiting=chart(flow.queued), waits=chart(flow.waits))
+    return QueueFlow(period, ended=chart(flow.handled), waiting=chart(flow.queued))
+
+
+def _last_hour(queue: Queue, using: str) -> QueueFlow:
+    """Return the charts by minute that can be made of the tasks themselves.
+
+    Indexes ``tasks_task_ended``, ``tasks_task_ready_in_queue``, ``st_lease``, ``st_rest``.
+    """
     tasks: QuerySet[Task] = QuerySet(Task, using=using).filter(whole=None, retention=None)
     [read] = QuerySet(Queue, using=using).filter(pk=queue.pk).values_list(Now())
-    now = localtime(aware(read[0], using))
+    now = timezone.localtime(aware(read[0], using))
     ended = tasks.filter(queue=queue.pk, state__in=TERMINAL, state_changed__gte=Later(-60.0 * MINUTES))
     rows = list(ended.order_by("state_changed").values_list("state", "state_changed", "created")[: MOST + 1])
     going = _published(tasks, queue.pk)
     if len(rows) > MOST:
-        return QueueFlow(None, None)
+        return QueueFlow(HOUR)
     minutes = [now - timedelta(minutes=back) for back in range(MINUTES - 1, -1, -1)]
     dead = [aware(changed, using) for state, changed, _ in rows if state == "errored"]
     ends = [aware(changed, using) for _, changed, _ in rows]
     # A clock that was set back, or a program that writes columns, may have a task end before it was published.
     made = [min(created, changed) for _, changed, created in rows]
     begun = None if going is None else [aware(moment, using) for moment in [*going, *made]]
-    return QueueFlow(chart(_ended(minutes, ends, dead)), None if begun is None else chart(_open(minutes, begun, ends)))
+    still = None if begun is None else chart(_open(minutes, begun, ends))
+    return QueueFlow(HOUR, chart(_ended(minutes, ends, dead)), still)
 
 
 def _published(tasks: QuerySet[Task], queue: int) -> Moments | None:

@@ -13,6 +13,7 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 
 from stator.admin.actions import refuse_forbidden
+from stator.admin.charts import HOUR, PERIODS
 from stator.admin.detail import offered
 from stator.admin.fields import SPAN_HELP, JSONField, SpanField
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
@@ -291,10 +292,12 @@ class QueueAdmin(AnyAddressAdmin):
         """Render the page, with the live workers of the queue and the actions that are possible."""
         queue = kwargs.get("obj") or (args[3] if len(args) > 3 else None)
         if queue is not None:
+            period = next((one for one in PERIODS if one == request.GET.get("period")), HOUR)
             acts = [queue_pause, *([queue_resume] if _paused(queue) else [])]
             live = queue.claimants.filter(seen__gt=Later(-CLAIMANT_ALIVE)).order_by("worker")[: MOST_WORKERS + 1]
             context |= {
-                "queue_flow": flow_of(queue),
+                "queue_flow": flow_of(queue, period),
+                "queue_periods": PERIODS,
                 "queue_dead": dead_by_error(queue) if request.user.has_perm("tasks.view_task") else [],
                 "queue_may_requeue": request.user.has_perm("tasks.change_task"),
                 "queue_processes": [process.name for process in service_of(queue).taking[:MOST_WORKERS]],

@@ -10,6 +10,7 @@ from django.db.models import (
     DateTimeField,
     F,
     Func,
+    IntegerField,
     Model,
     OuterRef,
     Q,
@@ -54,6 +55,20 @@ def for_each(
     if capabilities_of(connections[queues.db]).has_outer_references:
         return list(queues.filter(pk__in=pks).values_list("pk", *figures(OuterRef("pk"))))
     return [row for pk in pks for row in queues.filter(pk=pk).values_list("pk", *figures(pk))]
+
+
+class CountOf(Subquery):
+    """The number of rows of a subquery, which has a limit."""
+
+    template = "(SELECT COUNT(*) FROM (%(subquery)s) line)"
+    output_field = IntegerField()
+
+
+class FirstOf(Subquery):
+    """The earliest ``since`` of the rows of a subquery."""
+
+    template = "(SELECT MIN(line.since) FROM (%(subquery)s) line)"
+    output_field = DateTimeField()
 
 
 class ExactText(Cast):

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import InterfaceError, OperationalError, connections
-from django.db.models import DateTimeField, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models import OuterRef, QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Now
 
 from tasks.models import Queue, Task
-from tasks.queue.expressions import for_each
+from tasks.queue.expressions import CountOf, FirstOf, for_each
 from tasks.sharding.replicas import rest
 
 # Waiting tasks are counted up to this number in each queue, the others up to it in all queues together.
@@ -57,16 +57,6 @@ def together(databases: dict[str, Figures | None]) -> Figures:
     return Figures(**told, oldest=max(oldest, default=None))
 
 
-class _Count(Subquery):
-    template = "(SELECT COUNT(*) FROM (%(subquery)s) line)"
-    output_field = IntegerField()
-
-
-class _First(Subquery):
-    template = "(SELECT MIN(line.since) FROM (%(subquery)s) line)"
-    output_field = DateTimeField()
-
-
 def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
     """Return the figures of queues by primary key, in four statements.
 
@@ -93,7 +83,7 @@ def _waiting(pks: list[Any], using: str) -> Any:
     def figures(queue: OuterRef | int) -> list[Combinable]:
         line = Task.objects.filter(queue=queue, state_ready=True, state_claim=None, state="pending")
         line = line.order_by("priority").values(since=Coalesce("state_next_attempt", "state_changed"))[: MOST + 1]
-        return [_Count(line), _First(line), Now()]
+        return [CountOf(line), FirstOf(line), Now()]
 
     return for_each(QuerySet(Queue, using=using), pks, figures)
 

@@ -26,6 +26,11 @@ from tasks.sharding.task_ids import home
 logger = logging.getLogger("tasks.queues")
 
 
+def label_of(queue: str) -> str:
+    """Return the label of a queue in the framework's statistics, beside those of models."""
+    return f"tasks.task:{queue}"
+
+
 class Queue(models.Model):
     """A queue of tasks, with defaults for tasks that set no value of their own. Durations are in seconds.
 

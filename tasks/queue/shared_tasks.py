@@ -17,6 +17,7 @@ from tasks.dead_letters import send_notices
 from tasks.models import Task
 from tasks.queue.expressions import is_one_of
 from tasks.queue.retention import prune
+from tasks.queue.samples import sample
 from tasks.sharding.replicas import mirror_all
 from tasks.sharding.task_ids import home, worked_in
 
@@ -83,6 +84,7 @@ def _on_schedule(sender: Any, **kwargs: Any) -> None:
         send_notices(using)
         prune(using)
         throttles.prune(using)
+        sample(using)
         if using == home():
             # Repairs copies of queues whose database was unavailable.
             mirror_all()

@@ -1,0 +1,101 @@
+"""Samples of queues in the framework's statistics: how many tasks waited by minute, and how many ended by hour.
+
+Each queue has a label of its own there. Its old samples are thinned, merged and deleted as those of models are.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.db.models import Model, OuterRef, QuerySet
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Coalesce, Now
+from django.utils import timezone
+
+from stator.models import Depth, Stats
+from tasks.models import Queue, Task
+from tasks.querysets import TERMINAL
+from tasks.queue.expressions import CountOf, FirstOf, for_each
+from tasks.queue.queues import label_of
+
+# Queues that are sampled, and tasks that are counted in each: those that wait, and those that ended in an hour.
+QUEUES, WAITING, ENDED = 1000, 100_000, 1_000_000
+
+# In the first minutes of an hour the one before is counted once more, with its last tasks.
+LATE = 3
+
+HOUR = timedelta(hours=1)
+
+# No queue has this name. Its sample says that all queues were sampled in a minute.
+EVERY = ""
+
+
+class Sample(NamedTuple):
+    """A queue now: its key and name, waiting tasks, since when the first of them waits, and the time."""
+
+    pk: int
+    name: str
+    waiting: int
+    since: datetime | None
+    now: datetime
+
+
+def sample(using: str) -> bool:
+    """Record the tasks of the queues of a database; return False if that was done already in this minute.
+
+    Tasks that ended are counted from the beginning of the hour each time, so nothing is counted twice. Parts of shared
+    tasks and tasks with a retention of their own are left out. Indexes ``tasks_task_ready_in_queue``,
+    ``tasks_task_ended``.
+    """
+    moment = timezone.now()
+    minute = moment.replace(second=0, microsecond=0)
+    _, first = Depth.objects.using(using).get_or_create(
+        model_label=label_of(EVERY), minute=minute, defaults={"queued": 0}
+    )  # fmt: skip
+    if not first:
+        return False
+    found = list(_waiting(using))
+    depths = {
+        label_of(each.name): (each.waiting, max(0.0, (each.now - (each.since or each.now)).total_seconds()))
+        for each in found
+        if each.waiting
+    }
+    if depths:
+        Depth.sample(using, depths)
+    this = minute.replace(minute=0)
+    for hour in (this - HOUR, this) if minute.minute < LATE else (this,):
+        _count_ended(using, {each.pk: each.name for each in found}, hour)
+    return True
+
+
+def _waiting(using: str) -> Iterator[Sample]:
+    def figures(queue: OuterRef | int) -> list[Combinable]:
+        line = Task.objects.filter(queue=queue, state_ready=True, state_claim=None, state="pending")
+        line = line.order_by("priority").values(since=Coalesce("state_next_attempt", "state_changed"))[:WAITING]
+        return [CountOf(line), FirstOf(line), Now()]
+
+    names = _names(using)
+    for pk, waiting, since, now in for_each(_queues(using), list(names), figures):
+        yield Sample(pk, names[pk], waiting, since, now)
+
+
+def _count_ended(using: str, names: dict[int, str], hour: datetime) -> None:
+    def figures(queue: OuterRef | int) -> list[Combinable]:
+        ended: QuerySet[Task] = Task.objects.filter(
+            queue=queue, state__in=TERMINAL, whole=None, retention=None, state_changed__gte=hour,
+            state_changed__lt=hour + HOUR,
+        )  # fmt: skip
+        dead = ended.filter(state="errored")
+        return [CountOf(rows.order_by("state_changed").values("state_changed")[:ENDED]) for rows in (ended, dead)]
+
+    counted = for_each(_queues(using), list(names), figures)
+    Stats.put(using, hour, {label_of(names[pk]): (ended, dead) for pk, ended, dead in counted if ended})
+
+
+def _queues(using: str) -> QuerySet[Model]:
+    rows: QuerySet[Any] = QuerySet(Queue, using=using)
+    return rows
+
+
+def _names(using: str) -> dict[int, str]:
+    return dict(_queues(using).order_by("pk").values_list("pk", "name")[:QUEUES])
