@@ -51,7 +51,8 @@ class Task(StatorModel):
     which an attempt is ended, heartbeats or not.
     """
 
-    queue = models.ForeignKey(Queue, models.CASCADE, related_name="tasks")
+    # Without an index of its own: that of the keys begins with the queue.
+    queue = models.ForeignKey(Queue, models.CASCADE, related_name="tasks", db_index=False)
     action = models.CharField(max_length=200)
     data = models.JSONField(null=True, blank=True)
     key = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001 - null is unique for each task
@@ -71,7 +72,8 @@ class Task(StatorModel):
     worker_count = models.PositiveIntegerField(default=1)
     # Whether only external programs may run it: it was published over HTTP with an action that the queue does not list.
     elsewhere_only = models.BooleanField(default=False, db_default=False, editable=False)
-    whole = models.ForeignKey("self", models.CASCADE, null=True, editable=False, related_name="parts")
+    # Most tasks are no parts, so the index of the parts leaves them out.
+    whole = models.ForeignKey("self", models.CASCADE, null=True, editable=False, related_name="parts", db_index=False)
     result = models.JSONField(null=True, editable=False)
     created = models.DateTimeField(db_default=Now(), editable=False)
     # When the notice of an errored task is sent at the earliest; null after it was sent.
@@ -143,6 +145,8 @@ class Task(StatorModel):
                 condition=Q(state="pending", state_claim=None, state_attempts__gt=0),
                 name="tasks_task_attempted",
             ),
+            # The parts of a shared task.
+            models.Index(fields=["whole"], condition=Q(whole__isnull=False), name="tasks_task_part"),
             # Waiting parts, whose shared task may have ended.
             models.Index(
                 fields=["whole"], condition=Q(state="pending", whole__isnull=False), name="tasks_task_open_part"
@@ -262,7 +266,8 @@ class Run(models.Model):
         # The action asked for another attempt later.
         WAITED = "waited"
 
-    task = models.ForeignKey(Task, models.CASCADE, related_name="runs")
+    # Without an index of its own: that of the workers begins with the task.
+    task = models.ForeignKey(Task, models.CASCADE, related_name="runs", db_index=False)
     # The task's ``state_version`` at the claim. It counts as an attempt until the task moves; null: it never counts.
     version = models.BigIntegerField(null=True)
     worker = models.CharField(max_length=100)
