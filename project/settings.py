@@ -36,7 +36,12 @@ POSTGRESQL_OPTIONS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-MYSQL_OPTIONS: dict[str, Any] = {"connect_timeout": 10, "charset": "utf8mb4"}
+MYSQL_OPTIONS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "charset": "utf8mb4",
+    # Django stores times in UTC, but leaves the zone of the database's clock to the server.
+    "init_command": "SET time_zone = '+00:00'",
+}
 STATOR_TEXTS = {"TOKEN", "LISTEN_DSN"}
 
 env = environ.Env()

@@ -56,6 +56,8 @@ class Capabilities:
     accepts_aware_moments: bool = False
     # The database's clock is in UTC even if ``USE_TZ`` is off; on other databases it is in the site's time zone.
     clock_in_utc: bool = False
+    # The clock is in the time zone of the session, which Django does not set: only in UTC does it agree with Django.
+    clock_in_zone_of_session: bool = False
 
 
 POSTGRESQL = Capabilities(
@@ -71,7 +73,7 @@ SQLITE = Capabilities(
     has_outer_references=True, clock_in_utc=True,
 )  # fmt: skip
 # MariaDB too.
-MYSQL = Capabilities(name="mysql", needs_generated_columns=True)
+MYSQL = Capabilities(name="mysql", needs_generated_columns=True, clock_in_utc=True, clock_in_zone_of_session=True)
 
 KNOWN = {each.name: each for each in (POSTGRESQL, SQLITE, MYSQL)}
 

@@ -37,6 +37,9 @@ OPTIONS = {
     "character_set_server": "utf8mb4",
     # As the documentation advises: keys and names that differ in case are different.
     "collation_server": "utf8mb4_bin",
+    "default_time_zone": "+00:00",
+    # By default a recursive query ends with an error after 1,000 rounds, and tests number their rows by one.
+    "max_recursive_iterations": 10_000_000,
 }
 # Where Debian has the programs, which is not on the path of everybody.
 FOLDERS = ("/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin", "/usr/libexec", "/usr/local/mariadb/bin")

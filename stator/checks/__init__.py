@@ -8,6 +8,7 @@ from django.core.checks import register as register_check
 from django.db.models import Model
 
 from stator.checks.databases import (
+    check_clock,
     check_drivers,
     check_migrations,
     check_primary,
@@ -57,7 +58,7 @@ def database_checks(
 ) -> list[CheckMessage]:
     """Return the problems in the databases that Django is told to check."""
     models = managed_models(app_configs)
-    looks = (check_primary, check_migrations, check_rows, check_triggers)
+    looks = (check_primary, check_clock, check_migrations, check_rows, check_triggers)
     return [message for alias in databases or [] for look in looks for message in look(models, alias)]
 
 

@@ -14,7 +14,15 @@ from stator.explain.sentences import counted
 from stator.migration_operations import ReconcileTrigger, function_name
 from stator.models import StatorModel
 from stator.rows.indexes import line_of_all
-from stator.worker.startup import OTHER_PACKAGE, OTHER_REMEDY, is_replica, migrated_by_another
+from stator.worker.startup import (
+    LOCAL_CLOCK,
+    OTHER_PACKAGE,
+    OTHER_REMEDY,
+    clock_remedy,
+    has_local_clock,
+    is_replica,
+    migrated_by_another,
+)
 
 # The most ready rows to read. Rows in unknown states are never claimed, so they collect at the front of the index.
 HEAD = 1000
@@ -82,6 +90,16 @@ def check_primary(models: list[type[StatorModel]], alias: str) -> Iterator[check
             f"{counted(len(written), 'model')}.",
             hint=f"Point DATABASES[{alias!r}] at the primary, or route the models to another database.",
             id="stator.E403",
+        )
+
+
+def check_clock(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
+    """E305: the clock of MariaDB or MySQL is in a local time zone."""
+    written = any(router.db_for_write(model) == alias for model in models)
+    if written and has_local_clock(connections[alias]):
+        remedy = clock_remedy(alias)
+        yield checks.Error(
+            f"Database {alias!r}: {LOCAL_CLOCK}.", hint=f"{remedy[:1].upper()}{remedy[1:]}.", id="stator.E305"
         )
 
 

@@ -43,6 +43,7 @@ YOUNGEST = 10_000
 # The app label and first migration that another package shares with ours.
 FIRST = ("stator", "0001_initial")
 OTHER_PACKAGE = "the recorded migrations of the app stator belong to another package with that name"
+LOCAL_CLOCK = "its clock is not in UTC, so times in its rows would be off by hours"
 OTHER_REMEDY = "reinstall that package and run manage.py migrate stator zero with it"
 
 
@@ -110,6 +111,8 @@ def _check(alias: str, models: Sequence[type[Model]]) -> dict[type[Model], str]:
     with connection.cursor() as cursor:
         if is_replica(connection):
             raise Unusable(f"database {alias!r} is a read replica (in recovery); point it at the primary")
+        if has_local_clock(connection):
+            raise Unusable(f"database {alias!r}: {LOCAL_CLOCK}; {clock_remedy(alias)}")
         tables = set(connection.introspection.table_names(cursor))
         if migrated_by_another(connection, tables):
             raise Unusable(f"database {alias!r}: {OTHER_PACKAGE}; {OTHER_REMEDY}")
@@ -132,6 +135,21 @@ def is_replica(connection: BaseDatabaseWrapper) -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_is_in_recovery()")
         return bool(cursor.fetchone()[0])
+
+
+def has_local_clock(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether the clock of a session is in a time zone that is not always UTC."""
+    if not capabilities_of(connection).clock_in_zone_of_session:
+        return False
+    with connection.cursor() as cursor:
+        # In winter and in summer.
+        cursor.execute("SELECT FROM_UNIXTIME(1735689600) = '2025-01-01' AND FROM_UNIXTIME(1751328000) = '2025-07-01'")
+        return not cursor.fetchone()[0]
+
+
+def clock_remedy(alias: str) -> str:
+    """Return how to have the clock of a session in UTC."""
+    return f"""set DATABASES[{alias!r}]["OPTIONS"]["init_command"] = "SET time_zone = '+00:00'\""""
 
 
 def migrated_by_another(connection: BaseDatabaseWrapper, tables: set[str]) -> bool:

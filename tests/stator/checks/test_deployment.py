@@ -6,7 +6,7 @@ import pytest
 from django.core.checks import run_checks
 from django.db import connection
 
-from stator.checks.databases import check_primary
+from stator.checks.databases import check_clock, check_primary
 from stator.worker.startup import Unusable, check_database
 from tests.testapp.models import Line
 
@@ -46,6 +46,25 @@ def test_read_replica_is_an_error_for_checks_and_workers() -> None:
     )
     with pytest.raises(Unusable, match="is a read replica"):
         check_database([Line])
+
+
+@pytest.mark.mariadb
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("zone", ["+01:00", "Europe/London"])
+def test_clock_that_is_not_in_utc_is_an_error_for_checks_and_workers(zone: str) -> None:
+    """Django has MariaDB's ``now()`` in the zone of the session, and reads it as UTC."""
+    assert list(check_clock([Line], "default")) == []
+    with connection.cursor() as cursor:
+        cursor.execute("SET time_zone = %s", [zone])
+    [message] = check_clock([Line], "default")
+    assert (message.id, message.hint) == (
+        "stator.E305",
+        """Set DATABASES['default']["OPTIONS"]["init_command"] = "SET time_zone = '+00:00'".""",
+    )
+    with pytest.raises(Unusable, match="clock is not in UTC"):
+        check_database([Line])
+    assert list(check_clock([Line], "other")) == []
+    connection.close()
 
 
 def test_database_to_which_nothing_is_written_may_be_a_replica(django_assert_num_queries: Any) -> None:
