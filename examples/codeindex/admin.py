@@ -45,5 +45,6 @@ class SymbolAdmin(ReadOnly, admin.ModelAdmin):
     list_display = ("qualified_name", "kind", "file", "line", "summary")
     list_filter = ("kind",)
     list_select_related = ("file",)
-    search_fields = ("name", "qualified_name")
+    # Without regard to case on every database.
+    search_fields = ("name__stator_icontains", "qualified_name__stator_icontains")
     ordering = ("name", "pk")

@@ -8,15 +8,18 @@ from django.contrib.admin import ListFilter, ModelAdmin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import FieldDoesNotExist
 from django.core.paginator import Page, Paginator
 from django.db import DataError, router
 from django.db.models import Model, QuerySet
+from django.db.models.constants import LOOKUP_SEP
 from django.db.models.expressions import Combinable
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 
 from stator.admin.control_characters import SpellingAdmin
 from stator.admin.fields import can_be_key, prefilled
+from stator.db.search_lookups import PREFIX
 from stator.querysets import OperatorQuerySet
 from stator.rows.column_guard import M
 from stator.rows.meta import options_of, owner_of
@@ -27,6 +30,8 @@ from stator.rows.workers import live_workers
 COUNTED = 10_000
 # An address cannot give a range's two values; a pattern may be invalid, or keep a database busy forever.
 UNASKABLE = {"range", "regex", "iregex"}
+# The lookups of entries of ``search_fields`` by their first character.
+SEARCHES = {"^": "istartswith", "=": "iexact"}
 # Pauses that are shown above a list.
 NOTICED = 3
 
@@ -141,6 +146,10 @@ class AnyAddressAdmin(SpellingAdmin):
         """Return whether only few rows are sorted by this column; here by any."""
         return False
 
+    def get_search_fields(self, request: HttpRequest) -> list[str]:
+        """Return the fields to search, with lookups that ignore case on every database."""
+        return [ignoring_case(self.opts, str(name)) for name in super().get_search_fields(request)]
+
     def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
         """Return the class of the list."""
         return self.change_list
@@ -175,6 +184,19 @@ def keep_keys(model_admin: ModelAdmin, request: HttpRequest) -> None:
         posted = request.POST.copy()
         posted.setlist(ACTION_CHECKBOX_NAME, keys)
         request.POST = posted  # type: ignore[assignment]
+
+
+def ignoring_case(options: Any, name: str) -> str:
+    """Return an entry of ``search_fields`` with its lookup, which ignores case; one that names a lookup as it is."""
+    lookup, path = SEARCHES.get(name[:1], "icontains"), name.lstrip("^=")
+    for part in path.split(LOOKUP_SEP):
+        try:
+            field = options.pk if part == "pk" else options.get_field(part)
+        except FieldDoesNotExist:
+            # The name of a lookup, or a mistake that Django reports.
+            return name
+        options = field.path_infos[-1].to_opts if hasattr(field, "path_infos") else options
+    return LOOKUP_SEP.join([path, f"{PREFIX}{lookup}"])
 
 
 def operated(queryset: QuerySet[M]) -> OperatorQuerySet[M]:

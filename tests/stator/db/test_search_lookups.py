@@ -1,0 +1,32 @@
+"""Searches find texts whatever their case, on each database."""
+
+import pytest
+
+from tests.testapp.operators import Parcel
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(
+    ("lookup", "words", "found"),
+    [
+        ("icontains", "STREET", ["High Street 5", "street 6"]),
+        ("icontains", "street", ["High Street 5", "street 6"]),
+        ("icontains", "100%", ["100% Road"]),
+        ("icontains", "_", []),
+        ("istartswith", "STR", ["street 6"]),
+        ("iexact", "100% road", ["100% Road"]),
+        ("iexact", "100%", []),
+    ],
+)
+def test_case_does_not_matter(lookup: str, words: str, found: list[str]) -> None:
+    for address in ("High Street 5", "street 6", "100% Road"):
+        Parcel.objects.create(address=address)
+    rows = Parcel.objects.filter(**{f"address__stator_{lookup}": words}).order_by("pk")
+    assert list(rows.values_list("address", flat=True)) == found
+
+
+def test_number_is_searched_like_a_text() -> None:
+    parcel = Parcel.objects.create()
+    assert Parcel.objects.filter(pk__stator_iexact=str(parcel.pk)).get() == parcel
+    assert not Parcel.objects.filter(pk__stator_icontains="x").exists()
