@@ -18,6 +18,7 @@ from django.db.models import (
     QuerySet,
     Subquery,
 )  # fmt: skip
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Now
 from django.http import HttpRequest
 from django.urls import reverse
@@ -28,7 +29,7 @@ from stator.graph.durations import span
 from tasks.admin.queues import pause_line
 from tasks.models import Claimant, Queue, Task
 from tasks.queue.claimants import CLAIMANT_ALIVE
-from tasks.queue.expressions import Later
+from tasks.queue.expressions import Later, for_each
 
 # The most queues that are shown: paused ones first, then those with waiting tasks, then the rest, each by name.
 SHOWN = 50
@@ -50,7 +51,7 @@ class Counted(Subquery):
 
 
 def section_of_queues(request: HttpRequest) -> Section | None:
-    """Return the section for users who may view queues or tasks: three statements, however many queues there are."""
+    """Return the section for users who may view queues or tasks: three or four statements, however many queues."""
     if not (request.user.has_perm("tasks.view_queue") or request.user.has_perm("tasks.view_task")):
         return None
     using = router.db_for_write(Task)
@@ -88,12 +89,19 @@ def _read(using: str) -> QuerySet[Any]:
 
 
 def _first(using: str) -> list[Queue]:
-    """Return the queues to show; on MariaDB by a statement more for each, since a query in FROM cannot refer to it."""
+    """Return the queues to show; on MariaDB by one more statement, since a query in FROM cannot refer to the queue."""
     found = list(_read(using)[: SHOWN + 1])
-    for queue in found:
-        if not hasattr(queue, "waiting"):
-            waiting: QuerySet[Task] = QuerySet(Task, using=using).filter(queue=queue, state_ready=True)
-            queue.waiting = waiting.values("pk")[: COUNTED + 1].count()
+    if not capabilities_of(connections[using]).has_outer_references:
+        tasks: QuerySet[Task] = QuerySet(Task, using=using)
+
+        def waiting(queue: OuterRef | int) -> list[Combinable]:
+            return [Counted(tasks.filter(queue=queue, state_ready=True).values("pk")[: COUNTED + 1])]
+
+        rows = for_each(QuerySet(Queue, using=using), [queue.pk for queue in found], waiting)
+        counts = {pk: count for pk, count, *_ in rows}
+        for queue in found:
+            # A queue that was deleted meanwhile has no row.
+            queue.waiting = counts.get(queue.pk, 0)
     return found
 
 

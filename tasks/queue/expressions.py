@@ -26,6 +26,9 @@ from django.db.models.sql.compiler import SQLCompiler
 
 from stator.capabilities import capabilities_of
 
+# The most queries that one statement unites.
+UNITED = 100
+
 
 def is_any(rows: QuerySet[Any]) -> IsNull:
     """Return whether any of these rows exists, evaluated for each row of the outer query.
@@ -50,11 +53,13 @@ def for_each(
 ) -> Iterable[Sequence]:
     """Return the key of each queue with its ``figures``, which are given the key as an expression or as a value.
 
-    MariaDB takes a statement for each queue: there a query in FROM cannot refer to the queue.
+    On MariaDB a query in FROM cannot refer to the queue, so there the statement unites one query for each queue.
     """
     if capabilities_of(connections[queues.db]).has_outer_references:
         return list(queues.filter(pk__in=pks).values_list("pk", *figures(OuterRef("pk"))))
-    return [row for pk in pks for row in queues.filter(pk=pk).values_list("pk", *figures(pk))]
+    each: list[QuerySet[Model, Any]] = [queues.filter(pk=pk).order_by().values_list("pk", *figures(pk)) for pk in pks]
+    parts = [each[start : start + UNITED] for start in range(0, len(each), UNITED)]
+    return [row for first, *others in parts for row in first.union(*others, all=True)]
 
 
 class CountOf(Subquery):

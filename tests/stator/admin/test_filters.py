@@ -14,6 +14,7 @@ from stator.admin.filters import CONDITIONS
 from stator.commands.figures import failing
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
+from tests.queries import analyze
 from tests.stator.admin.requests import LIST
 from tests.stator.making import raw
 from tests.testapp.operators import Parcel
@@ -80,8 +81,7 @@ def test_few_stuck_rows_among_many_are_found_by_indexes(transactional_db: None) 
     """Without the parts the planner walks all of the table for the first page."""
     Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(5000))
     Parcel.objects.bulk_create(Parcel(state="packed", state_ready=False) for _ in range(2000))
-    with connection.cursor() as cursor:
-        cursor.execute(f"ANALYZE {Parcel._meta.db_table}")
+    analyze(Parcel)
     for name in ("stuck", "overdue", "unknown"):
         for part in CONDITIONS[name][2](OperatorQuerySet(Parcel)):
             assert "Seq Scan" not in part.values_list("pk")[:2001].explain(), part.query
@@ -93,8 +93,7 @@ def test_few_failing_rows_among_many_are_found_by_indexes(transactional_db: None
     some = Parcel.objects.bulk_create(Parcel(state="packed", state_ready=False) for _ in range(6))
     raw(Parcel).filter(pk__in=[parcel.pk for parcel in some[:3]]).update(state_failures=1)
     raw(Parcel).filter(pk__in=[parcel.pk for parcel in some[3:]]).update(state_crashes=3)
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
+    analyze(Parcel)
     rows = getattr(OperatorQuerySet(Parcel), name)().order_by()
     assert rows.count() == (6 if name == "failed" else 3)
     # As the list looks for few, as it looks for its first page among many, and as they are counted.
@@ -110,8 +109,7 @@ def test_failing_rows_are_counted_by_their_index(transactional_db: None) -> None
     Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(5000))
     some = Parcel.objects.bulk_create(Parcel(state="packed", state_ready=False) for _ in range(6))
     raw(Parcel).filter(pk__in=[parcel.pk for parcel in some]).update(state_failures=1)
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
+    analyze(Parcel)
     rows = OperatorQuerySet(Parcel).filter(state_failures__gt=0)
     assert failing(OperatorQuerySet(Parcel)) == 6
     assert "st_fail_" in rows.order_by().values("pk")[:10_001].explain()
@@ -128,8 +126,7 @@ def test_list_of_a_state_has_all_rows_in_it_wherever_they_are(admin_client: Clie
 def test_few_rows_of_a_state_among_many_are_found_by_indexes(transactional_db: None, admin_client: Client) -> None:
     Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(5000))
     Parcel.objects.bulk_create(Parcel(state="sent", state_ready=False) for _ in range(5))
-    with connection.cursor() as cursor:
-        cursor.execute(f"ANALYZE {Parcel._meta.db_table}")
+    analyze(Parcel)
     found = admin_client.get(f"{LIST}?state__exact=sent").context["cl"].queryset
     assert len(found) == 5
     plan = found.order_by()[:10_001].explain()

@@ -19,6 +19,7 @@ from tasks.actions import attempts as actions
 from tasks.actions.registry import Action, Context, registry
 from tasks.models import Queue, Task
 from tests.commanding import asked
+from tests.queries import sent
 from tests.tasks.actions.making import make, ran, report
 from tests.testapp import actions as examples
 
@@ -251,5 +252,5 @@ class TestFence:
             make("echo", number)
         with CaptureQueriesContext(connection) as queries:
             StatorRunner([Task]).run_single_cycle()
-        asked = [query for query in queries if 'FROM "tasks_queue" WHERE "tasks_queue"."id" = ' in query["sql"]]
-        assert len(asked) == 1
+        found = [sql for sql in sent(queries) if 'FROM "tasks_queue" WHERE "tasks_queue"."id" = ' in sql]
+        assert len(found) == 1

@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from stator.models import move_rows
+from tests.queries import sent
 from tests.tasks.making import make_task
 
 TASKS, QUEUES, RUNS = (reverse(f"admin:tasks_{name}_changelist") for name in ("task", "queue", "run"))
@@ -50,7 +51,7 @@ def statements(client, url, **data):
     client.get(url, data)
     with CaptureQueriesContext(connection) as queries:
         assert client.get(url, data).status_code == 200
-    return [query["sql"] for query in queries]
+    return sent(queries)
 
 
 def make_all(queue):

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.db import connection
 from django.test import Client
 
+from stator.capabilities import capabilities_of
 from tasks.admin import overview
 from tasks.models import Queue, Task
 from tests.stator.making import ago, raw
@@ -100,10 +102,12 @@ def test_is_not_for_everybody() -> None:
     assert section(client_with()) == ""
 
 
-def test_takes_three_statements_whatever_there_is(django_assert_num_queries: Any, rf: Any, admin_user: User) -> None:
+def test_takes_few_statements_whatever_there_is(django_assert_num_queries: Any, rf: Any, admin_user: User) -> None:
     request = rf.get("/")
     request.user = admin_user
     for name in "abcdef":
         queue_with(name, 3)
-    with django_assert_num_queries(3):
+    # On MariaDB the waiting tasks are counted by one more statement.
+    number = 3 if capabilities_of(connection).has_outer_references else 4
+    with django_assert_num_queries(number):
         overview.section_of_queues(request)

@@ -55,10 +55,7 @@ class TestNotices:
         (notice,) = notices("default")
         assert (notice.counted, notice.more) == ("3+", True)
 
-    @pytest.mark.postgresql
-    @pytest.mark.sqlite
     def test_statements_are_as_many_however_many_queues_there_are(self, django_assert_num_queries):
-        """MariaDB takes one for each queue: there a query in FROM cannot refer to the queue."""
         live_process()
         for name in "abcdef":
             make_queue(name).publish_many([{"action": "echo"}] * 3)
