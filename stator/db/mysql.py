@@ -10,12 +10,14 @@ from django.db.models import Model, QuerySet
 from stator.db import portable, transactions
 from stator.db.generated import in_columns, present_columns
 from stator.db.interface import Operations, Parts
+from stator.db.locks import PROBE
 from stator.db.values import Params, Pk, Row
 
 # How many more rows are found than wanted.
 SPARE = 100
 
-# Where the driver's connection keeps the seconds that its session waits for locks, and what they were before.
+# Where the driver's connection keeps for how many seconds its session waits for locks on rows and on tables, and what
+# these limits were before.
 WAITS, USUAL = "stator_waits", "stator_usual_waits"
 
 
@@ -109,17 +111,21 @@ class Transactions(transactions.Transactions):
 def limit_waits(connection: BaseDatabaseWrapper, seconds: float | None) -> None:
     """Have a session wait for locks for so many seconds, rounded up; None for as long as it did before.
 
-    The driver's connection remembers that, so that nothing is sent where nothing changes.
+    After a timeout it does not wait for a table at all: only changes of tables hold such locks, and those for long. The
+    driver's connection remembers the limits, so that nothing is sent where nothing changes.
     """
     session = connection.connection
-    waits = None if seconds is None else max(1, ceil(seconds))
+    waits = None
+    if seconds is not None:
+        rows = max(1, ceil(seconds))
+        waits = (rows, 0 if seconds <= PROBE else rows)
     if getattr(session, WAITS, None) == waits:
         return
     if not hasattr(session, USUAL):
         session.query("SELECT @@innodb_lock_wait_timeout, @@lock_wait_timeout")
         [usual] = session.store_result().fetch_row()
         setattr(session, USUAL, tuple(map(int, usual)))
-    rows, tables = getattr(session, USUAL) if waits is None else (waits, waits)
+    rows, tables = waits or getattr(session, USUAL)
     # Without Django's cursor, which would count this as a change of the session by a handler.
     session.query(f"SET SESSION innodb_lock_wait_timeout = {rows}, lock_wait_timeout = {tables}")
     setattr(session, WAITS, waits)
