@@ -27,7 +27,8 @@ def test_unknown_states_are_a_warning(crew_of_all):
 
 
 def test_missing_index_is_a_warning(crew_of_all):
-    index = own_indexes(Errand)[0]
+    # On MariaDB, Django neither adds nor removes one with expressions.
+    index = next(index for index in own_indexes(Errand) if not index.contains_expressions)
     with connection.schema_editor() as editor:
         editor.remove_index(Errand, index)
     try:
