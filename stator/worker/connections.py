@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from django.db import connections
+from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.capabilities import capabilities_of
@@ -17,10 +18,12 @@ IDLE = 0
 SESSION_STATEMENT = re.compile(
     r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*"
     r"(SET\s+(?!(LOCAL|TRANSACTION|CONSTRAINTS)\b)|(RESET|LISTEN|PREPARE|DECLARE|PRAGMA|DISCARD|DEALLOCATE)\b"
-    r"|CREATE\s+((LOCAL|GLOBAL)\s+)?TEMP)",
+    r"|CREATE\s+((LOCAL|GLOBAL)\s+)?TEMP|LOCK\s+TABLES\b|USE\b)",
     re.IGNORECASE | re.DOTALL,
 )
-SESSION_CALL = re.compile(r"\b(set_config|pg_(try_)?advisory_lock(_shared)?)\s*\(", re.IGNORECASE)
+SESSION_CALL = re.compile(r"\b(set_config|pg_(try_)?advisory_lock(_shared)?|get_lock)\s*\(", re.IGNORECASE)
+# Begins a transaction of which Django does not know.
+BEGIN = re.compile(r"\s*(BEGIN|START\s+TRANSACTION|XA\s+(START|BEGIN))\b", re.IGNORECASE)
 
 
 def watch_session(connection: BaseDatabaseWrapper) -> None:
@@ -47,7 +50,7 @@ def changes_session(statement: str) -> bool:
         return True
     # A text search first, because a pattern takes many times as long.
     lower = statement.lower()
-    return ("set_config" in lower or "advisory_lock" in lower) and bool(SESSION_CALL.search(statement))
+    return any(name in lower for name in ("set_config", "_lock")) and bool(SESSION_CALL.search(statement))
 
 
 def _discard(connection: Any) -> None:
@@ -57,17 +60,27 @@ def _discard(connection: Any) -> None:
     connection.needs_rollback = False
     connection.run_on_commit = []
     connection._stator_session_changed = False
-    connection.close()
+    # The driver of MySQL raises if the handler has closed it behind Django's back; then there is nothing to close.
+    with suppress(OperationalError):
+        connection.close()
 
 
 def _in_transaction(connection: Any) -> bool:
+    driven = connection.connection
     if capabilities_of(connection).reports_transaction_status:
-        return bool(connection.connection.info.transaction_status != IDLE)
+        return bool(driven.info.transaction_status != IDLE)
     try:
-        return bool(getattr(connection.connection, "in_transaction", False))
+        # ``open`` is of MySQL's driver: a closed connection must be discarded too.
+        return bool(getattr(driven, "in_transaction", False)) or not getattr(driven, "open", True)
     except connection.Database.Error:
         # Closed without Django, which sqlite3 answers with an error. It must be discarded like an open transaction.
         return True
+
+
+def _knows_transactions(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether the driver knows if a transaction is open; that of MySQL does not."""
+    reported = capabilities_of(connection).reports_transaction_status
+    return reported or hasattr(type(connection.connection), "in_transaction")
 
 
 def _connect(connection: BaseDatabaseWrapper, connect: Callable[[], None]) -> None:
@@ -82,6 +95,6 @@ def _note_session_change(
     connection = context["connection"]
     # psycopg composes statements of parts.
     text = sql if isinstance(sql, str) else sql.as_string(connection.connection) if hasattr(sql, "as_string") else ""
-    if changes_session(text):
+    if changes_session(text) or (BEGIN.match(text) and not _knows_transactions(connection)):
         connection._stator_session_changed = True
     return execute(sql, params, many, context)

@@ -7,6 +7,7 @@ from django.db import connection, connections
 from django.db.backends.signals import connection_created
 
 from stator.worker.connections import changes_session, clean_connections, watch_session
+from tests.testapp.models import Line
 
 if connection.vendor == "postgresql":
     from psycopg.sql import SQL, Identifier
@@ -29,6 +30,9 @@ if connection.vendor == "postgresql":
         "SELECT pg_advisory_lock(1)",
         "SELECT pg_try_advisory_lock(1)",
         "SELECT pg_advisory_lock_shared(1)",
+        "SELECT GET_LOCK('door', 5)",
+        "LOCK TABLES doors WRITE",
+        "USE tenant",
     ],
 )
 def test_statement_that_changes_the_session_is_seen(statement):
@@ -45,6 +49,8 @@ def test_statement_that_changes_the_session_is_seen(statement):
         "SELECT pg_advisory_xact_lock(1)",
         "SELECT advisory_locks FROM doors",
         "CREATE TABLE temporary (a int)",
+        "LOCK TABLE doors IN SHARE MODE",
+        "SELECT * FROM users",
     ],
 )
 def test_what_ends_with_its_transaction_is_none(statement):
@@ -76,6 +82,28 @@ def test_changed_session_is_not_met_by_the_next(composed):
     thread.start()
     thread.join()
     assert found == ['"$user", public'] * 2
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("statement", ["BEGIN", None])
+def test_transaction_or_end_behind_the_back_of_django_is_not_met_by_the_next(statement):
+    """``None``: the connection of the driver is closed."""
+    found = []
+
+    def work():
+        watch_session(connection)
+        for _ in range(2):
+            connection.ensure_connection()
+            found.append(connection.connection)
+            connection.cursor().execute(statement) if statement else connection.connection.close()
+            clean_connections()
+            Line.objects.exists()
+        connections.close_all()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found[0] is not found[1]
 
 
 SETTING = {
