@@ -85,6 +85,8 @@ class Server:
         self.time_zones = time_zones
         self.port = port
         self.options = {**OPTIONS, **(options or {})}
+        # None if another process has started it.
+        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -120,6 +122,9 @@ class Server:
             process = psutil.Process(pid)
             process.send_signal(signal.SIGKILL if mode == "immediate" else signal.SIGTERM)
             process.wait(PATIENCE)
+        if self._process:
+            self._process.wait(PATIENCE)
+            self._process = None
 
     def restart(self, mode: str = "immediate") -> None:
         """Stop and start on the same port; by default like a power failure."""
@@ -206,6 +211,7 @@ class Server:
         streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         (self.data_dir / PID_FILE).unlink(missing_ok=True)
         process = subprocess.Popen(command, cwd=self.data_dir, start_new_session=True, **streams, **as_server())
+        self._process = process
         deadline = time.monotonic() + PATIENCE
         # The server writes its PID file when it accepts connections.
         while not self.pid:
