@@ -12,7 +12,11 @@ from uuid import uuid4
 
 from django.conf import settings
 from django.db import connection
-from psycopg import connect
+
+if connection.vendor == "mysql":
+    from MySQLdb import connect
+else:
+    from psycopg import connect
 
 MANAGE = """
 import os
@@ -29,9 +33,18 @@ DATABASES = {{"default": {database!r}}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "stator", {apps}]
 SECRET_KEY = "for tests"
+# As the documentation says for MariaDB.
+SILENCED_SYSTEM_CHECKS = ["models.W036", "models.W037", "models.W043"]
 USE_TZ = True
 {further}
 """
+
+# The names of indexes, as far as the name of the table.
+INDEXES = {
+    "sqlite": "name FROM sqlite_master WHERE tbl_name",
+    "postgresql": "indexname FROM pg_indexes WHERE tablename",
+    "mysql": "index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name",
+}
 
 
 class Project:
@@ -81,7 +94,7 @@ class Project:
         """The rows of a statement that a program without Django sends; parameters are ``?``."""
         with closing(self._connect()) as database, closing(database.cursor()) as cursor:
             cursor.execute(statement if self.is_sqlite else statement.replace("?", "%s"), params)
-            found = cursor.fetchall() if cursor.description else []
+            found = list(cursor.fetchall()) if cursor.description else []
             database.commit()
             return found
 
@@ -93,10 +106,7 @@ class Project:
 
     def indexes(self, table: str) -> list[str]:
         """The names of the indexes of a table that are not those of keys."""
-        catalog = (
-            "name FROM sqlite_master WHERE tbl_name" if self.is_sqlite else "indexname FROM pg_indexes WHERE tablename"
-        )
-        found = [name for (name,) in self.execute(f"SELECT {catalog} = ?", table)]
+        found = {name for (name,) in self.execute(f"SELECT {INDEXES[connection.vendor]} = ?", table)}
         return sorted(name for name in found if name.startswith(("st_", "ix_")))
 
     @property
@@ -125,11 +135,11 @@ def temporary_project(folder: Path) -> Iterator[Project]:
         yield Project(folder, {**_given("ENGINE"), "NAME": str(folder / "db.sqlite3"), "OPTIONS": options})
         return
     name = f"project_{uuid4().hex[:12]}"
-    _execute(f'CREATE DATABASE "{name}"')
+    _execute(f"CREATE DATABASE {name}")
     try:
         yield Project(folder, {**_given("ENGINE", "HOST", "PORT", "USER", "PASSWORD"), "NAME": name})
     finally:
-        _execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+        _execute(f"DROP DATABASE {name}{' WITH (FORCE)' if connection.vendor == 'postgresql' else ''}")
 
 
 def _given(*names: str) -> dict[str, Any]:
@@ -138,10 +148,14 @@ def _given(*names: str) -> dict[str, Any]:
 
 def _execute(statement: str) -> None:
     """On the server, by a connection that no test has; a database cannot be made within a transaction."""
-    with closing(connect(**_conninfo({**connection.settings_dict, "NAME": "postgres"}), autocommit=True)) as server:
-        server.execute(statement)
+    always = {"postgresql": "postgres", "mysql": "information_schema"}[connection.vendor]
+    given = _conninfo({**connection.settings_dict, "NAME": always})
+    with closing(connect(**given, autocommit=True)) as server, closing(server.cursor()) as cursor:
+        cursor.execute(statement)
 
 
 def _conninfo(config: dict[str, Any]) -> dict[str, Any]:
     parts = {"dbname": "NAME", "host": "HOST", "port": "PORT", "user": "USER", "password": "PASSWORD"}
-    return {name: config[key] or None for name, key in parts.items()}
+    if connection.vendor == "mysql":
+        parts = {"db" if name == "dbname" else name: key for name, key in parts.items()}
+    return {**{name: config[key] or None for name, key in parts.items()}, "port": int(config["PORT"])}

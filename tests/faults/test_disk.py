@@ -19,7 +19,8 @@ from tests.faults.fleet import logged
 from tests.testapp import faults
 from tests.testapp.faults import Job
 
-pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
+# A small disk of a test's own needs a tablespace of PostgreSQL, or a file of SQLite that may not grow.
+pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.sqlite, pytest.mark.django_db(transaction=True)]
 
 # Seconds, megabytes.
 WATCHED_FOR = 2.0

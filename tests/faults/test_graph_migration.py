@@ -6,6 +6,7 @@ from time import monotonic
 
 import pytest
 from django.conf import settings
+from django.db import connection
 
 from tests.faults.fleet import CROWDED
 from tests.processes import WorkerProcess, wait_until
@@ -69,6 +70,16 @@ MOVES = {
         "CREATE TRIGGER move AFTER UPDATE OF state ON shop_order FOR EACH ROW WHEN (OLD.state <> NEW.state) "
         "EXECUTE FUNCTION move()",
     ],
+    "mysql": [
+        "CREATE TABLE move (pk bigint, source varchar(100), target varchar(100), version bigint, at double)",
+        "CREATE TRIGGER move AFTER UPDATE ON shop_order FOR EACH ROW IF OLD.state <> NEW.state THEN INSERT INTO move "
+        "VALUES (NEW.id, OLD.state, NEW.state, NEW.state_version, unix_timestamp(sysdate(6))); END IF",
+    ],
+}
+CLOCKS = {
+    "sqlite": "86400 * julianday('now')",
+    "postgresql": "extract(epoch FROM clock_timestamp())::float8",
+    "mysql": "CAST(unix_timestamp(sysdate(6)) AS double)",
 }
 # Not due for long; a new worker that meets one before the migration does renames it and attempts it.
 IDLE = (
@@ -132,8 +143,7 @@ def longest_stall(project, began, ended):
 
 
 def now(project):
-    clock = "86400 * julianday('now')" if project.is_sqlite else "extract(epoch FROM clock_timestamp())::float8"
-    return project.execute(f"SELECT {clock}")[0][0]
+    return project.execute(f"SELECT {CLOCKS[connection.vendor]}")[0][0]
 
 
 def test_states_are_renamed_and_removed_while_both_versions_run(tmp_path):
@@ -141,7 +151,7 @@ def test_states_are_renamed_and_removed_while_both_versions_run(tmp_path):
         old = release(tmp_path / "old", first.database, OLD)
         old.manage("makemigrations", "shop")
         old.manage("migrate")
-        for statement in MOVES["sqlite" if old.is_sqlite else "postgresql"]:
+        for statement in MOVES[connection.vendor]:
             old.execute(statement)
         old.execute(IDLE.format(rows=ROWS, ready="0" if old.is_sqlite else "false"))
         new = release(tmp_path / "new", first.database, NEW)

@@ -7,7 +7,7 @@ grown. ``SEED`` makes the same choice of faults again.
 import os
 import random
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import median
@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
 from tests.faults.fleet import LEASE, Fleet, logged
 from tests.faults.proxy import Proxy
@@ -149,10 +149,21 @@ def lock_database(site):
     lock_whole_database(site.choice.uniform(0.5, 4.0))
 
 
+def end_sessions(site):
+    """End every session of the workers, as a server does that was restarted."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
+        for (number,) in cursor.fetchall():
+            # Some end meanwhile by themselves.
+            with suppress(OperationalError):
+                cursor.execute("KILL CONNECTION %s", [number])
+
+
 FAULTS = [kill, stop, freeze, poison]
 FAULTS_OF = {
     "postgresql": [crash_server, cut, half_close, swallow, delay, lose_replies],
     "sqlite": [lock_database],
+    "mysql": [end_sessions],
 }
 
 

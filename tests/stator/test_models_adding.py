@@ -136,7 +136,7 @@ def test_large_table_is_adopted_as_the_how_to_says(tmp_path):
         migrate(shop, "shop")
         ready = "SELECT state, count(*) FROM shop_invoice WHERE state_ready GROUP BY state"
         assert shop.execute(ready) == [("unpaid", unpaid)]
-        assert shop.manage("check", "--database", "default") == "System check identified no issues (0 silenced).\n"
+        assert shop.manage("check", "--database", "default").startswith("System check identified no issues (")
         shop.manage("stator", "preview", "shop.Invoice", "--limit", "200")
         assert shop.execute("SELECT count(*) FROM shop_invoice WHERE state_attempts > 0") == [(0,)]
         run(shop)
@@ -158,7 +158,9 @@ def test_large_table_is_adopted_as_the_how_to_says(tmp_path):
 
 
 def days_ago(shop, days):
-    return f"datetime('now', '-{days} days')" if shop.is_sqlite else f"now() - interval '{days} days'"
+    if shop.is_sqlite:
+        return f"datetime('now', '-{days} days')"
+    return f"now() - interval '{days}' day"
 
 
 def run(shop):

@@ -21,6 +21,12 @@ def forbidden():
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT stays CHECK (id <> {pk} OR state = 'first')")
+        elif connection.vendor == "mysql":
+            # A constraint cannot name a column that the server numbers.
+            cursor.execute(
+                f"CREATE TRIGGER stays BEFORE UPDATE ON {table} FOR EACH ROW IF NEW.id = {pk} AND NEW.state <> 'first'"
+                " THEN SIGNAL SQLSTATE '23000' SET MYSQL_ERRNO = 4025, MESSAGE_TEXT = 'stays'; END IF"
+            )
         else:
             cursor.execute(
                 f"CREATE TRIGGER stays BEFORE UPDATE ON {table} WHEN NEW.id = {pk} AND NEW.state <> 'first'"
