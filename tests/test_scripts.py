@@ -176,6 +176,29 @@ def test_mariadb_that_cannot_be_installed_ends_the_run(machine: Machine) -> None
     assert "could not install MariaDB: E: Failed to fetch the lists" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("setup", "no driver of MariaDB here (see above); as root: apt-get update"),
+        ("python", "MariaDB does not start here (see above)"),
+    ],
+)
+def test_mariadb_that_cannot_be_used_ends_the_run_as_if_it_were_missing(
+    machine: Machine, script: str, told: str
+) -> None:
+    """CI tells that by the exit code from a test that failed."""
+    for name in ("mariadbd", "mariadb-tzinfo-to-sql", "gcc", "mariadb_config"):
+        machine.has(name, "exit 0")
+    if script == "setup":
+        python = machine.path / "programs" / "python"
+        (machine.path / "bin" / "setup").write_text(f"#!/bin/sh\n[ $# = 0 ] || exit 1\necho {python}\n")
+    else:
+        machine.has("python", 'case "$*" in *project.mariadb*) exit 2 ;; esac')
+    done = machine.run("tests", DB="mariadb")
+    assert (done.returncode, "tests on MariaDB" in done.stdout) == (2, False)
+    assert f"bin/test: {told}" in done.stderr
+
+
 def matrix(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(ROOT / "bin" / "matrix"), *arguments]
     environment = {"PATH": os.environ["PATH"], "HOME": "/nowhere", **environment}
