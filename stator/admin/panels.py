@@ -38,6 +38,8 @@ class Panel:
     latest: Point | None
     url: str
     stays: list[Stays]
+    moved: int
+    stayed: int
     level: str = "good"
     # Whether its graph is shown at once: that of the model with the worst problem.
     opens: bool = False
@@ -71,6 +73,11 @@ class Panel:
             (f"{self.handled.latest:,}", ""),
             (f"{self.surveyed.live:,}", "error" if self.surveyed.needs_worker else ""),
         ]
+
+    @property
+    def outcomes(self) -> str:
+        """How many attempts were handled, and how those without an error ended, as text."""
+        return f"{self.handled.total:,} in all, {self.moved:,} moved, {self.stayed:,} stayed"
 
     @property
     def queue_now(self) -> str:
@@ -178,7 +185,7 @@ def _show_database(
         flow, one = flow_of[label], found.models[label]
         panel = Panel(
             one, picture(model, one.depths, flow, pages), chart(flow.handled), chart(flow.queued),
-            chart(flow.waits), flow.latest, pages.list_of(model), stays_of.get(label, []),
+            chart(flow.waits), flow.latest, pages.list_of(model), stays_of.get(label, []), flow.moved, flow.stayed,
         )  # fmt: skip
         shown.panels.append(panel)
     for label, one in found.models.items():

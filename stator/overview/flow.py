@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from django.db.models import Aggregate, Max, Model, QuerySet, Sum
+from django.db.models import Aggregate, Max, Model, Q, QuerySet, Sum
 from django.db.models.functions import TruncDay, TruncHour
 from django.db.models.functions.datetime import TruncBase
 
@@ -24,6 +24,7 @@ RECENT = 5
 class Flow:
     """A model over time. ``edges``: moves in the last hour; ``failures``: errors in the last hour, by state.
 
+    ``moved`` and ``stayed``: of the handled attempts without an error, those that moved their object, and the others.
     ``waits``: seconds that the first in line had waited, for the last hour only; ``latest``: the latest sample of the
     queue, if there is a recent one.
     """
@@ -31,6 +32,8 @@ class Flow:
     edges: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
     failures: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     handled: list[Point] = field(default_factory=list)
+    moved: int = 0
+    stayed: int = 0
     queued: list[Point] = field(default_factory=list)
     waits: list[Point] = field(default_factory=list)
     latest: Point | None = None
@@ -49,20 +52,26 @@ def flows(using: str, labels: Iterable[str], now: datetime, period: str = DAY) -
     starts = _starts(now, by_day)
     trunc = TruncDay if by_day else TruncHour
     own = {"model_label__in": list(found)}
-    counted = _by_period(Stats.objects.using(using).filter(hour__gte=starts[0], **own), trunc("hour"), _COUNTED)
+    counted = _by_period(Stats.objects.using(using).filter(hour__gte=starts[0], **own), trunc("hour"), _ENDED)
     depths = Depth.objects.using(using).filter(minute__gte=starts[0], **own)
     queued = {} if period == HOUR else _by_period(depths, trunc("minute"), _QUEUED)
     told = [(start, f"{start:%d %b}" if by_day else f"{start:%H}:00") for start in starts]
     for label, flow in found.items():
         for start, when in told:
-            handled, failed = counted.get((label, start), (0, 0))
+            handled, failed, left, left_failed = counted.get((label, start), (0, 0, 0, 0))
             flow.handled.append(Point(when, handled, failed))
+            flow.stayed += left - left_failed
+            flow.moved += handled - failed - (left - left_failed)
             if period != HOUR:
                 flow.queued.append(Point(when, queued.get((label, start), (0,))[0]))
     return found
 
 
 _COUNTED = {"all_handled": Sum("handled"), "all_failed": Sum("failed")}
+_ENDED = _COUNTED | {
+    "all_left": Sum("handled", filter=Q(to="")),
+    "left_failed": Sum("failed", filter=Q(to="")),
+}
 _QUEUED = {"most_queued": Max("queued")}
 
 

@@ -58,7 +58,7 @@ class TestGraphs:
             assert page.count('class="hit"') == 2 * bars
             assert page.count('class="bar"') == 2
             assert page.count('class="bad"') == 1
-            assert "Attempts handled: 12 in all" in page
+            assert "Attempts handled: 12 in all, 0 moved, 7 stayed" in page
             assert "77 at most" in page
 
     def test_charts_of_the_last_hour_have_the_queue_and_its_wait_by_minute(self, viewer: Client) -> None:

@@ -50,6 +50,13 @@ class TestFlows:
         assert (handled[0].when, handled[0].count, handled[0].bad) == ("11:00", 5, 2)
         assert sum(point.count for point in handled) == 8
 
+    def test_attempts_are_told_apart_by_their_outcomes(self):
+        stats(0, "packed", "stamped", 30)
+        stats(1, "packed", "lost", 3, failed=3)
+        stats(2, "packed", "", 10, failed=4)
+        found = flow()
+        assert (found.moved, found.stayed, sum(point.bad for point in found.handled)) == (30, 6, 7)
+
     def test_days_of_the_last_month(self):
         stats(0, "packed", "stamped", 3)
         stats(24 * 29, "packed", "stamped", 5)
