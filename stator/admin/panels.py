@@ -90,7 +90,7 @@ class Panel:
 
     @property
     def longest_wait(self) -> str:
-        """The longest wait of the first in line in the last hour as text."""
+        """The longest wait of the last hour as text."""
         return span(self.waits.most)
 
     @property

@@ -25,8 +25,8 @@ class Flow:
     """A model over time. ``edges``: moves in the last hour; ``failures``: errors in the last hour, by state.
 
     ``moved`` and ``stayed``: of the handled attempts without an error, those that moved their object, and the others.
-    ``waits``: seconds that the first in line had waited, for the last hour only; ``latest``: the latest sample of the
-    queue, if there is a recent one.
+    ``waits``: seconds that the first ready object had waited, for the last hour only. ``latest``: the latest sample of
+    the queue, if there is a recent one.
     """
 
     edges: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))

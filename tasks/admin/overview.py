@@ -40,7 +40,7 @@ COUNTED, CLAIMED = 10_000, 5000
 # A longer wait, in seconds, is highlighted.
 TOO_LONG = 300.0
 
-HEADS = ("Queue", "Waiting", "First in line waits", "Claimed", "Named workers", "Pauses")
+HEADS = ("Queue", "Waiting", "Longest wait", "Claimed", "Named workers", "Pauses")
 
 
 class Counted(Subquery):

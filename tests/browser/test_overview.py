@@ -134,5 +134,5 @@ def test_charts_of_the_last_hour_fit_a_phone(browser: Browser, injected: None) -
     browser.log_in()
     browser.narrow(390)
     browser.go(f"{URL}?model=testapp.Parcel&period=hour")
-    browser.reads(".stator-charts", "First in line waited, in seconds: 1 m 35 s at most")
+    browser.reads(".stator-charts", "Longest wait, in seconds: 1 m 35 s at most")
     assert browser.cut_off() == []

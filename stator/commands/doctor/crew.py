@@ -25,14 +25,14 @@ def live_workers(alias: str, models: list[type[StatorModel]]) -> Finding:
 
 
 def served(alias: str, models: list[type[StatorModel]]) -> Finding:
-    """Check that live workers can take what is first in line; a failure names what is wrong with each group."""
+    """Check that live workers can take the objects that are next; a failure names what is wrong with each group."""
     found = [(model._meta.label, notice) for model in models for notice in notices_of(model, alias)]
     trouble = [each for each in found if not each[1].served and each[1].code != "no_worker"]
     if trouble:
         remedy = " ".join(dict.fromkeys(notice.remedy for _, notice in trouble[:TOLD]))
         return Finding("served", alias, FAIL, "; ".join(_told(trouble)), remedy)
     named = [each for each in found if each[1].served]
-    return Finding("served", alias, OK, "; ".join(_told(named)) or "live workers serve all that is first in line")
+    return Finding("served", alias, OK, "; ".join(_told(named)) or "live workers serve all objects that are next")
 
 
 def _told(found: list[tuple[str, Notice]]) -> list[str]:

@@ -68,4 +68,4 @@ class TestGraphs:
         page = viewer.get(f"{PARCELS}&period=hour").text
         assert page.count('class="hit"') == 2 * 60
         assert re.search(r"Queued, paused ones too: 7 at \d\d:\d\d, 77 at most", page)
-        assert "First in line waited, in seconds: 1 m 35 s at most" in page
+        assert "Longest wait, in seconds: 1 m 35 s at most" in page
