@@ -40,27 +40,33 @@ TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server with its settings. ``connections``: the changes of the site's ``DATABASES`` entry."""
+    """A server with its settings. ``connections``: the changes of the site's ``DATABASES`` entry.
+
+    ``alone``: it has the API and nothing else of the site, no sessions either.
+    """
 
     name: str
     command: tuple[str, ...]
     connections: dict[str, Any] = field(default_factory=dict)
+    alone: bool = False
 
 
-GUNICORN = ("gunicorn", "project.wsgi", "--log-level", "error", "--bind", "127.0.0.1:{port}", "--workers", "2")
+CONFIG = str(Path(__file__).parents[1] / "deploy" / "gunicorn" / "gunicorn.conf.py")
+GUNICORN = ("gunicorn", "project.wsgi", "--log-level", "error", "--bind", "127.0.0.1:{port}", "--config", CONFIG)
 GRANIAN = (
     "granian", "project.wsgi:application", "--interface", "wsgi", "--log-level", "error", "--host", "127.0.0.1",
     "--port", "{port}", "--workers", "2", "--blocking-threads", "8",
 )  # fmt: skip
 UVICORN = ("uvicorn", "project.asgi:application", "--log-level", "error", "--port", "{port}", "--workers", "2")
-THREADS = ("--threads", "8")
 KEPT, POOL = {"CONN_MAX_AGE": 600}, {"OPTIONS": {"pool": {"min_size": 2, "max_size": 8, "timeout": 30}}}
 CASES = (
-    Server("gunicorn, 2 x 8 threads, persistent connections", (*GUNICORN, *THREADS), KEPT),
-    Server("gunicorn, 2 x 8 threads, pool", (*GUNICORN, *THREADS), POOL),
+    Server("gunicorn, 2 x 8 threads, persistent connections, the API alone", GUNICORN, KEPT, alone=True),
+    Server("granian, 2 x 8 threads, persistent connections, the API alone", GRANIAN, KEPT, alone=True),
+    Server("gunicorn, 2 x 8 threads, persistent connections", GUNICORN, KEPT),
+    Server("gunicorn, 2 x 8 threads, pool", GUNICORN, POOL),
     Server("granian, 2 x 8 threads, persistent connections", GRANIAN, KEPT),
     Server("granian, 2 x 8 threads, pool", GRANIAN, POOL),
-    Server("gunicorn, 2 x 8 threads, a connection a request", (*GUNICORN, *THREADS)),
+    Server("gunicorn, 2 x 8 threads, a connection a request", GUNICORN),
     Server("uvicorn, 2 processes, pool", UVICORN, POOL),
     Server("uvicorn, 2 processes, persistent connections", UVICORN, KEPT),
 )
@@ -147,7 +153,7 @@ def serving(server: Server) -> Iterator[tuple[int, int]]:
     module, *rest = (part.format(port=port) for part in server.command)
     variables = {
         **os.environ,
-        "DJANGO_SETTINGS_MODULE": "benchmarks.served",
+        "DJANGO_SETTINGS_MODULE": "benchmarks.served_alone" if server.alone else "benchmarks.served",
         "BENCHMARK_DATABASE": json.dumps(server.connections),
         "PYTHONPATH": os.pathsep.join([root, str(folder)]),
     }

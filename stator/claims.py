@@ -196,19 +196,21 @@ def insert_at_once(
     values: Mapping[str, object],
     *,
     using: str | None = None,
+    wakes: bool = True,
 ) -> list[Instance]:
     """Insert rows with one statement, which is compiled once for each ``key``; return them as the database has them.
 
     ``rows``: for each the values of the same fields by attribute; other fields take the database's defaults.
     ``condition`` returns a queryset that must not be empty, and ``values`` are those of its parameters. Return nothing,
-    and insert nothing, if it is empty, a unique value is taken or the database cannot do this.
+    and insert nothing, if it is empty, a unique value is taken or the database cannot do this. ``wakes``: whether
+    workers are woken for the rows.
     """
     operations = _cached_operations(model, using, "")
     if not operations.capabilities.writes_in_with or not operations.capabilities.inserts_from_json:
         return []
     found = at_once.insert(operations, key, condition, rows, values)
     if found:
-        announce(operations.model, operations.alias)
+        announce(operations.model, operations.alias, wakes=wakes)
     return found
 
 

@@ -5,7 +5,7 @@
 program had claimed.
 ``failed``: ``sender`` is the model, ``failures`` a list of ``(pk, Failure)``, ``using`` the alias.
 ``lease_lost``: ``sender`` is the model, ``pks`` the objects whose outcome was refused, ``using`` the alias.
-``became_ready``: objects of ``sender`` may be claimed on ``using``; it wakes workers.
+``became_ready``: objects of ``sender`` may be claimed on ``using``; it wakes workers, unless ``wakes`` is False.
 ``on_heartbeat``: ``sender`` is the worker; sent every 10 s from its heartbeat thread, before it reports to the table of
 workers. A receiver may return a dictionary, which is stored in ``Worker.published``. It must return quickly.
 ``on_start`` and ``on_schedule``: ``sender`` is the worker; sent before it claims anything, and at each scheduling pass.
@@ -40,22 +40,23 @@ on_start = Signal()
 on_schedule = Signal()
 
 
-def announce(model: type[Model], using: str) -> None:
+def announce(model: type[Model], using: str, *, wakes: bool = True) -> None:
     """Send ``became_ready`` once the current transaction commits; errors of receivers are logged.
 
+    ``wakes``: whether workers may take the objects. If not, only receivers in this process are told.
     With autocommit off and no ``atomic`` block, the commit cannot be noticed: workers find the objects by polling.
     """
     connection = transaction.get_connection(using)
     if not connection.in_atomic_block:
         if connection.autocommit:
-            became_ready.send_robust(model, using=using)
+            became_ready.send_robust(model, using=using, wakes=wakes)
         return
-    send, registered = _sender_of(model, using), connection.run_on_commit
+    send, registered = _sender_of(model, using, wakes), connection.run_on_commit
     # Sent once for many objects of one transaction.
     if not (registered and registered[-1][1] is send and registered[-1][0] == set(connection.savepoint_ids)):
         connection.on_commit(send)
 
 
 @lru_cache(maxsize=1024)
-def _sender_of(model: type[Model], using: str) -> Callable[[], object]:
-    return partial(became_ready.send_robust, model, using=using)
+def _sender_of(model: type[Model], using: str, wakes: bool) -> Callable[[], object]:
+    return partial(became_ready.send_robust, model, using=using, wakes=wakes)

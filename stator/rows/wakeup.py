@@ -32,8 +32,10 @@ def connect() -> None:
     became_ready.connect(notify, dispatch_uid="stator.wakeup")
 
 
-def notify(sender: type[Model], using: str, **kwargs: object) -> None:
+def notify(sender: type[Model], using: str, wakes: bool = True, **kwargs: object) -> None:
     """Send only the label of the model to listening workers."""
+    if not wakes:
+        return
     now = time.monotonic()
     last = _sent.get((using, sender))
     sent, unsent = last or (0.0, 0)

@@ -110,7 +110,14 @@ def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> li
     given = [{"queue_id": queue.pk, **row} for row in rows]
     key = "publish", over_http, any_queue.key
     tasks: Sequence[Any] = claims.insert_at_once(
-        queue.tasks.model, given, key, lambda: any_queue.same, any_queue.values, using=queue._state.db
+        queue.tasks.model,
+        given,
+        key,
+        lambda: any_queue.same,
+        any_queue.values,
+        using=queue._state.db,
+        # Processes of other code are not woken, and find the tasks when they poll.
+        wakes=not queue.actions_elsewhere or any(declared(str(row["action"]), queue.name) for row in rows),
     )
     for task in tasks:
         task.queue = queue

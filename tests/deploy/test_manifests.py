@@ -1,7 +1,9 @@
 """Files under deploy/ are valid by the schemas of their programs, and fit the settings of the library."""
 
 import configparser
+import gc
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import pytest
 import yaml
 
 from stator.conf import Settings
+from tasks.conf import load_settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 MANIFESTS = [path for path in sorted((DEPLOY / "kubernetes").glob("*.yaml")) if path.name != "adapter-rules.yaml"]
@@ -47,6 +50,15 @@ def unit():
 
 def seconds(text):
     return int(re.fullmatch(r"(\d+)s?", str(text))[1])
+
+
+def test_gunicorn_answers_claims_that_wait_before_it_stops():
+    settings = runpy.run_path(str(DEPLOY / "gunicorn/gunicorn.conf.py"))
+    assert settings["graceful_timeout"] > load_settings().API_WAIT
+    frozen = gc.get_freeze_count()
+    settings["post_worker_init"](None)
+    assert gc.get_freeze_count() > frozen
+    gc.unfreeze()
 
 
 @needs("kubernetes_validate")

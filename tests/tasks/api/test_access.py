@@ -178,3 +178,15 @@ class TestPermissions:
                 client.get("/api/queues", headers={"Authorization": header})
         logged = "".join(str(record.__dict__) for record in caplog.records if record.name != "django.db.backends")
         assert given[:-1] not in logged
+
+
+def test_site_that_has_the_api_alone_needs_no_sessions(call, queue, settings):
+    settings.MIDDLEWARE = [f"django.middleware.{name}Middleware" for name in ("security.Security", "common.Common")]
+    settings.ROOT_URLCONF = "benchmarks.served_urls"
+    bearer = token()
+    assert call("GET", "queues", token=WRONG)[0] == 401
+    assert call("POST", "queues/encode/tasks", {"action": "resize"}, bearer)[0] == 201
+    _, found = call("POST", "queues/encode/claims", {"worker": "bot"}, bearer)
+    [claim] = found["claims"]
+    status, _ = call("POST", f"tasks/{claim['task']['id']}/claim/resolve", {"token": claim["token"]}, bearer)
+    assert status == 200

@@ -4,6 +4,7 @@ import pytest
 from django.db import connection, transaction
 
 from stator.models import History
+from stator.rows import wakeup
 from tasks.exceptions import QueuePaused, TaskError, UnknownAction
 from tasks.models import Queue, Run, Task
 from tests.tasks.counting import count
@@ -39,6 +40,22 @@ def test_statements_of_a_cycle_are_few(count, warm_queue: Queue):
     taken = {name: len(statements) for name, statements in found.items()}
     # Equal, so that whoever lowers one notes it.
     assert taken == {name: most[column] for name, most in MOST.items()}, found
+
+
+@pytest.mark.postgresql
+def test_workers_are_woken_for_actions_that_they_may_have(warm_queue: Queue):
+    notified = []
+
+    def note(execute, sql, params, many, context):
+        if "pg_notify" in sql:
+            notified.append(params)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(note):
+        for action, times in (("elsewhere", 0), ("resize", 1)):
+            wakeup._sent.clear()
+            warm_queue.publish(action, {"image": 7})
+            assert len(notified) == times
 
 
 # What one statement may not overlook
