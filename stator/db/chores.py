@@ -92,13 +92,13 @@ def time_out(operations: Operations, limit: int, move: Callable[..., Moves] | No
 
 
 def rename(operations: Operations, limit: int, move: Callable[..., Moves] | None = None) -> Moves:
-    """Move rows that have the former name of a state to the state. ``move``: as above."""
+    """Give rows that have the former name of a state its new name, as ``RenameState`` does. ``move``: as above."""
     parts = []
     for former, state in operations.graph.renames.items():
         # Separately, because ready and resting rows are in different indexes.
         for ready in (True, False):
             rows = operations.rows.filter(state=former, state_claim=None, state_ready=ready)
-            parts += _move(operations, move, rows, limit, (former, state, "renamed"))
+            parts += _move(operations, move, rows, limit, (former, state, "renamed"), columns.renaming(state))
     return _total(parts)
 
 
@@ -122,13 +122,14 @@ def _move(
     rows: QuerySet[Model],
     limit: int,
     edge: tuple[str, State, str],
+    changes: columns.Changes | None = None,
 ) -> list[Moves]:
     """Move rows along ``edge``: the state they leave, the state they enter, and the reason."""
     source, to, reason = edge
     move = move or operations.move_rows
 
     def write(parts: list[QuerySet[Model]], most: int) -> Moves:
-        return move(parts[0], source, to, most, reason=reason)
+        return move(parts[0], source, to, most, reason=reason, changes=changes)
 
     return unless_refused(operations, f"{source} to {to.name}: {reason}", [rows], limit, write)
 

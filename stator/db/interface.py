@@ -31,6 +31,7 @@ from stator.graph import State
 from stator.graph.failures import Failure
 from stator.graph.options import is_seconds
 from stator.graph.outcomes import Moved, Outcome, Released
+from stator.rows import columns
 from stator.rows.pauses import Pause, read_pauses
 from stator.signals import Move
 from stator.statements import Statement
@@ -378,8 +379,20 @@ class Records(Protocol):
         Only while the lease lasts. None, and nothing is written, if that is not so or takes more statements.
         """
 
-    def move_rows(self, rows: QuerySet[Model], source: str, to: State, limit: int, *, reason: str = "") -> Moves:
-        """Move up to ``limit`` unclaimed rows without a handler, with history and statistics, in one transaction."""
+    def move_rows(
+        self,
+        rows: QuerySet[Model],
+        source: str,
+        to: State,
+        limit: int,
+        *,
+        reason: str = "",
+        changes: columns.Changes | None = None,
+    ) -> Moves:
+        """Move up to ``limit`` unclaimed rows without a handler, with history and statistics, in one transaction.
+
+        ``changes``: the columns that change, unless the rows enter ``to`` as by any other move.
+        """
 
 
 class Parts(NamedTuple):

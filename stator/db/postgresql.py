@@ -254,14 +254,23 @@ class Records(records.Records):
     def _statements(self) -> dict[tuple[object, ...], tuple[str, Sequence[object]]]:
         return {}
 
-    def move_rows(self, rows: QuerySet[Model], source: str, to: State, limit: int, *, reason: str = "") -> Moves:
+    def move_rows(
+        self,
+        rows: QuerySet[Model],
+        source: str,
+        to: State,
+        limit: int,
+        *,
+        reason: str = "",
+        changes: columns.Changes | None = None,
+    ) -> Moves:
         """Move rows without a handler (MOVE), in one statement for any number of them."""
         operations = self._operations
         compiler, history = self._compiler, operations.options.history
         if history and not compiler.keeps_keys:
-            return super().move_rows(rows, source, to, limit, reason=reason)
+            return super().move_rows(rows, source, to, limit, reason=reason, changes=changes)
         tell = signals.transitioned.has_listeners(operations.model) or to.name in operations.awaited
-        assignments, params = compiler.assignments(columns.entering(to))
+        assignments, params = compiler.assignments(changes or columns.entering(to))
         with operations.transaction():
             # Under names that no field of the model has.
             also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": compiler.place}

@@ -131,8 +131,20 @@ class Records:
             written.lost = [claim for claim, _ in refused if claim.pk not in still_mine]
         return written
 
-    def move_rows(self, rows: QuerySet[Model], source: str, to: State, limit: int, *, reason: str = "") -> Moves:
-        """Move up to ``limit`` unclaimed rows without a handler, with history and statistics, in one transaction."""
+    def move_rows(
+        self,
+        rows: QuerySet[Model],
+        source: str,
+        to: State,
+        limit: int,
+        *,
+        reason: str = "",
+        changes: columns.Changes | None = None,
+    ) -> Moves:
+        """Move up to ``limit`` unclaimed rows without a handler, with history and statistics, in one transaction.
+
+        ``changes``: the columns that change, unless the rows enter ``to`` as by any other move.
+        """
         operations = self._operations
         with operations.transaction():
             picked = operations.lock(rows, limit)
@@ -140,7 +152,7 @@ class Records:
             named = ("pk", "state_version", columns.stayed())
             kept = list(found.values_list(*named)) if operations.options.history else []
             stays = [Stay.of(found)] if picked else []
-            count = found.update(**columns.entering(to)) if picked else 0
+            count = found.update(**(changes or columns.entering(to))) if picked else 0
             wake(operations.model, operations.alias, to.name, picked)
             edge = (operations.alias, operations.label, source, to.name)
             Stats.add(*edge, shard=self._shard, handled=count, stays=stays)

@@ -103,6 +103,15 @@ def entering(state: State) -> Changes:
     }
 
 
+def renaming(state: State) -> Changes:
+    """Return the changes when a row gets the new name of its state: attempts, failures and times stay.
+
+    A row that nothing attempts is not ready, should the state have become external or terminal.
+    """
+    rested: Changes = {} if state.automatic else {"state_ready": False}
+    return {**rested, "state": state.name, "state_version": F("state_version") + 1}
+
+
 def claiming(token: UUID | Expression, until: object) -> Changes:
     """Return the changes when a row is claimed: the attempt is counted and its time noted."""
     return {

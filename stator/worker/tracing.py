@@ -23,6 +23,7 @@ from stator.db.interface import Claim, Ended, Moves, Operations
 from stator.graph import State
 from stator.graph.failures import Failure, bounded, describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
+from stator.rows.columns import Changes
 from stator.rows.reports import REASON_LENGTH
 from stator.worker.executor import Attempted, Calls, call, call_async, call_atomic
 
@@ -100,11 +101,19 @@ class Tracer:
             self.end(claim, lambda span, claims: _tell(span, [(each, outcome) for each in claims]))
 
     def move_rows(
-        self, operations: Operations, rows: QuerySet[Model], source: str, to: State, limit: int, *, reason: str = ""
+        self,
+        operations: Operations,
+        rows: QuerySet[Model],
+        source: str,
+        to: State,
+        limit: int,
+        *,
+        reason: str = "",
+        changes: Changes | None = None,
     ) -> Moves:
         """Call ``move_rows`` of the operations, with a span for each statement that moved rows."""
         started = time.time_ns()
-        moves = operations.move_rows(rows, source, to, limit, reason=reason)
+        moves = operations.move_rows(rows, source, to, limit, reason=reason, changes=changes)
         if moves.count:
             attributes = _attributes(operations, source, "move") | {
                 "messaging.batch.message_count": moves.count, "stator.next_state": to.name, "stator.reason": reason,

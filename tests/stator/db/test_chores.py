@@ -83,15 +83,41 @@ def test_row_is_timed_out_once_by_whoever_comes_first(make):
     assert set(raw(Step).values_list("state_version", flat=True)) == {1}
 
 
-def test_rows_under_a_former_name_are_moved_to_the_state_ready_or_not(operations, listener):
-    for ready in (True, False):
-        change(put(Step), state="older", state_ready=ready)
+def test_rows_under_a_former_name_get_the_new_one_ready_or_not(operations, listener):
+    ready, resting = put(Step), put(Step, state_ready=False)
+    for step in (ready, resting):
+        change(step, state="older")
     held = put(Step, state_claim=new_token(new_worker_id()), state_ready=False)
     change(held, state="older")
     moves = chores.rename(operations, 10)
     assert (moves.count, {(move.source, move.to) for move in moves.listed}) == (2, {("older", "renewed")})
-    assert raw(Step).filter(state="renewed", state_ready=True, state_version=1).count() == 2
+    assert {each.state_ready for each in (row(ready), row(resting))} == {True, False}
     assert row(held).state == "older"
+    assert chores.mark_ready(operations, 10) == 1
+    assert raw(Step).filter(state="renewed", state_ready=True, state_version=1).count() == 2
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_row_that_gets_the_new_name_keeps_attempts_and_times(operations, ready):
+    times = {"state_changed": ago(900), "state_attempted": ago(60), "state_next_attempt": ago(-900)}
+    counts = {"state_attempts": 5, "state_failures": 4, "state_crashes": 1}
+    step = put(Step, state_ready=ready, **times, **counts)
+    change(step, state="older")
+    before = row(step)
+    assert chores.rename(operations, 10).count == 1
+    after = row(step)
+    assert (after.state, after.state_version) == ("renewed", before.state_version + 1)
+    kept = ("state_ready", *times, *counts)
+    assert [getattr(after, name) for name in kept] == [getattr(before, name) for name in kept]
+
+
+def test_row_is_not_ready_under_the_new_name_of_a_state_that_nothing_attempts(operations, monkeypatch):
+    step = put(Step)
+    change(step, state="older")
+    renewed = operations.graph.states["renewed"]
+    monkeypatch.setattr(renewed, "externally_progressed", True)
+    assert chores.rename(operations, 10).count == 1
+    assert (row(step).state, row(step).state_ready) == ("renewed", False)
 
 
 def test_rows_are_deleted_once_they_have_stayed_long_enough(operations):

@@ -28,7 +28,8 @@ def changed(changes, **before):
         columns.entering(ErrandGraph.done), columns.claiming(uuid4(), columns.after(60)),
         columns.claiming_due(uuid4(), columns.after(60)), columns.staying(columns.after(60), 1), columns.releasing(),
         columns.releasing(30), columns.reaping(3), columns.reaping(3, Q(tenant=1)), columns.parking(),
-        columns.postponing(), columns.reopening(), columns.retrying(), columns.unlocking(),
+        columns.postponing(), columns.renaming(ErrandGraph.limited), columns.renaming(ErrandGraph.outside),
+        columns.reopening(), columns.retrying(), columns.unlocking(),
     ],
 )  # fmt: skip
 def test_no_event_writes_a_column_of_the_project(changes):
