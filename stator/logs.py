@@ -1,8 +1,9 @@
-"""The log of a worker: one line for each event, plain or JSON, and a progress line on terminals."""
+"""The log of a worker: one line for each event, plain or JSON; on terminals, tracebacks and a progress line."""
 
 import json
 import logging
 import os
+import shutil
 import sys
 import time
 from collections import Counter
@@ -15,6 +16,9 @@ from stator.graph.failures import TRACEBACK_LENGTH, bounded
 from stator.texts import escape
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+# Moves to the start of the line and clears it.
+CLEAR_LINE = "\r\x1b[K"
 
 # The loggers of a worker: those of the framework and of its task queue.
 LOGGERS = ("stator", "tasks")
@@ -30,11 +34,22 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line without control characters."""
+        stack = f" | {_stack(self, record)}" if record.exc_info else ""
+        return escape(f"{self.event(record)}{stack}")
+
+    def event(self, record: logging.LogRecord) -> str:
+        """Return the time, the level, the name and the fields of an event."""
         fields = "".join(f" {name}={_listed(value)}" for name, value in _fields(record).items())
-        line = f"{self.formatTime(record, '%Y-%m-%d %H:%M:%S')} {record.levelname} {record.getMessage()}{fields}"
-        if record.exc_info:
-            line += f" | {_stack(self, record)}"
-        return escape(line)
+        return f"{self.formatTime(record, '%Y-%m-%d %H:%M:%S')} {record.levelname} {record.getMessage()}{fields}"
+
+
+class TerminalFormatter(LineFormatter):
+    """Formats events for a terminal: a traceback follows on lines of its own, indented, as no event is."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as lines without other control characters; the first one replaces the progress line."""
+        stack = _stack(self, record).splitlines() if record.exc_info else []
+        return CLEAR_LINE + "\n".join([escape(self.event(record)), *(f"    {escape(line)}" for line in stack)])
 
 
 class JsonFormatter(logging.Formatter):
@@ -55,7 +70,8 @@ def events_to(stream: TextIO, as_json: bool) -> Iterator[None]:
     A logger that the project has configured, directly or through the root logger, is left alone unless ``as_json``.
     """
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
+    plain = TerminalFormatter() if stream.isatty() else LineFormatter()
+    handler.setFormatter(JsonFormatter() if as_json else plain)
     ours = [logger for logger in map(logging.getLogger, LOGGERS) if as_json or not logger.hasHandlers()]
     before = [(logger, logger.propagate, logger.level) for logger in ours]
     for logger, _, level in before:
@@ -90,7 +106,9 @@ class Progress:
         rate = (handled - self._before) / (now - self._shown)
         self._shown, changed, self._before = now, handled != self._before, handled
         if self._live:
-            self._stream.write(f"\r\x1b[K{describe(worker, rate)}")
+            # A line that is too long would wrap, and only its last part would be cleared.
+            width = shutil.get_terminal_size().columns - 1
+            self._stream.write(f"{CLEAR_LINE}{describe(worker, rate)[:width]}")
             self._stream.flush()
         elif changed:
             logging.getLogger("stator.worker").info("stator.progress", extra=progress_fields(worker, rate))
@@ -107,9 +125,11 @@ def describe(worker: Any, rate: float) -> str:
     for (_, state), count in worker.recorder.moved.items():
         states[state] += count
     into = "  ".join(f"{escape(state)} {count:,}" for state, count in states.most_common(6))
+    moved = f"  | {into}" if into else ""
     fields = progress_fields(worker, rate)
     failed = f"  failed {fields['failed']:,}" if fields["failed"] else ""
-    return f"{fields['handled']:,} attempts  {rate:,.0f}/s  running {fields['running']}{failed}  | {into}"[:200]
+    attempts = "attempt" if fields["handled"] == 1 else "attempts"
+    return f"{fields['handled']:,} {attempts}  {rate:,.0f}/s  running {fields['running']}{failed}{moved}"
 
 
 def progress_fields(worker: Any, rate: float) -> dict[str, object]:

@@ -1,14 +1,18 @@
 """Follow a page as a reader would: its files are written, its commands run, and what they print is compared."""
 
 import os
+import pty
 import re
 import shlex
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from stator.logs import CLEAR_LINE
 from tests.processes import wait_until
 
 # What differs from run to run, in a line of a log.
@@ -106,7 +110,7 @@ class Follower:
     def close(self) -> None:
         """End what still runs in terminals."""
         for terminal in self.terminals.values():
-            terminal.end(signal.SIGKILL)
+            terminal.close()
 
     def _do(self, block: Block) -> None:
         terminal, _, event = block.caption.partition(", ")
@@ -166,31 +170,49 @@ class Follower:
 
 
 class Terminal:
-    """A command that runs on, and what it has printed since the page last showed it."""
+    """A command that runs on in a terminal of its own, and what that shows since the page last looked at it."""
 
     def __init__(self, follower: Follower, command: str) -> None:
-        self.output = follower.folder / f".terminal-{len(follower.terminals)}"
         self.seen = 0
-        with self.output.open("w") as file:
-            self.process = subprocess.Popen(
-                shlex.split(command), cwd=follower.folder, env=follower.environ, stdout=file, stderr=file,
-                stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+        self._written = b""
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            shlex.split(command), cwd=follower.folder, env=follower.environ, stdin=slave, stdout=slave, stderr=slave,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(slave)
+        # All the time, because a command stands still while nothing reads what it writes.
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
 
     def shows(self, expected: str) -> None:
         """Wait until the terminal shows the lines."""
-        printed = ""
+        written, shown = b"", ""
 
         def there() -> bool:
-            nonlocal printed
-            printed = self.output.read_text()[self.seen :]
-            return found_in(expected, printed)
+            nonlocal written, shown
+            written = self._written[self.seen :]
+            lines = written.decode(errors="replace").replace("\r\n", "\n").split("\n")
+            shown = "\n".join(line.rpartition(CLEAR_LINE)[2] for line in lines)
+            return found_in(expected, shown)
 
-        wait_until(there, 30, lambda: f"expected:\n{expected}\nprinted:\n{printed}")
-        self.seen += len(printed)
+        wait_until(there, 30, lambda: f"expected:\n{expected}\nshown:\n{shown}")
+        self.seen += len(written)
 
     def end(self, how: signal.Signals) -> None:
         """End the command by a signal, as Ctrl-C does."""
         if self.process.poll() is None:
             self.process.send_signal(how)
             self.process.wait(60)
+
+    def close(self) -> None:
+        """End the command if it still runs, and the terminal with it."""
+        self.end(signal.SIGKILL)
+        self._reader.join()
+        os.close(self._master)
+
+    def _read(self) -> None:
+        # Linux answers with an error when no process has the other end any more.
+        with suppress(OSError):
+            while read := os.read(self._master, 65536):
+                self._written += read

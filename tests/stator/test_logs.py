@@ -1,4 +1,4 @@
-"""One event is one line, whatever is in it. Security rule S7."""
+"""One event is one line, whatever is in it; on a terminal, its traceback is indented below. Security rule S7."""
 
 import io
 import json
@@ -8,7 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from stator.logs import JsonFormatter, LineFormatter, Progress, describe, escape, events_to
+from stator.logs import (
+    CLEAR_LINE,
+    JsonFormatter,
+    LineFormatter,
+    Progress,
+    TerminalFormatter,
+    describe,
+    escape,
+    events_to,
+)
 
 HOSTILE = ["\n", "\r", "\r\n", "\x1b[2J", "\x00", "\x85", "\u2028", "\u2029", "\u202e", "\u2066", "\ud800", "\x9b31m"]
 
@@ -56,7 +65,36 @@ def test_traceback_is_part_of_the_event():
     assert "ValueError: gone" in json.loads(JsonFormatter().format(record_of(exc_info=raised("gone"))))["traceback"]
 
 
-@pytest.mark.parametrize("formatter", [LineFormatter(), JsonFormatter()], ids=["plain", "json"])
+def test_terminal_gets_the_traceback_on_lines_of_its_own():
+    record = record_of(exc_info=raised("gone"), pk=7)
+    first, *others = TerminalFormatter().format(record).removeprefix(CLEAR_LINE).split("\n")
+    assert first == LineFormatter().format(record).partition(" | ")[0]
+    assert others[0] == "    Traceback (most recent call last):"
+    assert others[-1] == "    ValueError: gone"
+    assert "        raise ValueError(message)" in others
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_no_line_of_a_traceback_on_a_terminal_looks_like_an_event(text):
+    forged = f"a{text}2026-11-24 10:00:00 INFO stator.forged"
+    record = record_of(f"stator.x{text}y", raised(forged), pk=f"7{text}stator.forged", model=text)
+    shown = TerminalFormatter().format(record).removeprefix(CLEAR_LINE)
+    first, *others = shown.splitlines()
+    assert first.count("stator.x") == first.count("stator.forged") == 1
+    assert others == shown.split("\n")[1:]
+    assert all(line.startswith("    ") for line in others)
+    assert text == "\n" or text not in shown
+    shown.encode()
+
+
+def test_event_without_an_error_is_one_line_on_a_terminal():
+    record = record_of(pk=7)
+    assert TerminalFormatter().format(record) == CLEAR_LINE + LineFormatter().format(record)
+
+
+@pytest.mark.parametrize(
+    "formatter", [LineFormatter(), JsonFormatter(), TerminalFormatter()], ids=["plain", "json", "terminal"]
+)
 def test_traceback_of_an_event_has_a_bound_and_no_credentials(formatter):
     line = formatter.format(record_of(exc_info=raised("password=hunter2 " + "x" * 100_000)))
     assert "hunter2" not in line
@@ -169,6 +207,38 @@ class Terminal(io.StringIO):
 def test_progress_line_tells_attempts_rate_and_states():
     worker = worker_with(1200, {("shop.invoice", "paid"): 900, ("shop.invoice", "sent\x1b"): 300})
     assert describe(worker, 55.4) == "1,200 attempts  55/s  running 1  failed 2  | paid 900  sent\\x1b 300"
+
+
+def test_progress_line_of_a_single_attempt_without_a_move():
+    assert describe(worker_with(1, {}), 2) == "1 attempt  2/s  running 1  failed 2"
+
+
+def test_events_on_a_terminal_replace_the_progress_line(configure):
+    stream = Terminal()
+    configure()
+    with events_to(stream, as_json=False):
+        say()
+    events = [event[20:] for event in stream.getvalue().split(CLEAR_LINE)[1:]]
+    assert events == ["INFO stator.progress\n", "WARNING tasks.dead_letter\n"]
+
+
+def test_json_on_a_terminal_is_json(configure):
+    stream = Terminal()
+    configure()
+    with events_to(stream, as_json=True):
+        logging.getLogger("stator.worker").error("stator.attempt_failed", exc_info=raised("gone"))
+    assert json.loads(stream.getvalue())["event"] == "stator.attempt_failed"
+
+
+def test_progress_line_is_narrower_than_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    stream = Terminal()
+    progress = Progress(stream)
+    progress._shown -= 60
+    progress(worker_with(1200, {("shop.invoice", f"state {n}"): 900 for n in range(6)}))
+    line = stream.getvalue().removeprefix(CLEAR_LINE)
+    assert len(line) == 39
+    assert line.startswith("1,200 attempts")
 
 
 def test_terminal_gets_a_line_that_is_rewritten():
