@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.db.models.functions import Now
 
 from stator.models import move_rows
@@ -56,6 +56,8 @@ def requeue(task: Any, *, actor: str, reason: str) -> None:
     if task.whole_id is not None:
         raise MoveRefused(f"task {task.pk} is a part of task {task.whole_id}; requeue that task")
     with transaction.atomic(using=task._state.db):
+        if task.worker_count > 1 and _being_deleted(_rows(task), {task.pk: task.worker_count}):
+            raise MoveRefused(f"task {task.pk} is being deleted, since its retention is over; publish a new task")
         if not _reopen(task, ("errored",), FAILED, actor, reason or "requeued"):
             raise MoveRefused(f"task {task.pk} is {_status(task)}; only an errored task can be requeued")
     task.refresh_from_db()
@@ -64,7 +66,7 @@ def requeue(task: Any, *, actor: str, reason: str) -> None:
 def requeue_many(
     rows: Any, pks: Sequence[Any], *, actor: str, reason: str, per_minute: float | None = None
 ) -> Requeued:
-    """Requeue the dead letters with these keys, in this order, except parts of shared tasks.
+    """Requeue the dead letters with these keys, in this order, except parts of shared tasks, and tasks that are being deleted.
 
     ``per_minute``: how many become due per minute, the first at once; None: all become due at once.
     """
@@ -73,6 +75,8 @@ def requeue_many(
         with transaction.atomic(using=rows.db):
             dead = rows.filter(pk__in=batch).dead_letters().order_by("pk").select_for_update()
             found = {pk: (workers, now) for pk, workers, now in dead.values_list("pk", "worker_count", Now())}
+            for pk in _being_deleted(rows, {pk: workers for pk, (workers, _) in found.items() if workers > 1}):
+                del found[pk]
             if not found:
                 continue
             begun = begun or next(iter(found.values()))[1]
@@ -118,6 +122,8 @@ def clear(task: Any, *, failed: bool, succeeded: bool) -> bool:
     if task.status == "running":
         return False
     states = (FAILED if failed else ()) + (SUCCEEDED if succeeded else ())
+    if task.worker_count > 1 and _being_deleted(_rows(task), {task.pk: task.worker_count}):
+        return False
     if task.state in states:
         return _reopen(task, (task.state,), states, "", "published again")
     if task.state not in ("pending", "shared"):
@@ -148,6 +154,17 @@ def _reopen(task: Any, states: tuple[str, ...], parts: tuple[str, ...], actor: s
     if back == "shared":
         move_rows(_rows(task).filter(whole=task.pk, state__in=parts), "pending", actor=actor, reason=reason)
     return True
+
+
+def _being_deleted(rows: Any, shared: dict[int, int]) -> set[int]:
+    """Return the keys of shared tasks that have lost parts to their retention. ``shared``: their workers, by key."""
+    if not shared:
+        return set()
+    # Locked, as for the deletion of parts, so that none begins after this.
+    list(_plain(rows).filter(pk__in=shared).order_by("pk").select_for_update().values_list("pk"))
+    parts = _plain(rows).filter(whole__in=shared).order_by().values_list("whole").annotate(Count("pk"))
+    left = dict(parts)
+    return {pk for pk, workers in shared.items() if left.get(pk, 0) < workers}
 
 
 def _held(rows: Any, pks: Sequence[Any]) -> list[Any]:

@@ -12,6 +12,7 @@ from tasks.models import Claimant, Queue, Task
 from tasks.querysets import TERMINAL
 from tasks.queue.expressions import Later
 
+# Tasks in one transaction, and parts of shared tasks.
 BATCH = 1000
 
 # The terminal states other than errored.
@@ -28,7 +29,8 @@ def prune(using: str) -> int:
     """Delete ended tasks past their retention, with their history and reports; return how many tasks.
 
     A task's own retention applies, else that of its queue, else that of the setting. For errored tasks, the failed
-    retention of the queue or of the setting comes before the last two. Parts are deleted with their shared task.
+    retention of the queue or of the setting comes before the last two. Parts are deleted before their shared
+    task, which nobody can requeue from then on.
     """
     settings = load_settings()
     ended: QuerySet[Any] = QuerySet(Task, using=using).filter(state__in=TERMINAL, state_claim=None, whole=None)
@@ -67,25 +69,39 @@ def _ago(seconds: Any) -> Any:
 def _prune(using: str, rows: QuerySet[Any]) -> int:
     total = 0
     for _ in range(BATCHES):
-        deleted = _delete(using, rows)
+        deleted, more = _delete(using, rows)
         total += deleted
-        if deleted < BATCH:
+        if not more:
             break
     return total
 
 
-def _delete(using: str, rows: QuerySet[Any]) -> int:
-    """Delete one batch; rows that another transaction deletes or requeues at the same time are skipped."""
+def _delete(using: str, rows: QuerySet[Any]) -> tuple[int, bool]:
+    """Delete one batch; return how many tasks, and whether there may be more.
+
+    Rows that another transaction deletes or requeues at the same time are skipped, and shared tasks that have further
+    parts.
+    """
     skip = connections[using].features.has_select_for_update_skip_locked
     with transaction.atomic(using=using):
         found = rows.order_by().select_for_update(skip_locked=skip).values_list("pk", flat=True)
         pks = list(found[:BATCH])
         if not pks:
-            return 0
+            return 0, False
         every: QuerySet[Any] = QuerySet(Task, using=using)
-        parts = list(every.filter(whole__in=pks).values_list("pk", flat=True))
-        kept = Q(model_label=Task._meta.label_lower, object_pk__in=[str(pk) for pk in (*pks, *parts)])
-        for beside in (Report, History):
-            beside.objects.using(using).filter(kept).delete()
-        every.filter(pk__in=pks).delete()
-    return len(pks)
+        of_these = every.filter(whole__in=pks)
+        parts = list(of_these.order_by("whole").values_list("pk", flat=True)[:BATCH])
+        _delete_with_records(every, parts)
+        further = set(of_these.values_list("whole", flat=True).distinct()) if len(parts) == BATCH else set()
+        done = [pk for pk in pks if pk not in further]
+        _delete_with_records(every, done)
+    return len(done), len(pks) == BATCH or len(parts) == BATCH
+
+
+def _delete_with_records(tasks: QuerySet[Task], pks: list[int]) -> None:
+    if not pks:
+        return
+    of_these = Q(model_label=Task._meta.label_lower, object_pk__in=[str(pk) for pk in pks])
+    for records in (Report, History):
+        records.objects.using(tasks.db).filter(of_these).delete()
+    tasks.filter(pk__in=pks).delete()

@@ -5,6 +5,7 @@ from django.db.models import QuerySet
 
 from stator import signals
 from stator.models import History, Report
+from tasks.exceptions import MoveRefused
 from tasks.models import Claimant, Queue, Run, Task
 from tasks.queue import retention
 from tasks.queue.retention import prune
@@ -94,6 +95,67 @@ def test_many_are_deleted_in_batches(monkeypatch):
         change(published.task, state="completed", state_ready=False, state_changed=ago(60))
     assert prune("default") == 10
     assert not Task.objects.exists()
+
+
+def ended_share(queue, workers, key=None):
+    """A shared task whose parts have all ended without success, beyond its retention."""
+    whole = queue.publish("a", worker_count=workers, key=key).task
+    for task in Task.objects.all():
+        change(task, state="errored", state_ready=False, state_changed=ago(60))
+    return whole
+
+
+def test_parts_of_a_shared_task_are_deleted_in_batches(monkeypatch):
+    monkeypatch.setattr(retention, "BATCH", 4)
+    monkeypatch.setattr(retention, "BATCHES", 2)
+    queue = make_queue(retention=10)
+    whole, other = ended_share(queue, 10), queue.publish("b", worker_count=3).task
+    assert prune("default") == 0
+    assert Task.objects.filter(whole=whole).count() == 2
+    assert Task.objects.filter(whole=other).count() == 3
+    assert prune("default") == 1
+    assert {task.whole_id or task.pk for task in Task.objects.all()} == {other.pk}
+
+
+def test_many_small_shared_tasks_are_deleted_in_one_pass(monkeypatch):
+    monkeypatch.setattr(retention, "BATCH", 3)
+    queue = make_queue(retention=10)
+    for _ in range(5):
+        ended_share(queue, 2)
+    assert prune("default") == 5
+    assert not Task.objects.exists()
+
+
+def test_no_transaction_deletes_more_rows_than_a_batch_of_tasks_and_one_of_parts(monkeypatch):
+    monkeypatch.setattr(retention, "BATCH", 100)
+    queue = make_queue(retention=10)
+    ended_share(queue, 1000)
+    every, at_once = QuerySet(Task), []
+    delete = retention._delete
+
+    def counted(*args):
+        before = every.count()
+        done = delete(*args)
+        at_once.append(before - every.count())
+        return done
+
+    monkeypatch.setattr(retention, "_delete", counted)
+    assert prune("default") == 1
+    assert sum(at_once) == 1001
+    assert max(at_once) <= 101
+
+
+def test_shared_task_that_has_lost_parts_cannot_be_requeued(monkeypatch):
+    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(retention, "BATCHES", 1)
+    queue = make_queue(retention=10)
+    whole = ended_share(queue, 5, key="k")
+    assert prune("default") == 0
+    whole.refresh_from_db()
+    with pytest.raises(MoveRefused, match="is being deleted, since its retention is over; publish a new task"):
+        whole.requeue()
+    assert Task.objects.filter(pk=whole.pk).requeue().count == 0
+    assert set(Task.objects.values_list("state", flat=True)) == {"errored"}
 
 
 def test_retention_that_was_written_unchecked_keeps_no_other_queue_from_being_pruned():
