@@ -66,7 +66,9 @@ def requeue(task: Any, *, actor: str, reason: str) -> None:
 def requeue_many(
     rows: Any, pks: Sequence[Any], *, actor: str, reason: str, per_minute: float | None = None
 ) -> Requeued:
-    """Requeue the dead letters with these keys, in this order, except parts of shared tasks, and tasks that are being deleted.
+    """Requeue the dead letters with these keys, in this order.
+
+    Parts of shared tasks are left out, and tasks that are being deleted.
 
     ``per_minute``: how many become due per minute, the first at once; None: all become due at once.
     """
