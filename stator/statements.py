@@ -13,7 +13,7 @@ from django.db.models import QuerySet, Value
 from django.db.models.sql import UpdateQuery
 
 # A full cache is emptied. There are many shapes, for instance, if each claim asks for a different number of rows.
-MOST_KEPT = 500
+MOST_CACHED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def updating(rows: QuerySet[Any], values: Mapping[str, object]) -> Statement:
 Compiled = TypeVar("Compiled")
 
 
-class Kept(Generic[Compiled]):
+class StatementCache(Generic[Compiled]):
     """A cache of statements by their shape: all that their text depends on, such as the model and a limit."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Kept(Generic[Compiled]):
         """Return the statement of this shape, which ``make`` builds the first time."""
         found = self._statements.get(shape)
         if found is None:
-            if len(self._statements) >= MOST_KEPT:
+            if len(self._statements) >= MOST_CACHED:
                 self._statements.clear()
             found = self._statements[shape] = make()
         return found

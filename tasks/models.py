@@ -139,7 +139,7 @@ class Task(StatorModel):
             ),
             # QUERY by metadata.
             MetadataIndex(fields=["metadata"], opclasses=["jsonb_path_ops"], name="tasks_task_metadata"),
-            # ``bury()``: waiting tasks that were attempted, whose attempts may be used up.
+            # ``end_exhausted()``: waiting tasks that were attempted, whose attempts may be used up.
             models.Index(
                 fields=["state_attempts"],
                 condition=Q(state="pending", state_claim=None, state_attempts__gt=0),

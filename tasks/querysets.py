@@ -95,7 +95,7 @@ class TaskQuerySet(QuerySet[Any]):
         """Run :meth:`requeue` from async code."""
         return await sync_to_async(self.requeue)(reason, actor=actor, per_minute=per_minute)
 
-    def bury(self, queue: Model | None = None) -> int:
+    def end_exhausted(self, queue: Model | None = None) -> int:
         """Move unclaimed tasks without attempts left to errored; return how many.
 
         This is for tasks whose last lease ran out; a worker that ends its claim moves the task itself. Index

@@ -19,7 +19,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 
 from stator.admin.listing import COUNTED, AtLeast, bounded_count, operated
-from stator.admin.seen import CONFIRMED, FIELD, Seen, see, told_of
+from stator.admin.seen import CONFIRMED, FIELD, Seen, describe_changes, see
 from stator.explain.prospects import looked_at, prospects
 from stator.querysets import OperatorQuerySet
 from stator.texts import escape
@@ -255,7 +255,7 @@ def _tell(
 ) -> None:
     words = f"{done:,} {_noun(model_admin, done)} {_of_number(act.done, done)}."
     if left:
-        why = told_of(changes) or act.otherwise
+        why = describe_changes(changes) or act.otherwise
         words += f" {left:,} {_noun(model_admin, left)} {'was' if left == 1 else 'were'} not changed ({why})."
     words = f"{words} {escape(kept)}".strip()
     model_admin.message_user(request, words, messages.SUCCESS if done else messages.WARNING)

@@ -115,7 +115,7 @@ def seen_in(request: HttpRequest, model: type[Model]) -> Seen | None:
         return None
 
 
-def told_of(changes: list[str]) -> str:
+def describe_changes(changes: list[str]) -> str:
     """Return which rows have changed since they were shown; "" if none has."""
     named = changes[:NAMED] + [f"{len(changes) - NAMED:,} others have changed"] * (len(changes) > NAMED)
     return f"since you were asked: {', '.join(map(escape, named))}" if named else ""

@@ -9,7 +9,7 @@ from django.db import router
 
 from stator.commands.answer import Answer
 from stator.commands.arguments import Options, add_label, database_of, limit_of, named_model, pks_of
-from stator.commands.named import told_missing
+from stator.commands.named import missing_sentence
 from stator.commands.trouble import lines_of, troubled
 from stator.explain import Reason, explain
 from stator.explain.sentences import counted
@@ -46,7 +46,7 @@ def run(options: Options) -> Answer:
     reasons = reasons_of(model, pk, using)
     data = {"model": model._meta.label, "pk": str(pk), "reasons": [reason.as_dict() for reason in reasons]}
     if [reason.code for reason in reasons] == ["gone"]:
-        return Answer(data, [f"gone: {told_missing([pk])}."], 1)
+        return Answer(data, [f"gone: {missing_sentence([pk])}."], 1)
     return Answer(data, [line for reason in reasons for line in _lines(reason)])
 
 
@@ -76,7 +76,7 @@ def _overview(model: type[StatorModel], using: str, limit: int) -> Answer:
     label = model._meta.label
     standing = troubles_in(survey(using, [owner_of(model)]))
     lines = [line for trouble in standing for line in lines_of(trouble)]
-    lines += [line for same in _by_reason(found) for line in _told(same)]
+    lines += [line for same in _by_reason(found) for line in _lines_of_group(same)]
     if len(found) == limit:
         lines.append(f"There may be more; raise --limit {limit}.")
     data = {"model": label, "objects": found, "troubles": [trouble.as_dict() for trouble in standing]}
@@ -91,7 +91,7 @@ def _by_reason(found: list[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
     return groups.values()
 
 
-def _told(same: list[dict[str, Any]]) -> list[str]:
+def _lines_of_group(same: list[dict[str, Any]]) -> list[str]:
     first = same[0]["reasons"][0]
     lines = [
         f"{first['code']}: {counted(len(same), 'object')}",

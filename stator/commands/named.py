@@ -20,7 +20,7 @@ def acted(
     missing = missing_of(rows, pks) if count < len(pks) else []
     left = len(pks) - count - len(missing)
     others = "it is" if len(pks) == 1 else "the other is" if left == 1 else "the others are"
-    why = [told_missing(missing)] * bool(missing) + [otherwise.format(others=others)] * (left > 0)
+    why = [missing_sentence(missing)] * bool(missing) + [otherwise.format(others=others)] * (left > 0)
     line = f"{count:,} of {len(pks):,} {done}{': ' * bool(why)}{'; '.join(why)}."
     told = {"named": len(pks), "missing": [str(pk) for pk in missing]}
     return Answer({**data, **told}, [line], int(bool(missing)))
@@ -34,7 +34,7 @@ def missing_of(rows: OperatorQuerySet, pks: list[object]) -> list[object]:
     return [pk for pk in pks if stored(pk) not in found]
 
 
-def told_missing(missing: list[object]) -> str:
+def missing_sentence(missing: list[object]) -> str:
     """Return a phrase that no object has these keys."""
     named, more = ", ".join(str(pk) for pk in missing[:MOST_KEYS]), len(missing) - MOST_KEYS
     return f"no object has key {named}" + f" or {more:,} {'other' if more == 1 else 'others'}" * (more > 0)

@@ -238,7 +238,7 @@ def _lines(data: dict[str, Any]) -> Iterator[str]:
     yield f"{data['attempted']:,} of {data['model']} attempted; all changes were rolled back."
     if data["outcomes"]:
         yield ""
-        outcomes = [[f"{each['count']:,}", _told(each), ", ".join(each["examples"])] for each in data["outcomes"]]
+        outcomes = [[f"{each['count']:,}", _sentence(each), ", ".join(each["examples"])] for each in data["outcomes"]]
         yield from table(HEADS, outcomes)
     if data["more"]:
         yield "There are more; raise --limit to attempt them."
@@ -246,7 +246,7 @@ def _lines(data: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield "Without a handler:"
         heads = ["objects", "what would happen"]
-        yield from table(heads, [[shown(each["count"]), _told(each)] for each in data["without_handler"]])
+        yield from table(heads, [[shown(each["count"]), _sentence(each)] for each in data["without_handler"]])
     left = [f"{shown(count)} {LEFT_ALONE[name]}" for name, count in data["left_alone"].items() if count]
     if left:
         yield ""
@@ -265,7 +265,7 @@ def _end(data: dict[str, Any]) -> Iterator[str]:
     yield f"Not tried: {not_tried or 'nothing else'}. Raise --timeout, or exclude the object with --state or --where."
 
 
-def _told(each: dict[str, Any]) -> str:
+def _sentence(each: dict[str, Any]) -> str:
     source, what, to = each["from"], each["what"], each["to"]
     message = f": {cut(each['message'], MESSAGE)}" if each.get("message") else ""
     if what == "stays":

@@ -27,7 +27,7 @@ from stator.db.retry import is_retryable
 from stator.db.values import Instance, Params, Row
 from stator.rows import columns
 from stator.rows.pauses import Pause
-from stator.statements import Kept, Parameter, Place, Statement, joined, selecting, updating
+from stator.statements import Parameter, Place, Statement, StatementCache, joined, selecting, updating
 
 # The names under which statements are given the token of a claim, and rows to insert.
 TOKEN, ROWS = "stator_token", "stator_rows"
@@ -62,7 +62,7 @@ class Shape:
     records: Records
 
 
-_kept: Kept[Statement] = Kept()
+_cache: StatementCache[Statement] = StatementCache()
 _compiler = lru_cache(maxsize=64)(Compiler)
 
 
@@ -176,7 +176,7 @@ def _insert_many(compiler: Compiler, sent: tuple[str, ...], condition: QuerySet[
 def _keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -> Statement:
     """Return the statement of this key, which ``make`` builds the first time, with its constants in its text."""
     # Imported by name: the module needs psycopg, which a project on another database may not have.
-    return _kept.get(key, lambda: import_module("stator.db.session").inlined(operations.connection, make()))
+    return _cache.get(key, lambda: import_module("stator.db.session").inlined(operations.connection, make()))
 
 
 def _send(operations: Operations, statement: Statement, planner: str, values: Mapping[str, object]) -> list[Row]:

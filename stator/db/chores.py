@@ -30,7 +30,7 @@ from stator.rows.workers import WORKER_RETENTION, Worker
 BY_MINUTE = 2 * 86400.0
 HOUR = timedelta(hours=1)
 
-Kept = TypeVar("Kept", Depth, Stats)
+Merged = TypeVar("Merged", Depth, Stats)
 
 # Rows that one transaction deletes if receivers are called for each, which may take a while.
 HEARD_AT_ONCE = 10
@@ -271,7 +271,7 @@ def _merge(operations: Operations, shards: QuerySet[Stats]) -> int:
     return len(found)
 
 
-def _lock_all(operations: Operations, rows: QuerySet[Kept]) -> list[Kept]:
+def _lock_all(operations: Operations, rows: QuerySet[Merged]) -> list[Merged]:
     """Lock rows that are to become one; return none if others have locked some or added one."""
     passing_over = operations.connection.features.has_select_for_update_skip_locked
     found = list(rows.select_for_update(skip_locked=passing_over)[:PARTS])

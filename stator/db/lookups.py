@@ -9,7 +9,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 
 from stator.db.values import Params, Row
-from stator.statements import Kept, Statement, selecting
+from stator.statements import Statement, StatementCache, selecting
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Lookup:
         return cls(statement, [Part.of(rows) for rows in firsts])
 
 
-_kept: Kept[Lookup] = Kept()
+_cache: StatementCache[Lookup] = StatementCache()
 
 
 def first_of_each(
@@ -89,7 +89,7 @@ def first_of_each(
     session of PostgreSQL the statement is also planned once.
     """
     connection = connections[alias]
-    lookup = _kept.get((alias, key), lambda: Lookup.of(build(), connection))
+    lookup = _cache.get((alias, key), lambda: Lookup.of(build(), connection))
     [row] = _fetch(connection, lookup.statement.text, lookup.statement.bind(connection, values))
     found: list[Model | None] = []
     start = 1

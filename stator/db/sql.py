@@ -49,7 +49,7 @@ counted AS (
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest))
 """
 
-KEPT = """
+HISTORY = """
 kept AS (
   INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
     claimed, duration, stay, attempts, error, fingerprint)
@@ -189,7 +189,7 @@ def record(
     has an entry for each version of a row. IS NOT DISTINCT FROM is an equality for which the planner uses no index, of
     leases or of keys, with all its dead entries. The locked rows are updated where they were found.
     """
-    further = "".join([f",{COUNTED}" * count, f",{KEPT}" * history, f", noted AS ({noted})" if noted else ""])
+    further = "".join([f",{COUNTED}" * count, f",{HISTORY}" * history, f", noted AS ({noted})" if noted else ""])
     in_time, which = (_IN_TIME, _ALL_OR_NONE) if noted else ("", "")
     arrays, names, assignments = _with_saved(table, assignments, saved)
     returning = "pk, greatest(date_part('epoch', stayed), 0)" if tell else "pk"
@@ -199,7 +199,7 @@ def record(
     passed = ["pk", "claim", "delay", "failed", *(["duration"] if history else []), *names]
     kept = ", ".join([f"v.{name}" for name in passed] + (_OF_ATTEMPT if history else []))
     found = _found_at_places(table, pk, kept) if placed else _found_by_key(table, pk, "mine", kept, in_time)
-    told = _told(table, names, history=history, noted=bool(noted))
+    further_columns = _returned(table, names, history=history, noted=bool(noted))
     return f"""
 WITH v AS (
   SELECT * FROM unnest(%s::{pk_type}[], %s::uuid[], %s::float8[], %s::bool[], %s::float8[]{arrays})
@@ -209,12 +209,12 @@ done AS (
   UPDATE {table} SET {assignments} FROM mine v
   WHERE {table}.ctid = v.found AND {table}.{pk} IS NOT DISTINCT FROM v.pk {which}
     AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %s
-  RETURNING {table}.{pk} AS pk, v.failed, {told}{table}.state_changed - v.entered AS stayed){further}
+  RETURNING {table}.{pk} AS pk, v.failed, {further_columns}{table}.state_changed - v.entered AS stayed){further}
 SELECT {returning} FROM done
 """  # noqa: S608 - quoted names
 
 
-def _told(table: str, names: list[str], *, history: bool, noted: bool) -> str:
+def _returned(table: str, names: list[str], *, history: bool, noted: bool) -> str:
     """Return what ``done`` has besides for the history and for records, as the beginning of a list of columns."""
     told = f"{table}.state_version AS version, v.duration, v.attempts, v.attempted, " if history else ""
     return told + "".join(f"v.{name}, " for name in ("claim", *names[1:]) if noted)
@@ -273,7 +273,7 @@ def move(table: str, pk: str, pick: str, picked: str, assignments: str, *, histo
     ``stator_place`` is the row's place, where it is updated as in CLAIM. Returns the primary keys with ``tell``, else
     one row with their number.
     """
-    further = f",{KEPT}" if history else ""
+    further = f",{HISTORY}" if history else ""
     return f"""
 WITH picked AS MATERIALIZED ({pick}),
 done AS (

@@ -27,7 +27,7 @@ from stator.rows.indexes import line_of
 NO_TOKEN = UUID(int=0)
 
 # The most statements that are kept of one model with a condition of its own: one for each limit, and so on.
-MOST_KEPT = 300
+MOST_CACHED = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +173,11 @@ class Open(Strategy):
         condition, pauses = self._operations.open_to_me(), self._operations.pauses
         states = pauses.running(wanted.states) if pauses else wanted.states
         key = (wanted.limit, wanted.crashes, wanted.turn.by_age, tuple(state.name for state in states))
-        kept = self._kept.get(key)
+        kept = self._cache.get(key)
         if kept is None or kept[0] is not condition:
-            if len(self._kept) >= MOST_KEPT:
-                self._kept.clear()
-            kept = self._kept[key] = condition, *self._compiled(wanted, condition)
+            if len(self._cache) >= MOST_CACHED:
+                self._cache.clear()
+            kept = self._cache[key] = condition, *self._compiled(wanted, condition)
         return kept[1:]
 
     def _compiled(self, wanted: Wanted, condition: Q) -> tuple[str, Sequence[object]]:
@@ -191,7 +191,7 @@ class Open(Strategy):
         return sql.claim_picked(table, pk, pick, compiler.quote("pk"), of, assignments, returning), params
 
     @cached_property
-    def _kept(self) -> dict[tuple[object, ...], tuple[Q, str, Sequence[object]]]:
+    def _cache(self) -> dict[tuple[object, ...], tuple[Q, str, Sequence[object]]]:
         return {}
 
 

@@ -40,7 +40,7 @@ def describe(error: BaseException) -> Failure:
     """Return the failure for an exception; never raises, even if its ``__str__`` does."""
     kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
     message = bounded(text_of(error), MESSAGE_LENGTH)
-    text, places = _told(error, kind, message)
+    text, places = _traceback_and_places(error, kind, message)
     return Failure(
         kind=bounded(kind, 200),
         message=message,
@@ -65,7 +65,7 @@ def lease_lost() -> Failure:
     return Failure("stator.LeaseLost", message, "", "lease_lost")
 
 
-def _told(error: BaseException, kind: str, message: str) -> tuple[str, list[str]]:
+def _traceback_and_places(error: BaseException, kind: str, message: str) -> tuple[str, list[str]]:
     """Return an error's traceback, and the places that distinguish it from other errors of its type."""
     if isinstance(error.__cause__, RemoteTraceback):
         return error.__cause__.text, [error.__cause__.fingerprint]

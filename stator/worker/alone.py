@@ -20,7 +20,7 @@ PATIENCE = 5.0
 AT_ONCE = 2
 
 # Seconds for which an idle process is kept.
-KEPT = 5.0
+IDLE_FOR = 5.0
 
 # Seconds before the next start after a process that did not come up. After that many failures no more is started.
 PAUSES = (1.0, 5.0, 20.0)
@@ -103,13 +103,13 @@ class Isolation(Drained):
         is_empty: Callable[[], bool],
         options: dict[str, object],
         ended: Callable[[Claim, Outcome], None],
-        told: Callable[[Claim, Answer], None],
+        on_answer: Callable[[Claim, Answer], None],
         wake: Callable[[], None],
     ) -> None:
         super().__init__(begin, is_empty)
         self._options = options
         self._record = ended
-        self._told = told
+        self._on_answer = on_answer
         self._wake = wake
         self._tasks: set[asyncio.Task[object]] = set()
         self._processes: dict[int, Process] = {}
@@ -158,7 +158,7 @@ class Isolation(Drained):
                 self._give_up(claim, timed_out(claim))
             elif now > claim.deadline or now - self._ended_at.get(key, now) > GRACE:
                 self._give_up(claim, Released())
-        self._retire([process for process in self._idle if now - process.idle_since > KEPT])
+        self._retire([process for process in self._idle if now - process.idle_since > IDLE_FOR])
 
     def cancel_ended(self, keys: set[int]) -> None:
         """Note claims that have ended: by their process, which is about to report it, or by somebody else."""
@@ -245,7 +245,7 @@ class Isolation(Drained):
             self._end(claim, Released())
             return
         self._forget(claim)
-        self._told(claim, answer or {})
+        self._on_answer(claim, answer or {})
 
     def _note_failure(self, error: Exception) -> None:
         pause = PAUSES[min(self._failed, len(PAUSES) - 1)]

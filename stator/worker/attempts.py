@@ -32,7 +32,7 @@ AHEAD = 0.05
 MOST_AHEAD = 50
 
 # A handler that is new or was slow gets nothing claimed ahead until the average of its run times has come down.
-KEPT, NEW = 0.9, 0.1
+OLD_PART, NEW_PART = 0.9, 0.1
 
 
 class Attempt:
@@ -122,7 +122,7 @@ class Room:
     def took(self, label: str, is_async: bool, seconds: float) -> None:
         """Note how long an attempt took: a moving average that one slow handler raises at once."""
         key = label, is_async
-        self._runtimes[key] = max(seconds, KEPT * self._runtimes.get(key, AHEAD) + NEW * seconds)
+        self._runtimes[key] = max(seconds, OLD_PART * self._runtimes.get(key, AHEAD) + NEW_PART * seconds)
 
     def enter(self, label: str, count: int) -> None:
         """Note that attempts of a model are claimed or, with a negative number, over."""

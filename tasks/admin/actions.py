@@ -8,7 +8,7 @@ from django.utils.timezone import template_localtime  # type: ignore[attr-define
 
 from stator.admin.actions import ReasonForm
 from stator.admin.listing import COUNTED, AtLeast, bounded_count
-from stator.admin.seen import see, seen_in, told_of
+from stator.admin.seen import describe_changes, see, seen_in
 from tasks.admin.confirmation import SHOWN, Act, ask, back, given, log, tell
 from tasks.models import Task
 from tasks.querysets import FASTEST, SLOWEST, TaskQuerySet
@@ -143,4 +143,4 @@ def _left(tasks: TaskQuerySet, running: bool, changes: list[str]) -> str:
 
 
 def _left_alone(changes: list[str]) -> str:
-    return f"Not changed, {told_of(changes)}." if changes else ""
+    return f"Not changed, {describe_changes(changes)}." if changes else ""

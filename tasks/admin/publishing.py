@@ -17,7 +17,7 @@ OPTIONS = (
     "key", "priority", "metadata", "lease", "timeout", "invisible_for", "max_attempts", "retention",
     "heartbeat_interval", "max_unexpected_retries", "worker_ids", "worker_count",
 )  # fmt: skip
-TOLD = {
+OUTCOMES = {
     "inserted": "is published: it is new",
     "matched": "exists already with this key, and waits",
     "running": "exists already with this key, and a worker holds it",
@@ -114,4 +114,4 @@ class PublishForm(forms.Form):
         if outcome != "inserted" and not self.cleaned_data["key"]:
             return f"Task {task.pk} ({task.action}) was published already: this form was sent twice."
         wrote = "; it was overwritten with these values" if outcome == "matched" and self.cleaned_data["update"] else ""
-        return f"Task {task.pk} ({task.action}) {TOLD[outcome]}{wrote} ({outcome})."
+        return f"Task {task.pk} ({task.action}) {OUTCOMES[outcome]}{wrote} ({outcome})."

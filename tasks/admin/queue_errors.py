@@ -34,7 +34,7 @@ def dead_by_error(queue: Any) -> list[DeadGroup]:
     dead = tasks.filter(state="errored", state_ready=False, state_claim=None, whole=None)
     latest = dead.order_by("-state_next_attempt", "-state_changed").values_list("pk", "queue")[:MOST]
     pks = [pk for pk, of in latest if of == queue.pk][:READ]
-    errors = _reported(pks, using) | _told(pks, using)
+    errors = _reported(pks, using) | _reasons(pks, using)
     groups: dict[str, list[int]] = defaultdict(list)
     for pk in pks:
         groups[errors.get(pk, "no error is stored")].append(pk)
@@ -48,7 +48,7 @@ def _reported(pks: Iterable[int], using: str) -> dict[int, str]:
     return {int(pk): last_line(f"{error}: {message}".partition("\n")[0]) for pk, error, message in found}
 
 
-def _told(pks: Iterable[int], using: str) -> dict[int, str]:
+def _reasons(pks: Iterable[int], using: str) -> dict[int, str]:
     """Return what named workers gave as the reason of their last failed claims."""
     runs: QuerySet[Any] = QuerySet(Run, using=using)
     failed = runs.filter(task__in=list(pks), outcome="failed").exclude(reason="").order_by("pk")

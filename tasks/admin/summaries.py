@@ -17,22 +17,22 @@ from tasks.queue.attempt_counts import attempts_of
 class SummarizedTask(Protocol):
     """A task after :func:`summarize`."""
 
-    told_status: str
-    told_attempts: int
-    told_holder: str
+    shown_status: str
+    shown_attempts: int
+    shown_holder: str
 
 
 def summarize(tasks: Iterable[Any], using: str) -> None:
-    """Set ``told_status``, ``told_attempts`` and ``told_holder`` on each task: at most four statements."""
+    """Set ``shown_status``, ``shown_attempts`` and ``shown_holder`` on each task: at most four statements."""
     rows = [*tasks]
     shared = _of_parts([task.pk for task in rows if task.state == "shared"], using)
     attempts = attempts_of([task for task in rows if task.state in TERMINAL], using)
     holders = _holders([task for task in rows if task.state_claim], using)
     for task in rows:
-        task.told_status = shared.get(task.pk, "invisible") if task.state == "shared" else task.status
-        task.told_attempts = attempts.get(task.pk, 0) if task.state in TERMINAL else task.state_attempts
+        task.shown_status = shared.get(task.pk, "invisible") if task.state == "shared" else task.status
+        task.shown_attempts = attempts.get(task.pk, 0) if task.state in TERMINAL else task.state_attempts
         worker = holders.get(task.pk)
-        task.told_holder = f"{worker}, {_left(task)}" if worker else lease(task)
+        task.shown_holder = f"{worker}, {_left(task)}" if worker else lease(task)
 
 
 def _of_parts(pks: list[int], using: str) -> dict[int, str]:

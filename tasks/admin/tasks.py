@@ -146,17 +146,17 @@ class TaskAdmin(NewestAdmin):
     @admin.display(description="status")
     def shown_status(self, task: SummarizedTask) -> str:
         """Return one of the six statuses, coloured."""
-        return format_html('<span class="task-status task-{}">{}</span>', task.told_status, task.told_status)
+        return format_html('<span class="task-status task-{}">{}</span>', task.shown_status, task.shown_status)
 
     @admin.display(description="attempts")
     def shown_attempts(self, task: SummarizedTask) -> int:
         """Return the number of claims since the task was published or requeued."""
-        return task.told_attempts
+        return task.shown_attempts
 
     @admin.display(description="held by")
     def shown_holder(self, task: SummarizedTask) -> str:
         """Return the worker that holds the task, and the time left on its lease."""
-        return task.told_holder
+        return task.shown_holder
 
     @admin.display(description="published", ordering="-created")
     def shown_since(self, task: Task) -> str:
@@ -203,9 +203,9 @@ class TaskAdmin(NewestAdmin):
         hidden = ("Attempts here", "Held by")
         facts = [fact for fact in context["stator_facts"] if fact[0] not in hidden]
         return context | {
-            "stator_state": obj.told_status,
+            "stator_state": obj.shown_status,
             "stator_trouble": context["stator_trouble"] or any(r.code in TROUBLE for r in context["stator_reasons"]),
-            "stator_facts": [("Attempts", obj.told_attempts), ("Held by", obj.told_holder), *facts],
+            "stator_facts": [("Attempts", obj.shown_attempts), ("Held by", obj.shown_holder), *facts],
             "stator_timeline": events,
             "stator_acts": [*offered(self, request, obj, actions.useful_acts(obj)), *context["stator_acts"]],
             "task_results": [as_text(result) for result in results[:MOST]],

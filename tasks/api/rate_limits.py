@@ -19,7 +19,7 @@ BLOCKS = 20
 MINUTE = 60.0
 
 # The counters, each with the message of its refusal.
-TOLD = {
+MESSAGES = {
     "used_count": "this token has used all its requests of this minute; wait as long as Retry-After says",
     "used_rows": "this token has too few rows left to publish in this minute; wait as long as Retry-After says",
 }
@@ -87,7 +87,7 @@ class Rates:
             return 0
         missing = amount - block.left
         if block.refused is not None and missing >= block.refused:
-            raise TooMany(TOLD[self._column], block.ends - now)
+            raise TooMany(MESSAGES[self._column], block.ends - now)
         return missing
 
 
@@ -108,7 +108,7 @@ def _count(pk: int, column: str, count: int, most: int) -> bool:
     room = Q(**{f"{column}__lte": most - count})
     changes: dict[str, Case] = {
         each: Case(When(fresh, then=Value(taken)), default=F(each) + taken)
-        for each, taken in {**dict.fromkeys(TOLD, 0), column: count}.items()
+        for each, taken in {**dict.fromkeys(MESSAGES, 0), column: count}.items()
     }
     rows = Consumer.objects.filter(fresh | room, pk=pk)
     return rows.update(**changes, used_minute=minute) > 0

@@ -276,7 +276,7 @@ def _take(queue: Any, limit: int, worker: str, lease: float | None, metadata: di
     if queue.claiming_paused:
         return []
     if claims.bring_up(model, using=using):
-        model.objects.using(using).bury(queue)
+        model.objects.using(using).end_exhausted(queue)
     for attempt in range(1, TRIES + 1):
         try:
             with shards.alone(queue):

@@ -62,7 +62,7 @@ def create(options: dict[str, Any]) -> Told:
         raise wrong(f"there is a queue {name!r} already; change it with: tasks queue set") from error
     except ValidationError as error:
         raise _refused(error) from error
-    return _told(queue), [f"Queue {name} is created: {_line(queue)}."]
+    return _as_dict(queue), [f"Queue {name} is created: {_line(queue)}."]
 
 
 def configure(options: dict[str, Any]) -> Told:
@@ -76,7 +76,7 @@ def configure(options: dict[str, Any]) -> Told:
         queue.save(update_fields=list(given))
     except ValidationError as error:
         raise _refused(error) from error
-    return _told(queue), [f"Queue {queue.name}: {_line(queue)}."]
+    return _as_dict(queue), [f"Queue {queue.name}: {_line(queue)}."]
 
 
 ACTS = {"create": create, "set": configure}
@@ -97,7 +97,7 @@ def _refused(error: ValidationError) -> Exception:
     return wrong(f"{_option('http_action' if field == 'http_actions' else field)}: {messages[0]}")
 
 
-def _told(queue: Any) -> dict[str, Any]:
+def _as_dict(queue: Any) -> dict[str, Any]:
     return {"queue": queue.name, "exclusive_key": queue.exclusive_key, **{name: getattr(queue, name) for name in RULES}}
 
 

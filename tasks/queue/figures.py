@@ -69,11 +69,11 @@ def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
     dead = _grouped(resting.filter(state="errored", whole=None))
     return {
         pk: Figures(
-            _told(min(waiting, MOST), waiting > MOST),
+            _bounded_count(min(waiting, MOST), waiting > MOST),
             (now - since).total_seconds() if since else None,
-            _told(later[0][pk], later[1]),
-            _told(running[0][pk], running[1]),
-            _told(dead[0][pk], dead[1]),
+            _bounded_count(later[0][pk], later[1]),
+            _bounded_count(running[0][pk], running[1]),
+            _bounded_count(dead[0][pk], dead[1]),
         )
         for pk, waiting, since, now in _waiting([queue.pk for queue in queues], using)
     }
@@ -94,5 +94,5 @@ def _grouped(rows: QuerySet[Any]) -> tuple[Counter[Any], bool]:
     return Counter(found[:MOST]), len(found) > MOST
 
 
-def _told(count: int, more: bool) -> str:
+def _bounded_count(count: int, more: bool) -> str:
     return f"{count:,}{'+' if more else ''}"

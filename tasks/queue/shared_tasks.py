@@ -79,7 +79,7 @@ def _on_moves(
 def _on_schedule(sender: Any, **kwargs: Any) -> None:
     # Even a worker that serves no tasks does these chores, in the home database.
     for using in worked_in(sender, Task) or [home()]:
-        Task.objects.using(using).bury()
+        Task.objects.using(using).end_exhausted()
         end_parts(using)
         send_notices(using)
         prune(using)

@@ -50,7 +50,7 @@ def _paused(using: str) -> Iterator[Trouble]:
         yield _of_pause(queue, waiting, oldest, late.get(queue.pk, []))
     if len(found) > SHOWN:
         count, more = min(len(found), MOST_QUEUES) - SHOWN, len(found) > MOST_QUEUES
-        sentence = f"{_told(count, more)} more queues are paused"
+        sentence = f"{_bounded_count(count, more)} more queues are paused"
         remedy = Remedy("List", "tasks.queue")
         yield Trouble(
             "queue_paused", "warning", "tasks.Queue", sentence, "tasks.queue", count=count, more=more,
@@ -73,7 +73,11 @@ def _of_pause(queue: Any, waiting: int, first: datetime | None, late: list[float
     )
     behind = waiting if queue.claiming_paused else 0
     seconds = max(0.0, (queue.read_at - first).total_seconds()) if first is not None and behind else None
-    waits = f"; {_told(min(behind, COUNTED), behind > COUNTED)} {'waits' if behind == 1 else 'wait'}" if behind else ""
+    waits = (
+        f"; {_bounded_count(min(behind, COUNTED), behind > COUNTED)} {'waits' if behind == 1 else 'wait'}"
+        if behind
+        else ""
+    )
     waits += f", the first for {span(seconds)}" if seconds is not None else ""
     if late:
         noun = "schedule has" if len(late) == 1 else "schedules have"
@@ -102,7 +106,7 @@ def _dead_letters(using: str) -> Iterator[Trouble]:
             yield _of_dead(pk, *named[pk], by_queue[pk], more)
     if rest := sum(len(by_queue[pk]) for pk in worst[SHOWN:]):
         yield Trouble(
-            "dead_letters", "warning", "tasks.Task", f"{_told(rest, more)} dead letters in further queues",
+            "dead_letters", "warning", "tasks.Task", f"{_bounded_count(rest, more)} dead letters in further queues",
             "tasks.task", count=rest, more=more, command="manage.py tasks dead",
             remedies=(Remedy("List", "tasks.task", query=(("status", "errored"),)),),
         )  # fmt: skip
@@ -114,12 +118,12 @@ def _of_dead(pk: int, name: str, now: datetime, changed: list[datetime], more: b
     noun = "task" if count == 1 and not more else "tasks"
     return Trouble(
         "dead_letters", "warning", "tasks.Task",
-        f"{_told(count, more)} {noun} gave up (dead letters), the oldest {span(oldest)} ago", "tasks.task",
+        f"{_bounded_count(count, more)} {noun} gave up (dead letters), the oldest {span(oldest)} ago", "tasks.task",
         detail=f"in queue {name}", count=count, more=more, since=oldest, numbers={"queue": name},
         remedies=(Remedy("Requeue\N{HORIZONTAL ELLIPSIS}", "tasks.task", "task_requeue", query=query),),
         advice="find the cause, then requeue them", command=f"manage.py tasks requeue --queue {quote(name)}",
     )  # fmt: skip
 
 
-def _told(count: int, more: bool) -> str:
+def _bounded_count(count: int, more: bool) -> str:
     return f"{count:,}{'+' if more else ''}"

@@ -20,7 +20,7 @@ from tasks.messages import BIGINT, exclusive_value, message_of
 from tasks.queue.actions import refuse_unknown
 from tasks.queue.queues import Queue
 from tasks.schedules import troubles
-from tasks.schedules.ticking import ALLOW, DELAY, DROP, KEPT, call, tick
+from tasks.schedules.ticking import ALLOW, DELAY, DROP, PROGRESS, call, tick
 from tasks.schedules.timetable import ALL, ONE, SKIP, Timetable
 
 
@@ -321,7 +321,9 @@ class Schedule(StatorModel):
         if update_fields is None:
             # An instance that was read before a tick must not overwrite the tick's columns.
             update_fields = [
-                field.name for field in self._meta.concrete_fields if not field.primary_key and field.name not in KEPT
+                field.name
+                for field in self._meta.concrete_fields
+                if not field.primary_key and field.name not in PROGRESS
             ]
         using = kwargs.get("using") or router.db_for_write(type(self), instance=self)
         with transaction.atomic(using=using):

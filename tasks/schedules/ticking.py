@@ -37,9 +37,9 @@ UNENDED = 2.0
 # What happens to ticks that are due while the task of the previous tick has not ended.
 DELAY, DROP, ALLOW = "delay", "skip", "allow"
 
-# The columns of ``KEPT`` that are moments.
+# The columns of ``PROGRESS`` that are moments.
 MOMENTS = ("nominal", "planned", "held_until", "fired", "fired_for")
-KEPT = ("tick_index", "nominal", "planned", "planned_for", "held_until", "asked", "fired", "fired_for", "dropped")
+PROGRESS = ("tick_index", "nominal", "planned", "planned_for", "held_until", "asked", "fired", "fired_for", "dropped")
 
 chance = random.SystemRandom()
 
@@ -160,7 +160,7 @@ def _with_zones(row: ScheduleT, using: str) -> ScheduleT:
 
 
 def _kept(row: TickedSchedule, using: str) -> dict[str, Any]:
-    values = {name: getattr(row, name) for name in KEPT}
+    values = {name: getattr(row, name) for name in PROGRESS}
     return values | {name: stored(values[name], using) for name in MOMENTS if values[name] is not None}
 
 

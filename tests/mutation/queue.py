@@ -66,7 +66,7 @@ MUTANTS = [
     Mutant(
         "tasks that lost every lease stay",
         CLAIMING,
-        "model.objects.using(using).bury(queue)",
+        "model.objects.using(using).end_exhausted(queue)",
         "pass",
         in_holding("task_that_lost_every_lease_is_errored_and_not_quarantined"),
     ),

@@ -7,7 +7,7 @@ from django.db import connection
 from django.db.models import CharField, F, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat
 
-from stator.statements import MOST_KEPT, Kept, Parameter, Statement, joined, selecting, updating
+from stator.statements import MOST_CACHED, Parameter, Statement, StatementCache, joined, selecting, updating
 from tasks.models import Run, Task
 from tests.tasks.making import make_queue
 
@@ -70,7 +70,7 @@ def test_statements_and_texts_are_joined_with_their_values():
 
 
 def test_statement_of_a_shape_is_built_once_and_their_number_is_bounded():
-    kept, built = Kept(), []
+    kept, built = StatementCache(), []
 
     def make():
         built.append(1)
@@ -78,6 +78,6 @@ def test_statement_of_a_shape_is_built_once_and_their_number_is_bounded():
 
     assert kept.get(("a", 1), make) is kept.get(("a", 1), make)
     assert kept.get(("a", 2), make) == Statement("2")
-    for number in range(MOST_KEPT):
+    for number in range(MOST_CACHED):
         kept.get(number, make)
-    assert len(kept._statements) <= MOST_KEPT
+    assert len(kept._statements) <= MOST_CACHED

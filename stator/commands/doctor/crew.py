@@ -10,7 +10,7 @@ from stator.rows.workers import live_workers as alive
 START = "start manage.py runstator for them"
 
 # The most groups of objects that one finding names.
-TOLD = 5
+LISTED = 5
 
 
 def live_workers(alias: str, models: list[type[StatorModel]]) -> Finding:
@@ -29,15 +29,15 @@ def served(alias: str, models: list[type[StatorModel]]) -> Finding:
     found = [(model._meta.label, notice) for model in models for notice in notices_of(model, alias)]
     trouble = [each for each in found if not each[1].served and each[1].code != "no_worker"]
     if trouble:
-        remedy = " ".join(dict.fromkeys(notice.remedy for _, notice in trouble[:TOLD]))
-        return Finding("served", alias, FAIL, "; ".join(_told(trouble)), remedy)
+        remedy = " ".join(dict.fromkeys(notice.remedy for _, notice in trouble[:LISTED]))
+        return Finding("served", alias, FAIL, "; ".join(_lines(trouble)), remedy)
     named = [each for each in found if each[1].served]
-    return Finding("served", alias, OK, "; ".join(_told(named)) or "live workers serve all objects that are next")
+    return Finding("served", alias, OK, "; ".join(_lines(named)) or "live workers serve all objects that are next")
 
 
-def _told(found: list[tuple[str, Notice]]) -> list[str]:
+def _lines(found: list[tuple[str, Notice]]) -> list[str]:
     told = [
         f"{label}, {notice.group}: {notice.counted} ready. {notice.sentence.rstrip('.')}"
-        for label, notice in found[:TOLD]
+        for label, notice in found[:LISTED]
     ]
-    return [*told, f"and {len(found) - TOLD} more"] if len(found) > TOLD else told
+    return [*told, f"and {len(found) - LISTED} more"] if len(found) > LISTED else told

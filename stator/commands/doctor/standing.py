@@ -10,12 +10,16 @@ from stator.overview.troubles import troubles_in
 FAILURES = frozenset({"no_worker", "silent_worker", "late_leases", "schedule_late"})
 
 # The checks "served" and "states" tell of these.
-TOLD = frozenset({"unserved", "unknown_state"})
+REPORTED_ELSEWHERE = frozenset({"unserved", "unknown_state"})
 
 
 def troubles(alias: str, models: list[type[StatorModel]]) -> list[Finding]:
     """Return one finding for each trouble in a database, the worst first; a good one if there is none."""
-    found = [_finding(trouble, alias) for trouble in troubles_in(survey(alias, models)) if trouble.code not in TOLD]
+    found = [
+        _finding(trouble, alias)
+        for trouble in troubles_in(survey(alias, models))
+        if trouble.code not in REPORTED_ELSEWHERE
+    ]
     well = "no object is stuck, quarantined or failing, nothing is paused, and live workers have the same code as here"
     return found or [Finding("troubles", alias, OK, well)]
 

@@ -53,8 +53,8 @@ def overridden(module: str) -> dict[str, Any]:
     for name in dir(given):
         if name.isupper() and name not in NOT_OVERRIDDEN | {"SETTINGS_MODULE"}:
             value, usual = getattr(given, name), getattr(base, name, getattr(global_settings, name, MISSING))
-            if value is not usual and value != usual and (told := _told(value)) is not MISSING:
-                found[name] = told
+            if value is not usual and value != usual and (expressible := _expressible(value)) is not MISSING:
+                found[name] = expressible
     return found
 
 
@@ -72,10 +72,10 @@ def take_over_settings(request: dict[str, Any]) -> None:
         import_module("django.test.utils").override_settings(**given).enable()
 
 
-def _told(value: Any) -> Any:
+def _expressible(value: Any) -> Any:
     """Return the value without dictionary entries that JSON cannot express, or ``MISSING`` if it has no JSON form."""
     if isinstance(value, dict):
-        members = {name: _told(member) for name, member in value.items() if isinstance(name, str)}
+        members = {name: _expressible(member) for name, member in value.items() if isinstance(name, str)}
         return {name: member for name, member in members.items() if member is not MISSING}
     try:
         json.dumps(value)
