@@ -181,7 +181,14 @@ def _give_way(alias: str, took: float) -> None:
 
 
 def _move_batch(rows: QuerySet[Model], changes: Mapping[str, Any]) -> None:
-    """Write ``changes`` to the rows; lock them in the order of their keys first, as workers do."""
+    """Write ``changes`` to the rows; lock them in the order of their keys first, as workers do.
+
+    A database with one writer has no locks on rows. There it is one statement, which waits for the lock before it
+    reads: a transaction that has read cannot write any more after another one has.
+    """
+    if not capabilities_of(connections[rows.db]).concurrent_writers:
+        rows.update(**changes)
+        return
     with transaction.atomic(using=rows.db):
         if locked := list(rows.select_for_update().order_by("pk").values_list("pk", flat=True)):
             QuerySet(rows.model, using=rows.db).filter(pk__in=locked).update(**changes)

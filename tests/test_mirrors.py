@@ -40,7 +40,6 @@ TESTED_ELSEWHERE = {
     "stator/testing_graph/certain.py": ("stator/test_testing_graph.py", "one check of a graph asks all three"),
     "stator/testing_graph/policy.py": ("stator/test_testing_graph.py", "the same"),
     "stator/testing_graph/walks.py": ("stator/test_testing_graph.py", "the same"),
-    "stator/worker/duties.py": ("stator/worker/test_scheduler.py", "rows of the table that the scheduler repeats"),
     "stator/worker/isolated/__main__.py": ("stator/worker/test_alone.py", "a process, driven by its worker"),
     "stator/worker/isolated/attempts.py": ("faults/test_alone.py", "the same, with real processes that die"),
     "stator/worker/isolated/process.py": ("stator/worker/test_alone.py", "the same"),

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic, sleep
 from typing import Any
 
 from stator.conf import Settings
@@ -22,6 +23,9 @@ MOVED_AT_ONCE = 20_000
 # The queue is counted up to this depth: counting millions of rows every half minute would cost more than it is worth.
 COUNTED = 100_000
 
+# The most seconds of a pause after a part of a duty.
+LONGEST_PAUSE = 0.25
+
 # Scheduling passes between deletions of old reports and statistics; the first pass deletes, too.
 PRUNED_EVERY = 20
 
@@ -32,7 +36,8 @@ class Duty:
 
     It gets the operations of one model, or of all models of one database, and returns None if nothing can be left. If
     it ``moves`` objects, it also gets the function that moves them, and returns the moves. ``needed``: whether a model
-    needs the duty. ``every``: it is done in one of so many scheduling passes, and in the first.
+    needs the duty. ``every``: it is done in one of so many scheduling passes, and in the first. ``gives_way``: it may
+    find a whole table, so on a database with one writer it pauses after each part, for as long as that took.
     """
 
     name: str
@@ -41,6 +46,7 @@ class Duty:
     moves: bool = False
     needed: Callable[[Operations], bool] = lambda operations: True
     every: int = 1
+    gives_way: bool = False
 
     def call(self, *models: Operations) -> bool:
         """Do a bounded part of it; return whether there may be more."""
@@ -56,8 +62,12 @@ class Duty:
 
 def perform(duty: Duty, *models: Operations, stopped: Callable[[], bool]) -> None:
     """Do a duty until nothing is left or the worker stops."""
-    while duty.call(*models) and not stopped():
-        pass
+    while True:
+        began = monotonic()
+        if not duty.call(*models) or stopped():
+            return
+        if duty.gives_way and not models[0].capabilities.concurrent_writers:
+            sleep(min(monotonic() - began, LONGEST_PAUSE))
 
 
 def _reap(operations: Operations, limit: int) -> int:
@@ -106,7 +116,7 @@ DELETE = Duty("delete_due", _delete_due)
 
 # Done for each model in every scheduling pass, in this order.
 PASS = (
-    Duty("rename", chores.rename, moves=True),
+    Duty("rename", chores.rename, moves=True, gives_way=True),
     Duty("move_matching", chores.move_matching, MOVED_AT_ONCE, moves=True),
     Duty("time_out", chores.time_out, moves=True),
     DELETE,

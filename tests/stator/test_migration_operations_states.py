@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 from django.db import connection
 from django.db.migrations.state import ProjectState
 from django.db.migrations.writer import OperationWriter
+from django.test.utils import CaptureQueriesContext
 
 from stator import migration_operations
 from stator.capabilities import capabilities_of
@@ -189,6 +190,19 @@ def test_other_writers_get_the_database_for_as_long_as_a_batch_took(monkeypatch)
     forwards(RenameState("step", "new", "late"))
     one_writer = not capabilities_of(connection).concurrent_writers
     assert pauses == ([pytest.approx(0.1), 0.25] if one_writer else [])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_batch_is_one_statement_where_there_is_one_writer():
+    """A transaction that reads first could not write any more after another one has."""
+    raw(Step).bulk_create(Step() for _ in range(4))
+    with CaptureQueriesContext(connection) as captured:
+        migration_operations._move_batch(raw(Step).filter(state="new"), {"state": "late"})
+    one_writer = not capabilities_of(connection).concurrent_writers
+    assert [query["sql"].split()[0] for query in captured] == (
+        ["UPDATE"] if one_writer else ["BEGIN", "SELECT", "UPDATE", "COMMIT"]
+    )
+    assert raw(Step).filter(state="late").count() == 4
 
 
 @pytest.mark.django_db
