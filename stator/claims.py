@@ -42,7 +42,8 @@ from stator.worker.announcements import tell
 __all__ = [
     "Claim", "Failure", "LeaseLost", "Records", "Row", "Shape", "bounded", "bring_up", "claim", "claim_at_once",
     "describe", "end_at_once", "find", "find_many", "first_of_each", "hold", "hold_at_once", "insert_at_once",
-    "is_retryable", "longest_lease", "move", "move_many", "of_instance", "preparing", "release", "retry",
+    "is_retryable", "longest_lease", "move", "move_many", "of_instance", "preparing", "release", "release_at_once",
+    "retry", "retry_at_once",
 ]  # fmt: skip
 
 # The most rows that one call marks ready, and the most leases that it ends; workers or the next call do the rest.
@@ -228,6 +229,43 @@ def end_at_once(ends: Ends, to: State | str, records: Records, values: Mapping[s
     if written is not None:
         _announce_on_commit(ends[0][0].operations, written, [claim for claim, _ in ends])
     return written is not None
+
+
+def retry_at_once(
+    claim: Claim,
+    records: Records,
+    values: Mapping[str, object],
+    key: Hashable,
+    only: Callable[[], QuerySet[Any]],
+    *,
+    failure: Failure | None = None,
+    reason: str = "",
+) -> datetime | None:
+    """End a claim like :func:`retry` and update its record, with one statement; the row is ready again at once.
+
+    Return the database's time, from which the row is due. None if it did nothing: the claim has ended, ``only`` returns
+    a queryset that is empty, or the database cannot do this. That means only that :func:`retry` or :func:`move` has to
+    be called. ``key``: equal for equal querysets; ``values``: those of their parameters, and of the records'.
+    """
+    return _end_one_at_once(claim, Waiting(0.0, failure, reason), records, values, key=key, only=only)
+
+
+def release_at_once(claim: Claim, records: Records) -> bool:
+    """End a claim like :func:`release` and delete its record, with one statement; False if it did nothing."""
+    return _end_one_at_once(claim, Released(), records, {}, forget=True) is not None
+
+
+def _end_one_at_once(
+    claim: Claim, outcome: Outcome, records: Records, values: Mapping[str, object], **options: Any
+) -> datetime | None:
+    operations = claim.operations
+    if not operations.capabilities.writes_in_with:
+        return None
+    written = at_once.end([(claim, outcome)], records, values, **options)
+    if written is None:
+        return None
+    _announce_on_commit(operations, written, [claim])
+    return written.at
 
 
 def longest_lease(model: type[Model], *, using: str | None = None) -> float:

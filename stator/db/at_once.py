@@ -254,30 +254,61 @@ def _noting(compiler: Compiler, records: Records, copied: Mapping[str, Statement
     assigned = [
         Statement.of(f"{column_of(meta.get_field(name))} = ", value) for name, value in {**copied, **given}.items()
     ]
-    column, key = (column_of(meta.get_field(name)) for name in (records.row, records.token))
     return Statement.of(
         f"UPDATE {table} SET ",  # noqa: S608 - names
         joined(assigned, ", "),
-        f" FROM done WHERE {table}.{column} = done.pk AND {table}.{key} = ",
-        token,
+        " FROM done WHERE ",
+        _of_done(compiler, records, token),
     )
 
 
-def end(ended: list[Ended], records: Records, values: Mapping[str, object]) -> Written | None:
+def _of_done(compiler: Compiler, records: Records, token: Statement) -> Statement:
+    """Return the condition of the records that refer to rows of ``done`` and have this token."""
+    meta = records.model._meta
+    table = compiler.quote(meta.db_table)
+    column, key = (compiler.column_of(meta.get_field(name)) for name in (records.row, records.token))
+    return Statement.of(f"{table}.{column} = done.pk AND {table}.{key} = ", token)
+
+
+def end(
+    ended: list[Ended],
+    records: Records,
+    values: Mapping[str, object],
+    key: Hashable = None,
+    only: Callable[[], QuerySet[Model]] | None = None,
+    *,
+    forget: bool = False,
+) -> Written | None:
     """Write outcomes of one kind and the records of the claims, whose model decides the statement; all, or None.
 
-    ``copied`` of the records: fields of the records by those that the state ``saves``.
+    ``copied`` of the records: fields of the records by those that the state ``saves``. ``forget``: delete the records.
+    ``only``: returns a queryset that must not be empty, equal for equal ``key``; ``values`` are its parameters, too.
     """
     batch = Batch.of(ended)
     operations = batch.operations
     compiler = _compiler(operations.model, operations.alias)
-    key = (compiler, "end", records.model, tuple(records.given), tuple(records.copied.items()), batch.saves)
-    copied = {name: Statement(f"done.value{batch.saves.index(of)}") for name, of in records.copied.items()}
-    noted = _keep(operations, key, lambda: _noting(compiler, records, copied, Statement("done.claim")))
+    same = records.model, tuple(records.given), tuple(records.copied.items()), batch.saves, forget
+    noted = _keep(operations, (compiler, "end", *same), lambda: _noted(compiler, records, batch.saves, forget=forget))
+    condition = None
+    if only is not None:
+        condition = _keep(operations, (compiler, "only", key), lambda: _existing(only()))
     try:
         with operations.transaction() if operations.connection.in_atomic_block else nullcontext():
-            return operations.record_noted(batch, noted, values)
+            return operations.record_noted(batch, noted, values, condition)
     except DatabaseError as error:
         if is_retryable(error):
             return None
         raise
+
+
+def _noted(compiler: Compiler, records: Records, saves: tuple[str, ...], *, forget: bool) -> Statement:
+    token = Statement("done.claim")
+    if forget:
+        table = compiler.quote(records.model._meta.db_table)
+        return Statement.of(f"DELETE FROM {table} USING done WHERE ", _of_done(compiler, records, token))  # noqa: S608 - names
+    copied = {name: Statement(f"done.value{saves.index(of)}") for name, of in records.copied.items()}
+    return _noting(compiler, records, copied, token)
+
+
+def _existing(rows: QuerySet[Model]) -> Statement:
+    return Statement.of("EXISTS (", selecting(rows.order_by().values("pk")[:1]), ")")

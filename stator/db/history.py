@@ -8,7 +8,7 @@ from django.db.models import Model, QuerySet
 from stator.db.interface import Batch, Claim, Ended
 from stator.db.values import Pk
 from stator.graph.durations import seconds_of
-from stator.graph.failures import lease_lost, quarantined
+from stator.graph.failures import Failure, lease_lost, quarantined
 from stator.graph.outcomes import Moved, Outcome
 from stator.rows.reports import History, Report, failure_report, keep_reports, reason_report
 from stator.rows.workers import worker_of
@@ -66,13 +66,18 @@ def report_of(label: str, claim: Claim, outcome: Outcome) -> Report | None:
     return reason_report(label, claim.pk, claim.state.name, reason, worker) if reason else None
 
 
+def error_of(failure: Failure | None) -> tuple[str, str]:
+    """Return what the history has of an error: its text and its fingerprint."""
+    return (f"{failure.kind}: {failure.message}", failure.fingerprint) if failure else ("", "")
+
+
 def _is_event(outcome: Outcome) -> bool:
     return isinstance(outcome, Moved) or outcome.failure is not None
 
 
 def _act(label: str, claim: Claim, outcome: Outcome, stay: float | None) -> History:
     moved = isinstance(outcome, Moved)
-    failure = outcome.failure
+    error, fingerprint = error_of(outcome.failure)
     return History(
         model_label=label,
         object_pk=str(claim.pk),
@@ -85,6 +90,6 @@ def _act(label: str, claim: Claim, outcome: Outcome, stay: float | None) -> Hist
         duration=claim.duration,
         stay=stay,
         attempts=claim.attempt,
-        error=f"{failure.kind}: {failure.message}" if failure else "",
-        fingerprint=failure.fingerprint if failure else "",
+        error=error,
+        fingerprint=fingerprint,
     )

@@ -159,12 +159,16 @@ RELEASED = "<released>"
 
 @dataclass(slots=True)
 class Written:
-    """The result of writing outcomes: accepted ones, claims that had ended, and outcomes to write again later."""
+    """The result of writing outcomes: accepted ones, claims that had ended, and outcomes to write again later.
+
+    ``at``: the database's time, if the statement that wrote them returned it.
+    """
 
     moves: list[Move] = field(default_factory=list)
     failures: list[tuple[Pk, Failure]] = field(default_factory=list)
     lost: list[Claim] = field(default_factory=list)
     deferred: list[Ended] = field(default_factory=list)
+    at: datetime | None = None
 
     @classmethod
     def total(cls, parts: Iterable["Written"]) -> "Written":
@@ -373,10 +377,13 @@ class Records(Protocol):
     def record_batch(self, batch: Batch, *, again: bool = False) -> Written:
         """Call :meth:`record` for outcomes of one kind: in one transaction or not at all."""
 
-    def record_noted(self, batch: Batch, noted: Statement, values: Mapping[str, object]) -> Written | None:
-        """Record one outcome and update the program's record of the claim, ``FROM done``, in one statement.
+    def record_noted(
+        self, batch: Batch, noted: Statement, values: Mapping[str, object], only: Statement | None = None
+    ) -> Written | None:
+        """Record outcomes and change the program's records of the claims, by ``done``, in one statement.
 
-        Only while the lease lasts. None, and nothing is written, if that is not so or takes more statements.
+        Only while the leases last, and under the condition ``only``. None, and nothing is written, if that is not so
+        or takes more statements.
         """
 
     def move_rows(

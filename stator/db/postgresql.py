@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from django.db import connections
@@ -15,6 +15,7 @@ from django.db.models.functions import Coalesce, Now
 from stator import signals
 from stator.db import claims, records, sql, transactions
 from stator.db.compiler import Compiler, places_of
+from stator.db.history import error_of, report_of
 from stator.db.interface import Batch, Claim, Moves, Operations, Parts, Written
 from stator.db.leases import Leases
 from stator.db.ordering import Turn
@@ -188,37 +189,67 @@ class Records(records.Records):
 
     def _writes_more(self, batch: Batch) -> bool:
         """Return whether a batch needs more than one statement."""
+        return batch.reported or self._writes_other_rows(batch)
+
+    def _writes_other_rows(self, batch: Batch) -> bool:
+        """Return whether a batch needs more than one statement, its reports apart."""
         operations = self._operations
-        more = batch.reported or (operations.recorded and not batch.released)
+        more = operations.recorded and not batch.released
         return bool(more or batch.to in operations.awaited or batch.saves != self._saved_with(batch))
 
-    def record_noted(self, batch: Batch, noted: Statement, values: Mapping[str, object]) -> Written | None:
-        """Record outcomes and update the program's records of the claims; None if that takes more statements."""
-        tells = batch.moved and self._operations.options.history and not self._kept_with(batch)
-        if self._writes_more(batch) or tells or any(map(_place, batch.claims)):
-            return None
-        accepted = self._write(batch, noted.text, noted.bind(self._operations.connection, values))
-        return batch.accepted() if accepted else None
+    def record_noted(
+        self, batch: Batch, noted: Statement, values: Mapping[str, object], only: Statement | None = None
+    ) -> Written | None:
+        """Record outcomes and change the program's records of the claims; None if that takes more statements.
 
-    def _write(self, batch: Batch, noted: str = "", values: Params = ()) -> dict[Pk, float | None]:
+        ``only``: a condition without which nothing is written.
+        """
+        if self._needs_more(batch):
+            return None
+        connection = self._operations.connection
+        condition = (only.text, only.bind(connection, values)) if only else ("", [])
+        found = self._fetch(batch, (noted.text, noted.bind(connection, values)), condition)
+        if not found:
+            return None
+        written = batch.accepted()
+        written.at = found[0][1]
+        return written
+
+    def _needs_more(self, batch: Batch) -> bool:
+        """Return whether one statement cannot write a batch with the program's records."""
+        reports = batch.reported and (batch.moved or len(batch.ended) > 1 or not self._compiler.keeps_keys)
+        tells = batch.moved and self._operations.options.history and not self._kept_with(batch)
+        return reports or tells or self._writes_other_rows(batch) or any(map(_place, batch.claims))
+
+    def _write(self, batch: Batch) -> dict[Pk, float | None]:
         """Write outcomes of one kind and their statistics (RECORD); a row only while its own claim stands."""
+        found = self._fetch(batch)
+        if found and len(found[0]) > 1:
+            return dict(zip(self._compiler.keys_of(found), (stay for _, stay in found), strict=True))
+        return dict.fromkeys(self._compiler.keys_of(found))
+
+    def _fetch(
+        self, batch: Batch, noted: tuple[str, Params] = ("", ()), only: tuple[str, Params] = ("", ())
+    ) -> list[Row]:
         operations = self._operations
-        saved, history = self._saved_with(batch), self._kept_with(batch)
+        saved, history, own = self._saved_with(batch), self._kept_with(batch), bool(noted[0])
         tell = batch.moved and operations.options.history and not history
         placed = any(map(_place, batch.claims))
-        statement, params = self._record_statement(batch, saved, placed, history, tell, noted)
+        erred = own and batch.failed and operations.options.history
+        shape = _Shape(batch.to, saved, placed, history, tell, own, erred, own and batch.reported, noted[0], only[0])
+        statement, params = self._record_statement(batch, shape)
         places = [places_of(batch.claims)] if placed else []
         given = self._compiler.saved_arrays(batch) if saved else []
         source = batch.source.name
-        arguments = [*self._arrays(batch, history), *places, *given, *[source] * (1 + placed), *params, source]
+        arguments = [*self._arrays(batch, history or erred), *places, *given, *[source] * (1 + placed)]
+        arguments += [*params, *only[1], source]
         if not batch.released:
             arguments += [operations.label, source, batch.to, self._shard]
         if history:
             arguments += [operations.label, source, batch.to, "", operations.worker_id]
-        found = operations.fetch(statement, [*arguments, *values], sql.BY_KEY, often=True)
-        if tell:
-            return dict(zip(self._compiler.keys_of(found), (stay for _, stay in found), strict=True))
-        return dict.fromkeys(self._compiler.keys_of(found))
+        if shape.reported:
+            arguments += _reported(batch, erred=erred)
+        return operations.fetch(statement, [*arguments, *noted[1]], sql.BY_KEY, often=True)
 
     def _kept_with(self, batch: Batch) -> bool:
         """Return whether the recording statement writes the history: of moves, which are many, without errors."""
@@ -234,24 +265,27 @@ class Records(records.Records):
         if not self._saved_with(kept):
             super()._save(kept)
 
-    def _record_statement(
-        self, batch: Batch, names: tuple[str, ...], placed: bool, history: bool, tell: bool, noted: str
-    ) -> tuple[str, Sequence[object]]:
-        key = (batch.to, names, placed, history, tell, noted)
-        if key not in self._statements:
-            compiler = self._compiler
-            assignments, params = compiler.assignments(_changes(batch.outcome))
+    def _record_statement(self, batch: Batch, shape: "_Shape") -> tuple[str, Sequence[object]]:
+        if shape not in self._statements:
+            compiler, names = self._compiler, shape.saved
+            changes = _changes(batch.outcome)
+            if shape.own and not batch.moved and not batch.released:
+                # Else the next claim would first have to mark the row ready, which takes several statements.
+                changes["state_ready"] = RawSQL("v.delay <= 0", [], output_field=BooleanField())
+            assignments, params = compiler.assignments(changes)
             types = compiler.array_types(names) or ()
             columns_of = [compiler.quote(compiler.field(name).column) for name in names]
             statement = sql.record(
                 compiler.table, compiler.pk, compiler.pk_type, assignments, list(zip(columns_of, types, strict=True)),
-                placed=placed, count=not batch.released, history=history, tell=tell, noted=noted,
+                placed=shape.placed, count=not batch.released, tell=shape.tell, reported=shape.reported,
+                kept=sql.HISTORY if shape.history else sql.ERROR_HISTORY if shape.erred else "",
+                noted=shape.noted, only=shape.only,
             )  # fmt: skip
-            self._statements[key] = statement, params
-        return self._statements[key]
+            self._statements[shape] = statement, params
+        return self._statements[shape]
 
     @cached_property
-    def _statements(self) -> dict[tuple[object, ...], tuple[str, Sequence[object]]]:
+    def _statements(self) -> dict["_Shape", tuple[str, Sequence[object]]]:
         return {}
 
     def move_rows(
@@ -293,6 +327,34 @@ class Records(records.Records):
             [outcome.failure is not None for _, outcome in batch.ended] if batch.failed else [],
             [claim.duration for claim in batch.claims] if history else [],
         ]
+
+
+class _Shape(NamedTuple):
+    """What the text of a recording statement depends on.
+
+    ``own``: a program's records are written as well. ``erred``: the history has the error of an attempt.
+    """
+
+    to: str
+    saved: tuple[str, ...]
+    placed: bool
+    history: bool
+    tell: bool
+    own: bool
+    erred: bool
+    reported: bool
+    noted: str
+    only: str
+
+
+def _reported(batch: Batch, *, erred: bool) -> list[object]:
+    """Return the parameters of the history and of the report of one outcome that has an error or a reason."""
+    operations, [(claim, outcome)] = batch.operations, batch.ended
+    label, state, worker = operations.label, batch.source.name, operations.worker_id
+    report: Any = report_of(label, claim, outcome)
+    told = [report.error, report.message, report.traceback, report.fingerprint]
+    kept = [label, state, worker, *error_of(outcome.failure)] if erred else []
+    return [*kept, label, state, *told, worker]
 
 
 def parts_of(operations: Operations) -> Parts:

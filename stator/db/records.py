@@ -57,7 +57,9 @@ class Records:
                 keep_history(operations.alias, operations.label, kept.ended, accepted)
         return self._sort_out(batch, {*accepted, *self._found_written(batch, accepted)} if again else accepted)
 
-    def record_noted(self, batch: Batch, noted: Statement, values: Mapping[str, object]) -> Written | None:
+    def record_noted(
+        self, batch: Batch, noted: Statement, values: Mapping[str, object], only: Statement | None = None
+    ) -> Written | None:
         """Return None: here that takes more than one statement."""
         return None
 

@@ -57,6 +57,27 @@ kept AS (
     greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done)
 """
 
+# The same for an attempt that failed, after which the object stays.
+ERROR_HISTORY = """
+kept AS (
+  INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
+    claimed, duration, attempts, error, fingerprint)
+  SELECT %s, pk::text, statement_timestamp(), version, 'error', %s, '', '', '', %s, attempted, duration, attempts,
+    %s, %s FROM done)
+"""
+
+REPORTED = """
+reported AS (
+  INSERT INTO stator_report AS report (model_label, object_pk, state, at, error, message, traceback, fingerprint,
+    times, worker)
+  SELECT %s, pk::text, %s, statement_timestamp(), %s, %s, %s, %s, 1, %s FROM done
+  ON CONFLICT (model_label, object_pk) DO UPDATE
+  SET state = excluded.state, at = excluded.at, error = excluded.error, message = excluded.message,
+    traceback = excluded.traceback, fingerprint = excluded.fingerprint, worker = excluded.worker,
+    times = CASE WHEN (report.state, report.error, report.message)
+      = (excluded.state, excluded.error, excluded.message) THEN report.times + 1 ELSE 1 END)
+"""
+
 
 def claim(
     table: str,
@@ -174,25 +195,32 @@ WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s ORDER BY v.pk 
 
 def record(
     table: str, pk: str, pk_type: str, assignments: str, saved: list[tuple[str, str]], *,
-    placed: bool, count: bool, history: bool, tell: bool, noted: str = "",
+    placed: bool, count: bool, kept: str, tell: bool, reported: bool = False, noted: str = "", only: str = "",
 ) -> str:  # fmt: skip
     """Return RECORD. Parameters: five arrays (pk, claim, delay, failed, duration), the state left, those of the SET
-    list, the state left; then those of the statistics and of the history. With ``placed`` there is a sixth array
-    (place) after the five, and the state left comes twice before the SET list.
+    list, the state left; then those of the statistics, of the history and of the report. With ``placed`` there is a
+    sixth array (place) after the five, and the state left comes twice before the SET list.
+
+    ``kept``: HISTORY or ERROR_HISTORY to write the history. ``reported``: also write the report of the one outcome.
 
     ``saved`` are the columns, each with its type, for which some outcomes have values. They add to the arrays one that
     says which outcomes do, and one for each column. Returns the primary keys; with ``tell``, each with the seconds in
-    the state that was left, for a caller that writes the history. ``noted`` updates a program's records of claims
-    ``FROM done``, which then has the tokens and the saved values; its parameters come last.
+    the state that was left, for a caller that writes the history. ``noted`` changes a program's records of claims by
+    ``done``, which then has the tokens and the saved values; its parameters come last. Then the time is returned with
+    each key. ``only``: a condition without which nothing is written; its parameters follow the SET list.
 
     Rows are found by their key or, if ``placed``, first at the place where their claim has put them: the index of keys
     has an entry for each version of a row. IS NOT DISTINCT FROM is an equality for which the planner uses no index, of
     leases or of keys, with all its dead entries. The locked rows are updated where they were found.
     """
-    further = "".join([f",{COUNTED}" * count, f",{HISTORY}" * history, f", noted AS ({noted})" if noted else ""])
+    others = [COUNTED * count, kept, REPORTED * reported, f"noted AS ({noted})" * bool(noted)]
+    further, history = "".join(f",{other}" for other in others if other), bool(kept)
     in_time, which = (_IN_TIME, _ALL_OR_NONE) if noted else ("", "")
+    which += f" AND {only}" * bool(only)
     arrays, names, assignments = _with_saved(table, assignments, saved)
     returning = "pk, greatest(date_part('epoch', stayed), 0)" if tell else "pk"
+    if noted:
+        returning = "pk, statement_timestamp()"
     if placed:
         arrays, names = f", %s::tid[]{arrays}", ["place", *names]
     columns = ", ".join(["pk", "claim", "delay", "failed", "duration", *names])

@@ -270,6 +270,8 @@ def _end(
         if not (as_asked and was_ended(Task, pk, payload.token, outcome, using=task._state.db)):
             raise
         return _ended_out(task_of(request.auth, pk))
+    if held.left is not None:
+        return _ended_out(_without_claim(held, **held.left))
     state = KNOWN_ENDS.get(outcome)
     # PostgreSQL stores 1e23 as a whole number, so only the stored result has the form that a repetition is answered.
     if state is None or "e+" in json.dumps(kept):
@@ -283,7 +285,12 @@ def _ended_out(task: Task) -> HttpResponse:
 
 def _ended(held: TaskClaim, state: str, **values: object) -> Task:
     """Return the task as it is after this end of its claim, without reading it again."""
+    counted: dict[str, object] = {"counted": held.attempt, "state_next_attempt": None}
+    return _without_claim(held, state=state, state_ready=False, **counted, **values)
+
+
+def _without_claim(held: TaskClaim, **values: object) -> Task:
     task: Task = held.task
-    gone = dict.fromkeys(("state_claim", "state_locked_until", "state_next_attempt"))
-    task.__dict__.update(gone, state=state, state_ready=False, counted=held.attempt, looked_up_claimant=None, **values)
+    gone = dict.fromkeys(("state_claim", "state_locked_until", "looked_up_claimant"))
+    task.__dict__.update(gone, **values)
     return task

@@ -5,6 +5,7 @@ anything else is out of the ordinary, it does nothing, and the caller does the s
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from tasks.actions.registry import declared, registry
 from tasks.conf import Settings
 from tasks.queue import runs
 from tasks.queue.claimants import SEEN_EVERY, Claimant
-from tasks.queue.eligibility import Rows, allowed, lease_end, picker, renewed_end
+from tasks.queue.eligibility import Rows, allowed, attempts_left, lease_end, picker, renewed_end
 from tasks.queue.expressions import Later, is_any
 
 # What a claim depends on.
@@ -102,6 +103,34 @@ def end(ends: claims.Ends, to: str, outcome: str, reason: str = "") -> bool:
     copied = {} if ends[0][1] is None else {"result": "result"}
     values = {"outcome": outcome, "reason": reason}
     return claims.end_at_once(ends, to, Records(run, "task", "token", copied, given), values)
+
+
+def give_up(
+    claim: claims.Claim, outcome: str, reason: str, failure: claims.Failure | None, settings: Settings
+) -> datetime | None:
+    """Make a task wait again, and note that in its run; return the database's time, from which it is due.
+
+    None if nothing was done, for instance because it has no attempts left.
+    """
+    model, using = type(claim.instance), claim.operations.alias
+    run = model.runs.rel.related_model
+    given = {"ended": Now(), **{name: Parameter(name, run._meta.get_field(name)) for name in ENDED}}
+    rows: Rows = QuerySet(model, using=using)
+    return claims.retry_at_once(
+        claim,
+        Records(run, "task", "token", {}, given),
+        {"outcome": outcome, "reason": reason, "pk": claim.pk},
+        ("attempts left", settings),
+        lambda: rows.filter(attempts_left(settings), pk=PK),
+        failure=failure,
+        reason=reason[:500],
+    )
+
+
+def hand_back(claim: claims.Claim) -> bool:
+    """Make a task wait as if it had never been claimed, and delete its run; return False if nothing was done."""
+    run = type(claim.instance).runs.rel.related_model
+    return claims.release_at_once(claim, Records(run, "task", "token", {}, {}))
 
 
 def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> list[Any]:

@@ -52,6 +52,8 @@ class TaskClaim:
         self.attempt: int = claim.attempt
         self.lease: float = (self.task.state_locked_until - self.task.state_attempted).total_seconds()
         self.ended = self._is_lost = False
+        # Columns of the task, if it waits again and what the end of the claim has written in them is known.
+        self.left: dict[str, Any] | None = None
         # Of this worker in all of its claims of the task, once one was noted in this claim.
         self.unexpected_errors = 0
         # The monotonic time from which the lease counts: before the statement that took it.
@@ -156,6 +158,9 @@ class TaskClaim:
 
     def hand_back(self) -> None:
         """Return a task that was not begun, as if it had never been claimed: no attempt counts, and no rejection."""
+        if at_once.hand_back(self._claim):
+            self.ended, self.left = True, {"state_ready": True, "state_attempts": self.attempt - 1}
+            return
         self._write(lambda: claims.release(self._claim, then=self._forget_run))
 
     async def averify(self) -> None:
@@ -209,6 +214,9 @@ class TaskClaim:
         self._run.delete()
 
     def _give_up(self, outcome: str, reason: str, failure: Failure | None) -> None:
+        if due := at_once.give_up(self._claim, outcome, reason, failure, load_settings()):
+            self.ended, self.left = True, {"state_ready": True, "state_next_attempt": due}
+            return
         mine = self._rows.filter(pk=self.task.pk, state_claim=self.token)
         if mine.exclude(attempts_left(load_settings())).exists():
             self._end(outcome, reason, lambda then: claims.move(self._claim, "errored", failure=failure, then=then))

@@ -1,5 +1,7 @@
 """How many statements one request takes, with its authorization and its answer."""
 
+from functools import partial
+
 import pytest
 from django.db import connection
 
@@ -15,12 +17,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 # For each request: on PostgreSQL, on SQLite, and on MariaDB, where a claim finds rows before it locks them.
 MOST = {
-    "publish": (2, 6, 6),
-    "claim": (2, 11, 12),
-    "heartbeat": (2, 6, 6),
-    "verify": (2, 2, 2),
-    "resolve": (2, 14, 14),
-}
+    "publish": (2, 6, 6), "claim": (2, 11, 12), "heartbeat": (2, 6, 6), "verify": (2, 2, 2), "resolve": (2, 14, 14),
+    "fail": (2, 17, 17), "release": (2, 16, 16), "hand back": (2, 12, 12),
+}  # fmt: skip
+
+GIVING_UP = {"fail": {"error": "no such image"}, "release": {"reason": "no disk"}, "hand back": {"begun": False}}
+VERBS = {"hand back": "release"}
 
 
 @pytest.fixture
@@ -56,6 +58,10 @@ def warm(ask, queue):
         claim = claimed(ask)
         ended(ask, claim, "heartbeat")
         ended(ask, claim, result={"ok": True})
+        for name, body in GIVING_UP.items():
+            published(ask)
+            ended(ask, claimed(ask), VERBS.get(name, name), **body)
+            Task.objects.filter(state="pending").cancel()
 
 
 def test_statements_of_a_cycle_are_few(count, ask, warm):
@@ -65,15 +71,22 @@ def test_statements_of_a_cycle_are_few(count, ask, warm):
     found["heartbeat"], _ = count(lambda: ended(ask, claim, "heartbeat"))
     found["verify"], _ = count(lambda: ended(ask, claim, "verify"))
     found["resolve"], _ = count(lambda: ended(ask, claim, result={"ok": True}))
+    for name, body in GIVING_UP.items():
+        published(ask)
+        claim = claimed(ask)
+        found[name], _ = count(partial(ended, ask, claim, VERBS.get(name, name), **body))
+        Task.objects.filter(state="pending").cancel()
     column = ["postgresql", "sqlite", "mysql"].index(connection.vendor)
     taken = {name: len(statements) for name, statements in found.items()}
     assert taken == {name: most[column] for name, most in MOST.items()}, found
 
 
 def test_answer_to_an_end_is_the_task_as_it_is_stored(call, ask, warm):
-    for verb, body in [("resolve", {"result": {"b": 1, "a": [1.5, None]}}), ("cancel", {"reason": "twice"})]:
+    ends = {"resolve": {"result": {"b": 1, "a": [1.5, None]}}, "cancel": {"reason": "twice"}, **GIVING_UP}
+    for verb, body in ends.items():
+        Task.objects.filter(state="pending").cancel()
         published(ask)
-        told = ended(ask, claimed(ask), verb, **body)["task"]
+        told = ended(ask, claimed(ask), VERBS.get(verb, verb), **body)["task"]
         _, stored = call("GET", f"tasks/{told['id']}", token=token(verb))
         assert {name: stored[name] for name in told} == told
 

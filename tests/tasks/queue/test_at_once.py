@@ -1,12 +1,17 @@
 """How many statements one operation of a queue takes, BEGIN and COMMIT included."""
 
+from datetime import datetime
+
 import pytest
 from django.db import connection, transaction
+from django.db.models import Sum
 
-from stator.models import History
+from stator.exceptions import LeaseLost
+from stator.models import History, Report, Stats
 from stator.rows import wakeup
 from tasks.exceptions import QueuePaused, TaskError, UnknownAction
 from tasks.models import Queue, Run, Task
+from tasks.queue import at_once
 from tests.tasks.counting import count
 from tests.tasks.making import claim_one, claimed, fresh, make_queue, pass_time
 
@@ -15,16 +20,29 @@ __all__ = ["count"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 # For each operation: on PostgreSQL, on SQLite, and on MariaDB, where a claim finds rows before it locks them.
-MOST = {"publish": (1, 5, 5), "claim": (1, 10, 11), "heartbeat": (1, 5, 5), "resolve": (1, 13, 13)}
+MOST = {
+    "publish": (1, 5, 5), "claim": (1, 10, 11), "heartbeat": (1, 5, 5), "resolve": (1, 13, 13),
+    "hand_back": (1, 9, 9), "release": (1, 11, 11), "fail": (1, 15, 15), "claim after them": (1, 13, 13),
+}  # fmt: skip
+
+GIVING_UP = {
+    "fail": lambda claim: claim.fail(ValueError("no such image")),
+    "fail with a text": lambda claim: claim.fail("no such image"),
+    "release": lambda claim: claim.release(),
+    "release for a reason": lambda claim: claim.release("no disk"),
+    "hand back": lambda claim: claim.hand_back(),
+}
 
 
 @pytest.fixture
 def warm_queue():
     """A queue with which this process has done everything before."""
-    queue = make_queue()
+    queue = make_queue(same_worker_again=True)
     for _ in range(2):
         queue.publish("resize", {"image": 7})
-        (claim,) = queue.claim(worker="bot-1")
+        for end in GIVING_UP.values():
+            end(claim_one(queue))
+        claim = claim_one(queue)
         claim.heartbeat()
         claim.resolve({"ok": True})
     return queue
@@ -35,6 +53,12 @@ def test_statements_of_a_cycle_are_few(count, warm_queue: Queue):
     found["publish"], _ = count(lambda: warm_queue.publish("resize", {"image": 7}))
     found["claim"], (claim,) = count(lambda: warm_queue.claim(worker="bot-1"))
     found["heartbeat"], _ = count(claim.heartbeat)
+    found["hand_back"], _ = count(claim.hand_back)
+    claim = claim_one(warm_queue)
+    found["release"], _ = count(lambda: claim.release("no disk"))
+    claim = claim_one(warm_queue)
+    found["fail"], _ = count(lambda: claim.fail("no such image"))
+    found["claim after them"], (claim,) = count(lambda: warm_queue.claim(worker="bot-1"))
     found["resolve"], _ = count(lambda: claim.resolve({"ok": True}))
     column = ["postgresql", "sqlite", "mysql"].index(connection.vendor)
     taken = {name: len(statements) for name, statements in found.items()}
@@ -56,6 +80,63 @@ def test_workers_are_woken_for_actions_that_they_may_have(warm_queue: Queue):
             wakeup._sent.clear()
             warm_queue.publish(action, {"image": 7})
             assert len(notified) == times
+
+
+@pytest.mark.parametrize("end", GIVING_UP.values(), ids=GIVING_UP)
+def test_attempt_that_ends_in_one_statement_leaves_what_several_leave(monkeypatch, warm_queue, end):
+    left = []
+    for _ in range(2):
+        Stats.objects.all().delete()
+        task = warm_queue.publish("a").task
+        for _ in range(2):
+            end(claim_one(warm_queue))
+        left.append(left_by(task))
+        Task.objects.filter(pk=task.pk).delete()
+        for name in ("give_up", "hand_back"):
+            monkeypatch.setattr(at_once, name, lambda *arguments: False)
+    assert left[0] == left[1]
+    assert left[0]["task"]["state_claim"] is None
+
+
+def left_by(task):
+    """What attempts leave of a task, without keys, tokens and times."""
+    label = {"model_label": Task._meta.label_lower, "object_pk": str(task.pk)}
+    found = {
+        "task": Task.objects.filter(pk=task.pk),
+        "runs": Run.objects.filter(task=task).order_by("pk"),
+        "history": History.objects.filter(**label).order_by("pk"),
+        "report": Report.objects.filter(**label),
+    }
+    found = {name: [without_times(row) for row in rows.values()] for name, rows in found.items()}
+    counts = Stats.objects.filter(model_label=label["model_label"]).aggregate(Sum("handled"), Sum("failed"))
+    return {**found, "task": found["task"][0], "is_pending": fresh(task).status, "counts": counts}
+
+
+def without_times(row):
+    # A task that waits again is ready, or is marked ready by the next claim.
+    left_out = {"id", "pk", "object_pk", "task_id", "token", "state_ready", "priority", "duration"}
+    return {
+        name: bool(value) if isinstance(value, datetime) else value
+        for name, value in row.items() if name not in left_out
+    }  # fmt: skip
+
+
+def test_last_attempt_that_fails_errors_the_task(warm_queue):
+    task = warm_queue.publish("a", max_attempts=2).task
+    for state in ("pending", "errored"):
+        claim_one(warm_queue).fail("no such image")
+        assert fresh(task).state == state
+
+
+def test_attempt_of_an_expired_lease_is_not_ended(warm_queue):
+    for end in GIVING_UP.values():
+        task = warm_queue.publish("a").task
+        claim = claim_one(warm_queue, lease=30)
+        pass_time(31)
+        with pytest.raises(LeaseLost):
+            end(claim)
+        assert fresh(task).state_claim == claim.token
+        Task.objects.filter(pk=task.pk).delete()
 
 
 # What one statement may not overlook
