@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from operator import itemgetter
+from typing import Any
 from uuid import UUID
 
 from django.db import DatabaseError, IntegrityError
-from django.db.models import Expression, Model, Q, QuerySet, Subquery, TextField, UUIDField
+from django.db.models import BooleanField, Expression, Model, Q, QuerySet, Subquery, TextField, UUIDField
+from django.db.models.expressions import RawSQL
 from django.db.models.lookups import IsNull
 
 from stator.db import sql
@@ -51,8 +53,10 @@ class Records:
 class Shape:
     """What a claim's statement is built of.
 
-    ``pick``: narrows, orders and limits the claimable rows. ``until``: the end of the lease. ``odd``: whether a row
-    needs more than this statement; then none is claimed. ``told``: a condition that is returned.
+    ``pick``: narrows and orders the claimable rows, of which ``limit`` are claimed. ``until``: the end of the lease.
+    ``odd``: whether a row needs more than this statement; then none is claimed. ``told``: a condition that is returned.
+    ``among``: rows in the order of an index with an annotation ``sought``, of which ``pick`` may match few. Only their
+    first ones are searched; if these have fewer than ``limit``, none is claimed.
     """
 
     pick: Callable[[QuerySet[Model]], QuerySet[Model]]
@@ -60,6 +64,8 @@ class Shape:
     odd: Q
     told: Q
     records: Records
+    limit: int
+    among: Callable[[QuerySet[Model]], QuerySet[Model]] | None = None
 
 
 _cache: StatementCache[Statement] = StatementCache()
@@ -79,7 +85,9 @@ def claim(
     to be ended first, objects of the model are paused, a row is ``odd``, or another claim interferes.
     """
     compiler = _compiler(operations.model, operations.alias)
-    statement = _keep(operations, (compiler, "claim", key), lambda: _claim(operations, compiler, shape()))
+    statement = _keep(
+        operations, (compiler, "claim", sql.FIRST_ROWS, key), lambda: _claim(operations, compiler, shape())
+    )
     # After the compiling, which may take longer than a short lease.
     since = time.monotonic()
     try:
@@ -187,23 +195,46 @@ def _send(operations: Operations, statement: Statement, planner: str, values: Ma
 
 
 def _claim(operations: Operations, compiler: Compiler, shape: Shape) -> Statement:
-    rows = operations.claimable(list(operations.graph.automatic_states)).filter(_nothing_else(operations))
-    picked = shape.pick(rows).annotate(stator_odd=shape.odd, stator_told=shape.told)
+    rows = operations.claimable(list(operations.graph.automatic_states))
+    picked = shape.pick(rows.filter(_nothing_else(operations)))
+    picked = picked.annotate(stator_odd=shape.odd, stator_told=shape.told).values("pk", "stator_odd", "stator_told")
     changes = {**columns.claiming_due(Parameter(TOKEN, UUIDField()), shape.until), "state_crashes": 0}
     assignments, params = compiler.assignments(changes)
     table, pk, key, returning = compiler.table, compiler.pk, compiler.quote("pk"), compiler.columns
-    of = "" if "." in compiler.model._meta.db_table else f"OF {table}"
+    picking, enough = _picking(compiler, picked, shape, shape.among(rows) if shape.among else None)
     return Statement.of(
-        "WITH picked AS MATERIALIZED (",
-        selecting(picked.values("pk", "stator_odd", "stator_told")),
-        f" FOR NO KEY UPDATE {of} SKIP LOCKED), done AS (UPDATE {table} SET ",  # noqa: S608 - quoted names
+        "WITH ",
+        picking,
+        f"), done AS (UPDATE {table} SET ",  # noqa: S608 - quoted names
         Statement(assignments, tuple(params)),
         f" FROM picked WHERE {table}.{pk} = picked.{key}",
-        f" AND NOT EXISTS (SELECT FROM picked WHERE stator_odd) RETURNING {returning}",
+        f" AND NOT EXISTS (SELECT FROM picked WHERE stator_odd){enough} RETURNING {returning}",
         "), noted AS (",
         _inserting(compiler, shape.records),
         ") SELECT done.*, (SELECT bool_and(stator_told) FROM picked) FROM done WHERE state_claim IS NOT NULL",
     )
+
+
+def _picking(
+    compiler: Compiler, picked: QuerySet[Any, Any], shape: Shape, among: QuerySet[Model] | None
+) -> tuple[Statement, str]:
+    """Return the beginning of a WITH that locks the rows that are ``picked``, and a condition for that to be enough."""
+    of = "" if "." in compiler.model._meta.db_table else f"OF {compiler.table}"
+    lock = f" FOR NO KEY UPDATE {of} SKIP LOCKED"
+    if among is None:
+        return Statement.of("picked AS MATERIALIZED (", selecting(picked[: shape.limit]), lock), ""
+    # As in ``lock_among``: the order needs no sort, the search ends early, and the plan needs no statistics.
+    near = among[: sql.FIRST_ROWS].annotate(stator_place=compiler.place).values("stator_place", "sought")
+    at_place = RawSQL(f"{compiler.table}.ctid = near.stator_place", [], output_field=BooleanField())
+    enough = f"(SELECT count(*) FROM picked) = {shape.limit} OR (SELECT count(*) FROM near) < {sql.FIRST_ROWS}"  # noqa: S608 - numbers
+    picking = Statement.of(
+        "near AS MATERIALIZED (",
+        selecting(near),
+        "), picked AS MATERIALIZED (SELECT one.* FROM near CROSS JOIN LATERAL (",
+        selecting(picked.order_by().filter(at_place)[:1]),
+        f"{lock}) one WHERE near.sought LIMIT {shape.limit}",
+    )
+    return picking, f" AND ({enough})"
 
 
 def _nothing_else(operations: Operations) -> Q:

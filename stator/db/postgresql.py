@@ -32,10 +32,6 @@ from stator.statements import Statement
 
 Known = TypeVar("Known", bound=Strategy)
 
-# How many rows, in the order of an index, are searched for the wanted ones before another index searches all. The
-# latter then has to sort the limit's part of a queue at most: 100 of each 5,000.
-FIRST_ROWS = 5000
-
 
 class Transactions(transactions.Transactions):
     """Transactions at READ COMMITTED, with limits of their own; statements in one round trip each."""
@@ -110,7 +106,7 @@ class Transactions(transactions.Transactions):
             statement, params = self.pick(rows, limit)
             planner = sql.IN_ORDER if in_order else sql.BY_KEY
             return self._compiler.keys_of(self._operations.fetch(statement, params, planner))
-        found = self._lock_among(among[:FIRST_ROWS], rows, limit, sql.IN_ORDER)
+        found = self._lock_among(among[: sql.FIRST_ROWS], rows, limit, sql.IN_ORDER)
         if len(found) < limit:
             found = self._lock_among(among.filter(sought=True), rows, limit, sql.BY_GIN)
         return found

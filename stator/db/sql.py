@@ -28,6 +28,10 @@ IN_ORDER = BY_KEY + "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = 
 # the transaction of a claim, it follows the one above.
 BY_GIN = BY_KEY + "SET LOCAL enable_indexscan = off; SET LOCAL enable_sort = on; SET LOCAL enable_bitmapscan = on; "
 
+# How many rows, in the order of an index, are searched for the wanted ones before another index searches all. The
+# latter then has to sort the limit's part of a queue at most: 100 of each 5,000.
+FIRST_ROWS = 5000
+
 
 @lru_cache(maxsize=64)
 def wait_for_locks(seconds: float | None) -> str:

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from django.db.models import BigIntegerField, CharField, FloatField, Q, QuerySet, UUIDField
+from django.db.models import BigIntegerField, CharField, FloatField, JSONField, Q, QuerySet, UUIDField
 from django.db.models.functions import Now
 
 from stator import claims
@@ -19,7 +19,7 @@ from tasks.actions.registry import declared, registry
 from tasks.conf import Settings
 from tasks.queue import runs
 from tasks.queue.claimants import SEEN_EVERY, Claimant
-from tasks.queue.eligibility import Rows, allowed, attempts_left, lease_end, picker, renewed_end
+from tasks.queue.eligibility import Rows, allowed, attempts_left, in_line, lease_end, picker, renewed_end
 from tasks.queue.expressions import Later, is_any
 
 # What a claim depends on.
@@ -45,13 +45,23 @@ DECIDING = ("kind", "same_worker_again", "worker_retries", "one_per_worker")
 ENDED = ("outcome", "reason")
 
 PK, TOKEN = Parameter("pk", BigIntegerField()), Parameter("token", UUIDField())
+METADATA = Parameter("metadata", JSONField())
 WORKER, LEASE = Parameter("worker", CharField()), Parameter("lease", FloatField(null=True))
 
 
 def claim(
-    queue: Any, worker: str, digits: str, limit: int, lease: float | None, settings: Settings
+    queue: Any,
+    worker: str,
+    digits: str,
+    limit: int,
+    lease: float | None,
+    metadata: dict[str, Any] | None,
+    settings: Settings,
 ) -> tuple[list[claims.Claim], bool]:
-    """Claim tasks, and record the claims; return also whether it was noted lately that the worker asks for tasks."""
+    """Claim tasks, and record the claims; return also whether it was noted lately that the worker asks for tasks.
+
+    By metadata only if enough of the first tasks have it.
+    """
     queue = queue.__dict__.get("known", queue)
     if queue.databases or queue.claim_paused or queue.one_per_worker:
         return [], False
@@ -62,9 +72,9 @@ def claim(
     any_queue = Alike(queue, CLAIMING)
     found, seen = claims.claim_at_once(
         model,
-        (any_queue.key, settings, limit, lease is None, limited),
-        partial(_shape, model, any_queue, limit, lease is not None, settings, limited),
-        values={**any_queue.values, "worker": worker, "lease": lease},
+        (any_queue.key, settings, limit, lease is None, not metadata, limited),
+        partial(_shape, model, any_queue, limit, lease is not None, METADATA if metadata else None, settings, limited),
+        values={**any_queue.values, "worker": worker, "lease": lease, "metadata": metadata},
         worker=digits,
         using=using,
     )
@@ -184,13 +194,21 @@ def _place_in_line(claim: claims.Claim) -> tuple[int, bool, int]:
     return task.priority, task.worker_ids == [], task.pk
 
 
-def _shape(model: Any, queue: Alike, limit: int, has_lease: bool, settings: Settings, limited: frozenset[str]) -> Shape:
+def _shape(
+    model: Any,
+    queue: Alike,
+    limit: int,
+    has_lease: bool,
+    metadata: Parameter | None,
+    settings: Settings,
+    limited: frozenset[str],
+) -> Shape:
     using = queue.same.db
     longest = claims.longest_lease(model, using=using)
-    pick = picker(queue, WORKER, {}, settings)
+    pick = picker(queue, WORKER, metadata, settings)
     seen: Rows = QuerySet(Claimant, using=using).filter(queue=queue.pk, worker=WORKER, seen__gt=Later(-SEEN_EVERY))
     return Shape(
-        pick=lambda rows: pick(rows.filter(is_any(queue.same)))[:limit],
+        pick=lambda rows: pick(rows.filter(is_any(queue.same))),
         until=lease_end(LEASE if has_lease else None, longest, settings, queue),
         # Two parts of a shared task are not for one worker, and limits of actions are counted apart.
         odd=Q(whole__isnull=False) | Q(action__in=sorted(limited)),
@@ -202,4 +220,6 @@ def _shape(model: Any, queue: Alike, limit: int, has_lease: bool, settings: Sett
             runs.COPIED | {"token": "state_claim"},
             {"worker": WORKER, "lease": LEASE, "outcome": "", "reason": ""},
         ),
+        limit=limit,
+        among=in_line(queue, metadata) if metadata else None,
     )

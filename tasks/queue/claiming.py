@@ -264,12 +264,11 @@ def claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: di
     check_metadata(metadata or {}, settings.METADATA_LIMIT)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= settings.CLAIM_LIMIT:
         raise TaskError(f"limit={limit!r} must be a whole number from 1 to {settings.CLAIM_LIMIT}")
-    if not metadata:
-        held, seen = at_once.claim(queue, worker, worker_digits(worker), limit, lease, settings)
-        if held:
-            if not seen:
-                queue.note_worker(worker)
-            return [TaskClaim(each, worker) for each in held]
+    held, seen = at_once.claim(queue, worker, worker_digits(worker), limit, lease, metadata, settings)
+    if held:
+        if not seen:
+            queue.note_worker(worker)
+        return [TaskClaim(each, worker) for each in held]
     take = partial(_take, worker=worker, lease=lease, metadata=metadata or {})
     # A copy in each database has its own configuration, so no database depends on another.
     if queue.databases or (queue := queue.current()).databases:

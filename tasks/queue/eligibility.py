@@ -39,9 +39,10 @@ Rows = QuerySet[Any]
 # The name of a named worker; a parameter in cached statements.
 Worker = str | Parameter
 Lease = float | Parameter | None
+Metadata = dict[str, Any] | Parameter | None
 
 
-def picker(queue: Any, worker: Worker, metadata: dict[str, Any], settings: Settings) -> Callable[[Any], Any]:
+def picker(queue: Any, worker: Worker, metadata: Metadata, settings: Settings) -> Callable[[Any], Any]:
     """Return a function that filters claimable rows to those that this worker may claim now, in the order of claims."""
 
     def pick(rows: Rows) -> Rows:
@@ -57,10 +58,10 @@ def picker(queue: Any, worker: Worker, metadata: dict[str, Any], settings: Setti
     return pick
 
 
-def in_line(queue: Any, metadata: dict[str, Any]) -> Callable[[Any], Any]:
+def in_line(queue: Any, metadata: Metadata) -> Callable[[Any], Any]:
     """Return a function that orders a queue's claimable rows and annotates those with this metadata as ``sought``."""
     sought = ExpressionWrapper(Q(metadata__contains=metadata), BooleanField())
-    return lambda rows: _in_line(rows.filter(queue=queue).annotate(sought=sought))
+    return lambda rows: _in_line(rows.filter(queue=queue.pk).annotate(sought=sought))
 
 
 def _in_line(rows: Rows) -> Rows:
@@ -116,9 +117,9 @@ def _of_shared(runs: Rows) -> Q:
     return ~Q(whole=None) & Q(is_any(runs))
 
 
-def with_metadata(rows: Any, metadata: dict[str, Any]) -> Any:
+def with_metadata(rows: Any, metadata: dict[str, Any] | Parameter) -> Any:
     """Return the tasks whose metadata has all of these names and values; PostgreSQL uses the GIN index."""
-    if capabilities_of(connections[rows.db]).has_gin:
+    if isinstance(metadata, Parameter) or capabilities_of(connections[rows.db]).has_gin:
         return rows.filter(metadata__contains=metadata)
     for number, (name, value) in enumerate(metadata.items()):
         # Not lookups such as metadata__name: the name may be any text, even that of a lookup.

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 # For each operation: on PostgreSQL, on SQLite, and on MariaDB, where a claim finds rows before it locks them.
 MOST = {
     "publish": (1, 5, 5), "claim": (1, 10, 11), "heartbeat": (1, 5, 5), "resolve": (1, 13, 13),
-    "hand_back": (1, 9, 9), "release": (1, 11, 11), "fail": (1, 15, 15), "claim after them": (1, 13, 13),
+    "hand_back": (1, 9, 9), "release": (1, 13, 13), "fail": (1, 14, 14), "claim after them": (1, 15, 16),
+    "claim by metadata": (1, 10, 11),
 }  # fmt: skip
 
 GIVING_UP = {
@@ -45,6 +46,8 @@ def warm_queue():
         claim = claim_one(queue)
         claim.heartbeat()
         claim.resolve({"ok": True})
+        queue.publish("resize", metadata={"size": 1})
+        claim_one(queue, metadata={"size": 1}).resolve()
     return queue
 
 
@@ -60,6 +63,8 @@ def test_statements_of_a_cycle_are_few(count, warm_queue: Queue):
     found["fail"], _ = count(lambda: claim.fail("no such image"))
     found["claim after them"], (claim,) = count(lambda: warm_queue.claim(worker="bot-1"))
     found["resolve"], _ = count(lambda: claim.resolve({"ok": True}))
+    warm_queue.publish("resize", metadata={"size": 7})
+    found["claim by metadata"], _ = count(lambda: claim_one(warm_queue, metadata={"size": 7}))
     column = ["postgresql", "sqlite", "mysql"].index(connection.vendor)
     taken = {name: len(statements) for name, statements in found.items()}
     # Equal, so that whoever lowers one notes it.
@@ -119,6 +124,18 @@ def without_times(row):
         name: bool(value) if isinstance(value, datetime) else value
         for name, value in row.items() if name not in left_out
     }  # fmt: skip
+
+
+def test_claim_by_metadata_in_one_statement_is_of_the_first_that_have_it(monkeypatch, warm_queue):
+    monkeypatch.setattr("stator.db.sql.FIRST_ROWS", 4)
+    for number in range(8):
+        warm_queue.publish(str(number), metadata={"even": number % 2 == 0})
+    even = [each.task.action for each in warm_queue.claim(worker="bot-1", limit=2, metadata={"even": True})]
+    assert even == ["0", "2"]
+    # The first four have three odd ones, so all are searched.
+    odd = [each.task.action for each in warm_queue.claim(worker="bot-1", limit=4, metadata={"even": False})]
+    assert odd == ["1", "3", "5", "7"]
+    assert warm_queue.claim(worker="bot-1", metadata={"even": "no"}) == []
 
 
 def test_last_attempt_that_fails_errors_the_task(warm_queue):

@@ -57,7 +57,7 @@ def test_metadata_filters_and_the_order_stays(queue):
 @pytest.mark.parametrize("first", [2, 5, 100])
 def test_metadata_is_found_in_order_wherever_it_is_in_the_line(queue, monkeypatch, first):
     """Among the first of the line, beyond them, and in part."""
-    monkeypatch.setattr("stator.db.postgresql.FIRST_ROWS", first)
+    monkeypatch.setattr("stator.db.sql.FIRST_ROWS", first)
     for number in range(12):
         queue.publish(str(number), priority=number, metadata={"title": "a" if number in (3, 6, 8, 9) else "b"})
     assert [c.task.action for c in queue.claim(worker="x", metadata={"title": "a"}, limit=3)] == ["3", "6", "8"]

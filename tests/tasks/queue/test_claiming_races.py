@@ -19,7 +19,7 @@ CALLERS, MESSAGES = 20, size(10_000, 1_000)
 @pytest.mark.parametrize("metadata", [None, {"title": "a"}])
 def test_callers_who_claim_in_batches_get_nothing_twice_and_each_batch_in_order(metadata, monkeypatch):
     # Some of the batches are found at the head of the line, and some beyond it.
-    monkeypatch.setattr("stator.db.postgresql.FIRST_ROWS", 300)
+    monkeypatch.setattr("stator.db.sql.FIRST_ROWS", 300)
     queue = make_queue()
     queue.publish_many(
         {"action": "a", "priority": (number * 7919) % 1000, "metadata": {"title": title}}
