@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from difflib import get_close_matches
+from hashlib import sha256
 from typing import Any
 
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE
@@ -186,6 +187,11 @@ def _check_number(name: str, value: Any, least: float, most: float, *, whole: bo
         raise PublishRefused(
             f"{name}={_short(value)} must be a {'whole ' if whole else ''}number from {_plain(least)} to {_plain(most)}"
         )
+
+
+def worker_digits(worker: str) -> str:
+    """Return the twelve hexadecimal digits with which the tokens of a named worker begin."""
+    return sha256(worker.encode()).hexdigest()[:12]
 
 
 def check_lease(value: object, longest_lease: float) -> None:

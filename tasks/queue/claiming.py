@@ -24,7 +24,7 @@ from tasks.actions.throttles import ActionSlot
 from tasks.client.consuming import beat_after
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
-from tasks.messages import check_json, check_lease, check_metadata, check_worker, is_same_json
+from tasks.messages import check_json, check_lease, check_metadata, check_worker, is_same_json, worker_digits
 from tasks.queue import at_once, runs
 from tasks.queue.eligibility import allowed, attempts_left, in_line, lease_end, picker, renewed_end
 from tasks.sharding import shards
@@ -407,11 +407,6 @@ def was_ended(model: Any, pk: Any, token: UUID, outcome: str, *, using: str | No
     """Return whether the claim ended with this outcome: its holder has lost the answer and repeats the request."""
     runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
     return runs.filter(task=pk, token=token, outcome=outcome).exists()
-
-
-def worker_digits(worker: str) -> str:
-    """Return the twelve hexadecimal digits that stand for a worker's name in tokens."""
-    return sha256(worker.encode()).hexdigest()[:12]
 
 
 def _failure(error: BaseException | str) -> Failure:

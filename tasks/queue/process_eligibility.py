@@ -16,6 +16,7 @@ from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual
 from stator.models import Worker, name_of, tokens_of
 from tasks.actions.registry import DJANGO, registry
 from tasks.conf import Settings, load_settings
+from tasks.messages import worker_digits
 from tasks.queue.eligibility import (
     HAD_PART,
     HAS_PART,
@@ -201,15 +202,19 @@ def _one_part(worker_id: str, rows: Rows, rules: frozenset[str]) -> Q:
 
 
 def _firsts(worker_id: str, rows: Rows, waiting: Rows) -> Rows:
-    """Return the first waiting task of each ``one_per_worker`` queue in which the process has no task."""
+    """Return the first waiting task of each ``one_per_worker`` queue in which the process has no task.
+
+    A program of the same name is the same worker.
+    """
     queues: Rows = QuerySet(rows.model.queue.field.related_model).filter(one_per_worker=True)
-    held = rows.filter(_is_mine(worker_id), queue=OuterRef("pk"))
+    namesake = worker_digits(name_of(worker_id))
+    held = rows.filter(_is_mine(worker_id) | _is_mine(namesake), queue=OuterRef("pk"))
     first = waiting.order_by("priority", names_nobody(), "pk").values("pk")[:1]
     return queues.filter(~Q(is_any(held))).order_by().values_list(Subquery(first))
 
 
 def _is_mine(worker_id: str) -> Q:
-    """Return the condition that a process holds a task: it made the token, which begins with its id."""
+    """Return the condition that a worker holds a task: it made the token, which begins with its id."""
     return Q(state_locked_until__isnull=False, state_claim__range=tokens_of(worker_id))
 
 

@@ -213,6 +213,22 @@ def test_process_and_named_worker_each_hold_one():
     assert process("w1") == 1
 
 
+def test_process_and_named_worker_of_one_name_hold_one_task_together():
+    queue = make_queue("single", one_per_worker=True, actions_elsewhere=False, same_worker_again=True)
+    for number in range(3):
+        queue.publish("echo", number)
+    held = claim_one(queue, "w1")
+    assert process("w1") == 0
+    assert process("w2") == 1
+    held.release()
+    operations = operations_of("w1")
+    Worker.objects.create(id=operations.worker_id, name="w1", host="h", pid=1, version="1", models=["tasks.task"])
+    [claim] = operations.claim([operations.graph.states["pending"]], 3)
+    assert queue.claim(worker="w1", limit=5) == []
+    operations.release_token(claim.token)
+    assert len(queue.claim(worker="w1", limit=5)) == 1
+
+
 # Shared tasks: R2.3
 
 
