@@ -285,7 +285,9 @@ def move(
 
     ``then`` is called in the same transaction. Raises ``ValueError`` if no such transition is declared.
     """
-    _end(claim, Moved(_target(claim, to), failure), values, then)
+    # What the state saves anyway is written with the move.
+    saved = values is not None and set(values) == set(claim.state.saves)
+    _end(claim, Moved(_target(claim, to), failure, values if saved else None), None if saved else values, then)
 
 
 def move_many(

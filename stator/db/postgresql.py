@@ -257,9 +257,8 @@ class Records(records.Records):
         plain = names and not batch.computed and self._compiler.array_types(names)
         return names if plain else ()
 
-    def _save(self, kept: Batch) -> None:
-        if not self._saved_with(kept):
-            super()._save(kept)
+    def _saves_at_once(self, batch: Batch) -> bool:
+        return bool(self._saved_with(batch))
 
     def _record_statement(self, batch: Batch, shape: "_Shape") -> tuple[str, Sequence[object]]:
         if shape not in self._statements:

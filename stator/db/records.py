@@ -47,7 +47,7 @@ class Records:
             if batch.to in operations.awaited:
                 wake(operations.model, operations.alias, batch.to, accepted)
             kept = batch.only(accepted)
-            if kept.saves:
+            if kept.saves and not self._saves_at_once(batch):
                 self._save(kept)
             if kept.reported:
                 keep(operations.alias, operations.label, kept)
@@ -94,7 +94,9 @@ class Records:
                 accepted |= dict.fromkeys(mine)
                 if batch.moved:
                     stays.append(self._about_to_leave(rows, accepted))
-                rows.update(**changes_of(ended[0][1]))
+                outcome = ended[0][1]
+                values = outcome.values or {} if self._saves_at_once(batch) else {}
+                rows.update(**changes_of(outcome), **values)
         if not batch.released:
             failed = sum(outcome.failure is not None for _, outcome in batch.only(accepted).ended)
             edge = (operations.alias, operations.label, batch.source.name, batch.to)
@@ -113,6 +115,10 @@ class Records:
         each = {pk: seconds_of(stayed) for pk, stayed in rows.values_list("pk", columns.stayed())}
         accepted |= each
         return Stay(sum(each.values()), max(each.values(), default=0.0))
+
+    def _saves_at_once(self, batch: Batch) -> bool:
+        """Return whether :meth:`_write` also writes the fields that the state ``saves``."""
+        return len(batch.ended) == 1 and not batch.computed
 
     def _save(self, kept: Batch) -> None:
         """Write the fields that the state ``saves``; the preceding write has locked the rows."""
