@@ -1,9 +1,14 @@
 """Tasks for programs: publishing in bulk, claiming and resolving by hundreds, and claims among very many that wait.
 
-``python -m benchmarks.queues [--tasks 10000] [--waiting 1000000] [--claims 30] [--repeat 3]``
+``python -m benchmarks.queues [--tasks 10000] [--waiting 1000000] [--claims 30] [--repeat 3] [--alone]``
+
+Publishing is compared with other queues, which are installed into var/peers if they are missing; ``--alone`` leaves
+them out.
 """
 
+import argparse
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +17,17 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.site")
 os.environ.setdefault("LOG_LEVEL", "ERROR")
 
 from benchmarks.harness import arguments, database, make_tables, print_table, spread
-from benchmarks.report import Spent, Target, measure, print_targets, show, verdict, watch
+from benchmarks.peers.catalog import PEERS
+from benchmarks.peers.install import Unavailable
+from benchmarks.peers.run import Failed, enqueue
+from benchmarks.report import Run, Spent, Target, measure, print_targets, show, verdict, watch
 from benchmarks.throughput import INSTANCES, PLANNER, plain_loop
 
 BATCH = 100
 BARE, CYCLE = "publish, claim, resolve: bare psycopg", "publish, claim, resolve: in Python"
 PUBLISH, RESOLVE, EACH = "publish_many, 1,000 at a time", "claim + resolve_many, by 100s", "claim by 100s, resolve each"
-SAME_ROWS = "bare SQL that writes the same rows, by 100s"
+SAME_ROWS, PUBLISH_ONE = "bare SQL that writes the same rows, by 100s", "publish, one at a time"
+PUBLISHING_PEERS = ("pgqueuer", "graphile-worker", "procrastinate")
 
 # Fractions of the rates of the bare cycle and of the plain loop.
 TARGETS = {
@@ -31,7 +40,7 @@ TARGETS = {
 def main() -> None:
     """Measure and print."""
     quick = {"tasks": 300, "waiting": 2000, "claims": 2}
-    options = arguments(__doc__, quick=quick, tasks=10_000, waiting=1_000_000, claims=30)
+    options = arguments(__doc__, quick=quick, extend=_alone, tasks=10_000, waiting=1_000_000, claims=30)
     with database():
         from django.core.management import call_command
 
@@ -44,6 +53,7 @@ def main() -> None:
             BARE: (count // 10, lambda: bare_cycles(count // 10)),
             CYCLE: (count // 10, lambda: cycles(count // 10)),
             INSTANCES: (count, lambda: plain_loop(AsyncItem, count, BATCH, instances=True)),
+            PUBLISH_ONE: (count // 10, lambda: spent(publish_each, count // 10)),
             PUBLISH: (count, lambda: spent(publish, count)),
             SAME_ROWS: (count, lambda: spent(write_the_same_rows, count, before=publish)),
             RESOLVE: (count, lambda: spent(work, count, before=publish)),
@@ -51,6 +61,8 @@ def main() -> None:
             EACH: (count // 10, lambda: spent(work_one_by_one, count // 10, before=publish)),
         }
         measured = measure(cases, options.repeat)
+        if not options.alone:
+            measured |= peers(count, options.repeat)
         show(f"{count:,} tasks for programs; the loop in batches of {BATCH}", "tasks", measured, TARGETS)
         kinds = ["any", "with metadata that half have", "with metadata that 1,000 have"]
         sizes = [count, options.waiting]
@@ -63,6 +75,23 @@ def main() -> None:
             verdict(f"claim {kind} {among}", min(large) / min(small), 1.5, most=True)
             for kind, small, large in zip(kinds, *columns, strict=True)
         ])  # fmt: skip
+
+
+def _alone(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--alone", action="store_true", help="without other queues")
+
+
+def peers(count: int, repeat: int) -> dict[str, list[Run]]:
+    """Return how fast other queues are given jobs; if one cannot be run, print why."""
+    measured: dict[str, list[Run]] = {}
+    for peer in [peer for peer in PEERS if peer.name in PUBLISHING_PEERS]:
+        try:
+            for manner, jobs, each in (("one at a time", count // 10, True), ("1,000 at a time", count, False)):
+                rates = [enqueue(peer, jobs, each=each) for _ in range(repeat)]
+                measured[f"{peer.name}: enqueue, {manner}"] = [Run(rate, 0, 0) for rate in rates]
+        except (Unavailable, Failed) as error:
+            print(f"{peer.name} is left out: {error}", file=sys.stderr)
+    return measured
 
 
 BARE_TABLE = """
@@ -155,6 +184,13 @@ def publish(count: int) -> None:
     """Publish ``count`` tasks."""
     for start in range(0, count, 1000):
         queue().publish_many({"action": "nothing", "data": {"n": n}} for n in range(start, min(count, start + 1000)))
+
+
+def publish_each(count: int) -> None:
+    """Publish ``count`` tasks with a commit for each."""
+    own = queue()
+    for number in range(count):
+        own.publish("nothing", {"n": number})
 
 
 def work(count: int) -> None:

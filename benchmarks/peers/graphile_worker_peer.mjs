@@ -38,6 +38,12 @@ async function enqueue(pool) {
   }
 }
 
+async function enqueueEach(pool) {
+  for (let number = 0; number < jobs; number += 1) {
+    await pool.query("SELECT id FROM graphile_worker.add_job($1, $2::json)", ["nothing", "{}"]);
+  }
+}
+
 /** One worker: tells when it begins, what it has handled every 5 ms, and its processor seconds when asked to stop. */
 async function work() {
   let handled = 0;
@@ -102,7 +108,7 @@ async function main() {
   await runMigrations({ connectionString: url, logger: silent });
   const pool = new Pool({ connectionString: url });
   const started = seconds();
-  await enqueue(pool);
+  await (process.argv.includes("--each") ? enqueueEach : enqueue)(pool);
   tell({ enqueued: jobs, seconds: seconds() - started });
   await once(process.stdin, "data");
   process.stdin.pause();

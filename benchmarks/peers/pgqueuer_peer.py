@@ -29,6 +29,16 @@ def enqueue(url: str, jobs: int) -> None:
     asyncio.run(_with_queries(url, all_of_them))
 
 
+def each(url: str, jobs: int) -> None:
+    """Enqueue one job per statement."""
+
+    async def all_of_them(queries: Queries) -> None:
+        for _ in range(jobs):
+            await queries.enqueue("nothing", None)
+
+    asyncio.run(_with_queries(url, all_of_them))
+
+
 def work(url: str, size: int) -> None:
     """Run one worker with batches of ``size`` jobs; the default is 10."""
     uvloop.run(_work(url, size))
@@ -64,4 +74,4 @@ async def _with_queries(url, act):
 
 
 if __name__ == "__main__":
-    script.main(script.Peer(install, enqueue, work, left), size=100)
+    script.main(script.Peer(install, enqueue, work, left, each), size=100)

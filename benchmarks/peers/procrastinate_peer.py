@@ -35,6 +35,16 @@ def enqueue(url: str, jobs: int) -> None:
     asyncio.run(_with_app(url, 2, all_of_them))
 
 
+def each(url: str, jobs: int) -> None:
+    """Enqueue one job per statement."""
+
+    async def all_of_them(app: procrastinate.App) -> None:
+        for _ in range(jobs):
+            await app.tasks["nothing"].defer_async()
+
+    asyncio.run(_with_app(url, 2, all_of_them))
+
+
 def work(url: str, size: int) -> None:
     """Run one worker with ``size`` jobs at once, and as many connections as it needs for them."""
 
@@ -59,4 +69,4 @@ async def _with_app(url, connections, act):
 
 
 if __name__ == "__main__":
-    script.main(script.Peer(install, enqueue, work, left), size=30)
+    script.main(script.Peer(install, enqueue, work, left, each), size=30)

@@ -71,6 +71,15 @@ def run(peer: Peer, case: Case, jobs: int) -> Told:
         return Told(Spent(drained["seconds"], drained["cpu"], used), jobs / enqueued["seconds"])
 
 
+def enqueue(peer: Peer, jobs: int, *, each: bool) -> float:
+    """Return how many jobs a peer enqueues per second, in bulk or one at a time; raise like :func:`run`."""
+    command, variables = install.command(peer)
+    with STORES[peer.store]() as store, tempfile.TemporaryFile("w+") as errors:
+        command += [store.url, str(jobs), *(["--each"] if each else [])]
+        with _script(command, variables | store.variables, errors) as process:
+            return jobs / _answer(peer, process, errors)["seconds"]
+
+
 @contextlib.contextmanager
 def _script(command: list[str], variables: dict[str, str], errors: Any) -> Iterator[Any]:
     """Run the script; afterwards end it and its workers."""

@@ -1,9 +1,10 @@
 """Shared code of the Python peers' scripts. The peer's interpreter runs it, so it needs only the standard library.
 
-A script is run as ``python NAME_peer.py URL JOBS [--processes 1] [--size N]``. It creates the tables, enqueues, and
-prints ``{"enqueued": n, "seconds": s}``. It waits for a line on its standard input. Then it runs the workers until the
-store has nothing left, and prints ``{"jobs": n, "seconds": s, "jobs_per_second": r, "cpu": s}``. The seconds begin with
-the workers, after their imports, and end when the store shows every job as finished; ``cpu`` is that of the workers.
+A script is run as ``python NAME_peer.py URL JOBS [--processes 1] [--size N] [--each]``. It creates the tables, enqueues
+in bulk or, with ``--each``, one job at a time with a commit for each, and prints ``{"enqueued": n, "seconds": s}``. It
+waits for a line on its standard input. Then it runs the workers until the store has nothing left, and prints
+``{"jobs": n, "seconds": s, "jobs_per_second": r, "cpu": s}``. The seconds begin with the workers, after their imports,
+and end when the store shows every job as finished; ``cpu`` is that of the workers.
 """
 
 import argparse
@@ -27,12 +28,16 @@ _slot = 0
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer's four functions; ``work`` runs a worker without end, with a batch or concurrency."""
+    """A peer's functions; ``work`` runs a worker without end, with a batch or concurrency.
+
+    ``each``: enqueues one job at a time; None if that is not measured.
+    """
 
     install: Callable[[str], None]
     enqueue: Callable[[str, int], None]
     work: Callable[[str, int], None]
     left: Callable[[str], int]
+    each: Callable[[str, int], None] | None = None
 
 
 def begin() -> None:
@@ -53,10 +58,12 @@ def main(peer: Peer, size: int) -> None:
     parser.add_argument("jobs", type=int)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--size", type=int, default=size)
+    parser.add_argument("--each", action="store_true")
     options = parser.parse_args()
+    enqueue: Any = peer.each if options.each else peer.enqueue
     peer.install(options.url)
     started = time.monotonic()
-    peer.enqueue(options.url, options.jobs)
+    enqueue(options.url, options.jobs)
     _tell(enqueued=options.jobs, seconds=time.monotonic() - started)
     sys.stdin.readline()
     seconds, cpu = _drain(peer, options)
