@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models.expressions import DatabaseDefault
+from django.db.models.expressions import DatabaseDefault, Value
 from django.db.models.lookups import Exact
 from django.db.models.query_utils import DeferredAttribute
 from django.db.models.sql.compiler import SQLCompiler
@@ -185,7 +185,7 @@ class HeldBy(Exact):
 
     def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, tuple[Any, ...]]:
         """Compile to IS NOT DISTINCT FROM; to an equality if the other side is a column or query."""
-        if not self.rhs_is_direct_value():
+        if not (self.rhs_is_direct_value() or isinstance(self.rhs, Value)):
             return self.as_sql(compiler, connection)
         left, params = self.process_lhs(compiler, connection)
         right, others = self.process_rhs(compiler, connection)
