@@ -271,7 +271,7 @@ def claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: di
         return [TaskClaim(each, worker) for each in held]
     take = partial(_take, worker=worker, lease=lease, metadata=metadata or {})
     # A copy in each database has its own configuration, so no database depends on another.
-    if queue.databases or (queue := queue.current()).databases:
+    if queue.databases or (queue := queue.current(asking=worker)).databases:
         return shards.gather(queue, limit, take)
     return take(queue, limit)
 

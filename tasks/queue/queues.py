@@ -9,7 +9,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
 from django.db import connections, models, transaction
-from django.db.models import Q, QuerySet, Value
+from django.db.models import Exists, Q, QuerySet, Value
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -335,12 +335,19 @@ class Queue(models.Model):
         """Whether at most one task per value of the exclusive key runs at a time."""
         return self.kind == self.Kind.EXCLUSIVE
 
-    def current(self) -> "Queue":
-        """Return the queue as it is configured now, and the database's time as ``read_at``."""
-        found = self._row.annotate(read_at=Now()).first()
+    def current(self, asking: str = "") -> "Queue":
+        """Return the queue as it is configured now, and the database's time as ``read_at``.
+
+        ``asking``: a worker that asks for work. If that was recorded lately, :meth:`note_worker` does nothing for it.
+        """
+        rows = self._row.annotate(read_at=Now())
+        if asking:
+            rows = rows.annotate(noted=Exists(self._noted(asking)))
+        found = rows.first()
         if found is None:
             raise TaskError(f"queue {self.name} was deleted")
         self.__dict__["known"] = found
+        found.__dict__["noted_worker"] = asking if found.__dict__.get("noted") else ""
         return found
 
     def copies(self) -> list["Queue"]:
@@ -355,10 +362,15 @@ class Queue(models.Model):
 
     def note_worker(self, worker: str) -> None:
         """Record that a worker asks for work, unless that was recorded within the last 10 s."""
+        if self.__dict__.pop("noted_worker", "") == worker or self._noted(worker).exists():
+            return
         seen: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
-        mine = seen.filter(queue=self.pk, worker=worker)
-        if not mine.filter(seen__gt=Later(-SEEN_EVERY)).exists() and not mine.update(seen=Now()):
+        if not seen.filter(queue=self.pk, worker=worker).update(seen=Now()):
             seen.bulk_create([Claimant(queue_id=self.pk, worker=worker)], ignore_conflicts=True)
+
+    def _noted(self, worker: str) -> QuerySet[Claimant]:
+        seen: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
+        return seen.filter(queue=self.pk, worker=worker, seen__gt=Later(-SEEN_EVERY))
 
     def live_workers(self) -> list[str]:
         """Return the names of workers that asked for work within the last minute, sorted."""
