@@ -236,7 +236,7 @@ def retry_at_once(
     records: Records,
     values: Mapping[str, object],
     key: Hashable,
-    only: Callable[[], QuerySet[Any]],
+    only: Callable[[], QuerySet[Model]],
     *,
     failure: Failure | None = None,
     reason: str = "",
@@ -247,7 +247,7 @@ def retry_at_once(
     a queryset that is empty, or the database cannot do this. That means only that :func:`retry` or :func:`move` has to
     be called. ``key``: equal for equal querysets; ``values``: those of their parameters, and of the records'.
     """
-    return _end_one_at_once(claim, Waiting(0.0, failure, reason), records, values, key=key, only=only)
+    return _end_one_at_once(claim, Waiting(0.0, failure, reason), records, values, key, only)
 
 
 def release_at_once(claim: Claim, records: Records) -> bool:
@@ -256,12 +256,19 @@ def release_at_once(claim: Claim, records: Records) -> bool:
 
 
 def _end_one_at_once(
-    claim: Claim, outcome: Outcome, records: Records, values: Mapping[str, object], **options: Any
+    claim: Claim,
+    outcome: Outcome,
+    records: Records,
+    values: Mapping[str, object],
+    key: Hashable = None,
+    only: Callable[[], QuerySet[Model]] | None = None,
+    *,
+    forget: bool = False,
 ) -> datetime | None:
     operations = claim.operations
     if not operations.capabilities.writes_in_with:
         return None
-    written = at_once.end([(claim, outcome)], records, values, **options)
+    written = at_once.end([(claim, outcome)], records, values, key, only, forget=forget)
     if written is None:
         return None
     _announce_on_commit(operations, written, [claim])

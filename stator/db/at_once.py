@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from operator import itemgetter
-from typing import Any
 from uuid import UUID
 
 from django.db import DatabaseError, IntegrityError
@@ -208,7 +207,9 @@ def _claim(operations: Operations, compiler: Compiler, shape: Shape) -> Statemen
         f"), done AS (UPDATE {table} SET ",  # noqa: S608 - quoted names
         Statement(assignments, tuple(params)),
         f" FROM picked WHERE {table}.{pk} = picked.{key}",
-        f" AND NOT EXISTS (SELECT FROM picked WHERE stator_odd){enough} RETURNING {returning}",
+        " AND NOT EXISTS (SELECT FROM picked WHERE stator_odd)",
+        enough,
+        f" RETURNING {returning}",
         "), noted AS (",
         _inserting(compiler, shape.records),
         ") SELECT done.*, (SELECT bool_and(stator_told) FROM picked) FROM done WHERE state_claim IS NOT NULL",
@@ -216,25 +217,28 @@ def _claim(operations: Operations, compiler: Compiler, shape: Shape) -> Statemen
 
 
 def _picking(
-    compiler: Compiler, picked: QuerySet[Any, Any], shape: Shape, among: QuerySet[Model] | None
-) -> tuple[Statement, str]:
+    compiler: Compiler, picked: QuerySet[Model, dict[str, object]], shape: Shape, among: QuerySet[Model] | None
+) -> tuple[Statement, Statement]:
     """Return the beginning of a WITH that locks the rows that are ``picked``, and a condition for that to be enough."""
-    of = "" if "." in compiler.model._meta.db_table else f"OF {compiler.table}"
+    table, limit = compiler.table, Statement("%s", (shape.limit,))
+    of = "" if "." in compiler.model._meta.db_table else f"OF {table}"
     lock = f" FOR NO KEY UPDATE {of} SKIP LOCKED"
     if among is None:
-        return Statement.of("picked AS MATERIALIZED (", selecting(picked[: shape.limit]), lock), ""
+        return Statement.of("picked AS MATERIALIZED (", selecting(picked[: shape.limit]), lock), Statement("")
     # As in ``lock_among``: the order needs no sort, the search ends early, and the plan needs no statistics.
     near = among[: sql.FIRST_ROWS].annotate(stator_place=compiler.place).values("stator_place", "sought")
-    at_place = RawSQL(f"{compiler.table}.ctid = near.stator_place", [], output_field=BooleanField())
-    enough = f"(SELECT count(*) FROM picked) = {shape.limit} OR (SELECT count(*) FROM near) < {sql.FIRST_ROWS}"  # noqa: S608 - numbers
+    at_place = RawSQL(f"{table}.ctid = near.stator_place", [], output_field=BooleanField())
+    most = Statement("%s", (sql.FIRST_ROWS,))
+    enough = " AND ((SELECT count(*) FROM picked) = ", limit, " OR (SELECT count(*) FROM near) < ", most, ")"
     picking = Statement.of(
         "near AS MATERIALIZED (",
         selecting(near),
         "), picked AS MATERIALIZED (SELECT one.* FROM near CROSS JOIN LATERAL (",
         selecting(picked.order_by().filter(at_place)[:1]),
-        f"{lock}) one WHERE near.sought LIMIT {shape.limit}",
+        f"{lock}) one WHERE near.sought LIMIT ",
+        limit,
     )
-    return picking, f" AND ({enough})"
+    return picking, Statement.of(*enough)
 
 
 def _nothing_else(operations: Operations) -> Q:

@@ -273,7 +273,7 @@ class Records(records.Records):
             statement = sql.record(
                 compiler.table, compiler.pk, compiler.pk_type, assignments, list(zip(columns_of, types, strict=True)),
                 placed=shape.placed, count=not batch.released, tell=shape.tell, reported=shape.reported,
-                kept=sql.HISTORY if shape.history else sql.ERROR_HISTORY if shape.erred else "",
+                events=sql.HISTORY if shape.history else sql.ERROR_HISTORY if shape.erred else "",
                 noted=shape.noted, only=shape.only,
             )  # fmt: skip
             self._statements[shape] = statement, params

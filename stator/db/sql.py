@@ -199,14 +199,13 @@ WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s ORDER BY v.pk 
 
 def record(
     table: str, pk: str, pk_type: str, assignments: str, saved: list[tuple[str, str]], *,
-    placed: bool, count: bool, kept: str, tell: bool, reported: bool = False, noted: str = "", only: str = "",
+    placed: bool, count: bool, events: str, tell: bool, reported: bool = False, noted: str = "", only: str = "",
 ) -> str:  # fmt: skip
     """Return RECORD. Parameters: five arrays (pk, claim, delay, failed, duration), the state left, those of the SET
     list, the state left; then those of the statistics, of the history and of the report. With ``placed`` there is a
     sixth array (place) after the five, and the state left comes twice before the SET list.
 
-    ``kept``: HISTORY or ERROR_HISTORY to write the history. ``reported``: also write the report of the one outcome.
-
+    ``events``: HISTORY or ERROR_HISTORY to write the history. ``reported``: also write the report of the one outcome.
     ``saved`` are the columns, each with its type, for which some outcomes have values. They add to the arrays one that
     says which outcomes do, and one for each column. Returns the primary keys; with ``tell``, each with the seconds in
     the state that was left, for a caller that writes the history. ``noted`` changes a program's records of claims by
@@ -217,19 +216,13 @@ def record(
     has an entry for each version of a row. IS NOT DISTINCT FROM is an equality for which the planner uses no index, of
     leases or of keys, with all its dead entries. The locked rows are updated where they were found.
     """
-    others = [COUNTED * count, kept, REPORTED * reported, f"noted AS ({noted})" * bool(noted)]
-    further, history = "".join(f",{other}" for other in others if other), bool(kept)
-    in_time, which = (_IN_TIME, _ALL_OR_NONE) if noted else ("", "")
-    which += f" AND {only}" * bool(only)
+    further, history = _further(COUNTED * count, events, REPORTED * reported, noted), bool(events)
+    in_time, which = (_IN_TIME, f"{_ALL_OR_NONE}{f' AND {only}' * bool(only)}") if noted else ("", "")
     arrays, names, assignments = _with_saved(table, assignments, saved)
-    returning = "pk, greatest(date_part('epoch', stayed), 0)" if tell else "pk"
-    if noted:
-        returning = "pk, statement_timestamp()"
+    returning = _results(tell=tell, noted=bool(noted))
     if placed:
         arrays, names = f", %s::tid[]{arrays}", ["place", *names]
-    columns = ", ".join(["pk", "claim", "delay", "failed", "duration", *names])
-    passed = ["pk", "claim", "delay", "failed", *(["duration"] if history else []), *names]
-    kept = ", ".join([f"v.{name}" for name in passed] + (_OF_ATTEMPT if history else []))
+    columns, kept = ", ".join(["pk", "claim", "delay", "failed", "duration", *names]), _passed(names, history=history)
     found = _found_at_places(table, pk, kept) if placed else _found_by_key(table, pk, "mine", kept, in_time)
     further_columns = _returned(table, names, history=history, noted=bool(noted))
     return f"""
@@ -244,6 +237,24 @@ done AS (
   RETURNING {table}.{pk} AS pk, v.failed, {further_columns}{table}.state_changed - v.entered AS stayed){further}
 SELECT {returning} FROM done
 """  # noqa: S608 - quoted names
+
+
+def _further(counted: str, events: str, reported: str, noted: str) -> str:
+    """Return the further parts of the WITH that follow ``done``."""
+    parts = [counted, events, reported, f"noted AS ({noted})" if noted else ""]
+    return "".join(f",{part}" for part in parts if part)
+
+
+def _results(*, tell: bool, noted: bool) -> str:
+    if noted:
+        return "pk, statement_timestamp()"
+    return "pk, greatest(date_part('epoch', stayed), 0)" if tell else "pk"
+
+
+def _passed(names: list[str], *, history: bool) -> str:
+    """Return the columns of the found rows that are passed on."""
+    passed = ["pk", "claim", "delay", "failed", *(["duration"] if history else []), *names]
+    return ", ".join([f"v.{name}" for name in passed] + (_OF_ATTEMPT if history else []))
 
 
 def _returned(table: str, names: list[str], *, history: bool, noted: bool) -> str:

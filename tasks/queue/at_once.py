@@ -55,7 +55,7 @@ def claim(
     digits: str,
     limit: int,
     lease: float | None,
-    metadata: dict[str, Any] | None,
+    metadata: dict[str, object] | None,
     settings: Settings,
 ) -> tuple[list[claims.Claim], bool]:
     """Claim tasks, and record the claims; return also whether it was noted lately that the worker asks for tasks.

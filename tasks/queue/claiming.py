@@ -53,7 +53,7 @@ class TaskClaim:
         self.lease: float = (self.task.state_locked_until - self.task.state_attempted).total_seconds()
         self.ended = self._is_lost = False
         # Columns of the task, if it waits again and what the end of the claim has written in them is known.
-        self.left: dict[str, Any] | None = None
+        self.left: dict[str, object] | None = None
         # Of this worker in all of its claims of the task, once one was noted in this claim.
         self.unexpected_errors = 0
         # The monotonic time from which the lease counts: before the statement that took it.

@@ -39,10 +39,10 @@ Rows = QuerySet[Any]
 # The name of a named worker; a parameter in cached statements.
 Worker = str | Parameter
 Lease = float | Parameter | None
-Metadata = dict[str, Any] | Parameter | None
+Metadata = dict[str, object] | Parameter
 
 
-def picker(queue: Any, worker: Worker, metadata: Metadata, settings: Settings) -> Callable[[Any], Any]:
+def picker(queue: Any, worker: Worker, metadata: Metadata | None, settings: Settings) -> Callable[[Any], Any]:
     """Return a function that filters claimable rows to those that this worker may claim now, in the order of claims."""
 
     def pick(rows: Rows) -> Rows:
@@ -117,7 +117,7 @@ def _of_shared(runs: Rows) -> Q:
     return ~Q(whole=None) & Q(is_any(runs))
 
 
-def with_metadata(rows: Any, metadata: dict[str, Any] | Parameter) -> Any:
+def with_metadata(rows: Any, metadata: Metadata) -> Any:
     """Return the tasks whose metadata has all of these names and values; PostgreSQL uses the GIN index."""
     if isinstance(metadata, Parameter) or capabilities_of(connections[rows.db]).has_gin:
         return rows.filter(metadata__contains=metadata)
