@@ -43,9 +43,11 @@ def load_all(
 
 
 def load_rows(rows: QuerySet[Any]) -> list[Instance]:
-    """Return instances of the rows of a queryset."""
+    """Return instances of the rows of a queryset of all fields."""
+    names = [field.attname for field in rows.model._meta.concrete_fields]
     try:
-        return list(rows)
+        load = loader_of(rows.model)
+        return [load(rows.db, names, row) for row in rows.values_list(*names)]
     except DatabaseError:
         raise
     except Exception:  # noqa: BLE001 - as above
