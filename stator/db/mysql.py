@@ -38,7 +38,7 @@ class Transactions(transactions.Transactions):
     def _read_committed(self) -> Iterator[None]:
         with super().transaction():
             # For this transaction alone; it begins with the first statement.
-            self._operations.connection.connection.query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            send(self._operations.connection, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             yield
 
     def handler_transaction(self) -> AbstractContextManager[object]:
@@ -55,8 +55,8 @@ class Transactions(transactions.Transactions):
                 limit_waits(connection, None)
                 yield
         finally:
-            # The rest of it may have hurried.
-            if connection.connection is not None and not connection.in_atomic_block:
+            # The rest of it may have hurried. A connection with an error is not used again, and may be closed.
+            if connection.connection is not None and not (connection.in_atomic_block or connection.errors_occurred):
                 limit_waits(connection, None)
 
     def hurry(self) -> None:
@@ -122,13 +122,21 @@ def limit_waits(connection: BaseDatabaseWrapper, seconds: float | None) -> None:
     if getattr(session, WAITS, None) == waits:
         return
     if not hasattr(session, USUAL):
-        session.query("SELECT @@innodb_lock_wait_timeout, @@lock_wait_timeout")
+        send(connection, "SELECT @@innodb_lock_wait_timeout, @@lock_wait_timeout")
         [usual] = session.store_result().fetch_row()
         setattr(session, USUAL, tuple(map(int, usual)))
     rows, tables = waits or getattr(session, USUAL)
-    # Without Django's cursor, which would count this as a change of the session by a handler.
-    session.query(f"SET SESSION innodb_lock_wait_timeout = {rows}, lock_wait_timeout = {tables}")
+    send(connection, f"SET SESSION innodb_lock_wait_timeout = {rows}, lock_wait_timeout = {tables}")
     setattr(session, WAITS, waits)
+
+
+def send(connection: BaseDatabaseWrapper, statement: str) -> None:
+    """Send a statement past Django's cursor, which would count it as a change of the session by a handler.
+
+    Errors are Django's, which notes them: it replaces a connection only after an error.
+    """
+    with connection.wrap_database_errors:
+        connection.connection.query(statement)
 
 
 def parts_of(operations: Operations) -> Parts:

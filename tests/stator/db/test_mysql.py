@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
 from stator.db.locks import limit_waits
 from stator.db.mysql import SPARE
@@ -68,6 +68,21 @@ def test_nothing_is_sent_for_a_limit_that_holds(operations):
     with operations.transaction():
         assert waits()[0] == 7
     connection.close()
+
+
+def test_session_that_the_server_has_ended_is_replaced(operations, other_connection):
+    """Django replaces a connection only after an error that it has seen."""
+    limit_waits([operations])
+    with operations.transaction():
+        pass
+    operations.locks.note("claim")
+    with other_connection() as cursor:
+        cursor.execute("KILL CONNECTION %s", [connection.connection.thread_id()])
+    with pytest.raises(OperationalError), operations.transaction():
+        pass
+    connection.close_if_unusable_or_obsolete()
+    with operations.transaction():
+        assert waits() == (1, 0)
 
 
 def test_transaction_reads_what_was_committed_whatever_the_session_does(operations, monkeypatch):
