@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection
 
-from project.postgres import DATABASE, Server, temporary_server
+from project.server_user import DATABASE
 from tests.faults.fleet import Fleet
-from tests.faults.servers import OPTIONS, default_database_on, variables_for
+from tests.faults.servers import default_database_on, new_server, variables_for
 from tests.faults.watch import Watch
 from tests.processes import environment_for_subprocess
+from tests.testapp.faults import Effect, Event, Job, ThreadJob
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def thorough() -> bool:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
+def server() -> Iterator[Any]:
     """A server that the tests of this process alone use."""
-    with temporary_server(OPTIONS) as server:
+    with new_server() as server:
         server.create_database(DATABASE)
         environment = {**environment_for_subprocess(), **variables_for(server)}
         subprocess.run([sys.executable, "-m", "django", "migrate", "-v0", "--run-syncdb"], env=environment, check=True)
@@ -55,9 +55,9 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def own(server: Server, transactional_db: None) -> Iterator[dict[str, str]]:
+def own(server: Any, transactional_db: None) -> Iterator[dict[str, str]]:
     """Has the default database on that server, with empty tables; gives the variables that send workers there."""
     with default_database_on(server):
-        with connection.cursor() as cursor:
-            cursor.execute("TRUNCATE testapp_job, testapp_threadjob, testapp_event, testapp_effect CASCADE")
+        for model in (Job, ThreadJob, Event, Effect):
+            model.objects.all().delete()
         yield variables_for(server)

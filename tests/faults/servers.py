@@ -1,19 +1,27 @@
-"""PostgreSQL servers that belong to a test, which may crash them, workers on them, and roles with few connections."""
+"""Servers that belong to a test, which may crash them, workers on them, and roles with few connections."""
 
 import random
 import secrets
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db import connection
+from django.db import OperationalError, connection
 
-from project.postgres import DATABASE
+from project import mariadb, postgres
+from project.server_user import DATABASE
 
 ROLE_PASSWORD = secrets.token_hex(16)
 NO_TEST_DATABASES = {"TEST_DATABASE_DEFAULT": "", "TEST_DATABASE_OTHER": ""}
 # The queue of notifications as small as it can be made, so that it can be filled.
 OPTIONS = {"shared_buffers": "32MB", "max_notify_queue_pages": 64}
+
+
+def new_server() -> Any:
+    """A server of the kind that is tested; give it to ``with``."""
+    if connection.vendor == "mysql":
+        return mariadb.temporary_server({"innodb_buffer_pool_size": "64M"})
+    return postgres.temporary_server(OPTIONS)
 
 
 def variables_for(server: Any) -> dict[str, str]:
@@ -37,9 +45,12 @@ def url_through(proxy: Any, server: Any) -> str:
 def default_database_on(server: Any) -> Any:
     """Has the default database of this process on a server, and then where it was."""
     before = dict(connection.settings_dict)
-    host, port = address_of(server)
+    parts = urlsplit(server.url())
     connection.close()
-    own = {"NAME": DATABASE, "USER": "postgres", "PASSWORD": server.password, "HOST": host, "PORT": str(port)}
+    own = {
+        "NAME": DATABASE, "USER": parts.username, "PASSWORD": server.password, "HOST": parts.hostname,
+        "PORT": str(parts.port),
+    }  # fmt: skip
     connection.settings_dict.update(own)
     try:
         yield
@@ -84,8 +95,20 @@ def execute(statement):
 def cut_connections():
     """End every connection to this database but ours; how many there were."""
     with connection.cursor() as cursor:
+        if connection.vendor == "mysql":
+            return _cut_on_mysql(cursor)
         cursor.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
         )
         return cursor.fetchone()[0]
+
+
+def _cut_on_mysql(cursor):
+    cursor.execute("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
+    numbers = [number for (number,) in cursor.fetchall()]
+    for number in numbers:
+        # Some end meanwhile by themselves.
+        with suppress(OperationalError):
+            cursor.execute("KILL CONNECTION %s", [number])
+    return len(numbers)

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from contextlib import closing
+from datetime import UTC
 from threading import Event as Flag
 from time import monotonic
 
@@ -10,6 +11,7 @@ import psutil
 import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
+from django.utils.timezone import is_naive, make_aware
 
 from tasks.models import Queue, Task
 from tests.faults.events import Kind
@@ -22,6 +24,7 @@ from tests.testapp.harmed import Booking
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 RESUMED_WITHIN = 5.0
+CLOCKS = {"postgresql": "SELECT clock_timestamp()", "mysql": "SELECT SYSDATE(6)"}
 MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
 
 
@@ -29,9 +32,8 @@ def crash(server):
     """Crash the server and start it; its time when it answered again."""
     server.restart("immediate")
     connection.close()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        return cursor.fetchone()[0]
+    now = execute(CLOCKS[connection.vendor])
+    return make_aware(now, UTC) if is_naive(now) else now
 
 
 def first_claim(watched, model, moment):
@@ -42,6 +44,7 @@ def first_claim(watched, model, moment):
 
 
 @MODELS
+@pytest.mark.mariadb
 def test_work_resumes_when_the_server_has_crashed(own, watch, fleet, server, thorough, model):
     crashes = 10 if thorough else 3
     watched = watch(model)
@@ -68,6 +71,7 @@ def test_work_resumes_when_the_server_has_crashed(own, watch, fleet, server, tho
     watched.judge(max_crashes=1000)
 
 
+@pytest.mark.mariadb
 def test_processes_that_die_while_the_database_is_away_are_replaced_when_it_is_back(own, watch, fleet, server):
     watched = watch(Job)
     Job.objects.bulk_create(Job(seconds=60) for _ in range(8))
@@ -88,6 +92,7 @@ def test_processes_that_die_while_the_database_is_away_are_replaced_when_it_is_b
     watched.judge(max_crashes=1000)
 
 
+@pytest.mark.mariadb
 @pytest.mark.parametrize("options", [[], ["--processes", "2"]], ids=["alone", "supervised"])
 def test_worker_whose_connection_is_cut_while_it_starts_goes_on(watch, fleet, options):
     watched = watch(Job)
@@ -116,6 +121,7 @@ def test_worker_that_finds_no_database_says_so_in_one_line_and_ends(worker_proce
 
 
 @MODELS
+@pytest.mark.mariadb
 def test_work_goes_on_while_connections_are_cut(watch, fleet, thorough, model):
     cut_for = 30.0 if thorough else 5.0
     watched = watch(model)

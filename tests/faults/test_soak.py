@@ -7,7 +7,7 @@ grown. ``SEED`` makes the same choice of faults again.
 import os
 import random
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import median
@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
-from django.db import OperationalError, connection
+from django.db import connection
 
 from tests.faults.fleet import LEASE, Fleet, logged
 from tests.faults.proxy import Proxy
@@ -149,21 +149,11 @@ def lock_database(site):
     lock_whole_database(site.choice.uniform(0.5, 4.0))
 
 
-def end_sessions(site):
-    """End every session of the workers, as a server does that was restarted."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
-        for (number,) in cursor.fetchall():
-            # Some end meanwhile by themselves.
-            with suppress(OperationalError):
-                cursor.execute("KILL CONNECTION %s", [number])
-
-
 FAULTS = [kill, stop, freeze, poison]
 FAULTS_OF = {
     "postgresql": [crash_server, cut, half_close, swallow, delay, lose_replies],
     "sqlite": [lock_database],
-    "mysql": [end_sessions],
+    "mysql": [crash_server],
 }
 
 
@@ -188,13 +178,13 @@ def all_done(site):
 
 @pytest.fixture
 def site(request, fleet):
-    """Three workers; on PostgreSQL on a server of their own, by way of a proxy."""
-    on_postgresql = connection.vendor == "postgresql"
-    server = request.getfixturevalue("server") if on_postgresql else None
+    """Three workers; but for SQLite on a server of their own, on PostgreSQL by way of a proxy."""
+    server = request.getfixturevalue("server") if connection.vendor != "sqlite" else None
     variables = {"STATOR_CONCURRENCY": 10, "STATOR_MAX_CRASHES": 100_000}
-    with Proxy(*address_of(server)) if server else nullcontext() as proxy:
-        if proxy:
-            variables |= {**NO_TEST_DATABASES, "DATABASE_URL": url_through(proxy, server)}
+    with Proxy(*address_of(server)) if connection.vendor == "postgresql" else nullcontext() as proxy:
+        if server:
+            url = url_through(proxy, server) if proxy else server.url()
+            variables |= {**NO_TEST_DATABASES, "DATABASE_URL": url}
         workers = fleet(*(model._meta.label for model in MODELS), **variables)
         # With the queries that Django keeps in DEBUG, which are forgotten after each object.
         steady = workers.start(DEBUG="true")
@@ -206,9 +196,9 @@ def site(request, fleet):
 
 @pytest.fixture
 def watched(request):
-    """The history of all models; on PostgreSQL on the server that is crashed."""
+    """The history of all models; but for SQLite on the server that is crashed."""
     # First, so that the triggers go before the database of the tests is back.
-    if connection.vendor == "postgresql":
+    if connection.vendor != "sqlite":
         request.getfixturevalue("own")
     watch = request.getfixturevalue("watch")
     for model in MODELS:

@@ -8,7 +8,7 @@ from django.db.models import DurationField, ExpressionWrapper, F
 from tests.faults.events import Kind
 from tests.testapp.harmed import Failing
 
-pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.mariadb, pytest.mark.django_db(transaction=True)]
 
 
 def overtakers(history, sound):
