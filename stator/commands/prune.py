@@ -8,7 +8,7 @@ from stator.commands.answer import Answer
 from stator.commands.arguments import Options, models_of
 from stator.commands.figures import databases_of
 from stator.conf import load_settings
-from stator.db import chores, operations_for
+from stator.db import operations_for, own_tables
 from stator.db.interface import new_worker_id
 from stator.worker.duties import retention_of
 
@@ -31,8 +31,8 @@ def run(options: Options) -> Answer:
     for alias in databases_of(models, options):
         deleted[alias] = _prune(alias)
         operations = operations_for(models[0], load_settings(), new_worker_id(), alias)
-        thinned[alias] = _until_done(partial(chores.thin, operations))
-        merged[alias] = _until_done(partial(chores.merge_stats, operations))
+        thinned[alias] = _until_done(partial(own_tables.thin, operations))
+        merged[alias] = _until_done(partial(own_tables.merge_stats, operations))
     lines = [f"{count:,} rows deleted from {alias}" for alias, count in deleted.items()]
     lines += [f"{count:,} samples of the queue thinned in {alias}" for alias, count in thinned.items() if count]
     lines += [f"{count:,} rows of statistics merged in {alias}" for alias, count in merged.items() if count]
@@ -41,7 +41,7 @@ def run(options: Options) -> Answer:
 
 def _prune(alias: str) -> int:
     ages = retention_of(load_settings())
-    return _until_done(lambda limit: chores.prune(alias, limit, **ages))
+    return _until_done(lambda limit: own_tables.prune(alias, limit, **ages))
 
 
 def _until_done(step: Callable[[int], int]) -> int:

@@ -7,7 +7,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from stator.conf import Settings
-from stator.db import chores
+from stator.db import chores, own_tables
 from stator.db.interface import Moves, Operations
 from stator.worker.announcements import send_moves
 from stator.worker.attempts import calls_of
@@ -92,12 +92,12 @@ def _delete_due(operations: Operations, limit: int) -> int:
 def _prune(operations: Operations, limit: int) -> int:
     """Delete rows past their retention, thin samples of the queue, and merge statistics, of all models."""
     with operations.transaction():
-        deleted = chores.prune(operations.alias, limit, **retention_of(operations.settings))
-    return max(deleted, chores.thin(operations, limit), chores.merge_stats(operations, limit))
+        deleted = own_tables.prune(operations.alias, limit, **retention_of(operations.settings))
+    return max(deleted, own_tables.thin(operations, limit), own_tables.merge_stats(operations, limit))
 
 
 def retention_of(settings: Settings) -> dict[str, float]:
-    """Return the seconds for which :func:`chores.prune` keeps each kind of row."""
+    """Return the seconds for which :func:`own_tables.prune` keeps each kind of row."""
     return {
         "errors": settings.ERROR_RETENTION,
         "history": settings.HISTORY_RETENTION,
@@ -124,5 +124,5 @@ PASS = (
 )
 
 # Done for each database after that: for all its models in one transaction, and once for the framework's own tables.
-SAMPLE = Duty("sample_depths", chores.sample_depths, COUNTED)
+SAMPLE = Duty("sample_depths", own_tables.sample_depths, COUNTED)
 PRUNE = Duty("prune", _prune, every=PRUNED_EVERY)

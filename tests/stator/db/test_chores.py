@@ -1,14 +1,11 @@
 """Chores without a handler, and the poll that finds work."""
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from stator.db import chores
 from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work, look
-from stator.models import Depth, History, Pause, Report, Stats
-from stator.rows.pauses import Pauses, read_pauses
+from stator.models import Report, Stats
 from stator.signals import transitioned
 from tests.stator.db.calling import take, work
 from tests.stator.making import ago, at_once, change, claim_all, locked_elsewhere, put, raw, row
@@ -224,47 +221,6 @@ def test_look_at_very_many_models_takes_several_statements(make):
     many = [make(model) for _ in range(150) for model in (Step, Rest)]
     found = look(*many)
     assert [found[operations].ready for operations in many] == [True, False] * 150
-
-
-def test_queue_is_sampled_with_the_wait_of_its_oldest_row(operations):
-    put(Step, state_changed=ago(100))
-    put(Step, state_ready=False, state_next_attempt=ago(1))
-    put(Step, state_ready=False, state_next_attempt=ago(-60))
-    put(Step, state="done")
-    chores.sample_depths(operations, limit=100)
-    chores.sample_depths(operations, limit=100)
-    depth = Depth.objects.get()
-    assert (depth.model_label, depth.queued) == ("testapp.step", 2)
-    assert 99 < depth.oldest < 120
-
-
-def test_rows_behind_a_pause_are_sampled_too(operations):
-    put(Step)
-    Pause.objects.create(model_label="testapp.step")
-    operations.pauses = Pauses.of("testapp.step", read_pauses(operations.alias))
-    assert not operations.claimable(list(operations.graph.automatic_states)).exists()
-    chores.sample_depths(operations, limit=100)
-    assert Depth.objects.get().queued == 1
-
-
-def test_samples_of_all_models_of_a_database_are_kept_by_one_statement(make):
-    put(Step)
-    models = make(), make(Rest)
-    with CaptureQueriesContext(connection) as asked:
-        chores.sample_depths(*models, limit=100)
-    inserts = [each["sql"] for each in asked if each["sql"].startswith("INSERT")]
-    assert len(inserts) == 1
-    assert sorted(Depth.objects.values_list("model_label", "queued")) == [("testapp.rest", 0), ("testapp.step", 1)]
-
-
-def test_old_reports_and_statistics_are_pruned(operations):
-    for age in (50, 150):
-        Report.objects.create(model_label="x", object_pk=str(age), state="a", at=ago(age))
-        History.objects.create(model_label="x", object_pk=str(age), version=1, source="a", at=ago(age))
-        Stats.objects.create(model_label="x", hour=ago(age), source="a")
-        Depth.objects.create(model_label="x", minute=ago(age), queued=1)
-    assert chores.prune("default", 10, errors=100, history=100, stats=100) == 4
-    assert [model.objects.count() for model in (Report, History, Stats, Depth)] == [1, 1, 1, 1]
 
 
 def test_rows_that_nothing_attempts_lose_the_mark_of_readiness(operations):

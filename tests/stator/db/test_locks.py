@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection
 
-from stator.db import chores
+from stator.db import chores, own_tables
 from stator.db.locks import PROBE, WAIT, limit_waits, together
 from stator.db.probe import look
 from stator.db.retry import is_lock_timeout
@@ -67,7 +67,7 @@ STEPS = {
     "mark ready": lambda operations, claim: chores.mark_ready(operations, 10),
     "settle": lambda operations, claim: chores.settle(operations, 10),
     "time out": lambda operations, claim: operations.move_rows(operations.rows, "new", StepGraph.done, 10),
-    "sample": lambda operations, claim: chores.sample_depths(operations, limit=10),
+    "sample": lambda operations, claim: own_tables.sample_depths(operations, limit=10),
 }
 
 

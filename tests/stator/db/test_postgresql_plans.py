@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from stator import claims as program_claims
-from stator.db import chores
+from stator.db import chores, own_tables
 from stator.db.probe import look, overdue
 from stator.db.rows import Crashes
 from stator.graph.outcomes import Waiting
@@ -118,7 +118,7 @@ CASES = {
     "time out": (lambda operations: chores.time_out(operations, 1000), "st_rest_"),
     "delete": (lambda operations: chores.delete_due(operations, 1000), "st_rest_"),
     "look": (look, "st_"),
-    "sample the queue": (lambda operations: chores.sample_depths(operations, limit=1000), "st_ready_"),
+    "sample the queue": (lambda operations: own_tables.sample_depths(operations, limit=1000), "st_ready_"),
 }
 
 

@@ -8,7 +8,7 @@ from django.db import connections
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from stator.db import chores
+from stator.db import own_tables
 from stator.db.interface import new_token, new_worker_id
 from stator.models import Worker
 from stator.rows.workers import WORKER_ALIVE, live_workers, name_of, worker_of
@@ -69,7 +69,7 @@ def test_rows_of_workers_that_are_gone_are_pruned_after_a_day(presence):
     presence.show()
     raw(Worker).create(id="0" * 12, host="ash", pid=1, version="1", database="default")
     raw(Worker).filter(pk="0" * 12).update(heartbeat=Now() - timedelta(hours=25))
-    assert chores.prune("default", 10, errors=100, history=100, stats=100) == 1
+    assert own_tables.prune("default", 10, errors=100, history=100, stats=100) == 1
     assert Worker.objects.count() == 1
 
 

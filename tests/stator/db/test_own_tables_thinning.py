@@ -8,7 +8,7 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from stator.db import chores
+from stator.db import own_tables
 from stator.models import Depth, Stats
 from stator.overview.flow import flows
 from stator.worker import duties
@@ -53,7 +53,7 @@ def kept(label=LABEL):
 def thin_all(operations, limit=1000):
     """How many samples each pass looked at."""
     passes = []
-    while thinned := chores.thin(operations, limit):
+    while thinned := own_tables.thin(operations, limit):
         passes.append(thinned)
         assert len(passes) < 100, passes
     return passes
@@ -87,7 +87,7 @@ def test_what_is_thinned_is_not_looked_at_again(operations, django_assert_num_qu
     before = kept()
     # The search for more, in a transaction.
     with CaptureQueriesContext(connection) as asked:
-        assert chores.thin(operations, 1000) == 0
+        assert own_tables.thin(operations, 1000) == 0
     assert sum("stator_depth" in each["sql"] for each in asked) == 1
     assert kept() == before
 
@@ -110,7 +110,7 @@ def test_pass_looks_at_about_as_many_as_it_may(operations):
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_hour_with_more_samples_than_are_read_at_once_is_thinned_in_parts(operations, monkeypatch, order):
-    monkeypatch.setattr(chores, "PARTS", 10)
+    monkeypatch.setattr(own_tables, "PARTS", 10)
     samples(hour(5), *range(50)[::order])
     thin_all(operations)
     assert [(queued, oldest) for _, queued, oldest in kept()] == [(49, 1000.0)]
@@ -163,7 +163,7 @@ def test_search_for_samples_reads_an_index_that_has_no_other(operations):
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE stator_depth")
         with CaptureQueriesContext(connection) as asked:
-            assert chores.thin(operations, 100) == 0
+            assert own_tables.thin(operations, 100) == 0
         (search,) = [each["sql"] for each in asked if "stator_depth" in each["sql"]]
         cursor.execute(f"EXPLAIN {search}")
         plan = "\n".join(line for (line,) in cursor.fetchall())

@@ -3,7 +3,7 @@
 import pytest
 from django.db import connection
 
-from stator.db import chores
+from stator.db import own_tables
 from stator.models import Stats
 from stator.overview.flow import flows
 from stator.rows.statistics import MERGED
@@ -43,38 +43,38 @@ def test_shards_of_an_hour_that_is_over_become_one_row(operations):
     add(5, 300, 5, seconds=4.0, longest=3.5)
     add(5, 7, 1, to="")
     add(4, 1, 100)
-    assert chores.merge_stats(operations, 100) == 4
+    assert own_tables.merge_stats(operations, 100) == 4
     assert kept() == [
         (hour(5), "", MERGED, 1, 0, 0.0, 0.0),
         (hour(5), "done", MERGED, 15, 2, 12.0, 3.5),
         (hour(4), "done", MERGED, 100, 0, 0.0, 0.0),
     ]
-    assert chores.merge_stats(operations, 100) == 0
+    assert own_tables.merge_stats(operations, 100) == 0
 
 
 def test_this_hour_and_the_one_before_are_left_to_workers(operations):
     add(0, 1, 10)
     add(1, 2, 10)
-    assert chores.merge_stats(operations, 100) == 0
+    assert own_tables.merge_stats(operations, 100) == 0
     assert [row[2] for row in kept()] == [2, 1]
 
 
 def test_count_that_comes_late_is_added_to_the_merged_row(operations):
     add(5, 1, 10)
     add(5, 2, 20)
-    chores.merge_stats(operations, 100)
+    own_tables.merge_stats(operations, 100)
     add(5, 1, 7)
-    assert chores.merge_stats(operations, 100) == 2
+    assert own_tables.merge_stats(operations, 100) == 2
     assert kept() == [(hour(5), "done", MERGED, 37, 0, 0.0, 0.0)]
 
 
 def test_many_shards_are_merged_in_bounded_steps(operations, monkeypatch):
-    monkeypatch.setattr(chores, "PARTS", 10)
+    monkeypatch.setattr(own_tables, "PARTS", 10)
     Stats.objects.bulk_create(
         Stats(model_label=LABEL, hour=hour(5), source="new", to="done", shard=shard, handled=1) for shard in range(35)
     )
     passes = 0
-    while chores.merge_stats(operations, 5):
+    while own_tables.merge_stats(operations, 5):
         passes += 1
     assert passes == 4
     assert kept() == [(hour(5), "done", MERGED, 35, 0, 0.0, 0.0)]
@@ -85,7 +85,7 @@ def test_charts_show_what_they_did_before(operations):
     add(5, 2, 20)
     add(3, 2, 5)
     before = flows("default", [LABEL], ago(0))[LABEL].handled
-    chores.merge_stats(operations, 100)
+    own_tables.merge_stats(operations, 100)
     assert flows("default", [LABEL], ago(0))[LABEL].handled == before
     assert sum(point.count for point in before) == 35
 
@@ -96,11 +96,11 @@ def test_workers_that_merge_at_once_lose_no_count(operations):
             add(back, shard, 1)
 
     def merge():
-        while chores.merge_stats(operations_of(Step, "vendor"), 20):
+        while own_tables.merge_stats(operations_of(Step, "vendor"), 20):
             pass
 
     at_once(*[merge] * 4)
-    while chores.merge_stats(operations, 100):
+    while own_tables.merge_stats(operations, 100):
         pass
     assert [row[2:4] for row in kept()] == [(MERGED, 8)] * 10
 
@@ -110,8 +110,8 @@ def test_row_that_somebody_holds_is_left_with_its_others(operations):
     add(5, 1, 10)
     held = add(5, 2, 20)
     with locked_elsewhere(held):
-        assert chores.merge_stats(operations, 100) == 0
-    assert chores.merge_stats(operations, 100) == 2
+        assert own_tables.merge_stats(operations, 100) == 0
+    assert own_tables.merge_stats(operations, 100) == 2
 
 
 @pytest.mark.postgresql
