@@ -162,8 +162,9 @@ def test_it_gets_what_it_may_claim_beside_what_it_may_not(queue):
 
 
 def test_it_holds_neither_transaction_nor_connection(queue, monkeypatch, settings):
-    settings.DATABASES["default"]["ATOMIC_REQUESTS"] = True
-    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    # Django may use one dictionary for both, so both are put back.
+    for of_default in (settings.DATABASES["default"], connection.settings_dict):
+        monkeypatch.setitem(of_default, "ATOMIC_REQUESTS", True)
     seen = []
     close = requests_that_wait.give_connections_back
 
