@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import IntegrityError, OperationalError, connection
 from django.test import override_settings
 
-from stator.db import chores
+from stator.db import own_tables
 from stator.models import Report, StatorModel
 from stator.rows.meta import managed
 from stator.runner import StatorRunner
@@ -288,7 +288,7 @@ class TestWorker:
             asked.append(alias)
             return limit if len(asked) == 1 else 0
 
-        monkeypatch.setattr(chores, "prune", prune)
+        monkeypatch.setattr(own_tables, "prune", prune)
         work(Line, SyncLine, Step)
         # The second time because the first deleted as many as it may at once.
         assert asked == ["default", "default"]
