@@ -77,7 +77,8 @@ class Panel:
     @property
     def outcomes(self) -> str:
         """How many attempts were handled, and how those without an error ended, as text."""
-        return f"{self.handled.total:,} in all, {self.moved:,} moved, {self.stayed:,} stayed"
+        ended = f", {self.moved:,} moved, {self.stayed:,} stayed" if self.moved or self.stayed else ""
+        return f"{self.handled.total:,} in all{ended}"
 
     @property
     def queue_now(self) -> str:

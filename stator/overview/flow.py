@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from django.db.models import Aggregate, Max, Model, Q, QuerySet, Sum
+from django.db.models import Aggregate, F, Max, Model, Q, QuerySet, Sum
 from django.db.models.functions import TruncDay, TruncHour
 from django.db.models.functions.datetime import TruncBase
 
@@ -24,7 +24,8 @@ RECENT = 5
 class Flow:
     """A model over time. ``edges``: moves in the last hour; ``failures``: errors in the last hour, by state.
 
-    ``moved`` and ``stayed``: of the handled attempts without an error, those that moved their object, and the others.
+    ``moved`` and ``stayed``: of the handled attempts without an error, those that moved their object, and the others;
+    not counted for a month, in which that takes too long.
     ``waits``: seconds that the first ready object had waited, for the last hour only. ``latest``: the latest sample of
     the queue, if there is a recent one.
     """
@@ -52,26 +53,26 @@ def flows(using: str, labels: Iterable[str], now: datetime, period: str = DAY) -
     starts = _starts(now, by_day)
     trunc = TruncDay if by_day else TruncHour
     own = {"model_label__in": list(found)}
-    counted = _by_period(Stats.objects.using(using).filter(hour__gte=starts[0], **own), trunc("hour"), _ENDED)
+    counted = _by_period(
+        Stats.objects.using(using).filter(hour__gte=starts[0], **own), trunc("hour"), _COUNTED if by_day else _ENDED
+    )
     depths = Depth.objects.using(using).filter(minute__gte=starts[0], **own)
     queued = {} if period == HOUR else _by_period(depths, trunc("minute"), _QUEUED)
     told = [(start, f"{start:%d %b}" if by_day else f"{start:%H}:00") for start in starts]
     for label, flow in found.items():
         for start, when in told:
-            handled, failed, left, left_failed = counted.get((label, start), (0, 0, 0, 0))
+            handled, failed, *stayed = counted.get((label, start), (0, 0))
             flow.handled.append(Point(when, handled, failed))
-            flow.stayed += left - left_failed
-            flow.moved += handled - failed - (left - left_failed)
+            for count in stayed:
+                flow.stayed += count
+                flow.moved += handled - failed - count
             if period != HOUR:
                 flow.queued.append(Point(when, queued.get((label, start), (0,))[0]))
     return found
 
 
 _COUNTED = {"all_handled": Sum("handled"), "all_failed": Sum("failed")}
-_ENDED = _COUNTED | {
-    "all_left": Sum("handled", filter=Q(to="")),
-    "left_failed": Sum("failed", filter=Q(to="")),
-}
+_ENDED = _COUNTED | {"all_stayed": Sum(F("handled") - F("failed"), filter=Q(to=""))}
 _QUEUED = {"most_queued": Max("queued")}
 
 
