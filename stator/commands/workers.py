@@ -10,7 +10,7 @@ from stator.commands.arguments import Options, database_of, models_of
 from stator.commands.figures import databases_of
 from stator.graph.durations import span
 from stator.models import StatorModel
-from stator.overview.crew import DEAD, holding
+from stator.overview.crew import death, holding
 from stator.rows.endings import endings_in
 from stator.rows.workers import MOST_WORKERS, Worker
 
@@ -54,19 +54,13 @@ def run(options: Options) -> Answer:
     ]
     rows = [
         [
-            row["id"], row["host"], row["pid"], _told(row),
+            row["id"], row["host"], row["pid"], death(row["ending"]) if row["status"] == "gone" else row["status"],
             f"{span(row['heartbeat_age'])} ago", row["running"],
             row["handled"], row["lost"], " ".join(row["models"]),
         ]
         for row in found
     ]  # fmt: skip
     return Answer(found, table(HEADS, rows) if rows else ["No worker was active in the last day; start runstator."])
-
-
-def _told(row: Reported) -> str:
-    if row["status"] != "gone":
-        return row["status"]
-    return f"dead ({row['ending']})" if row["ending"] else DEAD
 
 
 def workers_in(alias: str, models: list[type[StatorModel]]) -> list[Reported]:

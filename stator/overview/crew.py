@@ -57,7 +57,7 @@ class Hand:
     @property
     def end(self) -> str:
         """How its process ended for people, as sure as it is known."""
-        return f"dead ({self.ending})" if self.ending else DEAD
+        return death(self.ending)
 
     @property
     def is_missed(self) -> bool:
@@ -75,6 +75,11 @@ class Hand:
     def shown(self) -> list[tuple[str, Held]]:
         """The objects that run longest."""
         return sorted(self.runs, key=lambda run: -run[1].running)[:NAMED]
+
+
+def death(ending: str) -> str:
+    """Return what to call a silent worker: surely dead if it is known how its process ended."""
+    return f"dead ({ending})" if ending else DEAD
 
 
 def crew(using: str, held: Iterable[tuple[str, Held]]) -> Crew:

@@ -81,11 +81,16 @@ def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
 
 def _waiting(pks: list[Any], using: str) -> Any:
     def figures(queue: OuterRef | int) -> list[Combinable]:
-        line = Task.objects.filter(queue=queue, state_ready=True, state_claim=None, state="pending")
-        line = line.order_by("priority").values(since=Coalesce("state_next_attempt", "state_changed"))[: MOST + 1]
+        line = waiting_in(queue, MOST + 1)
         return [CountOf(line), FirstOf(line), Now()]
 
     return for_each(QuerySet(Queue, using=using), pks, figures)
+
+
+def waiting_in(queue: OuterRef | int, limit: int) -> QuerySet[Task, dict[str, Any]]:
+    """Return since when each of the first tasks of a queue waits to be claimed. Index ``tasks_task_ready_in_queue``."""
+    line = Task.objects.filter(queue=queue, state_ready=True, state_claim=None, state="pending")
+    return line.order_by("priority").values(since=Coalesce("state_next_attempt", "state_changed"))[:limit]
 
 
 def _grouped(rows: QuerySet[Any]) -> tuple[Counter[Any], bool]:

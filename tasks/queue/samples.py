@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 from django.db.models import Model, OuterRef, QuerySet
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from stator.models import Depth, Stats
 from tasks.models import Queue, Task
 from tasks.querysets import TERMINAL
 from tasks.queue.expressions import CountOf, FirstOf, for_each
+from tasks.queue.figures import waiting_in
 from tasks.queue.queues import label_of
 
 # Queues that are sampled, and tasks that are counted in each: those that wait, and those that ended in an hour.
@@ -70,8 +71,7 @@ def sample(using: str) -> bool:
 
 def _waiting(using: str) -> Iterator[Sample]:
     def figures(queue: OuterRef | int) -> list[Combinable]:
-        line = Task.objects.filter(queue=queue, state_ready=True, state_claim=None, state="pending")
-        line = line.order_by("priority").values(since=Coalesce("state_next_attempt", "state_changed"))[:WAITING]
+        line = waiting_in(queue, WAITING)
         return [CountOf(line), FirstOf(line), Now()]
 
     names = _names(using)
