@@ -61,11 +61,12 @@ def flows(using: str, labels: Iterable[str], now: datetime, period: str = DAY) -
     told = [(start, f"{start:%d %b}" if by_day else f"{start:%H}:00") for start in starts]
     for label, flow in found.items():
         for start, when in told:
-            handled, failed, *stayed = counted.get((label, start), (0, 0))
+            handled, failed, *outcomes = counted.get((label, start), (0, 0))
             flow.handled.append(Point(when, handled, failed))
-            for count in stayed:
-                flow.stayed += count
-                flow.moved += handled - failed - count
+            if outcomes:
+                [stayed] = outcomes
+                flow.stayed += stayed
+                flow.moved += handled - failed - stayed
             if period != HOUR:
                 flow.queued.append(Point(when, queued.get((label, start), (0,))[0]))
     return found
