@@ -146,6 +146,12 @@ def _given(*names: str) -> dict[str, Any]:
     return {name: connection.settings_dict[name] for name in names}
 
 
+def is_mariadb() -> bool:
+    """Whether the server of this run is MariaDB rather than MySQL; Django would ask by the connection of a test."""
+    with closing(connect(**_conninfo({**connection.settings_dict, "NAME": "information_schema"}))) as server:
+        return "MariaDB" in server.get_server_info()
+
+
 def _execute(statement: str) -> None:
     """On the server, by a connection that no test has; a database cannot be made within a transaction."""
     always = {"postgresql": "postgres", "mysql": "information_schema"}[connection.vendor]

@@ -199,6 +199,13 @@ def test_mariadb_that_cannot_be_used_ends_the_run_as_if_it_were_missing(
     assert f"bin/test: {told}" in done.stderr
 
 
+def test_mysql_that_does_not_start_ends_the_run(machine: Machine) -> None:
+    machine.has("python", 'case "$*" in *project.mysql*) exit 2 ;; esac')
+    done = machine.run("tests", DB="mysql")
+    assert (done.returncode, "tests on MySQL" in done.stdout) == (2, False)
+    assert "bin/test: MySQL does not start here (see above)" in done.stderr
+
+
 def matrix(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(ROOT / "bin" / "matrix"), *arguments]
     environment = {"PATH": os.environ["PATH"], "HOME": "/nowhere", **environment}

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 
@@ -38,9 +38,9 @@ OPTIONS = {
     # As the documentation advises: keys and names that differ in case are different.
     "collation_server": "utf8mb4_bin",
     "default_time_zone": "+00:00",
-    # By default a recursive query ends with an error after 1,000 rounds, and tests number their rows by one.
-    "max_recursive_iterations": 10_000_000,
 }
+# By default a recursive query ends with an error after 1,000 rounds, and tests number their rows by one.
+ROUNDS = 10_000_000
 # Where Debian has the programs, which is not on the path of everybody.
 FOLDERS = ("/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin", "/usr/libexec", "/usr/local/mariadb/bin")
 ZONES = Path("/usr/share/zoneinfo")
@@ -73,6 +73,16 @@ class Server:
     ``time_zones``: load the time zones that Django's truncation of times needs, which takes some seconds.
     """
 
+    # What differs on MySQL.
+    package: ClassVar[str] = "project.mariadb"
+    error: ClassVar[type[ServerError]] = MariaDBError
+    server_program: ClassVar[str] = "mariadbd"
+    client_program: ClassVar[str] = "mariadb"
+    zones_program: ClassVar[str] = "mariadb-tzinfo-to-sql"
+    flags: ClassVar[tuple[str, ...]] = ("--no-defaults", "--skip-name-resolve")
+    own_options: ClassVar[Mapping[str, Any]] = {"max_recursive_iterations": ROUNDS}
+    setup: ClassVar[str] = SETUP
+
     def __init__(
         self,
         data_dir: str | Path,
@@ -84,7 +94,7 @@ class Server:
         self.data_dir = Path(data_dir).resolve()
         self.time_zones = time_zones
         self.port = port
-        self.options = {**OPTIONS, **(options or {})}
+        self.options = {**OPTIONS, **self.own_options, **(options or {})}
         # None if another process has started it.
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -145,19 +155,23 @@ class Server:
     def execute(self, statements: str) -> str:
         """Run statements as the server's user with the client program and return what it prints."""
         command = [
-            find_program("mariadb"), "--no-defaults", f"--host={ADDRESS}", f"--port={self._running_port()}",
+            self.find(self.client_program), "--no-defaults", f"--host={ADDRESS}", f"--port={self._running_port()}",
             f"--user={USER}", "--skip-column-names", "--batch",
         ]  # fmt: skip
         # Not as an argument, which every user could list.
         environment = {**os.environ, "MYSQL_PWD": self.password}
         done = subprocess.run(command, input=statements, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise MariaDBError(f"mariadb failed with exit code {done.returncode}: {done.stderr.strip()}")
+            raise self.error(f"{self.client_program} failed with exit code {done.returncode}: {done.stderr.strip()}")
         return done.stdout
+
+    def find(self, name: str) -> str:
+        """Return the path of one of the server's programs."""
+        return find_program(name)
 
     def _running_port(self) -> int:
         if not self.pid:
-            raise MariaDBError(f"no server runs in {self.data_dir}; start it with: python -m project.mariadb start DIR")
+            raise self.error(f"no server runs in {self.data_dir}; start it with: python -m {self.package} start DIR")
         [port] = [each for each in psutil.Process(self.pid).cmdline() if each.startswith("--port=")]
         return int(port.removeprefix("--port="))
 
@@ -167,24 +181,27 @@ class Server:
             return False
         self.data_dir.mkdir(parents=True, exist_ok=True)
         if any(self.data_dir.iterdir()):
-            raise MariaDBError(f"{self.data_dir} holds other files; name a new or an empty directory")
+            raise self.error(f"{self.data_dir} holds other files; name a new or an empty directory")
         if not open_to_server(self.data_dir):
-            raise MariaDBError(f"the server's user cannot enter {self.data_dir}; name a directory that is open")
+            raise self.error(f"the server's user cannot enter {self.data_dir}; name a directory that is open")
         give_to_server(self.data_dir)
         self.data_dir.chmod(0o700)
-        # What the server itself is told on its command line is left out: this creates only the system's tables.
-        self._run(
-            find_program("mariadb-install-db"), "--no-defaults", f"--datadir={self.data_dir}", "--skip-test-db",
-            "--auth-root-authentication-method=normal", "--skip-name-resolve",
-        )  # fmt: skip
+        self._create_data()
         password = secrets.token_hex(16)
-        self._keep(SETUP_FILE, SETUP.format(password=password, user=USER, database=DATABASE))
+        self._keep(SETUP_FILE, self.setup.format(password=password, user=USER, database=DATABASE))
         self._keep(PASSWORD_FILE, password)
         return True
 
+    def _create_data(self) -> None:
+        # What the server itself is told on its command line is left out: this creates only the system's tables.
+        self._run(
+            self.find("mariadb-install-db"), "--no-defaults", f"--datadir={self.data_dir}", "--skip-test-db",
+            "--auth-root-authentication-method=normal", "--skip-name-resolve",
+        )  # fmt: skip
+
     def _load_time_zones(self) -> None:
         if ZONES.is_dir():
-            command = [find_program("mariadb-tzinfo-to-sql"), str(ZONES)]
+            command = [self.find(self.zones_program), str(ZONES)]
             zones = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             self.execute(f"USE mysql;\n{zones}")
 
@@ -206,7 +223,7 @@ class Server:
             "socket": "server.sock",
             **self.options,
         }
-        command = [find_program("mariadbd"), "--no-defaults", "--skip-name-resolve"]
+        command = [self.find(self.server_program), *self.flags]
         command += [f"--{name}={value}" for name, value in options.items()]
         streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         (self.data_dir / PID_FILE).unlink(missing_ok=True)
@@ -218,7 +235,7 @@ class Server:
             if process.poll() is not None or time.monotonic() > deadline:
                 process.kill()
                 lines = " | ".join(last_lines(self.data_dir / LOG))
-                raise MariaDBError(f"mariadbd did not start on port {port}: {lines}")
+                raise self.error(f"{self.server_program} did not start on port {port}: {lines}")
             time.sleep(0.05)
 
     def _run(self, *command: str) -> None:
@@ -226,15 +243,15 @@ class Server:
         done = subprocess.run(command, cwd=self.data_dir, check=False, **options)
         if done.returncode:
             lines = (done.stdout + done.stderr).splitlines()
-            raise MariaDBError(f"{command[0]} failed with exit code {done.returncode}: {' | '.join(lines[-6:])}")
+            raise self.error(f"{command[0]} failed with exit code {done.returncode}: {' | '.join(lines[-6:])}")
 
 
 @contextmanager
-def temporary_server(options: Mapping[str, Any] | None = None) -> Iterator[Server]:
+def temporary_server(options: Mapping[str, Any] | None = None, kind: type[Server] = Server) -> Iterator[Server]:
     """Run a server for the duration of the block, and remove it without a trace."""
     with tempfile.TemporaryDirectory(prefix="stator-mariadb-", dir=open_place()) as folder:
         Path(folder).chmod(0o711)
-        server = Server(Path(folder) / "data", options=options)
+        server = kind(Path(folder) / "data", options=options)
         try:
             server.start()
             yield server

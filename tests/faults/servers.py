@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 
 from django.db import OperationalError, connection
 
-from project import mariadb, postgres
+from project import mariadb, mysql, postgres
 from project.server_user import DATABASE
+from tests.projects import is_mariadb
 
 ROLE_PASSWORD = secrets.token_hex(16)
 NO_TEST_DATABASES = {"TEST_DATABASE_DEFAULT": "", "TEST_DATABASE_OTHER": ""}
@@ -20,7 +21,7 @@ OPTIONS = {"shared_buffers": "32MB", "max_notify_queue_pages": 64}
 def new_server() -> Any:
     """A server of the kind that is tested; give it to ``with``."""
     if connection.vendor == "mysql":
-        return mariadb.temporary_server({"innodb_buffer_pool_size": "64M"})
+        return (mariadb if is_mariadb() else mysql).temporary_server({"innodb_buffer_pool_size": "64M"})
     return postgres.temporary_server(OPTIONS)
 
 
