@@ -1,6 +1,7 @@
 """Generated columns for databases without indexes on expressions and without unique constraints with conditions.
 
-MariaDB has neither, so after each ``migrate`` the tables of managed models get what their models declare in this form:
+MariaDB has neither, and MySQL has no such constraints. So after each ``migrate`` the tables of managed models get what
+their models declare in this form:
 
 - for each expression of an index, a column that is computed from it, and the index over these columns;
 - for each unique constraint with a condition, a column that has the value of its last field where the condition holds
@@ -19,7 +20,7 @@ from django.apps.registry import Apps
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations import AddField, AlterField, Migration, RemoveField, RenameField
-from django.db.models import Field, Index, Model, Q, QuerySet, UniqueConstraint
+from django.db.models import DateTimeField, Field, Index, Model, Q, QuerySet, UniqueConstraint
 from django.db.models.expressions import BaseExpression, OrderBy, RawSQL
 from django.db.models.signals import post_migrate, pre_migrate
 from django.db.models.sql import Query
@@ -39,6 +40,8 @@ WHERE table_schema = DATABASE() AND table_name = %s AND column_name IN %s
 INDEXED = """
 SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = %s
 """
+# MySQL's own indexes on expressions, which Django creates there. A sort by a generated column does not use them.
+ON_EXPRESSIONS = f"{INDEXED.rstrip()} AND column_name IS NULL"
 # Where the driver's connection keeps the columns of tables.
 COLUMNS = "stator_columns"
 # Stored, because the server may have to compute a virtual one when it no longer has the row. A server that has
@@ -47,6 +50,9 @@ COLUMN = (
     "ADD COLUMN {name} {type} GENERATED ALWAYS AS ({value}) STORED"
     " /*!80023 INVISIBLE *//*M!100303 INVISIBLE */ COMMENT 'stator'"
 )
+# MySQL computes columns before and after it has filled in the defaults of others, and refuses the zero date that it has
+# until then.
+MOMENT = "/*!80013 CASE WHEN {value} > TIMESTAMP'1000-01-01 00:00:00' THEN */ {value} /*!80013 END */"
 
 # Migrations, each with whether it is undone.
 Plan = Sequence[tuple[Migration, bool]]
@@ -77,12 +83,16 @@ def complete(model: type[Model], alias: str) -> list[str]:
     if not capabilities_of(connection).needs_generated_columns or not hasattr(model, "state_graph"):
         return []
     table = model._meta.db_table
-    columns, indexes = (_names(connection, statement, [table]) for statement in (PRESENT, INDEXED))
+    columns, indexes, others = (
+        _names(connection, statement, [table]) for statement in (PRESENT, INDEXED, ON_EXPRESSIONS)
+    )
     if not {field.column for field in model._meta.local_concrete_fields} <= columns:
         # A migration further back, or a table of somebody else.
         return []
     ours = _names(connection, OURS, [table])
-    parts = list(_missing(model, connection, columns, indexes))
+    superseded = others & {name for _, name in _wanted_indexes(model, connection)}
+    parts = list(_without(model, connection, superseded, indexes))
+    parts += _missing(model, connection, columns, indexes - superseded)
     if ours <= {column.name for column, _ in _wanted(model, connection)}:
         return _alter(connection, table, parts)
     done = release(connection, table)
@@ -162,6 +172,22 @@ def _names(connection: BaseDatabaseWrapper, statement: str, params: Params) -> s
         return {name for (name,) in cursor.fetchall()}
 
 
+def _without(
+    model: type[Model], connection: BaseDatabaseWrapper, superseded: set[str], indexes: set[str]
+) -> Iterator[str]:
+    """Yield the parts of the ALTER TABLE that drop MySQL's own indexes on expressions.
+
+    If such an index begins with a foreign key, it has replaced the index that the key must have.
+    """
+    quote, fields = connection.ops.quote_name, _fields(model)
+    yield from (f"DROP INDEX {name}" for name in map(quote, sorted(superseded)))
+    for index in _with_expressions(model):
+        first, own = fields.get(getattr(index.expressions[0], "name", "")), f"{index.name}_key"
+        if index.name in superseded and first and first.is_relation and own not in indexes:
+            name, column = quote(own), quote(str(first.column))
+            yield f"ADD INDEX {name} ({column})"
+
+
 def _missing(
     model: type[Model], connection: BaseDatabaseWrapper, columns: set[str], indexes: set[str]
 ) -> Iterator[str]:
@@ -213,6 +239,8 @@ def _generated(model: type[Model], connection: BaseDatabaseWrapper, expression: 
     resolved = expression.resolve_expression(query, allow_joins=False)
     value = _sql(model, connection, expression)
     name = f"st_{hashlib.sha256(value.encode()).hexdigest()[:12]}"
+    if isinstance(resolved.output_field, DateTimeField):
+        value = MOMENT.format(value=value)
     return Generated(name, str(resolved.output_field.rel_db_type(connection)), value)
 
 

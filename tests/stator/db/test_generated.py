@@ -3,7 +3,7 @@
 import pytest
 from django.db import connection, models
 
-from stator.db.generated import complete, in_columns, present_columns, release
+from stator.db.generated import OURS, complete, in_columns, present_columns, release
 from stator.rows.indexes import line_of, own_indexes
 from tasks.models import Queue, Task
 from tests.stator.making import operations_of, put, raw
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.mariadb, pytest.mark.usefixtures("transactional_db")]
 def plan_of(rows: models.QuerySet) -> list[tuple[object, ...]]:
     statement, params = rows.query.sql_with_params()
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {statement}", params)
+        cursor.execute(f"EXPLAIN FORMAT=TRADITIONAL {statement}", params)
         return list(cursor.fetchall())
 
 
@@ -50,6 +50,36 @@ def test_line_is_read_from_the_index_without_a_sort():
     rows = in_columns(line, present_columns(Step, "default"))
     assert "filesort" not in str(plan_of(rows[:10]))
     assert list(rows[:10]) == list(line[:10])
+
+
+def test_row_that_a_program_inserts_without_our_columns_is_in_the_line():
+    """MySQL fills in the defaults of columns only after it has first computed others from them."""
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO testapp_step (state, name) VALUES ('new', '')")
+        cursor.execute(f"SELECT {column_of_line()} = state_changed FROM testapp_step")
+        assert cursor.fetchall() == ((1,),)
+
+
+def column_of_line() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute(OURS, [Step._meta.db_table])
+        [(name,)] = cursor.fetchall()
+    return name
+
+
+def test_index_over_the_column_takes_the_place_of_one_on_the_expression():
+    """MySQL has such indexes, but a sort by the column does not use them."""
+    [ready] = [index for index in Step._meta.indexes if index.name.startswith("st_ready")]
+    column = column_of_line()
+    try:
+        release(connection, Step._meta.db_table)
+        with connection.schema_editor() as editor:
+            editor.add_index(Step, ready)
+    finally:
+        complete(Step, "default")
+    with connection.cursor() as cursor:
+        found = connection.introspection.get_constraints(cursor, Step._meta.db_table)
+    assert found[ready.name]["columns"] == ["state_ready", column, "id"]
 
 
 def test_line_is_sorted_where_a_table_lacks_the_columns():
