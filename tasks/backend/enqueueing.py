@@ -19,11 +19,9 @@ from stator.signals import announce
 from tasks.conf import load_settings
 from tasks.datetimes import stored
 from tasks.exceptions import PublishRefused, QueuePaused
+from tasks.inserts import BATCH, insert_with_keys
 from tasks.queue.expressions import Later
 from tasks.sharding.shards import any_copy
-
-# Rows of one statement.
-BATCH = 500
 
 # The statement inserts nothing if the queue is missing, exclusive, paused or in several databases. Columns that it does
 # not list take their defaults. The unique index on names finds the queue.
@@ -124,12 +122,7 @@ def _by_rows(queue: Any, common: Enqueued, data: Sequence[str]) -> list[tuple[in
     using, values = queue._state.db, asdict(common)
     values |= _due(queue, values.pop("run_after"))
     rows = [_model()(queue=queue, data=loads(text), **values) for text in data]
-    if connections[using].features.can_return_rows_from_bulk_insert:
-        _model().objects.using(using).bulk_create(rows, batch_size=BATCH)
-    else:
-        with transaction.atomic(using=using):
-            for row in rows:
-                row.save(force_insert=True, using=using)
+    insert_with_keys(rows, using)
     return [(row.pk, row.created) for row in rows]
 
 

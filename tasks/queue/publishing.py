@@ -13,6 +13,7 @@ from stator.claims import is_retryable, longest_lease
 from tasks.actions.registry import declared
 from tasks.conf import Settings, load_settings
 from tasks.exceptions import PublishRefused, QueuePaused, TaskError
+from tasks.inserts import BATCH, insert_with_keys
 from tasks.messages import Message, exclusive_value, message_of
 from tasks.queue import actions as queue_actions
 from tasks.queue import at_once
@@ -22,7 +23,6 @@ from tasks.sharding import shards
 
 # A try fails when another publisher has just published one of the same keys.
 TRIES = 10
-BATCH = 500
 
 # The columns that a publication may update in a waiting task of the same key.
 PARAMETERS = (
@@ -250,7 +250,7 @@ def _publish(queue: Any, rows: list[Any], manner: Manner, *, over_http: bool) ->
     # Of several messages with one key, only the first is published.
     first = {row.key: row for row in reversed(rows) if row.key is not None}
     new = [row for row in rows if row.key is None or (row.key not in there and first[row.key] is row)]
-    model.objects.using(using).bulk_create(new, batch_size=BATCH)
+    insert_with_keys(new, using)
     parts = [part for row in new if row.worker_count > 1 for part in _parts(row)]
     model.objects.using(using).bulk_create(parts, batch_size=BATCH)
     every: QuerySet[Any] = QuerySet(model, using=using)

@@ -1,0 +1,37 @@
+"""Tasks get their keys on databases that return none of several rows, such as MySQL."""
+
+import pytest
+from django.db import connection
+
+from tasks.inserts import insert_with_keys
+from tasks.models import Task
+from tests.tasks.making import make_queue
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(params=[True, False], ids=["several", "one by one"])
+def returning(request, monkeypatch):
+    """Whether the database returns the keys of several rows; it may lack that by itself."""
+    if not request.param:
+        monkeypatch.setattr(type(connection.features), "can_return_rows_from_bulk_insert", False)
+
+
+def test_rows_have_the_keys_of_what_was_inserted(returning):
+    queue = make_queue()
+    rows = [Task(queue=queue, action="resize", data=number) for number in range(3)]
+    insert_with_keys(rows, "default")
+    assert [(row.pk, row.data) for row in rows] == list(Task.objects.order_by("pk").values_list("pk", "data"))
+
+
+def test_nothing_is_inserted_of_nothing(returning, django_assert_num_queries):
+    with django_assert_num_queries(0):
+        insert_with_keys([], "default")
+
+
+def test_tasks_and_parts_are_published(returning):
+    queue = make_queue()
+    messages = [{"action": "resize", "data": 1}, {"action": "resize", "data": 2, "worker_count": 2}]
+    alone, shared = [published.task for published in queue.publish_many(messages)]
+    assert (alone.data, shared.data) == (1, 2)
+    assert set(Task.objects.exclude(whole=None).values_list("whole", flat=True)) == {shared.pk}
