@@ -11,6 +11,37 @@ CHUNK = 65536
 # The last message of every reply of PostgreSQL, and its last byte when no transaction is open: all is committed.
 READY, IDLE = b"Z\x00\x00\x00\x05", b"I"
 
+# The first bytes of the packets that end the replies of MySQL, and the flag of a transaction that is open.
+DONE, END, ERROR, IN_TRANSACTION = 0x00, 0xFE, 0xFF, 1
+
+
+def committed_on_postgresql(reply: bytes) -> bool | None:
+    """Return whether a reply says that no transaction is open; None if it is not complete."""
+    return reply.endswith(IDLE) if reply[-6:-1] == READY else None
+
+
+def committed_on_mysql(reply: bytes) -> bool | None:
+    """Return the same for MySQL and MariaDB: packets, each with its length in three bytes and a number before it."""
+    packet, left = b"", reply
+    while left:
+        length = 4 + int.from_bytes(left[:3], "little")
+        packet, left = left[:length], left[length:]
+        if len(packet) < length:
+            return None
+    kind, is_first = packet[4], packet[3] == 1
+    if kind == ERROR:
+        return False
+    if kind == END and len(packet) < 16:
+        return not packet[7] & IN_TRANSACTION
+    if kind == DONE and is_first:
+        return not packet[_after_number(packet, _after_number(packet, 5))] & IN_TRANSACTION
+    return None
+
+
+def _after_number(packet: bytes, at: int) -> int:
+    """Return the position after a number whose first byte may say how many more it has."""
+    return at + 1 + {0xFC: 2, 0xFD: 3, 0xFE: 8}.get(packet[at], 0)
+
 
 class Link:
     """One connection through the proxy."""
@@ -31,11 +62,14 @@ class Link:
 class Proxy:
     """Passes bytes on between clients and ``upstream``; ``lost`` counts the replies that never arrived.
 
-    ``delay``: seconds by which every piece comes late.
+    ``delay``: seconds by which every piece comes late. ``committed``: reads the replies of the kind of server.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(
+        self, host: str, port: int, committed: Callable[[bytes], bool | None] = committed_on_postgresql
+    ) -> None:
         self.delay = 0.0
+        self._committed = committed
         self.lost = 0
         self._upstream = host, port
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -146,9 +180,10 @@ class Proxy:
             return data
         # Until the end of the reply: it may be cut in pieces, the first of which come before the commit.
         link.held += data
-        if link.held[-6:-1] != READY:
+        committed = self._committed(link.held)
+        if committed is None:
             return b""
-        if link.held.endswith(IDLE):
+        if committed:
             self.lost += 1
             link.doomed = None
             link.cut()

@@ -14,19 +14,30 @@ from django.db.models import F
 from tasks.models import Task
 from tests.faults.events import Kind
 from tests.faults.fleet import logged
-from tests.faults.proxy import Proxy
+from tests.faults.proxy import Proxy, committed_on_mysql, committed_on_postgresql
 from tests.tasks.making import make_queue
 from tests.testapp.faults import Effect, Job, ThreadJob
 from tests.testapp.harmed import Booking, Pulse
 
-pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.fault, pytest.mark.postgresql, pytest.mark.mariadb, pytest.mark.django_db(transaction=True),
+]  # fmt: skip
 
 MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
+POSTGRESQL = connection.vendor == "postgresql"
 RENEW = rb'UPDATE "testapp_\w+" SET "state_locked_until" = \('
 CLAIM = rb'UPDATE "testapp_\w+" SET [^;]*"state_claim" = (CAST\(CASE |\')[^;]* FROM picked'
 RECORD = rb'unnest\(.*UPDATE "testapp_\w+" SET '
 REAP = rb'UPDATE "testapp_\w+" SET [^;]*"state_crashes" = (?:\(|CASE )'
 ANYTHING = rb"^[QP]\x00"
+INTO_EFFECTS, INTO_TASKS = rb'INSERT INTO "testapp_effect"', rb'INSERT INTO "tasks_task"'
+if not POSTGRESQL:
+    RENEW = rb"UPDATE `testapp_\w+` SET `state_locked_until` = \("
+    CLAIM = rb"UPDATE `testapp_\w+` SET [^;]*`state_claim` = (CASE |')"
+    RECORD = rb"UPDATE `testapp_\w+` SET [^;]*`state` = '"
+    REAP = rb"UPDATE `testapp_\w+` SET [^;]*`state_crashes` = (?:\(|CASE )"
+    ANYTHING = rb"^..\x00\x00\x03"
+    INTO_EFFECTS, INTO_TASKS = rb"INSERT INTO `testapp_effect`", rb"INSERT INTO `tasks_task`"
 
 # No lease ends while a test lasts: what is done was not done by way of the reaper.
 UNHURRIED = {"STATOR_LEASE": 600, "STATOR_CONCURRENCY": 10, "STATOR_THREADS": 5}
@@ -36,14 +47,15 @@ UNHURRIED = {"STATOR_LEASE": 600, "STATOR_CONCURRENCY": 10, "STATOR_THREADS": 5}
 def proxy(transactional_db):
     """Between workers and the database of the test; for Unix sockets there is none."""
     given = connection.get_connection_params()
-    with Proxy(given["host"], int(given["port"] or 5432)) as proxy:
+    committed = committed_on_postgresql if POSTGRESQL else committed_on_mysql
+    with Proxy(given["host"], int(given["port"] or 5432), committed) as proxy:
         yield proxy
 
 
 def through(proxy):
     """The variables with which a worker reaches the database by way of the proxy."""
     user, password = (connection.settings_dict[name] for name in ("USER", "PASSWORD"))
-    return {"DATABASE_URL": f"postgresql://{user}:{password}@127.0.0.1:{proxy.port}/by-proxy"}
+    return {"DATABASE_URL": f"{connection.vendor}://{user}:{password}@127.0.0.1:{proxy.port}/by-proxy"}
 
 
 def all_done(model):
@@ -88,7 +100,7 @@ def test_reply_to_the_commit_of_an_atomic_handler_that_is_lost_does_not_double_i
     worker = workers.start()
     workers.until(lambda: workers.starts(worker).exists())
 
-    proxy.lose_replies_to(rb'INSERT INTO "testapp_effect"', losses)
+    proxy.lose_replies_to(INTO_EFFECTS, losses)
     workers.until(lambda: all_done(Booking))
     workers.stop()
 
@@ -253,7 +265,7 @@ def test_reply_to_a_publication_that_is_lost_makes_no_second_task(by_proxy, many
         return queue.publish("resize", 7, key=key)
 
     publish("before")
-    by_proxy.lose_replies_to(rb'INSERT INTO "tasks_task"', 1)
+    by_proxy.lose_replies_to(INTO_TASKS, 1)
     with pytest.raises((OperationalError, InterfaceError)):
         publish("invoice-17")
     assert by_proxy.lost == 1
