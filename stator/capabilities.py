@@ -45,8 +45,10 @@ class Capabilities:
     reports_transaction_status: bool = False
     # The server reports the privileges of a role on a table.
     reports_privileges: bool = False
-    # The server may be a read replica, and reports whether it is.
-    may_be_replica: bool = False
+    # The query that says whether the server is a read replica; empty if there is none.
+    replica_query: str = ""
+    # How a message says that a server is a replica.
+    replica_sign: str = ""
     # Views of open transactions, held snapshots, dead rows and replication.
     has_monitoring_views: bool = False
     # ``clock_timestamp()``, the server's clock, which can be compared with that of this host.
@@ -64,7 +66,8 @@ POSTGRESQL = Capabilities(
     name="postgresql",
     notifies=True, has_plpgsql=True, has_storage_parameters=True, has_gin=True, has_arrays=True,
     has_outer_references=True, inserts_from_json=True, writes_in_with=True, has_sequences=True,
-    reports_transaction_status=True, reports_privileges=True, may_be_replica=True, has_monitoring_views=True,
+    reports_transaction_status=True, reports_privileges=True, has_monitoring_views=True,
+    replica_query="SELECT pg_is_in_recovery()", replica_sign="in recovery",
     has_clock_timestamp=True, accepts_aware_moments=True,
 )  # fmt: skip
 SQLITE = Capabilities(
@@ -73,7 +76,11 @@ SQLITE = Capabilities(
     has_outer_references=True, clock_in_utc=True,
 )  # fmt: skip
 # MariaDB too.
-MYSQL = Capabilities(name="mysql", needs_generated_columns=True, clock_in_utc=True, clock_in_zone_of_session=True)
+MYSQL = Capabilities(
+    name="mysql",
+    needs_generated_columns=True, clock_in_utc=True, clock_in_zone_of_session=True,
+    replica_query="SELECT @@global.read_only", replica_sign="read_only is on",
+)  # fmt: skip
 
 KNOWN = {each.name: each for each in (POSTGRESQL, SQLITE, MYSQL)}
 

@@ -85,9 +85,9 @@ def check_primary(models: list[type[StatorModel]], alias: str) -> Iterator[check
     """E403: managed models are written to a read replica."""
     written = [model for model in models if router.db_for_write(model) == alias]
     if written and is_replica(connections[alias]):
+        sign = capabilities_of(connections[alias]).replica_sign
         yield checks.Error(
-            f"Database {alias!r} is a read replica (in recovery), so workers cannot serve "
-            f"{counted(len(written), 'model')}.",
+            f"Database {alias!r} is a read replica ({sign}), so workers cannot serve {counted(len(written), 'model')}.",
             hint=f"Point DATABASES[{alias!r}] at the primary, or route the models to another database.",
             id="stator.E403",
         )

@@ -110,7 +110,8 @@ def _check(alias: str, models: Sequence[type[Model]]) -> dict[type[Model], str]:
         raise Unusable(f"database {alias!r}: its file {path} does not exist; put it back, or run manage.py migrate")
     with connection.cursor() as cursor:
         if is_replica(connection):
-            raise Unusable(f"database {alias!r} is a read replica (in recovery); point it at the primary")
+            sign = capabilities_of(connection).replica_sign
+            raise Unusable(f"database {alias!r} is a read replica ({sign}); point it at the primary")
         if has_local_clock(connection):
             raise Unusable(f"database {alias!r}: {LOCAL_CLOCK}; {clock_remedy(alias)}")
         tables = set(connection.introspection.table_names(cursor))
@@ -130,10 +131,11 @@ def _check(alias: str, models: Sequence[type[Model]]) -> dict[type[Model], str]:
 
 def is_replica(connection: BaseDatabaseWrapper) -> bool:
     """Return whether a database takes no writes because it follows another one."""
-    if not capabilities_of(connection).may_be_replica:
+    query = capabilities_of(connection).replica_query
+    if not query:
         return False
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_is_in_recovery()")
+        cursor.execute(query)
         return bool(cursor.fetchone()[0])
 
 

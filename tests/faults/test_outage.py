@@ -120,6 +120,19 @@ def test_worker_that_finds_no_database_says_so_in_one_line_and_ends(worker_proce
     assert all(line.startswith("runstator: database 'default' cannot be used: connection failed") for line in lines)
 
 
+@pytest.mark.mariadb
+@pytest.mark.skipif("connection.vendor == 'postgresql'", reason="a replica of PostgreSQL is in test_failover.py")
+def test_worker_refuses_to_start_on_a_server_that_takes_no_writes(own, server, worker_process):
+    server.execute("SET GLOBAL read_only = 1")
+    try:
+        with worker_process("testapp.Job", **own) as worker:
+            assert worker.wait(20) == 75
+            told = worker.output()
+    finally:
+        server.execute("SET GLOBAL read_only = 0")
+    assert told == "runstator: database 'default' is a read replica (read_only is on); point it at the primary\n"
+
+
 @MODELS
 @pytest.mark.mariadb
 def test_work_goes_on_while_connections_are_cut(watch, fleet, thorough, model):
