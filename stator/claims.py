@@ -107,7 +107,7 @@ def claim_at_once(
     worker: str = "",
     using: str | None = None,
 ) -> tuple[list[Claim], bool]:
-    """Claim rows and insert their records in one statement; return the claims, in no order, and the flag ``told``.
+    """Claim rows and insert their records in one statement; return the claims, in no order, and the ``flag``.
 
     If it returns no claims, call :func:`claim`: the database cannot do this, nothing is ready, or the case is unusual.
     The statement is compiled once for each ``key``. ``shape``: returns what it is built of, see
@@ -119,9 +119,9 @@ def claim_at_once(
     token = new_token(operations.worker_id)
     # The statement depends on no other setting.
     key = key, operations.settings.MAX_CRASHES, operations.longest_lease
-    found, told, since = at_once.claim(operations, key, shape, token, values)
+    found, flag, since = at_once.claim(operations, key, shape, token, values)
     states = operations.graph.states
-    return [Claim(operations, instance, states[instance.state], token, since) for instance in found], told
+    return [Claim(operations, instance, states[instance.state], token, since) for instance in found], flag
 
 
 def bring_up(model: type[Model], *, using: str | None = None) -> int:

@@ -53,15 +53,16 @@ class Shape:
     """What a claim's statement is built of.
 
     ``pick``: narrows and orders the claimable rows, of which ``limit`` are claimed. ``until``: the end of the lease.
-    ``odd``: whether a row needs more than this statement; then none is claimed. ``told``: a condition that is returned.
-    ``among``: rows in the order of an index with an annotation ``sought``, of which ``pick`` may match few. Only their
-    first ones are searched; if these have fewer than ``limit``, none is claimed.
+    ``odd``: whether a row needs more than this statement; then none is claimed. ``flag``: a condition.
+    The claim also returns whether all rows meet it. ``among``: rows in the order of an index with an annotation
+    ``sought``, of which ``pick`` may match few. Only their first ones are searched; if these have fewer than ``limit``,
+    none is claimed.
     """
 
     pick: Callable[[QuerySet[Model]], QuerySet[Model]]
     until: Expression
     odd: Q
-    told: Q
+    flag: Q
     records: Records
     limit: int
     among: Callable[[QuerySet[Model]], QuerySet[Model]] | None = None
@@ -78,7 +79,7 @@ def claim(
     token: UUID,
     values: Mapping[str, object],
 ) -> tuple[list[Instance], bool, float]:
-    """Claim rows and record the claims; return their instances, in no order, what ``told`` says, and when it was sent.
+    """Claim rows and record the claims; return their instances, in no order, the ``flag``, and when it was sent.
 
     ``key``: equal for equal shapes. The list is empty if there are no such rows, rows have to be marked ready or leases
     to be ended first, objects of the model are paused, a row is ``odd``, or another claim interferes.
@@ -196,7 +197,7 @@ def _send(operations: Operations, statement: Statement, planner: str, values: Ma
 def _claim(operations: Operations, compiler: Compiler, shape: Shape) -> Statement:
     rows = operations.claimable(list(operations.graph.automatic_states))
     picked = shape.pick(rows.filter(_nothing_else(operations)))
-    picked = picked.annotate(stator_odd=shape.odd, stator_told=shape.told).values("pk", "stator_odd", "stator_told")
+    picked = picked.annotate(stator_odd=shape.odd, stator_flag=shape.flag).values("pk", "stator_odd", "stator_flag")
     changes = {**columns.claiming_due(Parameter(TOKEN, UUIDField()), shape.until), "state_crashes": 0}
     assignments, params = compiler.assignments(changes)
     table, pk, key, returning = compiler.table, compiler.pk, compiler.quote("pk"), compiler.columns
@@ -212,7 +213,7 @@ def _claim(operations: Operations, compiler: Compiler, shape: Shape) -> Statemen
         f" RETURNING {returning}",
         "), noted AS (",
         _inserting(compiler, shape.records),
-        ") SELECT done.*, (SELECT bool_and(stator_told) FROM picked) FROM done WHERE state_claim IS NOT NULL",
+        ") SELECT done.*, (SELECT bool_and(stator_flag) FROM picked) FROM done WHERE state_claim IS NOT NULL",
     )
 
 

@@ -37,7 +37,7 @@ class HandlerThreads(Generic[Item, Result]):
         self._run = run
         self._done = done
         self._queue: SimpleQueue[Any] = SimpleQueue()
-        self._bed: SimpleQueue[object] = SimpleQueue()
+        self._wakeups: SimpleQueue[object] = SimpleQueue()
         self._finished: deque[tuple[Item, Result]] = deque()
         self._waking = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -89,7 +89,7 @@ class HandlerThreads(Generic[Item, Result]):
         """Make each thread end after its current claim."""
         for _ in self._threads:
             self._queue.put(STOP)
-            self._bed.put(STOP)
+            self._wakeups.put(STOP)
 
     def join(self, timeout: float) -> None:
         """Wait for the threads to end, for at most ``timeout`` seconds in all."""
@@ -100,13 +100,13 @@ class HandlerThreads(Generic[Item, Result]):
     def _wake_up(self, count: int) -> None:
         with self._guard:
             for _ in range(count - self._awake):
-                self._bed.put(WAKE)
+                self._wakeups.put(WAKE)
             self._awake = max(count, self._awake)
 
     def _work(self) -> None:
         for connection in connections.all():
             watch_session(connection)
-        while self._bed.get() is not STOP and self._take():
+        while self._wakeups.get() is not STOP and self._take():
             connections.close_all()
         connections.close_all()
 

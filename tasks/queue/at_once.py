@@ -212,7 +212,7 @@ def _shape(
         until=lease_end(LEASE if has_lease else None, longest, settings, queue),
         # Two parts of a shared task are not for one worker, and limits of actions are counted apart.
         odd=Q(whole__isnull=False) | Q(action__in=sorted(limited)),
-        told=Q(is_any(seen)),
+        flag=Q(is_any(seen)),
         records=Records(
             model.runs.rel.related_model,
             "task",
