@@ -134,6 +134,10 @@ def test_every_dependency_is_between_two_versions():
         assert re.search(r">=\d[\d.]*,<\d", requirement), requirement
 
 
+def test_what_django_5_2_lacks_is_installed_on_every_python():
+    assert [line for line in lines_of(ROOT / "requirements.txt") if re.fullmatch(r"django-tasks[^;]*", line)]
+
+
 def test_no_module_imports_what_nothing_names():
     ours = {"stator", "tasks"}
     found = set()
