@@ -26,6 +26,8 @@ METADATA_NAME_RULE = (
 )
 # A constant, because a union of types written inside the loop would be built at each use.
 _NESTING = (dict, list, tuple)
+# Making one takes longer than most values.
+_JSON = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -65,9 +67,17 @@ def message_of(given: dict[str, Any], settings: Settings, longest_lease: float) 
         raise PublishRefused(_unknown(min(map(str, unknown))))
     if "action" not in given:
         raise PublishRefused("the task has no action; give the name of an action")
-    message = Message(**{name: value for name, value in given.items() if name in REQUIRED or value is not None})
+    known = {name: value for name, value in given.items() if name in REQUIRED or value is not None}
+    message = Message(**known)
     _check_names(message)
-    _check_numbers(message, longest_lease)
+    for name, value in known.items():
+        if name in NUMBERS:
+            least, most, whole = NUMBERS[name]
+            _check_number(name, value, least, longest_lease if name == "lease" else most, whole=whole)
+    if message.worker_ids and len(set(message.worker_ids)) < message.worker_count:
+        raise PublishRefused(
+            f"worker_count={message.worker_count} needs as many workers, but worker_ids names fewer; name more or none"
+        )
     check_json("data", message.data, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
     check_metadata(message.metadata, settings.METADATA_LIMIT)
     return message
@@ -94,8 +104,8 @@ def json_text(what: str, value: object, limit: int, depth: int) -> str:
     if not _is_flat(value, depth):
         raise PublishRefused(f"{what} is nested deeper than {depth} levels")
     try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-        size = len(text.encode())
+        text = _JSON.encode(value)
+        size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
         raise PublishRefused(f"{what} has half of a surrogate pair, which is not a character") from None
     except (TypeError, ValueError) as error:
@@ -163,20 +173,18 @@ def _check_names(message: Message) -> None:
             raise PublishRefused(f"worker_ids: {error}") from None
 
 
-def _check_numbers(message: Message, longest_lease: float) -> None:
-    _check_number("lease", message.lease, 0.05, longest_lease)
-    _check_number("timeout", message.timeout, 0.05, LONGEST)
-    _check_number("invisible_for", message.invisible_for, 0, LONGEST)
-    _check_number("retention", message.retention, 0, LONGEST)
-    _check_number("max_attempts", message.max_attempts, 1, 1_000_000, whole=True)
-    _check_number("heartbeat_interval", message.heartbeat_interval, 0.05, LONGEST)
-    _check_number("max_unexpected_retries", message.max_unexpected_retries, 0, 1_000_000, whole=True)
-    _check_number("worker_count", message.worker_count, 1, MOST_WORKERS, whole=True)
-    _check_number("priority", message.priority, -BIGINT, BIGINT - 1, whole=True)
-    if 0 < len(set(message.worker_ids)) < message.worker_count:
-        raise PublishRefused(
-            f"worker_count={message.worker_count} needs as many workers, but worker_ids names fewer; name more or none"
-        )
+# The least and the most of each number, and whether it is a whole one; the most of a lease is that of the model.
+NUMBERS = {
+    "lease": (0.05, LONGEST, False),
+    "timeout": (0.05, LONGEST, False),
+    "invisible_for": (0, LONGEST, False),
+    "retention": (0, LONGEST, False),
+    "max_attempts": (1, 1_000_000, True),
+    "heartbeat_interval": (0.05, LONGEST, False),
+    "max_unexpected_retries": (0, 1_000_000, True),
+    "worker_count": (1, MOST_WORKERS, True),
+    "priority": (-BIGINT, BIGINT - 1, True),
+}
 
 
 def _check_number(name: str, value: Any, least: float, most: float, *, whole: bool = False) -> None:
@@ -206,6 +214,8 @@ def _plain(number: float) -> str:
 
 def _is_flat(value: object, depth: int) -> bool:
     """Return whether a value is nested at most ``depth`` levels; a value that contains itself is not."""
+    if not isinstance(value, _NESTING):
+        return True
     level = [value]
     for _ in range(depth + 1):
         level = [

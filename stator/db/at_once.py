@@ -128,10 +128,13 @@ def insert(
     ``rows``: the values of the same fields, by attribute; others take the defaults of the database. ``condition``:
     returns a queryset of any model that must not be empty. ``values``: those of its parameters.
     """
-    compiler, sent, one = _compiler(operations.model, operations.alias), tuple(rows[0]), len(rows) == 1
-    key = compiler, "insert", one, sent, key
-    statement = _keep(operations, key, lambda: (_insert if one else _insert_many)(compiler, sent, condition()))
-    given = rows[0] if one else {ROWS: json.dumps(rows)}
+    compiler, one = _compiler(operations.model, operations.alias), len(rows) == 1
+    shared = tuple(rows[0]) if one else _shared(rows)
+    own = tuple(name for name in rows[0] if name not in shared)
+    statement = _keep(
+        operations, (compiler, "insert", shared, own, key), lambda: _insert(compiler, shared, own, condition())
+    )
+    given = {ROWS: json.dumps([{name: row[name] for name in own} for row in rows]) if own else "", **rows[0]}
     try:
         with operations.transaction() if not one or operations.connection.in_atomic_block else nullcontext():
             params = statement.bind(operations.connection, {**values, **given})
@@ -147,38 +150,69 @@ def insert(
     # RETURNING may list rows in another order than that in which they were given their numbers.
     at = compiler.names.index(operations.model._meta.pk.attname)
     found.sort(key=itemgetter(at))
-    return load_all(compiler.model, operations.connection, compiler.names, found, compiler.converters)
+    return _inserted(
+        operations, compiler, found, {name: type(rows[0][name]) for name in shared if rows[0][name] in _EMPTY}
+    )
+
+
+def _inserted(
+    operations: Operations, compiler: Compiler, found: list[Row], empty: Mapping[str, type]
+) -> list[Instance]:
+    """Return the instances of inserted rows. ``empty``: fields that are known to be empty, which are not converted."""
+    places = {compiler.names.index(name) for name in empty}
+    converters = [each for each in compiler.converters if each[0] not in places]
+    instances = load_all(compiler.model, operations.connection, compiler.names, found, converters)
+    for instance in instances:
+        for name, kind in empty.items():
+            instance.__dict__[name] = kind()
+    return instances
 
 
 class _Refused(Exception):
     """Raised to roll back an insert of some of the rows."""
 
 
-def _insert(compiler: Compiler, sent: tuple[str, ...], condition: QuerySet[Model]) -> Statement:
-    fields = [compiler.of_attribute(name) for name in sent]
+# Types of values that are equal for the database if they are for Python, and empty ones.
+_PLAIN = {str, int, float, bool, type(None)}
+_EMPTY: tuple[object, ...] = ({}, [])
+
+
+def _shared(rows: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
+    """Return the names of the values that all rows share; they are sent once."""
+    first, *others = rows
+    plain = [name for name, value in first.items() if type(value) in _PLAIN or value in _EMPTY]
+    # A name of which two rows have the same value may still have another one in a third.
+    for row in others:
+        plain = [name for name in plain if row[name] == first[name] and type(row[name]) is type(first[name])]
+    return tuple(plain)
+
+
+def _insert(compiler: Compiler, shared: tuple[str, ...], own: tuple[str, ...], condition: QuerySet[Model]) -> Statement:
+    """Return the INSERT of rows with the ``shared`` values; their ``own`` ones, if there are any, are one JSON text."""
+    fields = [compiler.of_attribute(name) for name in (*shared, *own)]
     table, names, returning = compiler.table, ", ".join(map(compiler.column_of, fields)), compiler.columns
+    values = [compiler.value(field, Parameter(field.attname, field)) for field in fields[: len(shared)]]
+    values += [Statement(f"given.{compiler.quote(name)}") for name in own]
     return Statement.of(
         f"INSERT INTO {table} ({names}) SELECT ",
-        joined([compiler.value(field, Parameter(field.attname, field)) for field in fields], ", "),
+        joined(values, ", "),
+        *(_given(compiler, own) if own else ()),
         " WHERE EXISTS (",
         selecting(condition.order_by().values("pk")[:1]),
-        f") ON CONFLICT DO NOTHING RETURNING {returning}",
+        f"){' ORDER BY given.stator_place' * bool(own)} ON CONFLICT DO NOTHING RETURNING {returning}",
     )
 
 
-def _insert_many(compiler: Compiler, sent: tuple[str, ...], condition: QuerySet[Model]) -> Statement:
-    """Return the INSERT of rows that are one JSON text."""
-    fields = [compiler.of_attribute(name) for name in sent]
-    table, names, returning = compiler.table, ", ".join(map(compiler.column_of, fields)), compiler.columns
-    columns = ", ".join(compiler.quote(name) for name in sent)
+def _given(compiler: Compiler, own: tuple[str, ...]) -> list[str | Statement]:
+    """Return the FROM that reads the rows of a JSON text, with their place in it."""
+    fields = [compiler.of_attribute(name) for name in own]
+    columns = ", ".join(compiler.quote(name) for name in own)
     body = ", ".join(f"{compiler.quote(field.attname)} {compiler.cast_of(field)}" for field in fields)
-    return Statement.of(
-        f"INSERT INTO {table} ({names}) SELECT {columns} FROM ROWS FROM (json_to_recordset(",  # noqa: S608 - names
+    return [
+        " FROM ROWS FROM (json_to_recordset(",
         Statement("%s::json", (Place(ROWS, TextField()),)),
-        f") AS ({body})) WITH ORDINALITY AS given ({columns}, stator_place) WHERE EXISTS (",
-        selecting(condition.order_by().values("pk")[:1]),
-        f") ORDER BY stator_place ON CONFLICT DO NOTHING RETURNING {returning}",
-    )
+        f") AS ({body})) WITH ORDINALITY AS given ({columns}, stator_place)",
+    ]
 
 
 def _keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -> Statement:
