@@ -303,11 +303,13 @@ class Transactions(Protocol):
     def hurry(self) -> None:
         """Limit how long the rest of a handler's transaction waits for locks."""
 
-    def fetch(self, statement: str, params: Params, planner: str = ..., *, often: bool = False) -> list[Row]:
+    def fetch(
+        self, statement: str, params: Params, planner: str = ..., *, often: bool = False, last: bool = False
+    ) -> list[Row]:
         """Return the rows of one statement.
 
-        ``planner``: settings that are sent ahead of it. ``often``: the same text is sent again and again. Only
-        PostgreSQL has a use for them.
+        ``planner``: settings that are sent ahead of it. ``often``: it is sent again and again. ``last``: it commits the
+        handler's transaction. They are for PostgreSQL.
         """
 
     def lock(
@@ -368,13 +370,14 @@ class Claims(Protocol):
 class Records(Protocol):
     """The statements that write what came of attempts, and that move rows without one."""
 
-    def record(self, ended: list[Ended], *, again: bool = False) -> Written:
+    def record(self, ended: list[Ended], *, again: bool = False, last: bool = False) -> Written:
         """Record outcomes whose claims stand, with reports and statistics, in one transaction for each kind.
 
-        ``again``: an earlier try got no answer, so outcomes that are found written count as accepted.
+        ``again``: an earlier try got no answer, so outcomes that are found written count as accepted. ``last``: it may
+        commit the handler's transaction.
         """
 
-    def record_batch(self, batch: Batch, *, again: bool = False) -> Written:
+    def record_batch(self, batch: Batch, *, again: bool = False, last: bool = False) -> Written:
         """Call :meth:`record` for outcomes of one kind: in one transaction or not at all."""
 
     def record_noted(

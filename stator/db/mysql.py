@@ -71,7 +71,9 @@ class Transactions(transactions.Transactions):
             limit_waits(connection, wait)
         return nullcontext()
 
-    def fetch(self, statement: str, params: Params, planner: str = "", *, often: bool = False) -> list[Row]:
+    def fetch(
+        self, statement: str, params: Params, planner: str = "", *, often: bool = False, last: bool = False
+    ) -> list[Row]:
         """Return the rows of one statement."""
         with self.reading():
             return super().fetch(statement, params)

@@ -76,10 +76,12 @@ class Transactions(transactions.Transactions):
         own = connection.in_atomic_block and getattr(connection, "stator_transaction", False)
         return bool(own and connection.stator_shared)
 
-    def fetch(self, statement: str, params: Params, planner: str = sql.ANY, *, often: bool = False) -> list[Row]:
+    def fetch(
+        self, statement: str, params: Params, planner: str = sql.ANY, *, often: bool = False, last: bool = False
+    ) -> list[Row]:
         """Return the rows of one statement, which outside of a transaction is one by itself and takes one round trip.
 
-        ``often``: the same text is sent again and again.
+        ``often``: the same text is sent again and again. ``last``: commit the handler's transaction with it.
         """
         operations = self._operations
         connection: Any = connections[operations.alias]
@@ -91,7 +93,7 @@ class Transactions(transactions.Transactions):
             restore = inside and connection.stator_shared
             if not inside or restore:
                 planner = sql.wait_for_locks(operations.locks.wait) + planner
-            return session.send(connection, planner, statement, params, often=often, restore=restore)
+            return session.send(connection, planner, statement, params, often=often, restore=restore, last=last)
 
     def lock(
         self,
@@ -217,15 +219,20 @@ class Records(records.Records):
         tells = batch.moved and self._operations.options.history and not self._kept_with(batch)
         return reports or tells or self._writes_other_rows(batch) or any(map(_place, batch.claims))
 
-    def _write(self, batch: Batch) -> dict[Pk, float | None]:
+    def _write(self, batch: Batch, *, last: bool = False) -> dict[Pk, float | None]:
         """Write outcomes of one kind and their statistics (RECORD); a row only while its own claim stands."""
-        found = self._fetch(batch)
+        found = self._fetch(batch, last=last and not self._writes_more(batch))
         if found and len(found[0]) > 1:
             return dict(zip(self._compiler.keys_of(found), (stay for _, stay in found), strict=True))
         return dict.fromkeys(self._compiler.keys_of(found))
 
     def _fetch(
-        self, batch: Batch, noted: tuple[str, Params] = ("", ()), only: tuple[str, Params] = ("", ())
+        self,
+        batch: Batch,
+        noted: tuple[str, Params] = ("", ()),
+        only: tuple[str, Params] = ("", ()),
+        *,
+        last: bool = False,
     ) -> list[Row]:
         operations = self._operations
         saved, history, own = self._saved_with(batch), self._kept_with(batch), bool(noted[0])
@@ -245,7 +252,7 @@ class Records(records.Records):
             arguments += [operations.label, source, batch.to, "", operations.worker_id]
         if shape.reported:
             arguments += _reported(batch, erred=erred)
-        return operations.fetch(statement, [*arguments, *noted[1]], sql.BY_KEY, often=True)
+        return operations.fetch(statement, [*arguments, *noted[1]], sql.BY_KEY, often=True, last=last)
 
     def _kept_with(self, batch: Batch) -> bool:
         """Return whether the recording statement writes the history: of moves, which are many, without errors."""

@@ -32,18 +32,21 @@ class Records:
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
 
-    def record(self, ended: list[Ended], *, again: bool = False) -> Written:
+    def record(self, ended: list[Ended], *, again: bool = False, last: bool = False) -> Written:
         """Record outcomes whose claims stand, with reports and statistics, in one transaction for each kind.
 
-        ``again``: an earlier try got no answer, so outcomes that are found written count as accepted.
+        ``again``: an earlier try got no answer, so outcomes that are found written count as accepted. ``last``: the
+        transaction has nothing else to do, so the last statement may commit it.
         """
-        return Written.total(self._operations.record_batch(batch, again=again) for batch in batches_of(ended))
+        batches = batches_of(ended)
+        last = last and len(batches) == 1
+        return Written.total(self._operations.record_batch(batch, again=again, last=last) for batch in batches)
 
-    def record_batch(self, batch: Batch, *, again: bool = False) -> Written:
+    def record_batch(self, batch: Batch, *, again: bool = False, last: bool = False) -> Written:
         """Call :meth:`record` for outcomes of one kind: in one transaction or not at all."""
         operations = self._operations
         with self._recording(batch):
-            accepted = self._write(batch)
+            accepted = self._write(batch, last=last)
             if batch.to in operations.awaited:
                 wake(operations.model, operations.alias, batch.to, accepted)
             kept = batch.only(accepted)
@@ -76,7 +79,7 @@ class Records:
         """Return the transaction in which a batch is written."""
         return self._operations.transaction()
 
-    def _write(self, batch: Batch) -> dict[Pk, float | None]:
+    def _write(self, batch: Batch, *, last: bool = False) -> dict[Pk, float | None]:
         """Write outcomes and their statistics; return the primary keys of the accepted ones.
 
         For models with history, the values are the seconds that the rows had been in the state that they left.

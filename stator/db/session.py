@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import ClientCursor, Connection, IsolationLevel
+from psycopg.pq import TransactionStatus
 from psycopg.types.datetime import TimestamptzLoader
 
 from stator.db.retry import is_lock_timeout, is_of_a_plan, is_outage
@@ -21,22 +22,63 @@ from stator.statements import Place, Statement
 
 
 def send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:
-    """Return the rows of the last statement that returns any; one round trip, with the parameters in the text."""
+    """Return the rows of the last statement that returns any; one round trip, with the parameters in the text.
+
+    If it is the first one in a transaction, the same round trip begins that.
+    """
+    return _send(connection, statement, params)
+
+
+def _send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:
     connection.ensure_connection()
     # Otherwise a write after an error that a handler caught would seem to succeed and be rolled back.
     connection.validate_no_broken_transaction()
-    with connection.wrap_database_errors, ClientCursor(connection.connection) as cursor:
-        if settings.USE_TZ:
-            # Django registers a loader written in Python; psycopg's own takes a tenth of the time.
-            cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
-        cursor.execute(statement, params)
+    with connection.wrap_database_errors, _beginning(connection.connection) as begin:
+        cursor = _cursor_of(connection)
+        cursor.execute(begin + statement, params)
         rows: list[Row] = []
         more: bool | None = True
         while more:
             # Not by ``description``, which makes an object for each column.
             rows = cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else rows
             more = cursor.nextset()
-        return rows
+        if len(rows) > MOST_KEPT:
+            cursor.close()
+    return rows
+
+
+@contextmanager
+def _beginning(driver: Connection[Row]) -> Iterator[str]:
+    """Yield the text that begins a transaction, "" if there is one or none is wanted.
+
+    The driver would begin it with a round trip of its own. It has no public way to leave that to others: if a later
+    version does not heed its attribute any more, the server only warns that a transaction has begun already.
+    """
+    begun = driver.autocommit or driver.pgconn.transaction_status != TransactionStatus.IDLE
+    if begun or driver.read_only is not None or driver.deferrable is not None:
+        yield ""
+        return
+    level = driver.isolation_level
+    driver._autocommit = True
+    try:
+        yield f"BEGIN ISOLATION LEVEL {level.name.replace('_', ' ')}; " if level else "BEGIN; "
+    finally:
+        driver._autocommit = False
+
+
+# A cursor keeps the rows of its last statement; after more than so many it is closed.
+MOST_KEPT = 20
+
+
+def _cursor_of(connection: Any) -> ClientCursor[Row]:
+    """Return the cursor for our statements: making one takes longer than sending a statement of one row."""
+    cursor: ClientCursor[Row] | None = getattr(connection, "stator_cursor", None)
+    if cursor is None or cursor.closed or cursor.connection is not connection.connection:
+        cursor = connection.stator_cursor = ClientCursor(connection.connection)
+        if settings.USE_TZ:
+            # Django registers a loader written in Python; psycopg's own takes a tenth of the time.
+            cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
+    return cursor
 
 
 @contextmanager
@@ -89,10 +131,7 @@ def set_limits(connection: BaseDatabaseWrapper, *, idle: float | None = None, wa
 
 
 def _put(connection: BaseDatabaseWrapper, settings: dict[str, str]) -> None:
-    values = ", ".join(["set_config(%s, %s, true)"] * len(settings))
-    # Without Django's cursor, which would count this as a change of the session by a handler.
-    with connection.wrap_database_errors:
-        connection.connection.execute(f"SELECT {values}", [each for pair in settings.items() for each in pair])
+    _send(connection, "; ".join(f"{LOCAL}{name} = %s" for name in settings), list(settings.values()))
 
 
 # A statement is sent so many times before the session prepares it, as in psycopg.
@@ -146,14 +185,15 @@ class Session:
         *,
         often: bool,
         restore: bool = False,
+        last: bool = False,
     ) -> list[Row]:
         """Return the rows of a statement; if it is sent ``often``, by a plan that the session keeps.
 
         Parsing and planning are half of the server's cost for a claim or a record of a few rows. ``restore``: reset the
-        settings that the statement changes for the rest of the transaction.
+        settings that the statement changes for the rest of the transaction. ``last``: commit the transaction instead.
         """
         text = self._text(statement) if often and self.prepares else statement
-        after = self._restoring(planner + text) if restore else ""
+        after = "; COMMIT" if last else self._restoring(planner + text) if restore else ""
         try:
             return send(connection, planner + text + after, params)
         except DatabaseError as error:

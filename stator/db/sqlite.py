@@ -44,7 +44,9 @@ class Transactions(transactions.Transactions):
         connection.ensure_connection()
         return _waiting(connection, wait, nullcontext())
 
-    def fetch(self, statement: str, params: Params, planner: str = "", *, often: bool = False) -> list[Row]:
+    def fetch(
+        self, statement: str, params: Params, planner: str = "", *, often: bool = False, last: bool = False
+    ) -> list[Row]:
         """Return the rows of one statement."""
         with self.reading():
             return super().fetch(statement, params)

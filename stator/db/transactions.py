@@ -21,7 +21,9 @@ class Transactions:
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
 
-    def fetch(self, statement: str, params: Params, planner: str = "", *, often: bool = False) -> list[Row]:
+    def fetch(
+        self, statement: str, params: Params, planner: str = "", *, often: bool = False, last: bool = False
+    ) -> list[Row]:
         """Return the rows of one statement."""
         with self._operations.connection.cursor() as cursor:
             cursor.execute(statement, params)

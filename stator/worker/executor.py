@@ -248,7 +248,7 @@ class _Atomic:
             if any(outcome.failure for _, outcome in ended):
                 raise _Undone(ended)
             self.recording = True
-            self._recorded, self._written = ended, operations.record(ended)
+            self._recorded, self._written = ended, operations.record(ended, last=self.outermost)
             self._written.lost.extend(claim for claim in self._claims if claim not in mine)
 
     def _note_commit(self) -> None:

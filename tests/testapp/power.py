@@ -36,6 +36,13 @@ class TransferGraph(StateGraph):
         if transfer.deed == "swallow":
             with suppress(ValueError):
                 Written.objects.create(about="no number")
+        if transfer.deed == "browse":
+            # By a cursor on the server, which cannot lock rows beyond its transaction.
+            transfer.touched = len(list(Written.objects.select_for_update().iterator(chunk_size=1)))
+            transfer.save()
+        if transfer.deed == "dangle":
+            # Refused by the commit.
+            Order.objects.create(customer_id=0)
         if transfer.deed == "hook":
             transaction.on_commit(cls.notify)
         if transfer.deed == "stray":

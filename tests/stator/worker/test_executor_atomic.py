@@ -44,7 +44,7 @@ def test_effects_of_an_atomic_state_are_undone_where_its_move_cannot_be_written(
     made = operations_for(Transfer, Settings(), new_worker_id())
     claim = claimed(made)
 
-    def refuse(ended):
+    def refuse(ended, last):
         assert Written.objects.count() == 1
         raise IntegrityError("no such move today")
 
@@ -71,6 +71,59 @@ def test_effects_of_an_atomic_state_that_waits_are_kept():
     transfer.refresh_from_db()
     assert (transfer.state, transfer.touched, transfer.state_ready) == ("new", 1, False)
     assert Written.objects.count() == 1
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["first", "prepared"])
+def test_effects_of_an_atomic_state_are_undone_where_the_commit_is_refused(warm):
+    made = operations_for(Transfer, Settings(), new_worker_id())
+    if warm:
+        Transfer.objects.bulk_create(Transfer() for _ in range(10))
+        for _ in range(10):
+            assert attempted(claimed(made)) == ("done", 0, 1)
+    Transfer.objects.create(deed="dangle")
+    assert attempted(claimed(made)) == ("new", 1, 0)
+    assert Report.objects.get().error == "django.db.utils.IntegrityError"
+    assert connection.get_autocommit()
+    assert not connection.in_atomic_block
+
+
+def test_atomic_handler_may_lock_the_rows_that_it_goes_through():
+    Written.objects.bulk_create(Written(about=0) for _ in range(4))
+    transfer = Transfer.objects.create(deed="browse")
+    work(Transfer)
+    transfer.refresh_from_db()
+    assert (transfer.state, transfer.touched) == ("done", 5)
+
+
+@pytest.mark.postgresql
+def test_atomic_attempt_begins_with_its_lock_and_commits_with_its_record(tmp_path):
+    made = operations_for(Transfer, Settings(), new_worker_id())
+    Transfer.objects.bulk_create(Transfer() for _ in range(10))
+    for _ in range(9):
+        assert attempted(claimed(made)) == ("done", 0, 1)
+    last = claimed(made)
+    begun, insert, update, committed = queries(tmp_path / "protocol", lambda: attempt_sync([last]))
+    assert begun.startswith("BEGIN; SET LOCAL ")
+    assert "EXECUTE stator_" in begun
+    assert insert.startswith('INSERT INTO "testapp_written"')
+    assert update.startswith('UPDATE "testapp_transfer"')
+    assert "EXECUTE stator_" in committed
+    assert committed.endswith("; COMMIT")
+    assert Transfer.objects.get(pk=last.pk).state == "done"
+
+
+def queries(path, work):
+    """The texts that the connection sends to the server during some work, one for each round trip."""
+    server = connection.connection.pgconn
+    with path.open("w") as trace:
+        server.trace(trace.fileno())
+        try:
+            work()
+        finally:
+            server.untrace()
+    lines = [line.split("\t") for line in path.read_text().splitlines()]
+    sent = [fields for fields in lines if "F" in fields and "Query" in fields]
+    return [fields[-1].strip().removeprefix('"').removesuffix('"').replace('\\"', '"') for fields in sent]
 
 
 def claimed(operations):
