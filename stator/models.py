@@ -37,7 +37,7 @@ from stator.rows.column_guard import guard_managers
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.concurrency_limits import Limit
 from stator.rows.indexes import add_indexes
-from stator.rows.meta import options_of, owner_of
+from stator.rows.meta import AttemptRecords, options_of, owner_of
 from stator.rows.pauses import Pause
 from stator.rows.reconcile import look_again, signed, watched_fields, watched_values
 from stator.rows.reports import History, Report
@@ -49,6 +49,7 @@ from stator.rows.workers import Overview, Worker, ids_of, name_of, names_of, tok
 from stator.signals import announce
 
 __all__ = [
+    "AttemptRecords",
     "Depth",
     "Difference",
     "History",

@@ -199,7 +199,7 @@ def _attempt(claims: list[Claim]) -> list[Ended]:
         attempted = attempt(claims, calls)
     if attempted.ended:
         operations = claims[0].operations
-        tell(operations, operations.record(attempted.ended))
+        tell(operations, operations.record(attempted.ended), claims)
     for claim in claims:
-        claim.instance = None
+        claim.free()
     return [*attempted.ended, *attempted.recorded]

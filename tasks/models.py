@@ -94,6 +94,7 @@ class Task(StatorModel):
         claimable = staticmethod(process_eligibility.open_to_process)
         holdable = staticmethod(process_eligibility.may_hold)
         recorded = staticmethod(runs.recorded)
+        attempts = staticmethod(runs.attempts)
         reaped = staticmethod(runs.reaped)
         reasons = staticmethod(unserved.reasons)
         notices = staticmethod(notices.notices)

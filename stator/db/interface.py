@@ -44,7 +44,6 @@ TRIES = 5
 
 # MariaDB refuses a UUID of version 6 to 8 if all bits after its variant, in the ninth byte, are zero.
 NOT_ZERO = 1 << 56
-
 # Where an instance keeps its row's place from the claim statement to its claim.
 PLACE = "_stator_place"
 
@@ -54,9 +53,9 @@ class Claim:
 
     Times are monotonic seconds of this process. ``deadline``: when the worker must have stopped unless the lease is
     extended; it is counted from before the claim was sent, so it is never later than the lease in the database.
-    ``attempted``: the database's time of the claim, as in its column. ``place``: where in its table the claim has put
-    the row, if known. ``unreadable``: the error of the project's code when the instance was made; the attempt fails
-    with it. ``heartbeat``: seconds after which the lease is renewed.
+    ``attempted``: the database's time of the claim. ``place``: where in its table the claim has put the row, if known.
+    ``unreadable``: the error of the project's code when the instance was made, with which the attempt fails.
+    ``heartbeat``: seconds after which the lease is renewed.
     """
 
     __slots__ = (
@@ -92,6 +91,10 @@ class Claim:
 
     def __repr__(self) -> str:
         return f"<Claim {self.operations.label} {self.pk} in {self.state.name}, attempt {self.attempt}>"
+
+    def free(self) -> None:
+        """Forget the instance, which refers to the claim; else only the garbage collector would free them."""
+        self.instance = None
 
     @property
     def duration(self) -> float | None:
@@ -159,15 +162,13 @@ RELEASED = "<released>"
 
 @dataclass(slots=True)
 class Written:
-    """The result of writing outcomes: accepted ones, claims that had ended, and outcomes to write again later.
-
-    ``at``: the database's time, if the statement that wrote them returned it.
-    """
+    """The result of writing outcomes: accepted ones, claims that had ended, and outcomes to write again later."""
 
     moves: list[Move] = field(default_factory=list)
     failures: list[tuple[Pk, Failure]] = field(default_factory=list)
     lost: list[Claim] = field(default_factory=list)
     deferred: list[Ended] = field(default_factory=list)
+    # The database's time, if the statement that wrote them returned it.
     at: datetime | None = None
 
     @classmethod
@@ -194,11 +195,11 @@ class Moves:
 class Batch:
     """Outcomes of one kind, at most one for each row. It is made once, and each step of the recording gets it.
 
-    ``operations`` made the claims. ``outcome``: the first outcome; the others have its type, and its state
-    if they are moves. ``source``: the state that they leave. ``to``: the name of the state that they enter, "" if the
-    rows stay, or ``RELEASED``. ``moved``: the rows enter another state. ``released``: the attempts did not take place,
-    and so are not counted. ``failed``: some have an error. ``reported``: some have an error or a reason. ``saves``: the
-    fields for which some have values. ``computed``: some of these values are expressions for the database.
+    ``operations`` made the claims. ``outcome``: the first outcome; the others have its type, and its state if they are
+    moves. ``source``: the state that they leave. ``to``: the name of the state that they enter, "" if the rows stay, or
+    ``RELEASED``. ``moved``: the rows enter another state. ``released``: the attempts did not take place and do not
+    count. ``failed``: some have an error. ``reported``: some have an error or a reason. ``saves``: the fields for which
+    some have values. ``computed``: some of these are expressions for the database.
     """
 
     ended: list[Ended]
@@ -490,9 +491,8 @@ def retried(operations: Operations, function: Callable[Arguments, Result]) -> Ca
             try:
                 return function(*args, **kwargs)
             except DatabaseError as error:
-                if attempt == TRIES or not is_retryable(error) or operations.connection.in_atomic_block:
-                    raise
-                if operations.locks.wait is not None and is_lock_timeout(error):
+                timed_out = operations.locks.wait is not None and is_lock_timeout(error)
+                if attempt == TRIES or timed_out or not is_retryable(error) or operations.connection.in_atomic_block:
                     raise
                 threading.Event().wait(random.uniform(0, 0.01 * 2**attempt))
         raise AssertionError("the last attempt returns or raises")

@@ -26,6 +26,7 @@ from stator.db.values import Instance, Params, Pk, Row
 from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
+from stator.rows.meta import AttemptRecords
 from stator.rows.waits import wake
 from stator.signals import Move
 from stator.statements import Statement
@@ -192,7 +193,7 @@ class Records(records.Records):
     def _writes_other_rows(self, batch: Batch) -> bool:
         """Return whether a batch needs more than one statement, its reports apart."""
         operations = self._operations
-        more = operations.recorded and not batch.released
+        more = operations.recorded and not batch.released and not self._attempts_with(batch)
         return bool(more or batch.to in operations.awaited or batch.saves != self._saved_with(batch))
 
     def record_noted(
@@ -239,7 +240,9 @@ class Records(records.Records):
         tell = batch.moved and operations.options.history and not history
         placed = any(map(_place, batch.claims))
         erred = own and batch.failed and operations.options.history
-        shape = _Shape(batch.to, saved, placed, history, tell, own, erred, own and batch.reported, noted[0], only[0])
+        attempts = self._attempts_with(batch)
+        reported = own and batch.reported
+        shape = _Shape(batch.to, saved, placed, history, tell, own, erred, reported, bool(attempts), noted[0], only[0])
         statement, params = self._record_statement(batch, shape)
         places = [places_of(batch.claims)] if placed else []
         given = self._compiler.saved_arrays(batch) if saved else []
@@ -252,11 +255,35 @@ class Records(records.Records):
             arguments += [operations.label, source, batch.to, "", operations.worker_id]
         if shape.reported:
             arguments += _reported(batch, erred=erred)
+        if attempts:
+            arguments += [value for given in self._given(attempts) for value in given.params]
         return operations.fetch(statement, [*arguments, *noted[1]], sql.BY_KEY, often=True, last=last)
 
     def _kept_with(self, batch: Batch) -> bool:
         """Return whether the recording statement writes the history: of moves, which are many, without errors."""
         return self._operations.options.history and batch.moved and not batch.failed and self._compiler.keeps_keys
+
+    def _attempts_with(self, batch: Batch) -> AttemptRecords | None:
+        """Return the program's records of the attempts if the recording statement writes them: those of moves."""
+        operations = self._operations
+        make = operations.options.attempts if operations.recorded else None
+        if not (make and self._kept_with(batch) and batch.saves == self._saved_with(batch)):
+            return None
+        return make(operations.worker_id, operations.alias)
+
+    def _given(self, attempts: AttemptRecords) -> list[Statement]:
+        fields = attempts.model._meta
+        return [self._compiler.value(fields.get_field(name), value) for name, value in attempts.given.items()]
+
+    def _insert(self, attempts: AttemptRecords) -> sql.Attempts:
+        compiler, model = self._compiler, attempts.model._meta
+        own = [compiler.column_of(model.get_field(name)) for name in attempts.names]
+        before, after = (
+            [compiler.column_of(compiler.field(name)) for name in copied.values()]
+            for copied in (attempts.before, attempts.after)
+        )
+        given = [each.text for each in self._given(attempts)]
+        return sql.Attempts(f"{compiler.quote(model.db_table)} ({', '.join(own)})", before, after, given)
 
     def _saved_with(self, batch: Batch) -> tuple[str, ...]:
         """Return the fields that the recording statement writes as well: all or none."""
@@ -276,12 +303,13 @@ class Records(records.Records):
                 changes["state_ready"] = RawSQL("v.delay <= 0", [], output_field=BooleanField())
             assignments, params = compiler.assignments(changes)
             types = compiler.array_types(names) or ()
+            attempts = self._attempts_with(batch) if shape.attempts else None
             columns_of = [compiler.quote(compiler.field(name).column) for name in names]
             statement = sql.record(
                 compiler.table, compiler.pk, compiler.pk_type, assignments, list(zip(columns_of, types, strict=True)),
                 placed=shape.placed, count=not batch.released, tell=shape.tell, reported=shape.reported,
                 events=sql.HISTORY if shape.history else sql.ERROR_HISTORY if shape.erred else "",
-                noted=shape.noted, only=shape.only,
+                noted=shape.noted, only=shape.only, attempts=self._insert(attempts) if attempts else sql.NO_ATTEMPTS,
             )  # fmt: skip
             self._statements[shape] = statement, params
         return self._statements[shape]
@@ -334,7 +362,8 @@ class Records(records.Records):
 class _Shape(NamedTuple):
     """What the text of a recording statement depends on.
 
-    ``own``: a program's records are written as well. ``erred``: the history has the error of an attempt.
+    ``own``: a program's records are written as well. ``erred``: the history has the error of an attempt. ``attempts``:
+    the model's records of attempts are written as well.
     """
 
     to: str
@@ -345,6 +374,7 @@ class _Shape(NamedTuple):
     own: bool
     erred: bool
     reported: bool
+    attempts: bool
     noted: str
     only: str
 

@@ -4,7 +4,9 @@ Outside of a transaction each statement is one by itself. All but :func:`lock_cl
 has locked.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 # Sent ahead of a statement and in force for that statement only. Every statement here uses an index; for a small or
 # churned table the planner would rather read all of it, including dead rows.
@@ -197,34 +199,67 @@ WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s ORDER BY v.pk 
 """  # noqa: S608 - quoted names
 
 
+class Attempts(NamedTuple):
+    """A program's rows for the attempts that RECORD writes: table and columns of the INSERT, and their values.
+
+    ``before`` and ``after``: columns of the recorded row, as it was and as it is now; their values come first.
+    ``given``: the values of the other columns as SQL.
+    """
+
+    into: str = ""
+    before: Sequence[str] = ()
+    after: Sequence[str] = ()
+    given: Sequence[str] = ()
+
+    @property
+    def written(self) -> str:
+        """The part of the WITH that inserts; "" without a table."""
+        names = [f"before{n}" for n in range(len(self.before))] + [f"after{n}" for n in range(len(self.after))]
+        table, values = self.into, ", ".join([*names, *self.given])
+        return f"attempts AS (INSERT INTO {table} SELECT {values} FROM done)" if table else ""  # noqa: S608 - names
+
+    @property
+    def passed(self) -> str:
+        """What the found rows pass on, as the end of a list of columns."""
+        return "".join(f", t.{column} AS before{n}" for n, column in enumerate(self.before))
+
+    def returned(self, table: str) -> str:
+        """Return what ``done`` has of it, as the beginning of a list of columns."""
+        old = "".join(f"v.before{n}, " for n in range(len(self.before)))
+        return old + "".join(f"{table}.{column} AS after{n}, " for n, column in enumerate(self.after))
+
+
+NO_ATTEMPTS = Attempts()
+
+
 def record(
     table: str, pk: str, pk_type: str, assignments: str, saved: list[tuple[str, str]], *,
     placed: bool, count: bool, events: str, tell: bool, reported: bool = False, noted: str = "", only: str = "",
+    attempts: Attempts = NO_ATTEMPTS,
 ) -> str:  # fmt: skip
     """Return RECORD. Parameters: five arrays (pk, claim, delay, failed, duration), the state left, those of the SET
-    list, the state left; then those of the statistics, of the history and of the report. With ``placed`` there is a
-    sixth array (place) after the five, and the state left comes twice before the SET list.
+    list, the state left; then those of the statistics, of the history, of the report and of ``attempts``. With
+    ``placed`` there is a sixth array (place) after the five, and the state left comes twice before the SET list.
 
     ``events``: HISTORY or ERROR_HISTORY to write the history. ``reported``: also write the report of the one outcome.
-    ``saved`` are the columns, each with its type, for which some outcomes have values. They add to the arrays one that
-    says which outcomes do, and one for each column. Returns the primary keys; with ``tell``, each with the seconds in
-    the state that was left, for a caller that writes the history. ``noted`` changes a program's records of claims by
-    ``done``, which then has the tokens and the saved values; its parameters come last. Then the time is returned with
-    each key. ``only``: a condition without which nothing is written; its parameters follow the SET list.
+    ``saved``: columns with their types; they add to the arrays one that says which outcomes have values, and one for
+    each. Returns the primary keys; with ``tell``, each with the seconds in the state that was left, for a caller that
+    writes the history. ``noted`` changes a program's records of claims by ``done``, which then has the tokens and the
+    saved values; its parameters come last. Then the time is returned with each key. ``only``: a condition without which
+    nothing is written; its parameters follow the SET list.
 
-    Rows are found by their key or, if ``placed``, first at the place where their claim has put them: the index of keys
-    has an entry for each version of a row. IS NOT DISTINCT FROM is an equality for which the planner uses no index, of
-    leases or of keys, with all its dead entries. The locked rows are updated where they were found.
+    Rows are found by their key or, if ``placed``, first where their claim has put them: the index of keys has an entry
+    for each version of a row. For IS NOT DISTINCT FROM the planner uses no index, of leases or of keys, with all its
+    dead entries. The locked rows are updated where they were found.
     """
-    further, history = _further(COUNTED * count, events, REPORTED * reported, noted), bool(events)
+    further = _further(COUNTED * count, events, REPORTED * reported, attempts.written, noted)
     in_time, which = (_IN_TIME, f"{_ALL_OR_NONE}{f' AND {only}' * bool(only)}") if noted else ("", "")
-    arrays, names, assignments = _with_saved(table, assignments, saved)
-    returning = _results(tell=tell, noted=bool(noted))
-    if placed:
-        arrays, names = f", %s::tid[]{arrays}", ["place", *names]
-    columns, kept = ", ".join(["pk", "claim", "delay", "failed", "duration", *names]), _passed(names, history=history)
+    arrays, names, assignments = _with_saved(table, assignments, saved, placed=placed)
+    returning, history = _results(tell=tell, noted=bool(noted)), bool(events)
+    columns = ", ".join(["pk", "claim", "delay", "failed", "duration", *names])
+    kept = _passed(names, attempts, history=history)
     found = _found_at_places(table, pk, kept) if placed else _found_by_key(table, pk, "mine", kept, in_time)
-    further_columns = _returned(table, names, history=history, noted=bool(noted))
+    further_columns = _returned(table, names, attempts, history=history, noted=bool(noted))
     return f"""
 WITH v AS (
   SELECT * FROM unnest(%s::{pk_type}[], %s::uuid[], %s::float8[], %s::bool[], %s::float8[]{arrays})
@@ -239,9 +274,9 @@ SELECT {returning} FROM done
 """  # noqa: S608 - quoted names
 
 
-def _further(counted: str, events: str, reported: str, noted: str) -> str:
+def _further(counted: str, events: str, reported: str, attempts: str, noted: str) -> str:
     """Return the further parts of the WITH that follow ``done``."""
-    parts = [counted, events, reported, f"noted AS ({noted})" if noted else ""]
+    parts = [counted, events, reported, attempts, f"noted AS ({noted})" if noted else ""]
     return "".join(f",{part}" for part in parts if part)
 
 
@@ -251,16 +286,16 @@ def _results(*, tell: bool, noted: bool) -> str:
     return "pk, greatest(date_part('epoch', stayed), 0)" if tell else "pk"
 
 
-def _passed(names: list[str], *, history: bool) -> str:
+def _passed(names: list[str], attempts: Attempts, *, history: bool) -> str:
     """Return the columns of the found rows that are passed on."""
     passed = ["pk", "claim", "delay", "failed", *(["duration"] if history else []), *names]
-    return ", ".join([f"v.{name}" for name in passed] + (_OF_ATTEMPT if history else []))
+    return ", ".join([f"v.{name}" for name in passed] + (_OF_ATTEMPT if history else [])) + attempts.passed
 
 
-def _returned(table: str, names: list[str], *, history: bool, noted: bool) -> str:
+def _returned(table: str, names: list[str], attempts: Attempts, *, history: bool, noted: bool) -> str:
     """Return what ``done`` has besides for the history and for records, as the beginning of a list of columns."""
     told = f"{table}.state_version AS version, v.duration, v.attempts, v.attempted, " if history else ""
-    return told + "".join(f"v.{name}, " for name in ("claim", *names[1:]) if noted)
+    return told + "".join(f"v.{name}, " for name in ("claim", *names[1:]) if noted) + attempts.returned(table)
 
 
 # Of claims with records: their leases last, and all of them are written, or none.
@@ -288,15 +323,17 @@ def _found_by_key(table: str, pk: str, name: str, kept: str, further: str = "") 
 {name} AS MATERIALIZED ({held} AND t.{pk} = v.pk {further} FOR NO KEY UPDATE OF t SKIP LOCKED)"""
 
 
-def _with_saved(table: str, assignments: str, saved: list[tuple[str, str]]) -> tuple[str, list[str], str]:
-    """Return the types of the arrays for ``saved``, their names, and the SET list with their columns."""
+def _with_saved(
+    table: str, assignments: str, saved: list[tuple[str, str]], *, placed: bool
+) -> tuple[str, list[str], str]:
+    """Return the types of the arrays of places and for ``saved``, their names, and the SET list with their columns."""
     arrays = "".join(f", %s::{kind}[]" for kind in (["bool"] if saved else []) + [kind for _, kind in saved])
     names = ["saves"] * bool(saved) + [f"value{n}" for n in range(len(saved))]
     assignments += "".join(
         f", {column} = CASE WHEN v.saves THEN v.value{n} ELSE {table}.{column} END"
         for n, (column, _) in enumerate(saved)
     )
-    return arrays, names, assignments
+    return (f", %s::tid[]{arrays}", ["place", *names], assignments) if placed else (arrays, names, assignments)
 
 
 def _held(table: str, kept: str) -> str:

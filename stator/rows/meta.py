@@ -1,6 +1,6 @@
 """A model's options in its ``class StatorMeta``, the owner of its columns, and its states by name."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -14,6 +14,25 @@ from stator.graph.states import State
 from stator.rows.columns import FRAMEWORK_COLUMNS
 
 M = TypeVar("M", bound=Model)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecords:
+    """A program's records of attempts that ended with a move: one row of ``model`` for each.
+
+    ``before`` and ``after``: fields of the record by those of the moved row, as it was and as it is. ``given``: the
+    values of others.
+    """
+
+    model: type[Model]
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    given: Mapping[str, object]
+
+    @property
+    def names(self) -> list[str]:
+        """The fields of the record that have values."""
+        return [*self.before, *self.after, *self.given]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +56,9 @@ class ModelOptions:
     may go on holding; it loses its claims on others at the next heartbeat. ``recorded`` and ``reaped`` are called in
     the transaction that ends claims of workers. The first gets the alias and a list of ``(Claim, Outcome)`` that were
     just written; the second gets a queryset of rows whose leases have run out, before these are ended, or of rows that
-    ``holdable`` takes from a worker, and then as ``why`` a text.
+    ``holdable`` takes from a worker, and then as ``why`` a text. ``attempts``: a function of a worker's id and a
+    database's alias. It returns the :class:`AttemptRecords` that ``recorded`` would write for moves without an error; a
+    database that can write them together with the outcomes does so, and ``recorded`` is not called for these.
 
     ``lease_end``: a function of the seconds for which a claim of a worker usually holds, and of an expression of the
     moment at which the attempt began. It returns an expression of the moment at which a lease that is taken or renewed
@@ -60,6 +81,7 @@ class ModelOptions:
     heartbeat: str | None = None
     holdable: Callable[[str, str], Q] | None = None
     recorded: Callable[[str, list[Any]], object] | None = None
+    attempts: Callable[[str, str], AttemptRecords] | None = None
     reaped: Callable[..., object] | None = None
     versions: Callable[[str], Iterable[Any]] | None = None
     troubles: Callable[[str], Iterable[Any]] | None = None
@@ -232,6 +254,7 @@ _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "heartbeat": _wrong_seconds,
     "holdable": _wrong_hook,
     "recorded": _wrong_hook,
+    "attempts": _wrong_hook,
     "reaped": _wrong_hook,
     "versions": _wrong_finder,
     "troubles": _wrong_finder,

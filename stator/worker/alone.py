@@ -266,5 +266,5 @@ class Isolation(Drained):
 
     def _forget(self, claim: Claim) -> bool:
         self._ended_at.pop(id(claim), None)
-        claim.instance = None
+        claim.free()
         return self.running.pop(id(claim), None) is not None

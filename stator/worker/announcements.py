@@ -35,7 +35,7 @@ def tell(operations: Operations, written: Written, ended: Sequence[Claim] = ()) 
             extra={"model": operations.label, "pk": str(pk), "error": failure.kind, "message_text": failure.message},
             exc_info=failure.loggable,
         )
-    _send(operations, written, {claim.pk: claim.instance for claim in ended})
+    _send(operations, written, {claim.pk: claim.instance for claim in ended if claim.instance is not None})
 
 
 def send_moves(

@@ -380,7 +380,8 @@ class Attempts:
             self._recorded(claims[0].operations, attempted)
         self._finish(attempted)
         for claim in claims:
-            self._forget(claim)
+            if self._forget(claim):
+                claim.free()
 
     def _finish(self, attempted: Attempted) -> None:
         for claim, outcome in attempted.ended:
@@ -405,8 +406,6 @@ class Attempts:
                 self._room.threaded -= 1
                 self._room.ahead_of_threads -= not attempt.placed
             self._have_spare_task()
-        # The claim and its instance refer to each other; otherwise only the garbage collector would free them.
-        claim.instance = None
         return True
 
     def _overrun(self, attempt: Attempt) -> None:

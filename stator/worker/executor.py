@@ -232,7 +232,7 @@ class _Atomic:
             # A callback that the handler registered for after the commit raised.
             fields = {"model": self._operations.label, "state": self._claims[0].state.name}
             logger.error("stator.on_commit_failed", extra=fields, exc_info=error)
-        tell(self._operations, self._written)
+        tell(self._operations, self._written, self._claims)
         return Attempted([], self._recorded, self._written)
 
     def _transact(self) -> None:

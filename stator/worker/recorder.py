@@ -113,7 +113,8 @@ class Recorder:
     def forget(self, keys: Iterable[int]) -> None:
         """Drop claims, given by their ``id()``, that have ended or are recorded; nothing more is written for them."""
         for key in keys:
-            self.held.pop(key, None)
+            if claim := self.held.pop(key, None):
+                claim.free()
 
     async def gather(self) -> None:
         """Wait for as long as the last batch took to write, unless a whole batch is there.
@@ -232,7 +233,7 @@ class Recorder:
             delay = claim.state.try_interval or FALLBACK
             return [_Unwritten(Batch.of([(claim, Waiting(delay, failure))]), refused=True)]
         # Nothing can be recorded for this object: its lease runs out, and repeated losses quarantine it.
-        self.held.pop(id(claim), None)
+        self.forget([id(claim)])
         return []
 
     def note_recorded(self, operations: Operations, recorded: Sequence[Ended], written: Written) -> None:
@@ -281,5 +282,5 @@ def _is_open(operations: Operations) -> bool:
 def record(operations: Operations, batch: Batch, *, again: bool = False) -> Written:
     """Write a batch, then send signals and log. Runs in the recording thread."""
     written = operations.record_batch(batch, again=again)
-    tell(operations, written)
+    tell(operations, written, batch.claims)
     return written

@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 
 from stator.graph.failures import bounded
 from stator.graph.outcomes import Moved, Outcome
-from stator.models import name_of, names_of, worker_of
+from stator.models import AttemptRecords, name_of, names_of, worker_of
 
 REASON_LENGTH = 8000
 
@@ -26,7 +26,9 @@ COPIED = {
     "task": "id", "version": "state_version", "claimed": "state_attempted", "lease_until": "state_locked_until",
 }  # fmt: skip
 # The columns of a run that ended with success, and those of the completed task.
-COMPLETED = {"task": "id", "ended": "state_changed", "result": "result"}
+AFTER = {"ended": "state_changed", "result": "result"}
+COMPLETED = {"task": "id", **AFTER}
+SUCCEEDED = {"outcome": "succeeded", "reason": ""}
 
 
 def note(model: Any, claims: list[Any], worker: str, lease: float | None, using: str) -> None:
@@ -34,6 +36,12 @@ def note(model: Any, claims: list[Any], worker: str, lease: float | None, using:
     if claims:
         given = {"worker": worker, "token": claims[0].token, "lease": lease, "outcome": "", "reason": ""}
         _copy(model, [claim.pk for claim in claims], COPIED, given, using)
+
+
+def attempts(worker_id: str, using: str) -> AttemptRecords:
+    """Return the runs of completed tasks that a worker process writes together with their outcomes."""
+    given = {"worker": name_of(worker_id, using), **SUCCEEDED}
+    return AttemptRecords(apps.get_model("tasks", "Run"), {**COPIED, "token": "state_claim"}, AFTER, given)
 
 
 def recorded(using: str, ended: list[tuple[Any, Outcome]]) -> None:
@@ -44,8 +52,7 @@ def recorded(using: str, ended: list[tuple[Any, Outcome]]) -> None:
         claims = list(same)
         given = {
             "worker": worker, "token": claims[0].token, "version": key[1], "claimed": claims[0].attempted,
-            "lease_until": _lease_end(claims[0]),
-            "outcome": "succeeded", "reason": "",
+            "lease_until": _lease_end(claims[0]), **SUCCEEDED,
         }  # fmt: skip
         _copy(model, [claim.pk for claim in claims], COMPLETED, given, using)
     others = [_run(model, worker, *each) for each in ended if not _is_success(each[1])]

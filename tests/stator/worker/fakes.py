@@ -49,7 +49,7 @@ class FakeClaim:
         self.deadline = self.claimed + 48.0
         vars(self).update({"heartbeat": attributes.get("lease", 60.0) / 3} | attributes)
 
-    preparing, duration = Claim.preparing, Claim.duration
+    preparing, duration, free = Claim.preparing, Claim.duration, Claim.free
 
 
 class FakeOperations:

@@ -62,6 +62,19 @@ async def test_what_came_in_is_written_in_batches_of_a_kind(writing):
 
 
 @on_loop
+async def test_claims_and_instances_that_refer_to_each_other_part_once_they_are_recorded(writing):
+    writing = writing()
+    claims = writing.add(DONE, DONE)
+    writing.answers = [OperationalError("server closed the connection unexpectedly")]
+    with pytest.raises(OperationalError):
+        await writing.recorder.flush()
+    # Receivers of signals may still want them.
+    assert all(claim.instance is not None for claim in claims)
+    await writing.recorder.flush()
+    assert all(claim.instance is None for claim in claims)
+
+
+@on_loop
 async def test_outage_keeps_outcomes_and_the_next_time_repeats_in_doubt(writing):
     writing = writing()
     (claim,) = writing.add(DONE)
@@ -109,11 +122,12 @@ async def test_refused_outcome_does_not_spoil_its_batch_and_becomes_an_error(wri
 @on_loop
 async def test_outcome_that_cannot_be_written_in_any_form_is_given_up(writing):
     writing = writing()
-    writing.add(DONE)
+    [claim] = writing.add(DONE)
     writing.answers = [DatabaseError("no")] * 2
     await writing.recorder.flush()
     assert writing.recorder.held == {}
     assert len(writing.batches) == 2
+    assert claim.instance is None
 
 
 @on_loop
