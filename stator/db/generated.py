@@ -14,6 +14,7 @@ A column from which one is computed cannot be dropped, so migrations that change
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from django.apps import AppConfig
 from django.apps.registry import Apps
@@ -121,11 +122,8 @@ def _alter(connection: BaseDatabaseWrapper, table: str, parts: list[str]) -> lis
 def in_columns(rows: QuerySet[Model], present: set[str]) -> QuerySet[Model]:
     """Return rows ordered by generated columns in place of their expressions, as far as these columns are present."""
     connection = connections[rows.db]
-    by_expression = {
-        expression: column.name
-        for expression, column in _by_expression(rows.model, connection).items()
-        if column.name in present
-    }
+    names = _names_by_expression(rows.model, rows.db)
+    by_expression = {expression: name for expression, name in names.items() if name in present}
     table = connection.ops.quote_name(rows.model._meta.db_table)
     order = [
         RawSQL(f"{table}.{connection.ops.quote_name(by_expression[each])}", ()) if each in by_expression else each
@@ -135,13 +133,23 @@ def in_columns(rows: QuerySet[Model], present: set[str]) -> QuerySet[Model]:
 
 
 def present_columns(model: type[Model], alias: str) -> set[str]:
-    """Return the names of the columns that a table has, as they were when this session first asked."""
+    """Return the names of the columns that a table has, as they were when this session found the wanted ones there."""
     connection, table = connections[alias], model._meta.db_table
     connection.ensure_connection()
     known: dict[str, set[str]] = connection.connection.__dict__.setdefault(COLUMNS, {})
-    if table not in known:
+    if not known.get(table, set()).issuperset(_names_by_expression(model, alias).values()):
         known[table] = _names(connection, PRESENT, [table])
-    return known[table]
+    return known.get(table, set())
+
+
+def forget_columns(model: type[Model], alias: str) -> None:
+    """Have this session ask again which columns a table has."""
+    connections[alias].connection.__dict__.get(COLUMNS, {}).pop(model._meta.db_table, None)
+
+
+@cache
+def _names_by_expression(model: type[Model], alias: str) -> dict[object, str]:
+    return {expression: column.name for expression, column in _by_expression(model, connections[alias]).items()}
 
 
 def _complete_app(app_config: AppConfig, using: str, **options: object) -> None:

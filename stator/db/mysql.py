@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import ceil
 
+from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 
 from stator.db import portable, transactions
-from stator.db.generated import in_columns, present_columns
+from stator.db.generated import forget_columns, in_columns, present_columns
 from stator.db.interface import Operations, Parts
 from stator.db.locks import PROBE
+from stator.db.retry import is_of_schema
 from stator.db.values import Params, Pk, Row
 
 # How many more rows are found than wanted.
@@ -93,7 +95,17 @@ class Transactions(transactions.Transactions):
         """
         if not in_order:
             return self._locked(rows, limit)
-        rows = in_columns(rows, present_columns(rows.model, self._operations.alias))
+        model, alias = rows.model, self._operations.alias
+        try:
+            return self._locked_in_order(in_columns(rows, present_columns(model, alias)), limit)
+        except OperationalError as error:
+            if not is_of_schema(error):
+                raise
+        # A migration has dropped the generated columns since, and adds them again when it ends.
+        forget_columns(model, alias)
+        return self._locked_in_order(in_columns(rows, present_columns(model, alias)), limit)
+
+    def _locked_in_order(self, rows: QuerySet[Model], limit: int) -> list[Pk]:
         locked: list[Pk] = []
         seen: list[Pk] = []
         while len(locked) < limit:

@@ -6,7 +6,7 @@ from django.db import connection, models
 from stator.db.generated import OURS, complete, in_columns, present_columns, release
 from stator.rows.indexes import line_of, own_indexes
 from tasks.models import Queue, Task
-from tests.stator.making import operations_of, put, raw
+from tests.stator.making import claim_all, operations_of, put, raw
 from tests.testapp.basic import Step
 
 pytestmark = [pytest.mark.mariadb, pytest.mark.usefixtures("transactional_db")]
@@ -98,6 +98,21 @@ def test_migration_that_changes_columns_begins_without_the_generated_ones():
     finally:
         assert len(complete(Step, "default")) == 1
     assert complete(Step, "default") == []
+
+
+def test_claims_go_on_while_a_migration_has_dropped_the_columns():
+    operations = operations_of(Step)
+    first = put(Step)
+    assert [claim.pk for claim in claim_all(operations)] == [first.pk]
+    line = column_of_line()
+    second = put(Step)
+    try:
+        release(connection, Step._meta.db_table)
+        assert [claim.pk for claim in claim_all(operations)] == [second.pk]
+        assert line not in present_columns(Step, "default")
+    finally:
+        complete(Step, "default")
+    assert line in present_columns(Step, "default")
 
 
 def present_columns_now() -> set[str]:
