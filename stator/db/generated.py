@@ -38,11 +38,10 @@ INDEXES_OF_OURS = """
 SELECT DISTINCT index_name FROM information_schema.statistics
 WHERE table_schema = DATABASE() AND table_name = %s AND column_name IN %s
 """
+UNIQUE_OF_OURS = f"{INDEXES_OF_OURS.rstrip()} AND non_unique = 0"
 INDEXED = """
 SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = %s
 """
-# MySQL's own indexes on expressions, which Django creates there. A sort by a generated column does not use them.
-ON_EXPRESSIONS = f"{INDEXED.rstrip()} AND column_name IS NULL"
 # Where the driver's connection keeps the columns of tables.
 COLUMNS = "stator_columns"
 # Stored, because the server may have to compute a virtual one when it no longer has the row. A server that has
@@ -84,14 +83,12 @@ def complete(model: type[Model], alias: str) -> list[str]:
     if not capabilities_of(connection).needs_generated_columns or not hasattr(model, "state_graph"):
         return []
     table = model._meta.db_table
-    columns, indexes, others = (
-        _names(connection, statement, [table]) for statement in (PRESENT, INDEXED, ON_EXPRESSIONS)
-    )
+    columns, indexes = (_names(connection, statement, [table]) for statement in (PRESENT, INDEXED))
     if not {field.column for field in model._meta.local_concrete_fields} <= columns:
         # A migration further back, or a table of somebody else.
         return []
     ours = _names(connection, OURS, [table])
-    superseded = others & {name for _, name in _wanted_indexes(model, connection)}
+    superseded = _superseded(model, connection, ours) & indexes
     parts = list(_without(model, connection, superseded, indexes))
     parts += _missing(model, connection, columns, indexes - superseded)
     if ours <= {column.name for column, _ in _wanted(model, connection)}:
@@ -104,7 +101,9 @@ def release(connection: BaseDatabaseWrapper, table: str) -> list[str]:
     """Drop the generated columns of a table and their indexes; return the statements that did it."""
     quote = connection.ops.quote_name
     columns = sorted(_names(connection, OURS, [table]))
-    indexes = sorted(_names(connection, INDEXES_OF_OURS, [table, columns])) if columns else []
+    # What is left of other indexes stays where Django, which knows of them, may have to drop them.
+    statement = UNIQUE_OF_OURS if connection.features.supports_expression_indexes else INDEXES_OF_OURS
+    indexes = sorted(_names(connection, statement, [table, columns])) if columns else []
     parts = [f"DROP INDEX {name}" for name in map(quote, indexes)]
     parts += [f"DROP COLUMN {name}" for name in map(quote, columns)]
     return _alter(connection, table, parts)
@@ -178,6 +177,17 @@ def _names(connection: BaseDatabaseWrapper, statement: str, params: Params) -> s
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
         return {name for (name,) in cursor.fetchall()}
+
+
+def _superseded(model: type[Model], connection: BaseDatabaseWrapper, ours: set[str]) -> set[str]:
+    """Return the names of indexes that, if they exist, have other columns than the generated ones.
+
+    MySQL has indexes on expressions, so Django creates them; a sort by a generated column does not use them.
+    """
+    over_ours = _names(connection, INDEXES_OF_OURS, [model._meta.db_table, sorted(ours)]) if ours else set()
+    generated = {column.name for column, _ in _wanted(model, connection)}
+    wanted = _wanted_indexes(model, connection).items()
+    return {name for (kind, name), named in wanted if kind == "INDEX" and generated & set(named)} - over_ours
 
 
 def _without(

@@ -74,6 +74,7 @@ def test_index_over_the_column_takes_the_place_of_one_on_the_expression():
     try:
         release(connection, Step._meta.db_table)
         with connection.schema_editor() as editor:
+            editor.remove_index(Step, ready)
             editor.add_index(Step, ready)
     finally:
         complete(Step, "default")
