@@ -73,7 +73,7 @@ def command_of(process):
 def test_object_that_ends_its_process_ends_two_workers_and_is_alone_the_third_time(watch, fleet, kind):
     watched, stream = watch(Bomb, ThreadJob), Stream()
     bomb = Bomb.objects.create(kind=kind)
-    others = Bomb.objects.bulk_create(Bomb(kind="harmless") for _ in range(40))
+    others = [Bomb.objects.create(kind="harmless") for _ in range(40)]
     workers = fleet("testapp.Bomb", "testapp.ThreadJob")
     worker = workers.start("--processes", "2")
 
@@ -99,7 +99,7 @@ def test_object_that_ends_its_process_ends_two_workers_and_is_alone_the_third_ti
 def test_objects_beside_it_lose_one_lease_where_one_at_a_time_is_tried_again(watch, fleet):
     watched = watch(Bomb)
     bomb = Bomb.objects.create(kind="exit")
-    others = Bomb.objects.bulk_create(Bomb(kind="harmless") for _ in range(40))
+    others = [Bomb.objects.create(kind="harmless") for _ in range(40)]
     workers = fleet("testapp.Bomb", STATOR_CRASHED_AT_ONCE=1)
     workers.start("--processes", "2")
 

@@ -68,7 +68,7 @@ def test_no_object_is_lost_when_workers_are_killed(watch, fleet, thorough):
 def test_handlers_that_kill_their_process_are_quarantined_and_spare_the_others(watch, fleet):
     watched = watch(Bomb)
     bombs = [Bomb.objects.create(kind=kind) for kind in ("exit", "segfault", "abort")]
-    others = Bomb.objects.bulk_create(Bomb(kind="harmless") for _ in range(40))
+    others = [Bomb.objects.create(kind="harmless") for _ in range(40)]
     workers = fleet("testapp.Bomb", STATOR_CONCURRENCY=8)
     worker = workers.start("--processes", "2")
 

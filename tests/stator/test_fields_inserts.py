@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from stator import fields
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.testing import advance, drain
-from tests.stator.making import ago, raw, row
+from tests.stator.making import ago, bulk, raw, row
 from tests.testapp.basic import Page, Step
 from tests.testapp.keys import BigKeyed, Branch
 
@@ -42,7 +42,7 @@ def test_new_object_names_none_of_the_frameworks_columns_and_is_as_its_row():
 
 def test_so_do_many_at_once():
     with CaptureQueriesContext(connection) as queries:
-        pages = Page.objects.bulk_create(Page(title=str(number)) for number in range(20))
+        pages = Page.objects.bulk_create(bulk(*(Page(title=str(number)) for number in range(20))))
     assert named(queries) == [set()]
     assert [columns_of(page) for page in pages] == [columns_of(row(page)) for page in pages]
 
@@ -50,9 +50,9 @@ def test_so_do_many_at_once():
 @pytest.mark.parametrize(
     ("state", "ready", "is_due"), [("late", False, True), ("outside", False, False), ("done", False, False)]
 )
-@pytest.mark.parametrize("bulk", [False, True])
-def test_state_that_is_not_attempted_at_once_is_named_in_the_insert(state, ready, is_due, bulk):
-    step = Step.objects.bulk_create([Step(state=state)])[0] if bulk else Step.objects.create(state=state)
+@pytest.mark.parametrize("many", [False, True])
+def test_state_that_is_not_attempted_at_once_is_named_in_the_insert(state, ready, is_due, many):
+    step = Step.objects.bulk_create(bulk(Step(state=state)))[0] if many else Step.objects.create(state=state)
     found = row(step)
     assert (found.state, found.state_ready, found.state_next_attempt is not None) == (state, ready, is_due)
     assert step.state_ready == ready
@@ -72,8 +72,8 @@ STARTED_LATER = {
     "assigned": assigned,
     "asave": lambda **columns: saved_by_async_code(Step(**columns)),
     "get_or_create": lambda **columns: Step.objects.get_or_create(name="a", defaults=columns)[0],
-    "bulk_create": lambda **columns: Step.objects.bulk_create([Step(), Step(**columns)])[1],
-    "abulk_create": lambda **columns: awaited(Step.objects.abulk_create, [Step(**columns)])[0],
+    "bulk_create": lambda **columns: Step.objects.bulk_create(bulk(Step(), Step(**columns)))[1],
+    "abulk_create": lambda **columns: awaited(Step.objects.abulk_create, bulk(Step(**columns)))[0],
     "ignore_conflicts": lambda **columns: conflicting(Step(**columns)),
 }
 
@@ -137,7 +137,7 @@ def test_only_who_starts_later_names_it():
 def test_of_many_that_differ_each_has_its_own():
     steps = [Step(), Step(state="done"), Step(state_changed=LONG_AGO), Step(state_next_attempt=ago(-60))]
     with CaptureQueriesContext(connection) as queries:
-        made = Step.objects.bulk_create(steps)
+        made = Step.objects.bulk_create(bulk(*steps))
     assert named(queries) == [{"state_ready", "state_changed", "state_next_attempt"}]
     new, done, old, later = (row(step) for step in made)
     assert (new.state_ready, done.state_ready) == (True, False)

@@ -15,7 +15,7 @@ from stator.exceptions import LeaseLost
 from stator.models import History
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from tests.stator.holding import claimed, framework
-from tests.stator.making import ago, expire, operations_of, raw, row
+from tests.stator.making import ago, bulk, expire, operations_of, raw, row
 from tests.testapp.basic import Page, PageGraph
 
 pytestmark = pytest.mark.django_db
@@ -257,7 +257,7 @@ def test_many_are_sent_as_arrays_and_begin_at_the_moment_of_the_database():
 CREATE = {
     "create()": lambda: Page.objects.create(title="a"),
     "save()": lambda: saved(Page(title="a")),
-    "bulk_create()": lambda: Page.objects.bulk_create([Page(title="a")])[0],
+    "bulk_create()": lambda: Page.objects.bulk_create(bulk(Page(title="a")))[0],
 }
 
 each_creation = pytest.mark.parametrize("create", CREATE.values(), ids=CREATE)
@@ -329,7 +329,7 @@ def test_of_many_that_have_their_moment_the_database_is_not_asked_for_it(django_
 
 
 def test_object_made_in_bulk_is_moved_by_saving_too():
-    (page,) = Page.objects.bulk_create([Page(title="a")])
+    (page,) = Page.objects.bulk_create(bulk(Page(title="a")))
     page.state = "review"
     page.save()
     assert (row(page).state, row(page).state_version) == ("review", 1)

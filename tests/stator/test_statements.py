@@ -54,6 +54,8 @@ def test_value_is_converted_as_its_field_does(rows):
 
 
 def test_subqueries_of_an_update_get_their_values(rows):
+    if not connection.features.update_can_self_select:
+        pytest.skip("MySQL refuses an update whose conditions read its own table")
     known = rows.filter(action=NAME).values("pk")
     statement = updating(rows.filter(pk__in=known, priority=7).order_by("pk"), {"priority": F("priority") + 1})
     assert rows_of(statement, name="b") == 1
