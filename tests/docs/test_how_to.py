@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from stator import testing
 from stator.conf import Settings
+from stator.db.generated import complete
 from stator.models import History
 from tasks.conf import Settings as TaskSettings
 from tasks.models import Queue, Schedule, Task
@@ -97,6 +98,9 @@ def tables() -> Iterator[Any]:
                 for model in new:
                     editor.create_model(model)
                     made.append(model)
+            for model in new:
+                # As migrate does it.
+                complete(model, "default")
 
         try:
             yield make
