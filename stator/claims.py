@@ -198,18 +198,19 @@ def insert_at_once(
     *,
     using: str | None = None,
     wakes: bool = True,
+    later: tuple[str, ...] = (),
 ) -> list[Instance]:
     """Insert rows with one statement, which is compiled once for each ``key``; return them as the database has them.
 
     ``rows``: for each the values of the same fields by attribute; other fields take the database's defaults.
     ``condition`` returns a queryset that must not be empty, and ``values`` are those of its parameters. Return nothing,
     and insert nothing, if it is empty, a unique value is taken or the database cannot do this. ``wakes``: whether
-    workers are woken for the rows.
+    workers are woken for the rows. ``later``: fields whose values are seconds from the database's time.
     """
     operations = _cached_operations(model, using, "")
     if not operations.capabilities.writes_in_with or not operations.capabilities.inserts_from_json:
         return []
-    found = at_once.insert(operations, key, condition, rows, values)
+    found = at_once.insert(operations, key, condition, rows, values, later)
     if found:
         announce(operations.model, operations.alias, wakes=wakes)
     return found

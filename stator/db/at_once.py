@@ -15,7 +15,18 @@ from operator import itemgetter
 from uuid import UUID
 
 from django.db import DatabaseError, IntegrityError
-from django.db.models import BooleanField, Expression, Model, Q, QuerySet, Subquery, TextField, UUIDField
+from django.db.models import (
+    BooleanField,
+    Expression,
+    Field,
+    FloatField,
+    Model,
+    Q,
+    QuerySet,
+    Subquery,
+    TextField,
+    UUIDField,
+)
 from django.db.models.expressions import RawSQL
 from django.db.models.lookups import IsNull
 
@@ -122,18 +133,21 @@ def insert(
     condition: Callable[[], QuerySet[Model]],
     rows: Sequence[Mapping[str, object]],
     values: Mapping[str, object],
+    later: tuple[str, ...] = (),
 ) -> list[Instance]:
     """Insert rows and return their instances in order; nothing if a unique value is taken or the condition is not met.
 
     ``rows``: the values of the same fields, by attribute; others take the defaults of the database. ``condition``:
-    returns a queryset of any model that must not be empty. ``values``: those of its parameters.
+    returns a queryset of any model that must not be empty. ``values``: those of its parameters. ``later``: fields whose
+    values are seconds from the database's time.
     """
     compiler, one = _compiler(operations.model, operations.alias), len(rows) == 1
     shared = tuple(rows[0]) if one else _shared(rows)
     own = tuple(name for name in rows[0] if name not in shared)
     statement = _keep(
-        operations, (compiler, "insert", shared, own, key), lambda: _insert(compiler, shared, own, condition())
-    )
+        operations, (compiler, "insert", shared, own, later, key),
+        lambda: _insert(compiler, shared, own, later, condition()),
+    )  # fmt: skip
     given = {ROWS: json.dumps([{name: row[name] for name in own} for row in rows]) if own else "", **rows[0]}
     try:
         with operations.transaction() if not one or operations.connection.in_atomic_block else nullcontext():
@@ -187,27 +201,37 @@ def _shared(rows: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
     return tuple(plain)
 
 
-def _insert(compiler: Compiler, shared: tuple[str, ...], own: tuple[str, ...], condition: QuerySet[Model]) -> Statement:
+def _insert(
+    compiler: Compiler,
+    shared: tuple[str, ...],
+    own: tuple[str, ...],
+    later: tuple[str, ...],
+    condition: QuerySet[Model],
+) -> Statement:
     """Return the INSERT of rows with the ``shared`` values; their ``own`` ones, if there are any, are one JSON text."""
-    fields = [compiler.of_attribute(name) for name in (*shared, *own)]
-    table, names, returning = compiler.table, ", ".join(map(compiler.column_of, fields)), compiler.columns
-    values = [compiler.value(field, Parameter(field.attname, field)) for field in fields[: len(shared)]]
-    values += [Statement(f"given.{compiler.quote(name)}") for name in own]
+    given = {name: FloatField() if name in later else compiler.of_attribute(name) for name in (*shared, *own)}
+    table, returning = compiler.table, compiler.columns
+    names = ", ".join(compiler.column_of(compiler.of_attribute(name)) for name in given)
+    sent = {name: compiler.value(given[name], Parameter(name, given[name])) for name in shared}
+    sent |= {name: Statement(f"given.{compiler.quote(name)}") for name in own}
+    values = [
+        Statement.of("statement_timestamp() + ", value, " * interval '1 second'") if name in later else value
+        for name, value in sent.items()
+    ]
     return Statement.of(
         f"INSERT INTO {table} ({names}) SELECT ",
         joined(values, ", "),
-        *(_given(compiler, own) if own else ()),
+        *(_given(compiler, {name: given[name] for name in own}) if own else ()),
         " WHERE EXISTS (",
         selecting(condition.order_by().values("pk")[:1]),
         f"){' ORDER BY given.stator_place' * bool(own)} ON CONFLICT DO NOTHING RETURNING {returning}",
     )
 
 
-def _given(compiler: Compiler, own: tuple[str, ...]) -> list[str | Statement]:
+def _given(compiler: Compiler, own: Mapping[str, Field]) -> list[str | Statement]:
     """Return the FROM that reads the rows of a JSON text, with their place in it."""
-    fields = [compiler.of_attribute(name) for name in own]
     columns = ", ".join(compiler.quote(name) for name in own)
-    body = ", ".join(f"{compiler.quote(field.attname)} {compiler.cast_of(field)}" for field in fields)
+    body = ", ".join(f"{compiler.quote(name)} {compiler.cast_of(field)}" for name, field in own.items())
     return [
         " FROM ROWS FROM (json_to_recordset(",
         Statement("%s::json", (Place(ROWS, TextField()),)),

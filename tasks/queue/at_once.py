@@ -4,7 +4,7 @@ Each statement has the queue's configuration, as it was last read, in its own co
 anything else is out of the ordinary, it does nothing, and the caller does the same in several statements.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -144,7 +144,10 @@ def hand_back(claim: claims.Claim) -> bool:
 
 
 def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> list[Any]:
-    """Insert tasks with these values into a queue; return them, or nothing if nothing was done."""
+    """Insert tasks with these values into a queue; return them, or nothing if nothing was done.
+
+    A value of ``state_next_attempt`` is the seconds until then.
+    """
     any_queue = Alike(queue, PUBLISHING_OVER_HTTP if over_http else PUBLISHING)
     given = [{"queue_id": queue.pk, **row} for row in rows]
     key = "publish", over_http, any_queue.key
@@ -156,11 +159,17 @@ def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> li
         any_queue.values,
         using=queue._state.db,
         # Processes of other code are not woken, and find the tasks when they poll.
-        wakes=not queue.actions_elsewhere or any(declared(str(row["action"]), queue.name) for row in rows),
+        wakes=any(_wakes(queue, row) for row in rows),
+        later=("state_next_attempt",),
     )
     for task in tasks:
         task.queue = queue
     return list(tasks)
+
+
+def _wakes(queue: Any, row: Mapping[str, object]) -> bool:
+    is_ready = row.get("state_ready", True)
+    return bool(is_ready and (not queue.actions_elsewhere or declared(str(row["action"]), queue.name)))
 
 
 class Alike:

@@ -129,8 +129,10 @@ def _at_once(
         rows = [_values(queue, message, listed) for message in messages]
     except TaskError:
         return [], False
-    if any(_delay(queue, message, settings) for message in messages):
-        return [], False
+    delays = [_delay(queue, message, settings) for message in messages]
+    if any(delays):
+        for row, delay in zip(rows, delays, strict=True):
+            row |= {"state_ready": not delay, "state_next_attempt": delay or None}
     admit(len(rows))
     keys = [message.key for message in messages if message.key is not None]
     if len(messages) > 1 and keys and _found(queue, keys, lock=False):

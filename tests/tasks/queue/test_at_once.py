@@ -203,6 +203,38 @@ def test_new_rules_for_publishers_count_at_once(warm_queue):
         warm_queue.publish("no-such-action")
 
 
+def test_task_that_is_hidden_at_first_is_published_in_one_statement(count, warm_queue):
+    sent, published = count(lambda: warm_queue.publish("a", {"n": 1}, invisible_for=60))
+    assert connection.vendor != "postgresql" or len(sent) == 1
+    task = published.task
+    assert (task.status, task.state_ready, fresh(task).state_ready) == ("invisible", False, False)
+    assert (task.state_next_attempt - task.created).total_seconds() == pytest.approx(60, abs=0.5)
+
+
+def test_tasks_with_delays_of_their_own_are_published_together(count, warm_queue):
+    given = [{"action": "a", "data": {"n": number}, "invisible_for": 10 * number} for number in range(3)]
+    sent, published = count(lambda: warm_queue.publish_many(given))
+    assert connection.vendor != "postgresql" or [each.split()[0] for each in sent] == ["BEGIN", "COMMIT", "INSERT"]
+    due = [each.task.state_next_attempt for each in published]
+    assert due[0] is None
+    assert [(at - published[0].task.created).total_seconds() for at in due[1:]] == pytest.approx([10, 20], abs=0.5)
+    assert [each.task.state_ready for each in published] == [True, False, False]
+    assert [each.task.data for each in published] == [{"n": 0}, {"n": 1}, {"n": 2}]
+
+
+@pytest.mark.parametrize("metadata", [{}, {"size": 1}], ids=["none", "some"])
+def test_what_tasks_share_is_that_of_each(warm_queue, metadata):
+    first, second = (
+        each.task
+        for each in warm_queue.publish_many(
+            {"action": "a", "data": data, "metadata": metadata, "priority": 5} for data in (1, 1.0)
+        )
+    )
+    assert [repr(task.data) for task in (first, second)] == ["1", "1.0"]
+    first.metadata["mine"] = True
+    assert (second.metadata, fresh(second).metadata, fresh(first).priority) == (metadata, metadata, 5)
+
+
 def test_queue_that_is_gone_takes_nothing(warm_queue):
     Queue.objects.filter(pk=warm_queue.pk).delete()
     with pytest.raises(TaskError):
