@@ -4,7 +4,7 @@ Each statement has the queue's configuration, as it was last read, in its own co
 anything else is out of the ordinary, it does nothing, and the caller does the same in several statements.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -150,6 +150,7 @@ def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> li
     """
     any_queue = Alike(queue, PUBLISHING_OVER_HTTP if over_http else PUBLISHING)
     given = [{"queue_id": queue.pk, **row} for row in rows]
+    ready = [row for row in rows if row.get("state_ready", True)]
     key = "publish", over_http, any_queue.key
     tasks: Sequence[Any] = claims.insert_at_once(
         queue.tasks.model,
@@ -159,17 +160,12 @@ def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> li
         any_queue.values,
         using=queue._state.db,
         # Processes of other code are not woken, and find the tasks when they poll.
-        wakes=any(_wakes(queue, row) for row in rows),
+        wakes=any(not queue.actions_elsewhere or declared(str(row["action"]), queue.name) for row in ready),
         later=("state_next_attempt",),
     )
     for task in tasks:
         task.queue = queue
     return list(tasks)
-
-
-def _wakes(queue: Any, row: Mapping[str, object]) -> bool:
-    is_ready = row.get("state_ready", True)
-    return bool(is_ready and (not queue.actions_elsewhere or declared(str(row["action"]), queue.name)))
 
 
 class Alike:
