@@ -102,6 +102,9 @@ def test_token_is_that_of_the_very_task(call, queue, given):
     first["token"], second["token"] = second["token"], first["token"]
     assert [told for _, told in outcomes(call("POST", PATH, swapped, given))] == ["lease_lost"] * 2
     assert {str(task.state) for task in every()} == {"pending"}
+    # A repeated request, too: each token has completed a task, but not the one that it is sent for.
+    assert [told for _, told in outcomes(call("POST", PATH, ends([*mine, *theirs]), given))] == ["completed"] * 2
+    assert [told for _, told in outcomes(call("POST", PATH, swapped, given))] == ["lease_lost"] * 2
 
 
 def test_tasks_of_other_queues_are_none_of_its(call, queue, given):
