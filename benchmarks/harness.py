@@ -106,6 +106,12 @@ def fill(model: Any, rows: int) -> None:
         model.objects.bulk_create(model() for _ in range(min(5000, rows - start)))
 
 
+def psycopg_parameters(connection: Any) -> dict[str, Any]:
+    """Return the parameters with which Django connects, as those of psycopg."""
+    given = connection.get_connection_params()
+    return {name: given[name] for name in ("dbname", "user", "password", "host", "port") if given.get(name)}
+
+
 def own_cpu() -> float:
     """Return the CPU seconds of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)

@@ -16,7 +16,7 @@ from typing import Any
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.site")
 os.environ.setdefault("LOG_LEVEL", "ERROR")
 
-from benchmarks.harness import arguments, database, make_tables, print_table, spread
+from benchmarks.harness import arguments, database, make_tables, print_table, psycopg_parameters, spread
 from benchmarks.peers.catalog import PEERS
 from benchmarks.peers.install import Unavailable
 from benchmarks.peers.run import Failed, enqueue
@@ -119,7 +119,7 @@ def bare_cycles(count: int) -> Spent:
     from django.db import connection
     from psycopg.types.json import Jsonb
 
-    with psycopg.connect(**_parameters(connection), autocommit=True) as server:
+    with psycopg.connect(**psycopg_parameters(connection), autocommit=True) as server:
         server.execute(BARE_TABLE)
         with watch() as spent:
             for number in range(count):
@@ -128,12 +128,6 @@ def bare_cycles(count: int) -> Spent:
                 [row] = server.execute(BARE_CLAIM, [token]).fetchall()
                 assert server.execute(BARE_RESOLVE, [Jsonb({"ok": True}), row[0], token]).rowcount == 1
     return spent
-
-
-def _parameters(connection: Any) -> dict[str, Any]:
-    """Return the parameters with which Django connects, as those of psycopg."""
-    given = connection.get_connection_params()
-    return {name: given[name] for name in ("dbname", "user", "password", "host", "port") if given.get(name)}
 
 
 def cycles(count: int) -> Spent:

@@ -1,22 +1,27 @@
-"""Moving many objects without a call for each: batch handlers, atomic batches, SQL transitions, history.
+"""Moving many objects without a call for each, beside a bare UPDATE; atomic states, beside bare transactions.
 
 ``python -m benchmarks.sets [--rows 50000] [--repeat 3]``
 """
 
 from collections.abc import Callable
+from functools import partial
+from threading import Thread
 from typing import Any
 
-from benchmarks.harness import arguments, database, fill, make_tables
+import psycopg
+
+from benchmarks.harness import arguments, database, fill, make_tables, psycopg_parameters
 from benchmarks.report import Spent, Target, measure, show, watch
 from benchmarks.throughput import worker
 
 ASYNC, BATCH = "async handler, one object a call", "async handler, batch of 500"
 ATOMIC, ATOMIC_BATCH = "atomic, one object a call", "atomic, batch of 500"
+BARE = "bare transaction for each object"
 UPDATE, MATCH, MATCH_HISTORY = "bare UPDATE, ranges of keys", "SQL transition", "SQL transition with history"
 
 TARGETS = {
     BATCH: (Target(45_000),),
-    ATOMIC: (Target(1_200),),
+    ATOMIC: (Target(0.3, of=BARE),),
     ATOMIC_BATCH: (Target(15_000),),
     MATCH: (Target(150_000),),
     MATCH_HISTORY: (Target(0.6, of=MATCH),),
@@ -35,6 +40,7 @@ def main() -> None:
         cases: dict[str, tuple[int, Callable[[], Spent]]] = {
             ASYNC: (rows, lambda: worker(m.AsyncItem, rows, 500)),
             BATCH: (rows, lambda: worker(m.BatchItem, rows)),
+            BARE: (few, lambda: bare_transactions(m.AtomicItem, few)),
             ATOMIC: (few, lambda: worker(m.AtomicItem, few)),
             ATOMIC_BATCH: (rows, lambda: worker(m.AtomicBatchItem, rows)),
             UPDATE: (rows, lambda: bare_update(m.SetItem, rows)),
@@ -66,6 +72,43 @@ def bare_update(model: Any, rows: int) -> Spent:
     if moved != rows:
         raise SystemExit(f"{moved} of {rows} rows were moved")
     return spent
+
+
+def bare_transactions(model: Any, rows: int) -> Spent:
+    """Lock, write and move each row in a transaction of three round trips, on as many connections as a worker has.
+
+    This is the most that an atomic handler which saves a field can reach here: without Django, claim or statistics.
+    """
+    from django.db import connection
+
+    from stator.conf import load_settings
+
+    fill(model, rows)
+    threads, moved = load_settings().THREADS, []
+    connect = partial(psycopg.connect, **psycopg_parameters(connection), cursor_factory=psycopg.ClientCursor)
+
+    def work(first: int) -> None:
+        with connect(autocommit=True) as server, server.cursor() as cursor:
+            for key in range(first, rows + 1, threads):
+                for text in LOCKED.format(table=model._meta.db_table).split("\n"):
+                    cursor.execute(text, [key])
+                moved.append(cursor.statusmessage == "UPDATE 1")
+
+    workers = [Thread(target=work, args=[first]) for first in range(1, threads + 1)]
+    with watch() as spent:
+        for each in workers:
+            each.start()
+        for each in workers:
+            each.join()
+    if sum(moved) != rows:
+        raise SystemExit(f"{sum(moved)} of {rows} rows were moved")
+    return spent
+
+
+# A round trip each line.
+LOCKED = """BEGIN; SELECT id FROM {table} WHERE id = %s AND state = 'new' FOR NO KEY UPDATE
+UPDATE {table} SET payload = 'y' WHERE id = %s
+UPDATE {table} SET state = 'done', state_changed = statement_timestamp(), state_ready = false WHERE id = %s; COMMIT"""
 
 
 def transition(model: Any, rows: int) -> Spent:
