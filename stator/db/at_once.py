@@ -193,12 +193,13 @@ _EMPTY: tuple[object, ...] = ({}, [])
 
 def _shared(rows: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
     """Return the names of the values that all rows share; they are sent once."""
-    first, *others = rows
-    plain = [name for name, value in first.items() if type(value) in _PLAIN or value in _EMPTY]
-    # A name of which two rows have the same value may still have another one in a third.
-    for row in others:
-        plain = [name for name in plain if row[name] == first[name] and type(row[name]) is type(first[name])]
-    return tuple(plain)
+    return tuple(name for name, value in rows[0].items() if _is_shared(value, [row[name] for row in rows]))
+
+
+def _is_shared(value: object, values: list[object]) -> bool:
+    plain = type(value) in _PLAIN or value in _EMPTY
+    # 1, 1.0 and True are equal for Python.
+    return plain and values.count(value) == len(values) and len(set(map(type, values))) == 1
 
 
 def _insert(

@@ -149,12 +149,13 @@ def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> li
     A value of ``state_next_attempt`` is the seconds until then.
     """
     any_queue = Alike(queue, PUBLISHING_OVER_HTTP if over_http else PUBLISHING)
-    given = [{"queue_id": queue.pk, **row} for row in rows]
+    for row in rows:
+        row["queue_id"] = queue.pk
     ready = [row for row in rows if row.get("state_ready", True)]
     key = "publish", over_http, any_queue.key
     tasks: Sequence[Any] = claims.insert_at_once(
         queue.tasks.model,
-        given,
+        rows,
         key,
         lambda: any_queue.same,
         any_queue.values,
@@ -163,8 +164,10 @@ def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> li
         wakes=any(not queue.actions_elsewhere or declared(str(row["action"]), queue.name) for row in ready),
         later=("state_next_attempt",),
     )
+    of_task = queue.tasks.model._meta.get_field("queue")
     for task in tasks:
-        task.queue = queue
+        # It refers to the queue already, so nothing has to be checked.
+        of_task.set_cached_value(task, queue)
     return list(tasks)
 
 
