@@ -3,11 +3,12 @@
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from random import uniform
 from time import monotonic, sleep
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
@@ -29,6 +30,8 @@ PARAMETER = re.compile(r"[a-z_]+(\.[a-z_]+)?")
 BATCH, PASSES, COUNTED = 1000, 5, 1000
 # Seconds between two batches on SQLite.
 LONGEST_PAUSE = 0.25
+# How often a batch is tried that loses to transactions of workers.
+TRIES = 5
 
 # Due now, without a claim. In states that nothing attempts, workers clear the ready mark.
 AT_ONCE: dict[str, Any] = {
@@ -181,6 +184,19 @@ def _give_way(alias: str, took: float) -> None:
 
 
 def _move_batch(rows: QuerySet[Model], changes: Mapping[str, Any]) -> None:
+    """Write ``changes`` to the rows, again if a worker's transaction was preferred to this one, as after a deadlock."""
+    for tries_left in reversed(range(TRIES)):
+        try:
+            _write(rows, changes)
+        except OperationalError:
+            if not tries_left or connections[rows.db].in_atomic_block:
+                raise
+            sleep(uniform(0, LONGEST_PAUSE))
+        else:
+            return
+
+
+def _write(rows: QuerySet[Model], changes: Mapping[str, Any]) -> None:
     """Write ``changes`` to the rows; lock them in the order of their keys first, as workers do.
 
     A database with one writer has no locks on rows. There it is one statement, which waits for the lock before it

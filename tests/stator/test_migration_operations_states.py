@@ -6,7 +6,7 @@ from time import monotonic
 import pytest
 from django.apps import apps
 from django.core.management.base import CommandError
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.migrations.state import ProjectState
 from django.db.migrations.writer import OperationWriter
 from django.test.utils import CaptureQueriesContext
@@ -203,6 +203,40 @@ def test_batch_is_one_statement_where_there_is_one_writer():
         ["UPDATE"] if one_writer else ["BEGIN", "SELECT", "UPDATE", "COMMIT"]
     )
     assert raw(Step).filter(state="late").count() == 4
+
+
+class Preferred:
+    """A database that undoes the first writes of a test, as for a deadlock in which others were preferred."""
+
+    def __init__(self, times):
+        self.left = times
+
+    def __call__(self, execute, sql, params, many, context):
+        if self.left and sql.startswith("UPDATE"):
+            self.left -= 1
+            raise OperationalError(1213, "Deadlock found when trying to get lock; try restarting transaction")
+        return execute(sql, params, many, context)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("times", "moved"), [(1, True), (migration_operations.TRIES, False)])
+def test_batch_that_lost_to_workers_is_written_again(times, moved, monkeypatch):
+    monkeypatch.setattr(migration_operations, "LONGEST_PAUSE", 0.0)
+    put_in("older")
+    with connection.execute_wrapper(Preferred(times)):
+        if moved:
+            forwards(RenameState("step", "older", "renewed"))
+        else:
+            with pytest.raises(OperationalError, match="Deadlock"):
+                forwards(RenameState("step", "older", "renewed"))
+    assert raw(Step).filter(state="renewed").exists() is moved
+
+
+@pytest.mark.django_db
+def test_batch_that_lost_within_a_transaction_is_not_repeated():
+    put_in("older")
+    with connection.execute_wrapper(Preferred(1)), pytest.raises(OperationalError):
+        forwards(RenameState("step", "older", "renewed"))
 
 
 @pytest.mark.django_db
