@@ -163,7 +163,7 @@ def pause_line(queue: Queue, otherwise: str = NONE) -> str:
     """Return what is paused in a queue, by whom, until when and why; a dash if nothing is."""
     parts = [("publishing", queue.publishing_paused), ("claiming", queue.claiming_paused)]
     what = " and ".join(name for name, paused in parts if paused)
-    return f"{what} {queue.pause_told}" if what else otherwise
+    return f"{what} {queue.pause_description}" if what else otherwise
 
 
 def _paused(queue: Queue) -> bool:

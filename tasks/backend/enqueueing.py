@@ -139,7 +139,7 @@ def _queue(using: str, name: str) -> Any:
     """Return the queue of that name, in one of its databases; create it if it is missing."""
     queue, _ = apps.get_model("tasks", "Queue").objects.using(using).get_or_create(name=name)
     if queue.publishing_paused:
-        raise QueuePaused(f"queue {queue.name} accepts no tasks now: {queue.pause_told}")
+        raise QueuePaused(f"queue {queue.name} accepts no tasks now: {queue.pause_description}")
     if queue.exclusive:
         raise PublishRefused(
             f"queue {queue.name} is exclusive by {queue.exclusive_key!r}, and tasks of Django's framework have no"

@@ -99,7 +99,7 @@ def _paused(row: Any, rows: QuerySet[Any]) -> Any:
     if not queue.claiming_paused:
         return None
     numbers = {"author": queue.pause_author, "reason": queue.pause_reason, "until": queue.pause_until}
-    return Reason("claim_paused", f"Nothing of queue {queue.name} is claimed: {queue.pause_told}.", numbers)
+    return Reason("claim_paused", f"Nothing of queue {queue.name} is claimed: {queue.pause_description}.", numbers)
 
 
 def _used_up(row: Any, rows: QuerySet[Any]) -> Any:

@@ -101,7 +101,7 @@ def list_queues(options: dict[str, Any]) -> Told:
         paused = [name for name, is_paused in holds.items() if is_paused]
         data.append({
             "queue": queue.name, "kind": queue.kind, **asdict(figures), "workers": queue.live_workers(),
-            "paused": paused, "pause": queue.pause_told if paused else "",
+            "paused": paused, "pause": queue.pause_description if paused else "",
         })  # fmt: skip
     return data, table(HEADS, map(_queue_row, data)) if data else ["There are no queues."]
 
@@ -209,7 +209,7 @@ def _paused_words(queue: Any) -> str:
     what = [words for words, holds in (
         ("new tasks are refused", queue.publish_paused), ("no tasks can be claimed", queue.claim_paused),
     ) if holds]  # fmt: skip
-    return f"{' and '.join(what)}, {queue.pause_told}"
+    return f"{' and '.join(what)}, {queue.pause_description}"
 
 
 # Tasks and databases

@@ -188,7 +188,7 @@ def _dictionary(given: Any) -> dict[str, Any]:
 
 def _refuse(queue: Any, messages: list[Message], known_only: bool, over_http: bool) -> None:
     if queue.publishing_paused:
-        raise QueuePaused(f"queue {queue.name} accepts no tasks now: {queue.pause_told}")
+        raise QueuePaused(f"queue {queue.name} accepts no tasks now: {queue.pause_description}")
     names = [message.action for message in messages]
     if over_http:
         queue_actions.refuse_over_http(queue, names)

@@ -317,7 +317,7 @@ class Queue(models.Model):
         return self.claim_paused and not self._pause_over
 
     @property
-    def pause_told(self) -> str:
+    def pause_description(self) -> str:
         """Who paused the queue, until when and why, as text."""
         by = f"paused by {self.pause_author}" if self.pause_author else "paused"
         until = f" until {self.pause_until:%Y-%m-%d %H:%M:%S %Z}" if self.pause_until else ""

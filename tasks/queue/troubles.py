@@ -84,7 +84,7 @@ def _of_pause(queue: Any, waiting: int, first: datetime | None, late: list[float
         waits += f"; {len(late):,} {noun} not fired, the first tick is {span(max(late))} late"
     return Trouble(
         "queue_paused", "warning", "tasks.Queue", f"{what} of a queue is paused{waits}", "tasks.queue",
-        detail=f"{queue.name} {queue.pause_told}", count=behind, more=behind > COUNTED, since=seconds,
+        detail=f"{queue.name} {queue.pause_description}", count=behind, more=behind > COUNTED, since=seconds,
         numbers={"queue": queue.name}, remedies=(Remedy("Resume", "tasks.queue", "queue_resume", (queue.pk,)),),
         command=f"manage.py tasks resume {quote(queue.name)}", covers=("pending",) if queue.claiming_paused else (),
     )  # fmt: skip

@@ -86,7 +86,7 @@ def test_pause_whose_end_has_come_is_over():
     queue = make_queue()
     queue.pause(publish=True, claim=True, seconds=60)
     assert queue.publishing_paused
-    assert "until 20" in queue.pause_told
+    assert "until 20" in queue.pause_description
     Queue.objects.update(pause_until=ago(1))
     queue = Queue.objects.get()
     assert queue.publish("a").outcome == "inserted"

@@ -103,7 +103,7 @@ class TestClaiming:
         queue.publish_many([{"action": "resize"}] * 4)
         queue.pause(claim=True, author="ann")
         assert queue.claim(worker="bot-1", limit=4) == []
-        assert copy_of(queue).pause_told == "paused by ann"
+        assert copy_of(queue).pause_description == "paused by ann"
         queue.resume()
         assert len(queue.claim(worker="bot-1", limit=4)) == 4
 
