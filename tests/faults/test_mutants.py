@@ -66,7 +66,7 @@ def write_where(**guard):
     """A mutant whose record statement is guarded by less than the claim and the state."""
 
     def mutate(operations):
-        def write(batch):
+        def write(batch, *, last=False):
             accepted = set()
             for claim, outcome in batch.ended:
                 given = {name: getattr(claim, source) for name, source in guard.items()}
