@@ -158,7 +158,7 @@ def _rows_in(model: type[Model], alias: str, state: str) -> QuerySet[Model]:
     return QuerySet(model, using=alias).filter(state=state)
 
 
-def _move(rows: QuerySet[Model], changes: Mapping[str, Any]) -> None:
+def _move(rows: QuerySet[Model], changes: Mapping[str, object]) -> None:
     """Write ``changes`` to all rows of the queryset in batches; they must take the rows out of the queryset."""
     every: QuerySet[Model] = QuerySet(rows.model, using=rows.db).order_by("pk")
     for _ in range(PASSES):
@@ -183,7 +183,7 @@ def _give_way(alias: str, took: float) -> None:
         sleep(min(took, LONGEST_PAUSE))
 
 
-def _move_batch(rows: QuerySet[Model], changes: Mapping[str, Any]) -> None:
+def _move_batch(rows: QuerySet[Model], changes: Mapping[str, object]) -> None:
     """Write ``changes`` to the rows, again if a worker's transaction was preferred to this one, as after a deadlock."""
     for tries_left in reversed(range(TRIES)):
         try:
@@ -196,7 +196,7 @@ def _move_batch(rows: QuerySet[Model], changes: Mapping[str, Any]) -> None:
             return
 
 
-def _write(rows: QuerySet[Model], changes: Mapping[str, Any]) -> None:
+def _write(rows: QuerySet[Model], changes: Mapping[str, object]) -> None:
     """Write ``changes`` to the rows; lock them in the order of their keys first, as workers do.
 
     A database with one writer has no locks on rows. There it is one statement, which waits for the lock before it
