@@ -193,7 +193,7 @@ class Records(records.Records):
     def _writes_other_rows(self, batch: Batch) -> bool:
         """Return whether a batch needs more than one statement, its reports apart."""
         operations = self._operations
-        more = operations.recorded and not batch.released and not self._attempts_with(batch)
+        more = operations.recorded and not batch.released and not self._keeps_attempts(batch)
         return bool(more or batch.to in operations.awaited or batch.saves != self._saved_with(batch))
 
     def record_noted(
@@ -240,10 +240,11 @@ class Records(records.Records):
         tell = batch.moved and operations.options.history and not history
         placed = any(map(_place, batch.claims))
         erred = own and batch.failed and operations.options.history
-        attempts = self._attempts_with(batch)
+        make = operations.options.attempts if self._keeps_attempts(batch) else None
+        attempts = make(operations.worker_id, operations.alias) if make else None
         reported = own and batch.reported
         shape = _Shape(batch.to, saved, placed, history, tell, own, erred, reported, bool(attempts), noted[0], only[0])
-        statement, params = self._record_statement(batch, shape)
+        statement, params = self._record_statement(batch, shape, attempts)
         places = [places_of(batch.claims)] if placed else []
         given = self._compiler.saved_arrays(batch) if saved else []
         source = batch.source.name
@@ -263,13 +264,11 @@ class Records(records.Records):
         """Return whether the recording statement writes the history: of moves, which are many, without errors."""
         return self._operations.options.history and batch.moved and not batch.failed and self._compiler.keeps_keys
 
-    def _attempts_with(self, batch: Batch) -> AttemptRecords | None:
-        """Return the program's records of the attempts if the recording statement writes them: those of moves."""
+    def _keeps_attempts(self, batch: Batch) -> bool:
+        """Return whether the recording statement writes the program's records of the attempts: those of moves."""
         operations = self._operations
-        make = operations.options.attempts if operations.recorded else None
-        if not (make and self._kept_with(batch) and batch.saves == self._saved_with(batch)):
-            return None
-        return make(operations.worker_id, operations.alias)
+        made = operations.recorded and operations.options.attempts
+        return bool(made and self._kept_with(batch) and batch.saves == self._saved_with(batch))
 
     def _given(self, attempts: AttemptRecords) -> list[Statement]:
         fields = attempts.model._meta
@@ -294,7 +293,9 @@ class Records(records.Records):
     def _saves_at_once(self, batch: Batch) -> bool:
         return bool(self._saved_with(batch))
 
-    def _record_statement(self, batch: Batch, shape: "_Shape") -> tuple[str, Sequence[object]]:
+    def _record_statement(
+        self, batch: Batch, shape: "_Shape", attempts: AttemptRecords | None
+    ) -> tuple[str, Sequence[object]]:
         if shape not in self._statements:
             compiler, names = self._compiler, shape.saved
             changes = _changes(batch.outcome)
@@ -303,7 +304,6 @@ class Records(records.Records):
                 changes["state_ready"] = RawSQL("v.delay <= 0", [], output_field=BooleanField())
             assignments, params = compiler.assignments(changes)
             types = compiler.array_types(names) or ()
-            attempts = self._attempts_with(batch) if shape.attempts else None
             columns_of = [compiler.quote(compiler.field(name).column) for name in names]
             statement = sql.record(
                 compiler.table, compiler.pk, compiler.pk_type, assignments, list(zip(columns_of, types, strict=True)),

@@ -20,7 +20,6 @@ from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
-from stator.rows.meta import AttemptRecords
 from stator.rows.statistics import Stats, Stay
 from stator.rows.waits import wake
 from stator.signals import Move
@@ -55,7 +54,7 @@ class Records:
                 self._save(kept)
             if kept.reported:
                 keep(operations.alias, operations.label, kept)
-            if operations.recorded and accepted and not batch.released and not self._attempts_with(batch):
+            if operations.recorded and accepted and not batch.released and not self._keeps_attempts(batch):
                 operations.recorded(operations.alias, kept.ended)
             if operations.options.history and (batch.moved or batch.failed) and not self._kept_with(batch):
                 keep_history(operations.alias, operations.label, kept.ended, accepted)
@@ -134,9 +133,9 @@ class Records:
         """Return whether :meth:`_write` writes the history of a batch."""
         return False
 
-    def _attempts_with(self, batch: Batch) -> AttemptRecords | None:
-        """Return the program's records of the attempts if :meth:`_write` writes them."""
-        return None
+    def _keeps_attempts(self, batch: Batch) -> bool:
+        """Return whether :meth:`_write` writes the program's records of the attempts."""
+        return False
 
     def _sort_out(self, batch: Batch, accepted: Collection[Pk]) -> Written:
         written = batch.only(accepted).accepted()

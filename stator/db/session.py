@@ -131,6 +131,7 @@ def set_limits(connection: BaseDatabaseWrapper, *, idle: float | None = None, wa
 
 
 def _put(connection: BaseDatabaseWrapper, settings: dict[str, str]) -> None:
+    # Not by ``send``: who watches that sees statements on rows only.
     _send(connection, "; ".join(f"{LOCAL}{name} = %s" for name in settings), list(settings.values()))
 
 
