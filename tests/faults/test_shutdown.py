@@ -101,19 +101,21 @@ def test_second_signal_to_all_processes_ends_them_at_once(watch, fleet, number):
 def test_worker_that_alone_gets_a_signal_stops_gracefully(watch, fleet):
     watched = watch(Job)
     workers = fleet("testapp.Job", **SETTINGS)
-    Job.objects.bulk_create(Job(seconds=SHORT) for _ in range(16))
-    worker = workers.start("--processes", "2")
-    workers.until(lambda: workers.starts(worker).count() >= 8)
+    worker = loaded(workers, Job, 2)
+    # Both are full of attempts that last until the deadline, so neither has ended when it gets the second signal.
+    workers.until(lambda: Job.stator.leased().filter(seconds=LONG).count() == 16)
     pids = {event["pid"] for event in logged(worker, "stator.starting")} - {worker.pid}
+    assert len(pids) == 2, worker.output()
 
     for _ in range(2):
         # To the workers, as "kill" does, and not to their supervisor.
         for pid in pids:
             os.kill(pid, signal.SIGTERM)
-        workers.until(lambda: worker.returncode is not None or len(logged(worker, "stator.stopping")) == 2)
+        workers.until(lambda: len(logged(worker, "stator.stopping")) == 2)
 
     assert worker.wait(DEADLINE + 10) == 0, worker.output()
     assert {event["why"] for event in logged(worker, "stator.stopping")} == {"stopped"}
+    assert not Job.stator.leased().exists()
     assert not started(workers, worker, Job, SHORT).filter(state="fresh").exists()
     watched.judge(external=frozenset({"fresh", "halfway"}))
 
