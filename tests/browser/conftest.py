@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,9 @@ from tests.processes import wait_until
 BROWSERS, DRIVER = ("chromium", "chromium-browser", "google-chrome"), "chromedriver"
 PASSWORD = "open sesame"
 SOURCES = ("script-src", "style-src", "img-src", "connect-src", "form-action")
+# What chromedriver says of a command during which the page was replaced.
+GONE = "Node with given id does not belong to the document"
+BETWEEN_PAGES = ("navigation", "unloaded", "execution context", "loading status", GONE)
 POLICY = "; ".join(["default-src 'none'", *(f"{source} 'self'" for source in SOURCES)])
 
 
@@ -82,29 +86,47 @@ class Browser:
 
     def one(self, selector: str) -> Any:
         """The first element, once there is one."""
-        return wait_until(lambda: self.driver.find_elements("css selector", selector), message=self.told(selector))[0]
+        find = partial(self.driver.find_elements, "css selector", selector)
+        return wait_until(lambda: self._between_pages(find), message=self.told(selector))[0]
 
     def click(self, selector: str) -> None:
         """Click the element, once there is one."""
         wait_until(lambda: self._clicked(selector), message=self.told(selector))
 
     def _clicked(self, selector: str) -> bool:
+        found = self._between_pages(partial(self.driver.find_elements, "css selector", selector))
+        if not found:
+            return False
         try:
-            self.driver.find_element("css selector", selector).click()
+            found[0].click()
         except self.away:
             return False
+        except self.failed as error:
+            # As much as a stale element: it went while the driver looked for the point to click.
+            if GONE not in str(error):
+                raise
+            return False
         return True
+
+    def ask(self, script: str, *arguments: Any) -> Any:
+        """Return what a script returns, asked again if the page was replaced meanwhile."""
+        run = partial(self.driver.execute_script, script, *arguments)
+        return wait_until(lambda: self._between_pages(lambda: [run()]), message=self.told(script))[0]
 
     def text(self, selector: str) -> str:
         """Return the text of an element, in one step since parts of the page are replaced; empty if it is missing."""
         script = "return document.querySelector(arguments[0])?.textContent ?? ''"
+        read: str = self._between_pages(partial(self.driver.execute_script, script, selector)) or ""
+        return " ".join(read.split())
+
+    def _between_pages(self, act: Callable[[], Any]) -> Any:
+        """Return what it returns, or None if the page was replaced meanwhile."""
         try:
-            return " ".join(self.driver.execute_script(script, selector).split())
+            return act()
         except self.failed as error:
-            if not any(word in str(error.msg) for word in ("navigation", "unloaded")):
+            if not any(words in str(error) for words in BETWEEN_PAGES):
                 raise
-            # Asked between two pages.
-            return ""
+            return None
 
     def reads(self, selector: str, words: str) -> None:
         """Wait until the element has the words."""

@@ -66,7 +66,7 @@ def test_remedies_are_one_click_away(browser: Browser, injected: None) -> None:
     wait_until(lambda: not Parcel.objects.filter(state_crashes__gt=0).exists())
     browser.go(URL)
     browser.click('[data-stator-code="unknown_state"] button')
-    browser.reads("#content", "Move")
+    browser.reads("#content", "will be moved by hand")
     browser.go(URL)
     browser.click('[data-stator-code="dead_letters"] button')
     browser.reads("#content", "1 dead letter will be requeued")

@@ -54,7 +54,7 @@ def lines(browser: Browser) -> list[str]:
     """The problems on the overview."""
     browser.one("#stator-troubles")
     script = "return [...document.querySelectorAll('#stator-troubles li')].map(one => one.textContent)"
-    found: list[str] = browser.driver.execute_script(script)
+    found: list[str] = browser.ask(script)
     return found
 
 
