@@ -7,17 +7,25 @@ from django.db.models.functions import Now
 from tasks.queue.expressions import Later
 
 # Seconds after which a due tick is late; seconds within which schedules with a late tick are attempted again; and the
-# most schedules that are read.
+# most schedules that are read of those at rest, of those in line and of those that workers hold.
 LATE, SOON, READ = 60.0, 90.0, 1000
 
 
 def late_schedules(using: str) -> QuerySet[Model]:
-    """Return the schedules with a late tick; one statement to find them, another to read them."""
+    """Return the schedules with a late tick, also those that a worker attempts at this moment; four statements."""
     schedules: QuerySet[Model] = QuerySet(apps.get_model("tasks", "Schedule"), using=using)
-    # Index ``st_rest``: late ticks wait for a paused queue or a task, and are attempted every few seconds.
-    resting = schedules.filter(state_ready=False, state_claim=None, state="waiting")
-    soon = resting.filter(state_next_attempt__lte=Later(SOON)).order_by("state_next_attempt").values("pk")[:READ]
-    late = schedules.filter(pk__in=list(soon.values_list("pk", flat=True)), planned__lte=Later(-LATE), enabled=True)
+    # Late ticks wait for a paused queue or a task, and are attempted every few seconds. Indexes ``st_rest``,
+    # ``st_ready`` and ``st_lease``.
+    resting = schedules.filter(state_ready=False, state_claim=None, state="waiting").order_by("state_next_attempt")
+    parts = (
+        resting.filter(state_next_attempt__lte=Later(SOON)),
+        schedules.filter(state_ready=True).order_by(),
+        schedules.filter(state_claim__isnull=False).order_by("state_locked_until"),
+    )
+    read = [pk for part in parts for pk in part.values_list("pk", flat=True)[:READ]]
+    # What is ready or held and was not attempted lately has another trouble: no worker, or a worker that is silent.
+    attempted = Q(state_ready=False, state_claim=None) | Q(state_attempted__gte=Later(-SOON))
+    late = schedules.filter(attempted, pk__in=read, planned__lte=Later(-LATE), enabled=True)
     return late.filter(held_until=None, removed=False)
 
 
