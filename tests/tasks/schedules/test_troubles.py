@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from django.db.models.functions import Now
@@ -36,6 +37,20 @@ def test_tick_that_does_not_fire(queue):
     assert set(by_code()) == {"queue_paused"}
     words = r"publishing of a queue is paused; 1 schedule has not fired, the first tick is 5 m[ \d s]* late"
     assert re.fullmatch(words, by_code()["queue_paused"].sentence)
+
+
+@pytest.mark.parametrize(
+    "values", [{"state_ready": True}, {"state_ready": False, "state_claim": uuid4(), "state_locked_until": ago(-30)}],
+    ids=["in line", "held"],
+)  # fmt: skip
+def test_tick_stays_late_while_a_worker_attempts_it(queue, values):
+    schedule = Schedule.objects.create(name="report", queue=queue, action="mail", period=60)
+    Schedule.objects.filter(pk=schedule.pk).update(planned=Now() - timedelta(seconds=300))
+    change(schedule, state_next_attempt=ago(-5), state_attempted=ago(1), **values)
+    assert set(by_code()) == {"schedule_late"}
+    # Something else keeps workers from it for longer, and is told.
+    change(schedule, state_attempted=ago(3600), **values)
+    assert found() == []
 
 
 def test_tick_that_waits_for_the_task_of_the_tick_before_names_that_task(queue):
