@@ -2,18 +2,26 @@
 
 import random
 import secrets
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.db import OperationalError, connection
+from django.utils.timezone import is_naive, make_aware
 
 from project import mariadb, mysql, postgres
 from project.server_user import DATABASE
 from tests.projects import is_mariadb
 
+if connection.vendor == "mysql":
+    import MySQLdb as Database
+
 ROLE_PASSWORD = secrets.token_hex(16)
 NO_TEST_DATABASES = {"TEST_DATABASE_DEFAULT": "", "TEST_DATABASE_OTHER": ""}
+CLOCKS = {"postgresql": "SELECT clock_timestamp()", "mysql": "SELECT SYSDATE(6)"}
+# On this database, but ours.
+SESSIONS_OF_MYSQL = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
 # The queue of notifications as small as it can be made, so that it can be filled.
 OPTIONS = {"shared_buffers": "32MB", "max_notify_queue_pages": 64}
 
@@ -64,26 +72,58 @@ def default_database_on(server: Any) -> Any:
 def role_with_connections(number):
     """A role that may do what workers do, and no superuser: those are let in whatever the limit."""
     name = f"limited_{random.getrandbits(32):08x}"
-    execute(f"CREATE ROLE {name} LOGIN PASSWORD '{ROLE_PASSWORD}' CONNECTION LIMIT {number}")
+    with (_user_of_mysql if connection.vendor == "mysql" else _role_of_postgresql)(name):
+        allow(name, number)
+        try:
+            yield name
+        finally:
+            cut_connections()
+
+
+@contextmanager
+def _role_of_postgresql(name):
+    execute(f"CREATE ROLE {name} LOGIN PASSWORD '{ROLE_PASSWORD}'")
     for what in ("ALL TABLES", "ALL SEQUENCES"):
         execute(f"GRANT ALL ON {what} IN SCHEMA public TO {name}")
     try:
-        yield name
+        yield
     finally:
-        cut_connections()
         execute(f"DROP OWNED BY {name}")
         execute(f"DROP ROLE {name}")
 
 
+@contextmanager
+def _user_of_mysql(name):
+    execute(f"CREATE USER {name} IDENTIFIED BY '{ROLE_PASSWORD}'")
+    execute(f"GRANT ALL ON {connection.ops.quote_name(connection.settings_dict['NAME'])}.* TO {name}")
+    given = connection.get_connection_params()
+    try:
+        # It uses one connection itself, because a limit of none would mean any number.
+        with closing(Database.connect(host=given["host"], port=given["port"], user=name, password=ROLE_PASSWORD)):
+            yield
+    finally:
+        execute(f"DROP USER {name}")
+
+
 def allow(role, number):
     """Let a role have so many connections from now on; the database's time afterwards."""
-    execute(f"ALTER ROLE {role} CONNECTION LIMIT {number}")
-    return execute("SELECT clock_timestamp()")
+    if connection.vendor == "mysql":
+        execute(f"ALTER USER {role} WITH MAX_USER_CONNECTIONS {number + 1}")
+    else:
+        execute(f"ALTER ROLE {role} CONNECTION LIMIT {number}")
+    return now()
 
 
 def url_for(role):
-    given = connection.get_connection_params()
-    return f"postgresql://{role}:{ROLE_PASSWORD}@{given['host']}:{given['port']}/by-name"
+    """The URL by which a role comes to the database of the test."""
+    given, scheme = connection.get_connection_params(), "mysql" if connection.vendor == "mysql" else "postgresql"
+    return f"{scheme}://{role}:{ROLE_PASSWORD}@{given['host']}:{given['port']}/by-name"
+
+
+def now():
+    """The database's time."""
+    moment = execute(CLOCKS[connection.vendor])
+    return make_aware(moment, UTC) if is_naive(moment) else moment
 
 
 def execute(statement):
@@ -97,7 +137,7 @@ def cut_connections():
     """End every connection to this database but ours; how many there were."""
     with connection.cursor() as cursor:
         if connection.vendor == "mysql":
-            return _cut_on_mysql(cursor)
+            return _kill_on_mysql(cursor, "CONNECTION")
         cursor.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
@@ -105,11 +145,24 @@ def cut_connections():
         return cursor.fetchone()[0]
 
 
-def _cut_on_mysql(cursor):
-    cursor.execute("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
+def cancel_statements(share):
+    """Cancel this share of the statements that are executed at this moment, but ours; how many it were."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "mysql":
+            return _kill_on_mysql(cursor, "QUERY", f"command = 'Query' AND RAND() < {share}")
+        cursor.execute(
+            "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND pid <> pg_backend_pid() AND state = 'active' AND random() < %s",
+            [share],
+        )
+        return cursor.fetchone()[0]
+
+
+def _kill_on_mysql(cursor, what, condition="TRUE"):
+    cursor.execute(f"{SESSIONS_OF_MYSQL} AND {condition}")
     numbers = [number for (number,) in cursor.fetchall()]
     for number in numbers:
         # Some end meanwhile by themselves.
         with suppress(OperationalError):
-            cursor.execute("KILL CONNECTION %s", [number])
+            cursor.execute(f"KILL {what} %s", [number])
     return len(numbers)

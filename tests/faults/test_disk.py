@@ -1,6 +1,7 @@
 """A full disk of the database (F35): workers wait without spinning, and go on with all they had when there is room."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -16,21 +17,23 @@ from django.utils import timezone
 
 from project.server_user import give_to_server, open_place
 from tests.faults.fleet import logged
+from tests.projects import is_mariadb
 from tests.testapp import faults
 from tests.testapp.faults import Job
 
-# A small disk of a test's own needs a tablespace of PostgreSQL, or a file of SQLite that may not grow.
-pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.sqlite, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
 # Seconds, megabytes.
 WATCHED_FOR = 2.0
 SIZE = 8
+# Those that are written most.
+TABLES = ("testapp_job", "testapp_event")
 
 
 @pytest.fixture
 def disk(request):
     """A small disk; gives the variables of workers on it, what fills it and what makes room again."""
-    disks = {"sqlite": small_file, "postgresql": small_tablespace}
+    disks = {"sqlite": small_file, "postgresql": small_tablespace, "mysql": small_folder}
     with disks[connection.vendor](request) as disk:
         yield disk
 
@@ -60,16 +63,16 @@ def empty_file():
 def small_tablespace(request):
     """The tables that are written most on a file system of few megabytes."""
     own = request.getfixturevalue("own")
-    with small_file_system() as place:
+    with small_file_system(SIZE) as place:
         execute(f"CREATE TABLESPACE small LOCATION '{place}'")
         try:
-            for table in ("testapp_job", "testapp_event"):
+            for table in TABLES:
                 execute(f"ALTER TABLE {table} SET TABLESPACE small")
             execute("CREATE TABLE ballast (text text) TABLESPACE small")
             yield own, fill_tablespace, lambda: execute("DROP TABLE ballast")
         finally:
             execute("DROP TABLE IF EXISTS ballast")
-            for table in ("testapp_job", "testapp_event"):
+            for table in TABLES:
                 execute(f"TRUNCATE {table} CASCADE")
                 execute(f"ALTER TABLE {table} SET TABLESPACE pg_default")
             execute("DROP TABLESPACE small")
@@ -83,12 +86,65 @@ def fill_tablespace():
 
 
 @contextmanager
-def small_file_system():
+def small_folder(request):
+    """On MariaDB and MySQL: the same tables, each made anew with its file on a file system of few megabytes."""
+    server, own = request.getfixturevalue("server"), request.getfixturevalue("own")
+    # MySQL makes files only in folders that it was started with. Tables grow by a megabyte at a time.
+    with small_file_system(4 * SIZE) as place, started_with(server, place):
+        try:
+            for table in TABLES:
+                make_anew(table, f" DATA DIRECTORY='{place}'")
+            ballast = place / "ballast"
+            yield own, lambda: fill_folder(ballast), ballast.unlink
+        finally:
+            for table in TABLES:
+                make_anew(table, "")
+
+
+@contextmanager
+def started_with(server, folder):
+    """MySQL refuses folders that are not in ``innodb_directories``."""
+    if is_mariadb():
+        yield
+        return
+    connection.close()
+    server.stop()
+    server.options["innodb_directories"] = folder
+    server.start()
+    try:
+        yield
+    finally:
+        connection.close()
+        server.stop()
+        del server.options["innodb_directories"]
+        server.start()
+
+
+def make_anew(table, where):
+    """Empty a table and have its file elsewhere."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SHOW CREATE TABLE {table}")
+        made = cursor.fetchone()[1]
+        cursor.execute("SET foreign_key_checks = 0")
+        cursor.execute(f"DROP TABLE {table}")
+        cursor.execute(re.sub(r" DATA DIRECTORY='[^']*'", "", made).replace("/*!50100*/", "") + where)
+        cursor.execute("SET foreign_key_checks = 1")
+
+
+def fill_folder(ballast):
+    # By a file of our own: MariaDB 10.11 crashes if the disk becomes full in the middle of large insertions.
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+
+
+@contextmanager
+def small_file_system(size):
     if os.geteuid() != 0:
         pytest.skip("a small file system is mounted for this: run as root")
     place = Path(tempfile.mkdtemp(prefix="stator-small-", dir=open_place()))
     try:
-        command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}m", "tmpfs", str(place)]
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", str(place)]
         mounted = subprocess.run(command, check=False, capture_output=True, text=True)
         if mounted.returncode:
             pytest.skip(f"a small file system is mounted for this, which is not allowed here: {mounted.stderr.strip()}")

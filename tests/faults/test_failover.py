@@ -4,12 +4,17 @@ The old primary may come back. Nobody but the failover manager can tell the two 
 they began on one they cannot write to the other.
 """
 
+import shutil
+import tempfile
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
+from django.db import connection
 
 from project.postgres import temporary_server
+from project.server_user import give_to_server, open_place
 from stator.models import Worker
 from tests.faults.fleet import logged
 from tests.faults.proxy import Proxy
@@ -72,6 +77,55 @@ def test_commits_that_a_failover_loses_are_made_again_and_their_holders_are_refu
             assert set(Job.objects.values_list("state", "state_attempts")) == {("fresh", 0)}
             standby.promote()
             # Each is attempted once more, beside those who began it on the other server.
+            workers.until(lambda: Effect.objects.filter(state="fresh").count() == quick + slow)
+            gate.touch()
+            workers.until(lambda: not Job.objects.exclude(state="done").exists())
+            workers.stop()
+            watched.judge()
+            assert Effect.objects.count() == 2 * (quick + slow)
+
+
+@pytest.fixture
+def backup(own, server):
+    """Takes a copy of the server of the test as it is now: ``with backup() as copy``."""
+
+    @contextmanager
+    def take():
+        connection.close()
+        server.stop()
+        with tempfile.TemporaryDirectory(prefix="stator-copy-", dir=open_place()) as folder:
+            Path(folder).chmod(0o711)
+            copy = type(server)(shutil.copytree(server.data_dir, Path(folder) / "data"), options=server.options)
+            for path in (copy.data_dir, *copy.data_dir.rglob("*")):
+                give_to_server(path)
+            server.start()
+            try:
+                yield copy
+            finally:
+                copy.remove()
+
+    return take
+
+
+@pytest.mark.mariadb
+@pytest.mark.skipif("connection.vendor == 'postgresql'", reason="PostgreSQL has a standby in its place")
+def test_commits_that_a_backup_lacks_are_made_again_and_their_holders_are_refused(
+    own, server, backup, watch, fleet, gate, thorough
+):
+    """A server takes over with the data of before any of the work; who was at work goes on by itself."""
+    quick, slow = (500, 50) if thorough else (30, 5)
+    watched = watch(Job)
+    Job.objects.bulk_create(Job() for _ in range(quick))
+    Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(slow))
+    with backup() as copy, Proxy(*address_of(server)) as proxy:
+        workers = fleet("testapp.Job", STATOR_LEASE=60, **NO_TEST_DATABASES, DATABASE_URL=url_through(proxy, server))
+        for _ in range(2):
+            workers.start()
+        workers.until(lambda: Job.objects.filter(state="done").count() == quick)
+        workers.until(lambda: Effect.objects.filter(state="fresh").count() == quick + slow)
+        with taken_over(server, copy):
+            proxy.lead_to(*address_of(copy))
+            proxy.cut()
             workers.until(lambda: Effect.objects.filter(state="fresh").count() == quick + slow)
             gate.touch()
             workers.until(lambda: not Job.objects.exclude(state="done").exists())
@@ -146,6 +200,7 @@ def all_done():
 @contextmanager
 def taken_over(server, standby):
     """The server gone without a farewell, and in its place the standby, which is not promoted yet."""
+    connection.close()
     server.stop("immediate")
     try:
         standby.start()

@@ -2,8 +2,7 @@
 
 import random
 from collections import Counter
-from contextlib import closing
-from datetime import UTC
+from contextlib import closing, contextmanager
 from threading import Event as Flag
 from time import monotonic
 
@@ -11,12 +10,20 @@ import psutil
 import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
-from django.utils.timezone import is_naive, make_aware
 
 from tasks.models import Queue, Task
 from tests.faults.events import Kind
 from tests.faults.fleet import logged
-from tests.faults.servers import NO_TEST_DATABASES, allow, cut_connections, execute, role_with_connections, url_for
+from tests.faults.servers import (
+    NO_TEST_DATABASES,
+    allow,
+    cancel_statements,
+    cut_connections,
+    execute,
+    now,
+    role_with_connections,
+    url_for,
+)
 from tests.processes import wait_until
 from tests.testapp.faults import Effect, Job, ThreadJob
 from tests.testapp.harmed import Booking
@@ -24,7 +31,6 @@ from tests.testapp.harmed import Booking
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 RESUMED_WITHIN = 5.0
-CLOCKS = {"postgresql": "SELECT clock_timestamp()", "mysql": "SELECT SYSDATE(6)"}
 MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
 
 
@@ -32,8 +38,7 @@ def crash(server):
     """Crash the server and start it; its time when it answered again."""
     server.restart("immediate")
     connection.close()
-    now = execute(CLOCKS[connection.vendor])
-    return make_aware(now, UTC) if is_naive(now) else now
+    return now()
 
 
 def first_claim(watched, model, moment):
@@ -160,6 +165,7 @@ def test_work_goes_on_while_connections_are_cut(watch, fleet, thorough, model):
     watched.judge(max_crashes=1000)
 
 
+@pytest.mark.mariadb
 def test_connections_that_are_cut_cost_no_task_its_only_attempt(fleet):
     """Before its action is called an attempt reads the queue and takes a place, on connections that are cut."""
     queues = [Queue.objects.create(name=f"queue-{number}") for number in range(20)]
@@ -182,6 +188,7 @@ def test_connections_that_are_cut_cost_no_task_its_only_attempt(fleet):
     assert Counter(Task.objects.values_list("state", flat=True)) == {"completed": 300}
 
 
+@pytest.mark.mariadb
 def test_work_resumes_when_there_are_connections_again(watch, fleet):
     """A worker that has lost its connections and gets no others stays, and goes on within five seconds."""
     watched = watch(Job)
@@ -204,6 +211,7 @@ def test_work_resumes_when_there_are_connections_again(watch, fleet):
     watched.judge(max_crashes=1000)
 
 
+@pytest.mark.mariadb
 def test_work_goes_on_while_statements_are_cancelled(watch, fleet, thorough):
     """As statement_timeout and lock_timeout do it, at any moment."""
     watched = watch(ThreadJob)
@@ -217,10 +225,7 @@ def test_work_goes_on_while_statements_are_cancelled(watch, fleet, thorough):
     cancelled = 0
     # On a busy machine every statement may take longer than it is left alone, so some are passed over.
     while monotonic() < end or ((cancelled <= 10 or moved(ThreadJob) == before) and monotonic() < end + 30):
-        cancelled += execute(
-            "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND state = 'active' AND random() < 0.3"
-        )
+        cancelled += cancel_statements(0.3)
         Flag().wait(0.005)
 
     assert cancelled > 10
@@ -230,19 +235,33 @@ def test_work_goes_on_while_statements_are_cancelled(watch, fleet, thorough):
     watched.judge(max_crashes=1000)
 
 
+@contextmanager
+def idle_for_at_most(seconds):
+    """The server ends new sessions whose transaction does nothing for so long."""
+    if connection.vendor == "mysql":
+        execute(f"SET GLOBAL idle_transaction_timeout = {seconds}")
+        undo = "SET GLOBAL idle_transaction_timeout = 0"
+    else:
+        database = connection.ops.quote_name(connection.settings_dict["NAME"])
+        execute(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '{seconds}s'")
+        undo = f"ALTER DATABASE {database} RESET idle_in_transaction_session_timeout"
+    try:
+        yield
+    finally:
+        execute(undo)
+
+
+@pytest.mark.mariadb
+@pytest.mark.skipif("connection.vendor == 'mysql' and not is_mariadb()", reason="MySQL has no such limit")
 def test_handler_whose_transaction_idles_too_long_for_the_server_fails_and_holds_no_lock(watch, fleet):
     watched = watch(Booking)
-    slow, *quick = [Booking.objects.create(seconds=1.0 if number == 0 else 0.0) for number in range(20)]
-    database = connection.ops.quote_name(connection.settings_dict["NAME"])
+    slow, *quick = [Booking.objects.create(seconds=2.5 if number == 0 else 0.0) for number in range(20)]
     workers = fleet("testapp.Booking")
-    execute(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '400ms'")
-    try:
+    with idle_for_at_most(1):
         workers.start()
         workers.until(lambda: Booking.objects.filter(state="done").count() == len(quick))
         workers.until(lambda: Booking.objects.filter(pk=slow.pk, state_failures__gte=2, state_claim=None).exists())
         workers.stop()
-    finally:
-        execute(f"ALTER DATABASE {database} RESET idle_in_transaction_session_timeout")
     Booking.objects.update(seconds=0)
     workers.start()
     workers.until(lambda: not Booking.objects.exclude(state="done").exists())

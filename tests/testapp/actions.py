@@ -18,6 +18,11 @@ import tasks
 from stator.graph.backoff import Backoff
 from tests.testapp.door import go_through
 
+DISTURBING = {
+    "postgresql": "SET search_path TO pg_catalog",
+    "sqlite": "PRAGMA user_version",
+    "mysql": "SET SESSION sql_mode = 'ANSI_QUOTES'",
+}
 seen: list[Any] = []
 release = Event()
 
@@ -157,9 +162,7 @@ def dirty(how: str) -> None:
             cursor.execute("SELECT * FROM there_is_no_such_table")
     elif how == "session":
         with connection.cursor() as cursor:
-            cursor.execute(
-                "SET search_path TO pg_catalog" if connection.vendor == "postgresql" else "PRAGMA user_version"
-            )
+            cursor.execute(DISTURBING[connection.vendor])
     elif how == "closed":
         Group.objects.exists()
         connection.connection.close()

@@ -41,8 +41,8 @@ class TransferGraph(StateGraph):
             transfer.touched = len(list(Written.objects.select_for_update().iterator(chunk_size=1)))
             transfer.save()
         if transfer.deed == "dangle":
-            # Refused by the commit.
-            Order.objects.create(customer_id=0)
+            # Refused by the commit; by the insertion itself on MariaDB and MySQL, which defer no constraint.
+            Order.objects.create(customer_id=-1)
         if transfer.deed == "hook":
             transaction.on_commit(cls.notify)
         if transfer.deed == "stray":
