@@ -17,9 +17,9 @@ from tasks.indexes import MetadataIndex
 from tasks.messages import milliseconds
 from tasks.querysets import TERMINAL, TaskQuerySet
 from tasks.queue import (
-    claiming,
     eligibility,
     explaining,
+    held_claims,
     notices,
     operator_actions,
     process_eligibility,
@@ -30,6 +30,7 @@ from tasks.queue import (
 )
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.claimants import Claimant
+from tasks.queue.claiming import TaskClaim
 from tasks.queue.consumers import Consumer
 from tasks.queue.graph import TaskGraph
 from tasks.queue.queues import Queue
@@ -240,9 +241,9 @@ class Task(StatorModel):
         await sync_to_async(self.requeue)(reason, actor=actor)
 
     @classmethod
-    def find_claim(cls, pk: int, token: UUID, *, using: str | None = None) -> claiming.TaskClaim:
+    def find_claim(cls, pk: int, token: UUID, *, using: str | None = None) -> TaskClaim:
         """Return the claim of a named worker with this token; raise ``LeaseLost`` if it has ended or never existed."""
-        return claiming.find(cls, pk, token, using=using or database_of(pk))
+        return held_claims.find(cls, pk, token, using=using or database_of(pk))
 
     def explain(self) -> list[Reason]:
         """Return why the task is not moving: the queue's reasons, then those that any managed object can have."""

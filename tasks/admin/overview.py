@@ -26,7 +26,6 @@ from django.urls import reverse
 from stator.admin import Cell, Section
 from stator.capabilities import capabilities_of
 from stator.graph.durations import span
-from tasks.admin.queues import pause_line
 from tasks.models import Claimant, Queue, Task
 from tasks.queue.claimants import CLAIMANT_ALIVE
 from tasks.queue.expressions import Later, for_each
@@ -120,7 +119,7 @@ def _row(queue: Any, claimed: int, asking: tuple[int, float] | None, tasks: str)
         Cell.lasting(waited, "error" if late else ""),
         Cell(f"{claimed:,}"),
         Cell(f"{asking[0]:,}, asked {span(max(0.0, asking[1]))} ago" if asking else "0"),
-        Cell(pause_line(queue, otherwise=""), level="warning"),
+        Cell(queue.pause_line, level="warning"),
     )
 
 

@@ -123,7 +123,7 @@ def queue_pause(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: Q
     form = PauseForm(given(request))
     queues = list(queryset.order_by("name"))
     if not form.is_valid():
-        rows = [f"{queue}{f': {pause_line(queue)}; the new pause replaces it' if _paused(queue) else ''}"
+        rows = [f"{queue}{f': {queue.pause_line}; the new pause replaces it' if queue.pause_line else ''}"
                 for queue in queues]  # fmt: skip
         return ask(model_admin, request, form, title="Pause queues", does="Pause", act=queue_pause.__name__, rows=rows)
     values, author = form.cleaned_data, request.user.get_username()
@@ -147,9 +147,9 @@ def queue_pause(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: Q
 @admin.action(description="Resume", permissions=["change"])
 def queue_resume(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Queue]) -> HttpResponse | None:
     """End both pauses."""
-    paused = [queue for queue in queryset.order_by("name") if _paused(queue)]
+    paused = [queue for queue in queryset.order_by("name") if queue.what_is_paused]
     for queue in paused:
-        was = pause_line(queue)
+        was = queue.pause_line
         queue.resume(author=request.user.get_username())
         log(request, [queue], f"Resumed. It was {was}.")
     tell(model_admin, request, len(paused), "resumed", "" if paused else "None of them is paused.")
@@ -157,17 +157,6 @@ def queue_resume(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: 
 
 
 ACTS: tuple[Act, ...] = (queue_pause, queue_resume)
-
-
-def pause_line(queue: Queue, otherwise: str = NONE) -> str:
-    """Return what is paused in a queue, by whom, until when and why; a dash if nothing is."""
-    parts = [("publishing", queue.publishing_paused), ("claiming", queue.claiming_paused)]
-    what = " and ".join(name for name, paused in parts if paused)
-    return f"{what} {queue.pause_description}" if what else otherwise
-
-
-def _paused(queue: Queue) -> bool:
-    return bool(queue.publishing_paused or queue.claiming_paused)
 
 
 class QueueWithFigures(Protocol):
@@ -259,8 +248,7 @@ class QueueAdmin(AnyAddressAdmin):
     @admin.display(description="paused")
     def pauses(self, queue: Queue) -> str:
         """Return what is paused, by whom, until when and why."""
-        line = pause_line(queue)
-        return line if line == NONE else format_html('<span class="queue-paused">{}</span>', line)
+        return format_html('<span class="queue-paused">{}</span>', queue.pause_line) if queue.pause_line else NONE
 
     # Pages of queues
 
@@ -293,7 +281,7 @@ class QueueAdmin(AnyAddressAdmin):
         queue = kwargs.get("obj") or (args[3] if len(args) > 3 else None)
         if queue is not None:
             period = next((one for one in PERIODS if one == request.GET.get("period")), HOUR)
-            acts = [queue_pause, *([queue_resume] if _paused(queue) else [])]
+            acts = [queue_pause, *([queue_resume] if queue.what_is_paused else [])]
             live = queue.claimants.filter(seen__gt=Later(-CLAIMANT_ALIVE)).order_by("worker")[: MOST_WORKERS + 1]
             context |= {
                 "queue_flow": flow_of(queue, period),

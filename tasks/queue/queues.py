@@ -16,8 +16,9 @@ from django.utils import timezone
 from tasks.conf import LONGEST
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
-from tasks.queue import claiming, consuming, publishing, rules
+from tasks.queue import consuming, held_claims, publishing, rules
 from tasks.queue.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, SEEN_EVERY, Claimant
+from tasks.queue.claiming import TaskClaim
 from tasks.queue.expressions import Later
 from tasks.queue.publishing import Manner, Published
 from tasks.sharding import replicas, shards
@@ -214,7 +215,7 @@ class Queue(models.Model):
         lease: float | None = None,
         metadata: dict[str, Any] | None = None,
         wait: float = 0.0,
-    ) -> list[claiming.TaskClaim]:
+    ) -> list[TaskClaim]:
         """Claim up to ``limit`` tasks for a worker, the most urgent first; return an empty list if it may claim none.
 
         ``lease``: seconds until the claim ends without a heartbeat; by default that of the task, the queue or the
@@ -224,7 +225,7 @@ class Queue(models.Model):
         """
         return consuming.claim(self, wait, worker=worker, limit=limit, lease=lease, metadata=metadata)
 
-    async def aclaim(self, **options: Any) -> list[claiming.TaskClaim]:
+    async def aclaim(self, **options: Any) -> list[TaskClaim]:
         """Run :meth:`claim` from async code."""
         return await consuming.aclaim(self, **options)
 
@@ -241,28 +242,28 @@ class Queue(models.Model):
         return consuming.AsyncQueueLoop(self, worker=worker, **options)
 
     @staticmethod
-    def resolve_many(results: Mapping[claiming.TaskClaim, Any]) -> list[claiming.TaskClaim]:
+    def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
         """Complete the tasks of many claims, of any queues, each with its result, in few statements.
 
         Return the claims that were lost, for which nothing was written. In each database, all others are written or
         none.
         """
-        return claiming.resolve_many(results)
+        return held_claims.resolve_many(results)
 
     @staticmethod
-    async def aresolve_many(results: Mapping[claiming.TaskClaim, Any]) -> list[claiming.TaskClaim]:
+    async def aresolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
         """Run :meth:`resolve_many` from async code."""
-        return await sync_to_async(claiming.resolve_many)(results)
+        return await sync_to_async(held_claims.resolve_many)(results)
 
     @staticmethod
-    def fail_many(errors: Mapping[claiming.TaskClaim, BaseException | str]) -> list[claiming.TaskClaim]:
+    def fail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim]:
         """End many claims, of any queues, without success, each with its error; return the claims that were lost."""
-        return claiming.fail_many(errors)
+        return held_claims.fail_many(errors)
 
     @staticmethod
-    async def afail_many(errors: Mapping[claiming.TaskClaim, BaseException | str]) -> list[claiming.TaskClaim]:
+    async def afail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim]:
         """Run :meth:`fail_many` from async code."""
-        return await sync_to_async(claiming.fail_many)(errors)
+        return await sync_to_async(held_claims.fail_many)(errors)
 
     # Pauses
 
@@ -315,6 +316,18 @@ class Queue(models.Model):
     def claiming_paused(self) -> bool:
         """Whether claims are refused now; a pause ends at ``pause_until``."""
         return self.claim_paused and not self._pause_over
+
+    @property
+    def what_is_paused(self) -> str:
+        """What is paused now, as text: ``publishing``, ``claiming``, both, or an empty text."""
+        parts = (("publishing", self.publishing_paused), ("claiming", self.claiming_paused))
+        return " and ".join(name for name, is_paused in parts if is_paused)
+
+    @property
+    def pause_line(self) -> str:
+        """What is paused now, by whom, until when and why, as text; empty if nothing is."""
+        what = self.what_is_paused
+        return f"{what} {self.pause_description}" if what else ""
 
     @property
     def pause_description(self) -> str:

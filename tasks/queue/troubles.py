@@ -68,9 +68,6 @@ def _late_ticks(using: str) -> dict[int, list[float]]:
 
 
 def _of_pause(queue: Any, waiting: int, first: datetime | None, late: list[float]) -> Trouble:
-    what = " and ".join(
-        word for word, holds in (("publishing", queue.publishing_paused), ("claiming", queue.claiming_paused)) if holds
-    )
     behind = waiting if queue.claiming_paused else 0
     seconds = max(0.0, (queue.read_at - first).total_seconds()) if first is not None and behind else None
     waits = (
@@ -83,7 +80,7 @@ def _of_pause(queue: Any, waiting: int, first: datetime | None, late: list[float
         noun = "schedule has" if len(late) == 1 else "schedules have"
         waits += f"; {len(late):,} {noun} not fired, the first tick is {span(max(late))} late"
     return Trouble(
-        "queue_paused", "warning", "tasks.Queue", f"{what} of a queue is paused{waits}", "tasks.queue",
+        "queue_paused", "warning", "tasks.Queue", f"{queue.what_is_paused} of a queue is paused{waits}", "tasks.queue",
         detail=f"{queue.name} {queue.pause_description}", count=behind, more=behind > COUNTED, since=seconds,
         numbers={"queue": queue.name}, remedies=(Remedy("Resume", "tasks.queue", "queue_resume", (queue.pk,)),),
         command=f"manage.py tasks resume {quote(queue.name)}", covers=("pending",) if queue.claiming_paused else (),

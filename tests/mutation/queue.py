@@ -2,7 +2,8 @@
 
 from tests.mutation.mutant import Mutant, tests
 
-CLAIMING, ELIGIBILITY = "tasks/queue/claiming.py", "tasks/queue/eligibility.py"
+CLAIMING, HELD_CLAIMS = "tasks/queue/claiming.py", "tasks/queue/held_claims.py"
+ELIGIBILITY = "tasks/queue/eligibility.py"
 
 
 def in_claiming(*names: str) -> tuple[str, ...]:
@@ -10,7 +11,7 @@ def in_claiming(*names: str) -> tuple[str, ...]:
 
 
 def in_holding(*names: str) -> tuple[str, ...]:
-    return tests("tasks/queue/test_claiming_holding.py", *names)
+    return tests("tasks/queue/test_held_claims.py", *names)
 
 
 ONE = in_holding("worker_holds_one_task_where_the_queue_says_so")
@@ -72,14 +73,14 @@ MUTANTS = [
     ),
     Mutant(
         "any claim was resolved",
-        CLAIMING,
+        HELD_CLAIMS,
         "if tokens[run.task_id] == run.token]",
         "]",
         tests("tasks/api/test_claims_many.py", "token_is_that_of_the_very_task"),
     ),
     Mutant(
         "any result was that one",
-        CLAIMING,
+        HELD_CLAIMS,
         "if is_same_json(ends[run.task_id][1], run.result)}",
         "}",
         tests("tasks/api/test_claims_many.py", "who_lost_the_answer_is_answered_as_at_first"),

@@ -323,7 +323,7 @@ MUTANTS = [
         CLAIMS,
         "mine = operations.rows.filter(pk=claim.pk, state_claim=claim.token, state",
         "mine = operations.rows.filter(pk=claim.pk, state",
-        tests("tasks/queue/test_claiming_holding.py", "late_holder_is_told_why_and_changes_nothing"),
+        tests("tasks/queue/test_held_claims.py", "late_holder_is_told_why_and_changes_nothing"),
     ),
     Mutant(
         "a program is not told of its loss",

@@ -1,0 +1,126 @@
+"""Claims that named workers hold: found by their tokens, and ended many at a time."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models.functions import Now
+
+from stator import claims
+from stator.exceptions import LeaseLost
+from tasks.conf import load_settings
+from tasks.messages import check_json, is_same_json
+from tasks.queue import at_once
+from tasks.queue.claiming import TaskClaim
+
+
+def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> TaskClaim:
+    """Return the claim of a named worker with this token; raise ``LeaseLost`` if it has ended or never existed."""
+    held = claims.find(model, pk, token, using=using)
+    run = held.instance.runs.filter(token=token).first()
+    return _named(held, run and run.worker)
+
+
+def of_row(task: Any, token: UUID, worker: str | None) -> TaskClaim:
+    """Return the same of a task that was just read with the name of the ``worker`` that holds it."""
+    return _named(claims.of_instance(task, token), worker)
+
+
+def _named(held: claims.Claim, worker: str | None) -> TaskClaim:
+    if worker is None:
+        raise LeaseLost(f"task {held.pk} is held by a worker process, and not by a worker with a name")
+    return TaskClaim(held, worker)
+
+
+def find_many(queue: Any, tokens: Mapping[int, UUID]) -> list[TaskClaim]:
+    """Return the claims in a queue with these tokens, given by task number. Claims that have ended are left out."""
+    found = []
+    for copy in queue.copies():
+        model, using = copy.tasks.model, copy._state.db
+        held = [each for each in claims.find_many(model, tokens, using=using) if each.instance.queue_id == copy.pk]
+        workers = _workers(model, using, held)
+        found += [TaskClaim(each, workers[each.pk]) for each in held if each.pk in workers]
+    return found
+
+
+def _workers(model: Any, using: str, held: list[claims.Claim]) -> dict[Any, str]:
+    """Return the named workers that hold these claims, by task; worker processes have no names."""
+    runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
+    tokens = {each.pk: each.token for each in held}
+    mine = runs.filter(task__in=list(tokens), token__in=set(tokens.values()))
+    return {pk: worker for pk, token, worker in mine.values_list("task", "token", "worker") if tokens[pk] == token}
+
+
+def were_resolved(queue: Any, ends: Mapping[int, tuple[UUID, Any]]) -> set[int]:
+    """Return the tasks that these claims completed with these results, for a holder that repeats its request."""
+    done = _ended_runs(queue, {pk: token for pk, (token, _) in ends.items()}, "succeeded")
+    return {run.task_id for run in done if is_same_json(ends[run.task_id][1], run.result)}
+
+
+def were_failed(queue: Any, tokens: Mapping[int, UUID]) -> set[int]:
+    """Return the tasks whose claims with these tokens ended as failed, for a holder that repeats its request."""
+    return {run.task_id for run in _ended_runs(queue, tokens, "failed")}
+
+
+def _ended_runs(queue: Any, tokens: Mapping[int, UUID], outcome: str) -> list[Any]:
+    """Return the runs of claims in a queue with these tokens, by task number, that ended with this outcome."""
+    found: list[Any] = []
+    for copy in queue.copies() if tokens else ():
+        runs: QuerySet[Any] = QuerySet(copy.tasks.model.runs.rel.related_model, using=copy._state.db)
+        mine = runs.filter(task__queue=copy, task__in=list(tokens), token__in=set(tokens.values()), outcome=outcome)
+        found += [run for run in mine if tokens[run.task_id] == run.token]
+    return found
+
+
+def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
+    """Complete the tasks of claims, each with its result; return the claims that were lost."""
+    settings, by_claim = load_settings(), {held._claim: held for held in results}
+    for result in results.values():
+        check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
+
+    def note(kept: list[claims.Claim]) -> None:
+        if not kept:
+            return
+        operations = kept[0].operations
+        model: Any = operations.model
+        ended: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=operations.alias)
+        mine = ended.filter(task__in=[claim.pk for claim in kept], token__in={claim.token for claim in kept})
+        written: QuerySet[Any] = QuerySet(model, using=operations.alias).filter(pk=OuterRef("task"))
+        mine.update(ended=Now(), outcome="succeeded", result=Subquery(written.values("result")[:1]))
+
+    ends: dict[str, list[tuple[claims.Claim, dict[str, Any] | None]]] = defaultdict(list)
+    for held, result in results.items():
+        ends[held._using].append((held._claim, {"result": result}))
+    lost = [
+        by_claim[claim]
+        for each in ends.values()
+        if not at_once.end(each, "completed", "succeeded")
+        for claim in claims.move_many(each, "completed", then=note)
+    ]
+    for held in results:
+        held.ended, held._is_lost = True, False
+    for held in lost:
+        held.ended, held._is_lost = False, True
+    return lost
+
+
+def fail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim]:
+    """End claims without success, each with its error; return the claims that were lost.
+
+    Each claim is a transaction of its own: its task waits again, or is errored if it has no attempts left.
+    """
+    lost = []
+    for held, error in errors.items():
+        try:
+            held.fail(error)
+        except LeaseLost:
+            lost.append(held)
+    return lost
+
+
+def was_ended(model: Any, pk: Any, token: UUID, outcome: str, *, using: str | None = None) -> bool:
+    """Return whether the claim ended with this outcome: its holder has lost the answer and repeats the request."""
+    runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
+    return runs.filter(task=pk, token=token, outcome=outcome).exists()
