@@ -39,11 +39,11 @@ def test_tick_that_does_not_fire(queue):
     assert re.fullmatch(words, by_code()["queue_paused"].sentence)
 
 
-@pytest.mark.parametrize(
-    "values", [{"state_ready": True}, {"state_ready": False, "state_claim": uuid4(), "state_locked_until": ago(-30)}],
-    ids=["in line", "held"],
-)  # fmt: skip
-def test_tick_stays_late_while_a_worker_attempts_it(queue, values):
+@pytest.mark.parametrize("held", [False, True], ids=["in line", "held"])
+def test_tick_stays_late_while_a_worker_attempts_it(queue, held):
+    values: dict[str, object] = {"state_ready": not held}
+    if held:
+        values |= {"state_claim": uuid4(), "state_locked_until": ago(-30)}
     schedule = Schedule.objects.create(name="report", queue=queue, action="mail", period=60)
     Schedule.objects.filter(pk=schedule.pk).update(planned=Now() - timedelta(seconds=300))
     change(schedule, state_next_attempt=ago(-5), state_attempted=ago(1), **values)
