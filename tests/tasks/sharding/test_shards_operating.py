@@ -77,7 +77,9 @@ class TestOperating:
         queue.publish_many([{"action": "echo", "data": [number]} for number in range(6)])
         old = publish_into(queue, "other", retention=0)
         old.cancel()
-        StatorRunner([Task], until_idle=True, database="other").run()
+        # Twice: deletion leaves locked rows to the next pass, and InnoDB also locks rows beside those that are written.
+        for _ in range(2):
+            StatorRunner([Task], until_idle=True, database="other").run()
         assert Counter((task._state.db, str(task.state)) for task in every()) == {
             ("default", "pending"): 3,
             ("other", "completed"): 3,
