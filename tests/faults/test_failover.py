@@ -43,6 +43,14 @@ def test_worker_refuses_to_start_on_a_read_replica(own, server, standby, worker_
         assert lines == {"runstator: database 'default' is a read replica (in recovery); point it at the primary"}
 
 
+def make_jobs(gate, thorough):
+    """Make jobs that take no time and some that wait at the gate; how many of each."""
+    quick, slow = (500, 50) if thorough else (30, 5)
+    Job.objects.bulk_create(Job() for _ in range(quick))
+    Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(slow))
+    return quick, slow
+
+
 def has_replayed(server, standby):
     """Wait until the standby has all that was committed."""
     with psycopg.connect(server.url()) as here, psycopg.connect(standby.url(), autocommit=True) as there:
@@ -54,10 +62,8 @@ def test_commits_that_a_failover_loses_are_made_again_and_their_holders_are_refu
     own, server, standby, watch, fleet, gate, thorough
 ):
     """The standby takes over as it was before any of the work; who was at work goes on by itself."""
-    quick, slow = (500, 50) if thorough else (30, 5)
     watched = watch(Job)
-    Job.objects.bulk_create(Job() for _ in range(quick))
-    Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(slow))
+    quick, slow = make_jobs(gate, thorough)
     has_replayed(server, standby)
     standby.stop()
     with Proxy(*address_of(server)) as proxy:
@@ -113,10 +119,8 @@ def test_commits_that_a_backup_lacks_are_made_again_and_their_holders_are_refuse
     own, server, backup, watch, fleet, gate, thorough
 ):
     """A server takes over with the data of before any of the work; who was at work goes on by itself."""
-    quick, slow = (500, 50) if thorough else (30, 5)
     watched = watch(Job)
-    Job.objects.bulk_create(Job() for _ in range(quick))
-    Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(slow))
+    quick, slow = make_jobs(gate, thorough)
     with backup() as copy, Proxy(*address_of(server)) as proxy:
         workers = fleet("testapp.Job", STATOR_LEASE=60, **NO_TEST_DATABASES, DATABASE_URL=url_through(proxy, server))
         for _ in range(2):

@@ -8,7 +8,7 @@ from django.db import connection
 from tests.faults.checker import ENDS
 from tests.faults.events import Kind
 from tests.faults.fleet import LEASE, RECOVERY, logged
-from tests.faults.servers import allow, cut_connections, execute, now, role_with_connections, url_for
+from tests.faults.servers import SESSIONS_OF_MYSQL, allow, cut_connections, execute, now, role_with_connections, url_for
 from tests.testapp.basic import Step
 from tests.testapp.faults import Effect, Job, ThreadJob
 from tests.testapp.harmed import Limited
@@ -99,9 +99,7 @@ def sessions(of=""):
     with connection.cursor() as cursor:
         if connection.vendor == "mysql":
             assert not of, "the servers of MySQL do not tell the latest statement of a session"
-            cursor.execute(
-                "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
-            )
+            cursor.execute(SESSIONS_OF_MYSQL)
             return [number for (number,) in cursor.fetchall()]
         cursor.execute(
             "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
