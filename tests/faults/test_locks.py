@@ -110,6 +110,24 @@ def test_row_is_claimed_while_somebody_inserts_a_child(watch, fleet):
     watched.judge()
 
 
+@pytest.mark.skipif("connection.vendor != 'mysql'", reason="elsewhere the insert locks no row that it refers to")
+def test_row_to_which_somebody_adds_a_child_is_passed_over_until_the_commit(watch, fleet):
+    watched = watch(Job)
+    job, *others = [Job.objects.create() for _ in range(10)]
+    workers = fleet("testapp.Job")
+    with other_connection() as application:
+        application.execute("INSERT INTO testapp_jobline (job_id) VALUES (%s)", [job.pk])
+        workers.start()
+
+        until_done(workers, Job.objects.filter(pk__in=[other.pk for other in others]))
+
+        assert Job.objects.get(pk=job.pk).state_attempts == 0
+        application.commit()
+    until_done(workers)
+    workers.stop()
+    watched.judge()
+
+
 def test_moves_by_hand_and_outcomes_survive_deadlocks(watch, fleet):
     """The application writes rows in the order opposite to ours, and so runs into our moves by hand."""
     watched = watch(Job)
