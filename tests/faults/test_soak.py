@@ -36,7 +36,7 @@ KEPT_SMALL = (Job, ThreadJob, Booking)
 MODELS = (*KEPT_SMALL, Failing)
 SECONDS = 60 * float(os.environ.get("SOAK", "1.25"))
 SEED = int(os.environ.get("SEED", random.randrange(10**6)))
-# Seconds of a run from which growth is judged: in its first minutes a worker loads modules, and each of its threads connects.
+# A run of so many seconds judges growth: in its first minutes each thread of a worker opens its connection.
 JUDGED_FROM = 600.0
 MEGABYTE = 1024 * 1024
 WORKERS = 3
