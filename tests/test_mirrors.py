@@ -32,7 +32,6 @@ TESTED_ELSEWHERE = {
     "stator/db/portable.py": ("stator/db/test_interface.py", "every test of db runs on these parts too"),
     "stator/db/probe.py": ("stator/db/test_claims.py", "a poll is right if claims find what it found"),
     "stator/db/sql.py": ("stator/db/test_postgresql_plans.py", "text of statements, proved by their plans"),
-    "stator/db/sqlite.py": ("stator/db/test_locks.py", "a transaction that takes the only write lock"),
     "stator/db/strategies.py": ("stator/db/test_ordering.py", "a strategy is an order of claims"),
     "stator/db/transactions.py": ("stator/db/test_locks.py", "row locks and their order"),
     "stator/exceptions.py": ("stator/test_models_moving.py", "messages of refusals, tested where they are raised"),

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from traceback import clear_frames
 from typing import Any
 
+from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.db import portable, transactions
@@ -61,6 +63,11 @@ def _waiting(connection: BaseDatabaseWrapper, seconds: float, work: AbstractCont
     try:
         with work:
             yield
+    except DatabaseError as error:
+        # Django's error refers to itself by way of its frames, and one of those has a cursor that Django leaves open.
+        # SQLite would keep the files of this connection open until the garbage collector comes by.
+        clear_frames(error.__traceback__)
+        raise
     finally:
         if connection.connection is not None:
             connection.connection.execute(f"PRAGMA busy_timeout = {usual}")
