@@ -8,7 +8,9 @@ import pytest
 
 SCRIPT = Path(__file__).parent.parent / "bin" / "chaos"
 # In the place of bin/test: say what it was given, and end as the test wants.
-TOLD = 'echo "FULL=${FULL:-} CHAOS=${CHAOS:-} SOAK=${SOAK:-} SEED=$SEED JOBS=$JOBS: $*"; exit "${CODE:-0}"'
+TOLD = (
+    'echo "FULL=${FULL:-} CHAOS=${CHAOS:-} SOAK=${SOAK:-} SEED=$SEED JOBS=$JOBS$PYTEST_ADDOPTS: $*"; exit "${CODE:-0}"'
+)
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def chaos(tmp_path):
 def test_full_run_has_the_proofs_with_the_seed(chaos):
     done = chaos("--full", "--seed", "7", "-x")
     assert done.returncode == 0
-    assert done.stdout == "FULL=1 CHAOS= SOAK= SEED=7 JOBS=0: tests -m proof -s -o faulthandler_timeout=3600 -x\n"
+    assert done.stdout == "FULL=1 CHAOS= SOAK= SEED=7 JOBS=0 -s -o faulthandler_timeout=3600: tests -m proof -x\n"
     assert "its choices are repeated by --seed 7" in done.stderr
 
 
@@ -44,11 +46,10 @@ def test_without_a_seed_each_round_has_a_new_one_and_prints_it(chaos):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "FULL= CHAOS=1 SOAK= SEED=5 JOBS=0: tests/faults -o faulthandler_timeout=1800\n"),
+        ([], "FULL= CHAOS=1 SOAK= SEED=5 JOBS=0 -o faulthandler_timeout=1800: tests/faults\n"),
         (
             ["--soak", "2", "-x"],
-            "FULL= CHAOS=1 SOAK=2 SEED=5 JOBS=0: tests/faults -o faulthandler_timeout=1800"
-            " -k test_soak -s -o faulthandler_timeout=1020 -x\n",
+            "FULL= CHAOS=1 SOAK=2 SEED=5 JOBS=0 -s -o faulthandler_timeout=1020: tests/faults -k test_soak -x\n",
         ),
     ],
 )
