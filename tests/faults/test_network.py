@@ -75,7 +75,8 @@ def test_reply_that_is_lost_after_the_commit_costs_no_outcome_and_no_lease(
     workers.until(lambda: all(workers.starts(worker).exists() for worker in started))
 
     proxy.lose_replies_to(statement, losses)
-    workers.until(lambda: all_done(model), 120)
+    # After each loss in a row a worker pauses for up to two seconds, and one may have them all.
+    workers.until(lambda: all_done(model), 120 + 2 * losses)
     proxy.lose_replies_to(b"", 0)
     workers.stop()
 
