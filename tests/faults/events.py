@@ -65,6 +65,10 @@ class History:
         """Return the kind of each event."""
         return [kind_of(event) for event in self.events]
 
+    def of(self, kind: "Kind") -> list[Event]:
+        """Return the events of one kind."""
+        return [event for event in self.events if kind_of(event) is kind]
+
 
 class Kind(StrEnum):
     """The meaning of a row's change in the protocol."""

@@ -90,7 +90,7 @@ def test_object_that_ends_its_process_ends_two_workers_and_is_alone_the_third_ti
     # Some were beside it the second time as well, and none the third.
     assert max(crashes_of(history, others).values()) <= MOST - 1
     last = max(event.at for event in history.events if event.pk == str(bomb.pk) and event.new.attempts == MOST)
-    reaped = [e.at for e, kind in zip(history.events, history.kinds(), strict=True) if kind is Kind.REAP]
+    reaped = [event.at for event in history.of(Kind.REAP)]
     assert sum(at >= last for at in reaped) == 1
     print(f"another model: {percentiles(waits_from_creation(watched.history(ThreadJob)))}")
     watched.judge(reap_slack=RECOVERY)

@@ -29,8 +29,7 @@ def finished():
 
 def moves(history):
     """How often each (object, version) was moved on from."""
-    found = zip(history.events, history.kinds(), strict=True)
-    return Counter((event.pk, event.old.version) for event, kind in found if kind is Kind.MOVE)
+    return Counter((event.pk, event.old.version) for event in history.of(Kind.MOVE))
 
 
 def effects(history):

@@ -31,10 +31,6 @@ VERY_MANY = {"postgresql": 100_000, "sqlite": 30_000, "mysql": 30_000}
 PATIENCE = 1200
 
 
-def events_of(history, kind):
-    return [event for event, found in zip(history.events, history.kinds(), strict=True) if found is kind]
-
-
 def resident(worker):
     """Megabytes."""
     return psutil.Process(worker.pid).memory_info().rss / MEGABYTE
@@ -60,9 +56,9 @@ def test_very_many_objects_that_become_ready_at_once_are_taken_in_batches(watch,
     workers.stop()
 
     history = watched.history(Job)
-    ends = sorted(event.at for event in events_of(history, Kind.MOVE) if event.new.state == "done")
+    ends = sorted(event.at for event in history.of(Kind.MOVE) if event.new.state == "done")
     halves = [(after - before).total_seconds() for before, after in halved(ends)]
-    claimed = Counter(event.new.claim for event in events_of(history, Kind.CLAIM))
+    claimed = Counter(event.new.claim for event in history.of(Kind.CLAIM))
     print(f"{objects} objects in {sum(halves):.1f} s, the first half in {halves[0]:.1f} s; grown by {grown:.1f} MB")
     assert max(claimed.values()) == BATCH
     assert Kind.REAP not in history.kinds()
@@ -96,7 +92,7 @@ def test_very_many_leases_that_end_at_once_are_reaped_in_batches(watch, fleet, t
     workers.stop()
 
     history = watched.history(Job)
-    reaped = events_of(history, Kind.REAP)
+    reaped = history.of(Kind.REAP)
     assert len(reaped) == len({event.pk for event in reaped}) == objects
     assert max(Counter(event.at for event in reaped).values()) == LIMIT
     assert not {event.pk for event in reaped} & others

@@ -44,9 +44,8 @@ def crash(server):
 
 def first_claim(watched, model, moment):
     """When something was claimed after a moment."""
-    history = watched.history(model)
-    found = zip(history.events, history.kinds(), strict=True)
-    return next((event.at for event, kind in found if kind is Kind.CLAIM and event.at > moment), None)
+    claims = watched.history(model).of(Kind.CLAIM)
+    return next((event.at for event in claims if event.at > moment), None)
 
 
 @MODELS

@@ -25,11 +25,11 @@ def overtakers(history, sound):
 
 
 def waits_after(history, failures):
-    """The seconds that each object was told to wait when it had failed so often."""
+    """The seconds until the next attempt of each object, as recorded with so many failures."""
     return [
         (event.new.next_attempt - event.at).total_seconds()
-        for event, kind in zip(history.events, history.kinds(), strict=True)
-        if kind is Kind.WAIT and event.new.failures == failures > event.old.failures
+        for event in history.of(Kind.WAIT)
+        if event.new.failures == failures > event.old.failures
     ]
 
 
@@ -68,7 +68,7 @@ def test_storm_of_failures_dies_down_and_leaves_room_for_sound_objects(watch, fl
     # In line behind what was due before them, and not behind what failed meanwhile.
     assert max(passed) <= 1
     assert attempts <= 8 * poisoned
-    # Not all at once: no quarter of a second has a quarter of them.
     assert len(spread) == poisoned
+    # Not all at once: no quarter of a second has a quarter of them.
     assert max(sum(start <= wait < start + 0.25 for wait in spread) for start in spread) < poisoned / 4
     watched.judge()
