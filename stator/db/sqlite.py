@@ -64,8 +64,8 @@ def _waiting(connection: BaseDatabaseWrapper, seconds: float, work: AbstractCont
         with work:
             yield
     except DatabaseError as error:
-        # Django's error refers to itself by way of its frames, and one of those has a cursor that Django leaves open.
-        # SQLite would keep the files of this connection open until the garbage collector comes by.
+        # Django's error refers to its frames, and they to the error and to a cursor that Django leaves open. Until the
+        # garbage collector frees that cursor, SQLite keeps the files open, even if the connection is closed.
         clear_frames(error.__traceback__)
         raise
     finally:

@@ -1,4 +1,4 @@
-"""What a worker keeps open of an SQLite database, when somebody else holds the only write lock."""
+"""Which files of an SQLite database a worker keeps open when somebody else holds the only write lock."""
 
 import gc
 import sqlite3
@@ -19,7 +19,7 @@ TIMES = 10
 
 @pytest.fixture
 def collects_nothing():
-    """The garbage collector does not come by."""
+    """The garbage collector does not run."""
     gc.collect()
     gc.disable()
     yield
