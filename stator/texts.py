@@ -18,6 +18,9 @@ _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_REORDERING}{_INVISIBLE}{_MARKS}\ud8
 # Without line breaks, which a page may have, and without the marks, which some of Django's translations contain.
 CONTROL_OF_PAGES = f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_REORDERING}{_INVISIBLE}]"
 
+# A NUL in JSON: an odd number of backslashes before "u0000". Of an even number, each backslash is text, and escaped.
+_NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*+\\u0000")
+
 # Suffixes of names of credentials, in any case, with hyphens or underscores; each contains one of the hints.
 _NAMES = (
     "password", "passwd", "passphrase", "pwd", "secret", "secret_key", "secretkey", "access_key", "accesskey",
@@ -51,6 +54,12 @@ def bounded(text: str, length: int) -> str:
     # Cut twice: first, roughly, so that a message of megabytes is masked as fast as a short one; then to the length,
     # because masking does not recognise a credential that was cut in two.
     return _UNSTORABLE.sub("\ufffd", _cut(masked(_cut(text, 3 * length)), length))
+
+
+def has_nul(json_text: str) -> bool:
+    r"""Return whether a text or a name in JSON contains a NUL; a backslash before ``u0000`` in a text is none."""
+    # The fast search first: it settles nearly every text.
+    return "\\u0000" in json_text and _NUL_IN_JSON.search(json_text) is not None
 
 
 def text_of(value: object) -> str:

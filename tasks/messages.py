@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any
 
-from stator.texts import WORKER_NAME, WORKER_NAME_RULE
+from stator.texts import WORKER_NAME, WORKER_NAME_RULE, has_nul
 from tasks.actions.registry import DJANGO
 from tasks.conf import LONGEST, Settings
 from tasks.exceptions import PublishRefused, TaskError
@@ -110,8 +110,7 @@ def json_text(what: str, value: object, limit: int, depth: int) -> str:
         raise PublishRefused(f"{what} has half of a surrogate pair, which is not a character") from None
     except (TypeError, ValueError) as error:
         raise PublishRefused(f"{what} cannot be stored as JSON: {error}") from None
-    if "\\u0000" in text:
-        # This also refuses a literal backslash before "u0000", which is rare.
+    if has_nul(text):
         raise PublishRefused(f"{what} has a NUL character, which databases cannot store")
     if size > limit:
         raise PublishRefused(f"{what} has {size:,} bytes as JSON; the most is {limit:,}")

@@ -15,6 +15,7 @@ from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.meta import named_state, owner_of
 from stator.rows.reports import REASON_LENGTH
+from stator.texts import has_nul
 
 logger = logging.getLogger("stator.pauses")
 
@@ -255,7 +256,7 @@ def check_where(model: type[Model], where: object) -> dict[str, object]:
     kept = json.loads(text)
     if not isinstance(kept, dict):
         raise ValueError(f"where={where!r} must be a dictionary of lookups, for instance {{'tenant': 3}}")
-    if "\\u0000" in text or len(text) > WHERE_LENGTH:
+    if has_nul(text) or len(text) > WHERE_LENGTH:
         raise ValueError(f"where must not have a NUL or more than {WHERE_LENGTH} characters")
     for lookup in kept:
         if lookup.rpartition("__")[2] in REFUSED_LOOKUPS:

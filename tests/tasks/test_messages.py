@@ -55,6 +55,18 @@ def test_what_is_at_the_bounds_is_taken():
     assert (message.priority, message.worker_ids, message.lease) == (-(2**63), ["Bot 1/x:y@z"], 3600)
 
 
+@pytest.mark.parametrize("text", ["\\u0000", "a\\\\u0000", "C:\\u0000\\u0000", "\\\\" * 1000 + "u0000"])
+def test_text_that_only_spells_a_nul_is_no_nul(text):
+    wide = Settings(METADATA_LIMIT=10_000)
+    message = message_of({"action": "a", "data": {text: [{"b": text}]}, "metadata": {"a": text}}, wide, 3600)
+    assert message.data == {text: [{"b": text}]}
+
+
+@pytest.mark.parametrize("data", ["\\\x00", "\\u0000\x00", {"\\\x00": 1}, [{"a": {"\x00": 1}}]])
+def test_nul_after_a_backslash_is_a_nul(data):
+    assert "NUL" in refusal(data=data)
+
+
 def test_unknown_option_is_refused_with_the_nearest():
     assert refusal(prioritty=1) == "a task has no option 'prioritty'; did you mean 'priority'?"
     assert "options are action, data" in refusal(zzz=1)

@@ -151,6 +151,11 @@ def test_resume_ends_what_was_named():
     assert Pause.objects.count() == 5
 
 
+def test_pause_may_name_a_text_that_only_spells_a_nul():
+    Errand.stator.pause(where={"name": "C:\\u0000"})
+    assert Pause.objects.get().where == {"name": "C:\\u0000"}
+
+
 @pytest.mark.parametrize(
     ("what", "message"),
     [

@@ -133,6 +133,14 @@ def test_result_that_cannot_be_stored_is_refused_and_the_claim_stands(queue, res
     claim.verify()
 
 
+def test_text_that_only_spells_a_nul_comes_back_as_it_was(queue):
+    spelled = {"a\\u0000": ["\\\\u0000", {"\\u0000": "\\"}]}
+    task = queue.publish("a", spelled, metadata={"path": "C:\\u0000"}).task
+    claim = claim_one(queue, metadata={"path": "C:\\u0000"})
+    claim.resolve(spelled)
+    assert (claim.task.data, fresh(task).data, fresh(task).result) == (spelled, spelled, spelled)
+
+
 # Who holds no more
 
 
