@@ -38,7 +38,10 @@ def milliseconds() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A task to publish. Durations are in seconds. None means the value of the queue, or else of the setting."""
+    """A task to publish. Durations are in seconds. None means the value of the queue, or else of the setting.
+
+    ``given``: the names of the options that the publisher gave, even as None; an update writes only these.
+    """
 
     action: str
     data: object = None
@@ -54,6 +57,7 @@ class Message:
     max_unexpected_retries: int | None = None
     worker_ids: tuple[str, ...] = ()
     worker_count: int = 1
+    given: frozenset[str] = frozenset()
 
     @property
     def rows(self) -> int:
@@ -68,7 +72,7 @@ def message_of(given: dict[str, Any], settings: Settings, longest_lease: float) 
     if "action" not in given:
         raise PublishRefused("the task has no action; give the name of an action")
     known = {name: value for name, value in given.items() if name in REQUIRED or value is not None}
-    message = Message(**known)
+    message = Message(**known, given=frozenset(given))
     _check_names(message)
     for name, value in known.items():
         if name in NUMBERS:
@@ -83,7 +87,7 @@ def message_of(given: dict[str, Any], settings: Settings, longest_lease: float) 
     return message
 
 
-MESSAGE_FIELDS = frozenset(option.name for option in fields(Message))
+MESSAGE_FIELDS = frozenset(option.name for option in fields(Message)) - {"given"}
 REQUIRED = ("action", "data")
 
 

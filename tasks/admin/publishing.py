@@ -14,7 +14,7 @@ from tasks.queue.publishing import Published
 
 AREA = forms.Textarea(attrs={"rows": 4, "cols": 80, "spellcheck": "false"})
 OPTIONS = (
-    "key", "priority", "metadata", "lease", "timeout", "invisible_for", "max_attempts", "retention",
+    "data", "key", "priority", "metadata", "lease", "timeout", "invisible_for", "max_attempts", "retention",
     "heartbeat_interval", "max_unexpected_retries", "worker_ids", "worker_count",
 )  # fmt: skip
 OUTCOMES = {
@@ -44,7 +44,7 @@ class PublishForm(forms.Form):
     update = forms.BooleanField(
         required=False,
         label="Update",
-        help_text="If a task with this key already waits, overwrite it with these values.",
+        help_text="If a task with this key already waits, write these values into it. What is empty here stays.",
     )
     metadata = JSONField(
         required=False,
@@ -91,13 +91,11 @@ class PublishForm(forms.Form):
         values = self.cleaned_data
         if self.errors:
             return values
-        options = {name: values[name] for name in OPTIONS if values[name] not in (None, "")}
+        options = {name: values[name] for name in OPTIONS if self[name].value() not in (None, "")}
         if values["once"] and not values["key"]:
             options["key"] = self._key_of_form()
         try:
-            self.published = values["queue"].publish(
-                values["action"], values["data"], update=values["update"], **options
-            )
+            self.published = values["queue"].publish(values["action"], update=values["update"], **options)
         except PublishRefused as refused:
             raise forms.ValidationError(" ".join(str(refused).split())) from refused
         return values
@@ -113,5 +111,5 @@ class PublishForm(forms.Form):
         task, outcome = self.published.task, str(self.published.outcome)
         if outcome != "inserted" and not self.cleaned_data["key"]:
             return f"Task {task.pk} ({task.action}) was published already: this form was sent twice."
-        wrote = "; it was overwritten with these values" if outcome == "matched" and self.cleaned_data["update"] else ""
+        wrote = "; these values were written into it" if outcome == "matched" and self.cleaned_data["update"] else ""
         return f"Task {task.pk} ({task.action}) {OUTCOMES[outcome]}{wrote} ({outcome})."

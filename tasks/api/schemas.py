@@ -73,7 +73,7 @@ class TaskIn(Body):
 class Manner(Body):
     """What to do if the queue already has a task with this key."""
 
-    update: bool = Field(False, description="Overwrite the parameters of a waiting task.", examples=[False])
+    update: bool = Field(False, description="Write the given parameters into a waiting task.", examples=[False])
     clear_failed: bool = Field(
         False, description="Forget the workers that did not succeed, so that it runs again.", examples=[False]
     )

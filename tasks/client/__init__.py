@@ -23,7 +23,7 @@ import traceback
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -74,21 +74,22 @@ class Client:
         """Check that the server and its database answer."""
         return self._call("GET", "health")
 
-    def publish(self, queue: str, action: str, data: Any = None, **options: Any) -> Any:
-        """Publish a task and return ``{"task": ..., "outcome": ...}``.
+    def publish(self, queue: str, action: str, data: Any = ..., **options: Any) -> Any:
+        """Publish a task and return ``{"task": ..., "outcome": ...}``; ``data``: if left out, null.
 
         The call is retried only with a ``key``, and without ``clear_failed`` and ``clear_succeeded``: those could make
         a task run again that the first try published and that has ended meanwhile.
         """
-        body = {"action": action, "data": data, **options}
-        again = options.get("key") is not None and not (options.get("clear_failed") or options.get("clear_succeeded"))
-        return self._call("POST", f"queues/{_quote(queue)}/tasks", body, again=again)
+        body = {"action": action, **({} if data is ... else {"data": data}), **options}
+        return self._call("POST", f"queues/{_quote(queue)}/tasks", body, again=_may_repeat([options], options))
 
-    def publish_many(self, queue: str, tasks: list[dict[str, Any]]) -> list[Any]:
-        """Publish tasks, each a dictionary of arguments of :meth:`publish`; return one result for each, in order."""
-        again = all(task.get("key") is not None for task in tasks)
-        path = f"queues/{_quote(queue)}/tasks/bulk"
-        return list(self._call("POST", path, {"tasks": tasks}, again=again)["results"])
+    def publish_many(self, queue: str, tasks: list[dict[str, Any]], **manner: bool) -> list[Any]:
+        """Publish tasks, each a dictionary of arguments of :meth:`publish`; return one result for each, in order.
+
+        ``manner``: ``update``, ``clear_failed`` and ``clear_succeeded``, for all of them.
+        """
+        path, body = f"queues/{_quote(queue)}/tasks/bulk", {"tasks": tasks, **manner}
+        return list(self._call("POST", path, body, again=_may_repeat(tasks, manner))["results"])
 
     def claim(self, queue: str, *, worker: str, wait: float = 0.0, **options: Any) -> list["Claim"]:
         """Claim up to ``limit`` tasks (one by default), waiting up to ``wait`` seconds for the first."""
@@ -466,6 +467,11 @@ def _error_of(response: urllib.error.HTTPError) -> Exception:
     if response.code in (500, 502, 503, 504):
         return _Unavailable(response.code, code, detail)
     return ApiError(response.code, code, detail)
+
+
+def _may_repeat(tasks: Iterable[Mapping[str, object]], manner: Mapping[str, object]) -> bool:
+    clears = manner.get("clear_failed") or manner.get("clear_succeeded")
+    return not clears and all(task.get("key") is not None for task in tasks)
 
 
 def _sendable(text: str) -> str:

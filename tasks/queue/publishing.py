@@ -30,6 +30,8 @@ PARAMETERS = (
     "heartbeat_interval", "max_unexpected_retries", "worker_ids", "elsewhere_only",
 )  # fmt: skip
 
+# The option that decides a column of another name.
+DECIDED_BY = {"exclusive_value": "metadata", "elsewhere_only": "action"}
 
 CREATED = ("created", "notice_due", "state_changed")
 
@@ -59,8 +61,8 @@ class Published:
 class Manner:
     """Options for keys that exist already.
 
-    ``update``: write the parameters of a waiting task. ``clear_failed`` and ``clear_succeeded``: forget the workers
-    that failed, or succeeded, so that they may run it again; a task that ended that way waits again.
+    ``update``: write the given parameters into a waiting task. ``clear_failed`` and ``clear_succeeded``: forget the
+    workers that failed, or succeeded, so that they may run it again; a task that ended that way waits again.
     """
 
     update: bool = False
@@ -198,13 +200,15 @@ def _refuse(queue: Any, messages: list[Message], known_only: bool, over_http: bo
 
 def _row(queue: Any, message: Message, settings: Any, listed: frozenset[str] | None) -> Any:
     delay = _delay(queue, message, settings)
-    return queue.tasks.model(
+    row = queue.tasks.model(
         queue=queue,
         **_values(queue, message, listed),
         # The database's time as a value: Django cannot insert rows with expressions as arrays.
         **(dict.fromkeys(CREATED, queue.read_at) if "read_at" in queue.__dict__ else {}),
         **({"state_ready": False, "state_next_attempt": Later(delay)} if delay else {}),
     )
+    row.given = [name for name in PARAMETERS if DECIDED_BY.get(name, name) in message.given]
+    return row
 
 
 def _delay(queue: Any, message: Message, settings: Any) -> float:
@@ -308,12 +312,18 @@ def _outcome(task: Any) -> PublishOutcome:
 
 
 def _update(queue: Any, pairs: list[tuple[Any, Any]]) -> None:
-    """Update the parameters of waiting tasks and their parts; the number of workers stays."""
+    """Update waiting tasks and their parts with the parameters that were given; the number of workers stays."""
     changed = []
     for task, row in pairs:
+        if "worker_ids" in row.given and 0 < len(set(row.worker_ids)) < task.worker_count:
+            raise PublishRefused(
+                f"task {task.pk} is for {task.worker_count} workers, but worker_ids names fewer; name more or none"
+            )
         for each in (task, *task.parts.all()):
-            for name in PARAMETERS:
+            for name in row.given:
                 setattr(each, name, getattr(row, name))
             changed.append(each)
+    if not changed:
+        return
     rows: QuerySet[Any] = QuerySet(queue.tasks.model, using=queue._state.db)
-    rows.bulk_update(changed, PARAMETERS, batch_size=BATCH)
+    rows.bulk_update(changed, sorted({name for _, row in pairs for name in row.given}), batch_size=BATCH)

@@ -164,7 +164,7 @@ class Queue(models.Model):
     def publish(
         self,
         action: str,
-        data: Any = None,
+        data: Any = ...,
         *,
         update: bool = False,
         clear_failed: bool = False,
@@ -174,15 +174,19 @@ class Queue(models.Model):
     ) -> Published:
         """Publish one task; return it with its outcome, or raise :class:`~tasks.exceptions.PublishRefused`.
 
+        ``data``: any JSON; if left out, null.
+
         ``options``: ``key``, ``priority``, ``metadata``, ``lease``, ``timeout``, ``invisible_for``, ``max_attempts``,
         ``retention``, ``heartbeat_interval``, ``max_unexpected_retries``, ``worker_ids``, ``worker_count``.
 
-        If a task with this ``key`` exists: ``update`` writes the given values into it if it waits; ``clear_failed`` and
+        If a task with this ``key`` exists: ``update`` writes the given values into it if it waits, and leaves the
+        others as they are; None stands for the value of the queue or the setting. ``clear_failed`` and
         ``clear_succeeded`` let the workers that failed, or succeeded, run it again. ``known_only``: refuse an action
         that this code does not register.
         """
         manner = Manner(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
-        return publishing.publish(self, [{"action": action, "data": data, **options}], manner, known_only=known_only)[0]
+        message = {"action": action, **({} if data is ... else {"data": data}), **options}
+        return publishing.publish(self, [message], manner, known_only=known_only)[0]
 
     def publish_many(
         self,
@@ -197,7 +201,7 @@ class Queue(models.Model):
         manner = Manner(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
         return publishing.publish(self, tasks, manner, known_only=known_only)
 
-    async def apublish(self, action: str, data: Any = None, **options: Any) -> Published:
+    async def apublish(self, action: str, data: Any = ..., **options: Any) -> Published:
         """Run :meth:`publish` from async code."""
         return await sync_to_async(self.publish)(action, data, **options)
 

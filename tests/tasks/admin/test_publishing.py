@@ -28,10 +28,14 @@ def test_task_is_published_and_its_outcome_shown(admin_client):
     assert task.worker_ids == ["bot-1", "bot-2"]
     assert "(matched)." in text_of(publish(admin_client, queue, key="k"))
     text = text_of(publish(admin_client, queue, key="k", update="on", data="8"))
-    assert "it was overwritten with these values (matched)." in text
-    assert queue.tasks.get().data == 8
+    assert "these values were written into it (matched)." in text
+    task.refresh_from_db()
+    assert (task.data, task.timeout, task.worker_ids) == (8, 30, ["bot-1", "bot-2"])
+    publish(admin_client, queue, key="k", update="on", timeout="31")
+    task.refresh_from_db()
+    assert (task.data, task.timeout, task.worker_ids) == (8, 31, ["bot-1", "bot-2"])
     told = [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")]
-    assert told == ["Published: inserted.", "Published: matched.", "Published: matched."]
+    assert told == ["Published: inserted.", *["Published: matched."] * 3]
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,20 @@ class TestPublishing:
         assert call("POST", "queues/encode/tasks", body, given)[1]["outcome"] == "running"
         assert Task.objects.count() == 1
 
+    @pytest.mark.parametrize("bulk", [False, True])
+    def test_update_changes_only_what_is_sent(self, call, queue, bulk):
+        given = token()
+        own = {"data": 1, "timeout": 30, "worker_ids": ["bot-1"], "metadata": {"title": "abc"}, "priority": 3}
+        sent = {"action": "resize", "key": "image-7"}
+        call("POST", "queues/encode/tasks", {**sent, **own}, given)
+        for values in ({"data": 2}, {"timeout": None}, {"worker_ids": []}, {"data": None}):
+            body = {**sent, **values}
+            body = {"tasks": [body], "update": True} if bulk else {**body, "update": True}
+            status, found = call("POST", f"queues/encode/tasks{'/bulk' if bulk else ''}", body, given)
+            own |= values
+            told = found["results"][0]["task"] if bulk else found["task"]
+            assert (status, {name: told[name] for name in own}) == (200, own)
+
     def test_bulk_is_all_or_nothing_in_few_statements(self, call, queue, django_assert_max_num_queries):
         given = token()
         tasks = [{"action": "resize", "data": n, "key": f"image-{n}"} for n in range(300)]

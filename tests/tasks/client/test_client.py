@@ -192,6 +192,7 @@ def test_calls_that_may_be_made_twice_are_made_again(client, server, pauses, cal
         lambda client: client.publish("q", "a", key="k", clear_succeeded=True),
         lambda client: client.publish("q", "a", key="k", clear_failed=True),
         lambda client: client.publish_many("q", [{"action": "a", "key": "k"}, {"action": "b"}]),
+        lambda client: client.publish_many("q", [{"action": "a", "key": "k"}], clear_failed=True),
         lambda client: client.claim("q", worker="bot-1"),
         lambda client: client.requeue(7),
         lambda client: client.create_queue("q"),
@@ -412,3 +413,15 @@ def test_errors_are_sent_without_what_no_database_stores(client, server, error):
     assert all(
         "bad" in text and "x" in text and "\0" not in text and text.isprintable() for text in map(str.strip, texts)
     )
+
+
+def test_only_what_is_given_is_sent(client, server):
+    answers(server, (200, ANYTHING | {"results": []}, {}))
+    client.publish("q", "a", key="k", update=True)
+    client.publish("q", "a", None, key="k")
+    client.publish_many("q", [{"action": "a", "key": "k"}], update=True)
+    assert [body for _, _, body, _ in server.asked] == [
+        {"action": "a", "key": "k", "update": True},
+        {"action": "a", "key": "k", "data": None},
+        {"tasks": [{"action": "a", "key": "k"}], "update": True},
+    ]

@@ -82,6 +82,60 @@ def test_parameters_of_a_waiting_task_are_updated_when_asked(queue, status):
     assert fresh(task).status == status
 
 
+OWN = {
+    "data": {"image": 7}, "priority": -5, "metadata": {"title": "abc"}, "lease": 20.0, "timeout": 30.0,
+    "max_attempts": 3, "retention": 60.0, "heartbeat_interval": 4.0, "max_unexpected_retries": 2,
+    "worker_ids": ["bot-1"],
+}  # fmt: skip
+OTHER = {
+    "data": {"image": 8}, "priority": 9, "metadata": {"title": "xyz"}, "lease": 21.0, "timeout": 31.0,
+    "max_attempts": 4, "retention": 61.0, "heartbeat_interval": 5.0, "max_unexpected_retries": 0, "worker_ids": [],
+}  # fmt: skip
+
+
+def publish_one(queue, **options):
+    return queue.publish("resize", **options)
+
+
+def publish_in_bulk(queue, update, **options):
+    return queue.publish_many([{"action": "resize", **options}], update=update)[0]
+
+
+@pytest.mark.parametrize("publish", [publish_one, publish_in_bulk])
+@pytest.mark.parametrize("name", [None, *OWN])
+def test_update_changes_only_what_is_given(queue, publish, name):
+    queue.publish("resize", key="k", **OWN)
+    given = {name: OTHER[name]} if name else {}
+    updated = publish(queue, key="k", update=True, **given).task
+    for task in (updated, fresh(updated)):
+        assert {each: getattr(task, each) for each in OWN} == OWN | given
+
+
+def test_updates_of_one_call_each_change_what_they_give(queue):
+    queue.publish_many({"action": "resize", "key": key, **OWN} for key in "abc")
+    tasks = [
+        {"action": "resize", "key": "a", "data": 1},
+        {"action": "resize", "key": "b", "timeout": None},
+        {"action": "crop", "key": "c"},
+    ]
+    queue.publish_many(tasks, update=True)
+    found = Task.objects.order_by("key").values_list("action", "data", "timeout", "worker_ids")
+    own = OWN["data"]
+    assert [*found] == [
+        ("resize", 1, 30, ["bot-1"]), ("resize", own, None, ["bot-1"]), ("crop", own, 30, ["bot-1"]),
+    ]  # fmt: skip
+
+
+def test_update_of_a_shared_task_changes_all_parts_and_leaves_it_enough_workers(queue):
+    shared = queue.publish("resize", key="k", worker_count=2, worker_ids=["a", "b", "c"], timeout=9).task
+    queue.publish("resize", {"image": 8}, key="k", update=True)
+    for part in shared.parts.all():
+        assert (part.data, part.worker_ids, part.timeout) == ({"image": 8}, ["a", "b", "c"], 9)
+    with pytest.raises(PublishRefused, match=r"task .* is for 2 workers, but worker_ids names fewer"):
+        queue.publish("resize", key="k", worker_ids=["a"], update=True)
+    assert fresh(shared).worker_ids == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize("status", ["running", "completed", "errored"])
 def test_parameters_of_others_are_not(queue, status):
     task = make_task(queue, status, key="k")
