@@ -151,7 +151,7 @@ GENERIC = f"{LOCAL}plan_cache_mode = force_generic_plan; "
 # Settings that the statements of ``sql`` change for themselves; each statement changes some.
 OWN_SETTINGS = (
     "enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_sort", "enable_indexscan", "enable_bitmapscan",
-    "plan_cache_mode", "lock_timeout",
+    "jit", "plan_cache_mode", "lock_timeout",
 )  # fmt: skip
 
 WHO = "SELECT pg_backend_pid(), " + ", ".join(

@@ -66,7 +66,9 @@ class Pause(models.Model):
     objects = PauseQuerySet.as_manager()
 
     class Meta:
-        indexes = [models.Index(fields=["until"], name="stator_pause_until")]
+        # Every poll counts the pauses in force, and every claim of a program looks for one of its model: with the key,
+        # the index alone answers both.
+        indexes = [models.Index(fields=["model_label", "until", "id"], name="stator_pause_in_force")]
 
     def __str__(self) -> str:
         return f"{self.model_label}{f' in {self.state}' if self.state else ''}{f' {self.where}' if self.where else ''}"

@@ -56,10 +56,13 @@ def filled(django_db_setup, django_db_blocker):
 
 
 class Explained:
-    """The plans of the statements on a table, as they are made by our own cursor and by Django's."""
+    """The plans of the statements on a table, as they are made by our own cursor and by Django's.
+
+    ``hinted``: the plans of those with settings for the planner.
+    """
 
     def __init__(self, table):
-        self.plans = []
+        self.plans, self.hinted = [], []
         self._table = table
         self._send = postgresql.send
 
@@ -79,6 +82,8 @@ class Explained:
             return
         explained = f"{parts[1]}EXPLAIN {parts[2]}"
         self.plans.append("\n".join(line for (line,) in self._send(connection, explained, list(params or []))))
+        if "enable_seqscan" in parts[1]:
+            self.hinted.append(self.plans[-1])
 
 
 @pytest.fixture
@@ -171,6 +176,43 @@ def test_statement_that_is_prepared_keeps_to_its_index(operations, explained):
     assert re.search(r"\(\(state\)::text = \$\d", record), record
     assert re.findall(r"Scan using (\w+) on", record) == ["testapp_step_pkey"], record
     assert "Seq Scan on testapp_step" not in claim + record
+
+
+@pytest.fixture
+def compiling(django_db_blocker):
+    """A session whose server compiles each statement, whatever it costs; no test where the server has no compiler."""
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_jit_available()")
+        if not cursor.fetchone()[0]:
+            pytest.skip("this PostgreSQL has no compiler (LLVM); DB=debian bin/test tests on one that has")
+        cursor.execute("SET jit_above_cost = 0")
+        yield
+        cursor.execute("RESET jit_above_cost")
+
+
+def test_no_statement_with_settings_for_the_planner_is_compiled(operations, explained, compiling):
+    """What such a statement cannot avoid although it is off counts as if it took ages; nobody may pay for that."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM testapp_step WHERE name = 'a'")
+        assert "JIT:" in explained.plans.pop()
+    for do, _ in CASES.values():
+        do(operations)
+    for _ in range(session.USES + 2):
+        claims = operations.claim(automatic(operations), 10)
+        operations.renew(claims)
+        operations.record([(claim, Waiting(60.0)) for claim in claims])
+    assert len(explained.hinted) > len(CASES)
+    for plan in explained.hinted:
+        assert "JIT:" not in plan, plan
+
+
+def test_pauses_are_counted_by_an_index_alone(operations, monkeypatch):
+    """Where no index serves, a hint makes a scan look as if it took ages."""
+    with explaining("stator_pause", monkeypatch) as explained:
+        look(operations)
+    [plan] = explained.plans
+    assert "Seq Scan" not in plan, plan
+    assert plan.count("Index Only Scan using stator_pause_in_force on stator_pause") == 2, plan
 
 
 def test_claim_takes_the_oldest_of_a_thousand_ready_rows(operations):

@@ -102,7 +102,9 @@ def test_session_that_was_cleared_costs_a_transaction_once(operations):
 
 def planning():
     with connection.cursor() as cursor:
-        cursor.execute("SELECT name, setting FROM pg_settings WHERE name LIKE 'enable%%' OR name = 'plan_cache_mode'")
+        cursor.execute(
+            "SELECT name, setting FROM pg_settings WHERE name LIKE 'enable%%' OR name IN ('plan_cache_mode', 'jit')"
+        )
         return dict(cursor.fetchall())
 
 
