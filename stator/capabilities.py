@@ -22,7 +22,7 @@ class Capabilities:
 
     # LISTEN and NOTIFY, which wake sleeping workers.
     notifies: bool = False
-    # Triggers in PL/pgSQL, such as those of ``ReconcileTrigger`` and ``StrictFence``.
+    # Triggers in PL/pgSQL, such as that of ``StrictFence``.
     has_plpgsql: bool = False
     # Storage parameters of tables and indexes, such as the fill factor.
     has_storage_parameters: bool = False

@@ -1,6 +1,5 @@
-"""Migration operations for projects: renamed and removed states, a trigger for raw SQL, and storage parameters."""
+"""Migration operations for projects: renamed and removed states, and storage parameters."""
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from random import uniform
@@ -16,11 +15,6 @@ from django.db.models import F, Model, QuerySet
 from django.db.models.functions import Now
 
 from stator.capabilities import capabilities_of
-from stator.rows.columns import FRAMEWORK_COLUMNS, first_attempt, ready_at_once
-from stator.rows.meta import column_of, field_of, graph_of, options_of
-from stator.rows.reports import REASON_LENGTH, History
-
-TRIGGER = "stator_reconcile"
 
 # Names of storage parameters, including those of a TOAST table; PostgreSQL takes them without quotes.
 PARAMETER = re.compile(r"[a-z_]+(\.[a-z_]+)?")
@@ -211,66 +205,19 @@ def _write(rows: QuerySet[Model], changes: Mapping[str, object]) -> None:
 
 
 class ReconcileTrigger(Operation):
-    """Reconcile objects of a model on PostgreSQL when raw SQL changes one of ``fields``, as ``save()`` does.
+    """Drop the trigger that this operation of version 1.0 created on PostgreSQL, and its function.
 
-    It names the states instead of reading the graph, because graphs change and migrations do not. ``settled``: the
-    states from which objects return to ``initial``. ``automatic``: the states in which they are attempted now.
-    ``delay``: seconds from the return to the first attempt, None for never. ``history``: write a row for each return.
-
-    It replaces the trigger of an earlier migration; without ``fields`` it only drops that trigger. Reversing the
-    migration drops the trigger. On other databases it does nothing. Workers find the objects at their next poll.
+    Migrations that name it stay valid; they create nothing any more.
     """
 
-    reversible = True
     reduces_to_sql = True
+    reversible = True
 
-    def __init__(
-        self,
-        model_name: str,
-        fields: Iterable[str],
-        *,
-        initial: str = "",
-        automatic: Iterable[str] = (),
-        settled: Iterable[str] = (),
-        delay: float | None = 0,
-        history: bool = False,
-    ) -> None:
+    def __init__(self, model_name: str, fields: Iterable[str] = (), **options: object) -> None:
         self.model_name = model_name
-        self.fields = list(fields)
-        self.initial = initial
-        self.automatic = sorted(automatic)
-        self.settled = sorted(settled)
-        self.delay = delay
-        self.history = history
-        if self.fields and not initial:
-            raise ValueError(f"ReconcileTrigger({model_name!r}): initial= is missing; name the initial state")
-
-    @classmethod
-    def of(cls, model: type[Model]) -> "ReconcileTrigger":
-        """Return the operation to write into a migration for a model as its code is now."""
-        graph, options = graph_of(model), options_of(model)
-        initial = graph.initial_state
-        late = (initial.try_interval or 0) if first_attempt(initial) is not None else None
-        return cls(
-            model.__name__,
-            options.reconcile_on,
-            initial=initial.name,
-            automatic=[state.name for state in graph.automatic_states],
-            settled=[state.name for state in graph.terminal_states - {initial}],
-            delay=0 if ready_at_once(initial) else late,
-            history=options.history,
-        )
-
-    def __repr__(self) -> str:
-        _, args, kwargs = self.deconstruct()
-        return f"ReconcileTrigger({', '.join([*map(repr, args), *(f'{key}={kwargs[key]!r}' for key in kwargs)])})"
 
     def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        kwargs: dict[str, Any] = {"fields": self.fields}
-        if self.fields:
-            names = ("initial", "automatic", "settled", "delay", "history")
-            kwargs |= {name: getattr(self, name) for name in names}
-        return type(self).__name__, [self.model_name], kwargs
+        return type(self).__name__, [self.model_name], {}
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
         """Change nothing: Django's models know no triggers."""
@@ -278,126 +225,31 @@ class ReconcileTrigger(Operation):
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
-        """Create the function and the trigger, or replace them."""
-        model = to_state.apps.get_model(app_label, self.model_name)
-        if not self._concerns(schema_editor, model):
-            return
-        if not self.fields:
-            self._drop(schema_editor, model)
-            return
-        own = {field.name: field for field in model._meta.local_concrete_fields}
-        if missing := [name for name in (*self.fields, "state") if name not in own]:
-            raise ValueError(
-                f"{self!r}: the table of {self.model_name} has no {', '.join(missing)}; "
-                "name fields of its own table, or the model that has them"
+        """Drop the trigger if it is there; its function has a name from that of the table when it was created."""
+        model, connection = to_state.apps.get_model(app_label, self.model_name), schema_editor.connection
+        if capabilities_of(connection).has_plpgsql and self.allow_migrate_model(connection.alias, model):
+            table = schema_editor.quote_name(model._meta.db_table)
+            name = schema_editor.quote_value(table)
+            schema_editor.execute(
+                f"""DO $stator$ DECLARE made oid; BEGIN
+                SELECT tgfoid INTO made FROM pg_trigger
+                WHERE tgrelid = {name}::regclass AND tgname = 'stator_reconcile';
+                IF FOUND THEN
+                  DROP TRIGGER stator_reconcile ON {table};
+                  EXECUTE 'DROP FUNCTION ' || made::regprocedure;
+                END IF;
+                END $stator$""",  # noqa: S608 - quoted
+                params=None,
             )
-        name = schema_editor.quote_name(function_name(model))
-        table, trigger = schema_editor.quote_name(model._meta.db_table), schema_editor.quote_name(TRIGGER)
-        columns = ", ".join(schema_editor.quote_name(column_of(own[name])) for name in self.fields)
-        body = self.body(schema_editor, model)
-        schema_editor.execute(
-            f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $stator${body}$stator$",
-            params=None,
-        )
-        schema_editor.execute(
-            f"CREATE OR REPLACE TRIGGER {trigger} BEFORE UPDATE OF {columns} ON {table} "
-            f"FOR EACH ROW EXECUTE FUNCTION {name}()",
-            params=None,
-        )
 
     def database_backwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
-        """Drop the function and the trigger."""
-        model = from_state.apps.get_model(app_label, self.model_name)
-        if self._concerns(schema_editor, model):
-            self._drop(schema_editor, model)
+        """Change nothing."""
 
     def describe(self) -> str:
         """Return a description for people."""
-        if not self.fields:
-            return f"Drop the reconcile trigger of {self.model_name}"
-        return f"Reconcile {self.model_name} when raw SQL changes {', '.join(self.fields)}"
-
-    @property
-    def migration_name_fragment(self) -> str:
-        """A part of the migration's name."""
-        return f"{self.model_name.lower()}_reconcile_trigger"
-
-    def body(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model]) -> str:
-        """Return the function's body: :func:`stator.rows.reconcile.look_again` for the row that is being written.
-
-        It skips a row if the same UPDATE writes framework columns. It also skips a row that entered its state in this
-        transaction and was not attempted since: ``save()`` or ``update()`` has just reconciled it.
-        """
-        quote, value = schema_editor.quote_name, schema_editor.quote_value
-        column = {field.name: quote(column_of(field)) for field in model._meta.concrete_fields}
-        changed = {name: f"OLD.{column[name]} IS DISTINCT FROM NEW.{column[name]}" for name in self.fields}
-        framework = [column[name] for name in ("state", *sorted(FRAMEWORK_COLUMNS))]
-        before, after = (", ".join(f"{row}.{name}" for name in framework) for row in ("OLD", "NEW"))
-        settled, automatic = (
-            f"OLD.{column['state']} = ANY (ARRAY[{', '.join(map(value, names))}]::text[])"
-            for names in (self.settled, self.automatic)
-        )
-        return f"""
-BEGIN
-  IF NOT ({" OR ".join(changed.values())}) OR ({before}) IS DISTINCT FROM ({after}) THEN
-    RETURN NEW;
-  END IF;
-  IF {settled} THEN{self._history(schema_editor, model, changed) if self.history else ""}
-    NEW.{column["state"]} := {value(self.initial)};
-    NEW.state_changed := statement_timestamp();
-    NEW.state_attempted := NULL;
-    NEW.state_ready := {"true" if self.delay == 0 else "false"};
-    NEW.state_next_attempt := {self._due};
-    NEW.state_attempts := 0; NEW.state_failures := 0; NEW.state_crashes := 0;
-    NEW.state_version := OLD.state_version + 1;
-    NEW.state_claim := NULL; NEW.state_locked_until := NULL;
-  ELSIF {automatic} AND NOT (
-    OLD.state_changed >= transaction_timestamp() AND OLD.state_attempts = 0 AND OLD.state_claim IS NULL
-  ) THEN
-    NEW.state_ready := true;
-    NEW.state_next_attempt := NULL;
-    NEW.state_claim := NULL; NEW.state_locked_until := NULL;
-  END IF;
-  RETURN NEW;
-END
-"""
-
-    @property
-    def _due(self) -> str:
-        return f"statement_timestamp() + {float(self.delay)!r} * interval '1 second'" if self.delay else "NULL"
-
-    def _history(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model], changed: dict[str, str]) -> str:
-        quote, value = schema_editor.quote_name, schema_editor.quote_value
-        names = (f"CASE WHEN {changed[name]} THEN {value(name)} END" for name in sorted(changed))
-        reason = f"left(concat_ws(', ', {', '.join(names)}) || ' changed', {REASON_LENGTH})"
-        pk, state = (f"OLD.{quote(column_of(field_of(model, name)))}" for name in (model._meta.pk.name, "state"))
-        label, kind = value(model._meta.label_lower), value(str(History.Kind.HAND.value))
-        kept = {
-            "model_label": label, "object_pk": f"{pk}::text", "at": "statement_timestamp()",
-            "version": "OLD.state_version + 1", "kind": kind, "source": state, "to": value(self.initial),
-            "actor": "''", "reason": reason, "worker": "''",
-            "stay": "greatest(date_part('epoch', statement_timestamp() - OLD.state_changed), 0)",
-            "attempts": "0", "error": "''", "fingerprint": "''",
-        }  # fmt: skip
-        table, columns, values = quote(History._meta.db_table), ", ".join(map(quote, kept)), ", ".join(kept.values())
-        return f"\n    INSERT INTO {table} ({columns}) VALUES ({values});"  # noqa: S608 - quoted
-
-    def _concerns(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model]) -> bool:
-        connection = schema_editor.connection
-        return capabilities_of(connection).has_plpgsql and self.allow_migrate_model(connection.alias, model)
-
-    def _drop(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
-        name, table = (schema_editor.quote_name(part) for part in (function_name(model), model._meta.db_table))
-        trigger = schema_editor.quote_name(TRIGGER)
-        schema_editor.execute(f"DROP TRIGGER IF EXISTS {trigger} ON {table}", params=None)
-        schema_editor.execute(f"DROP FUNCTION IF EXISTS {name}()", params=None)
-
-
-def function_name(model: type[Model]) -> str:
-    """Return the name of the function of a model's trigger: one for each table."""
-    return f"{TRIGGER}_{hashlib.sha256(model._meta.db_table.encode()).hexdigest()[:12]}"
+        return f"Drop the reconcile trigger of {self.model_name}"
 
 
 class StorageParameters(Operation):

@@ -39,7 +39,7 @@ from stator.rows.concurrency_limits import Limit
 from stator.rows.indexes import add_indexes
 from stator.rows.meta import AttemptRecords, options_of, owner_of
 from stator.rows.pauses import Pause
-from stator.rows.reconcile import look_again, signed, watched_fields, watched_values
+from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import History, Report
 from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
@@ -227,7 +227,6 @@ class StatorModel(models.Model):
         own = [value for value in values if value[0].name not in FRAMEWORK_COLUMNS and value[0].name != "state"]
         claim: UUID | None = getattr(self.__dict__.get("stator"), "token", None)
         rows = base_qs if claim is None else self._claimed(base_qs, claim)
-        own += signed(type(self), base_qs.model, names) if claim is not None else []
         moving = "state" in names and self._is_moving
         if moving:
             state_by_hand(type(self), self.state)
@@ -237,7 +236,6 @@ class StatorModel(models.Model):
         several = moving or changed or reopens
         with transaction.atomic(using=using, savepoint=False) if several else nullcontext():
             if changed:
-                # Before the write; after it, a ReconcileTrigger would have reconciled the row already.
                 mine: QuerySet[models.Model] = QuerySet(owner_of(type(self)), using=using).filter(pk=self.pk)
                 look_again(mine, changed)
             written = super()._do_update(rows if own else base_qs, using, pk_val, own, *args, **kwargs)

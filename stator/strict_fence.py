@@ -1,6 +1,5 @@
 """Strict mode: a PostgreSQL trigger that refuses raw writes that revive an ended claim of an object."""
 
-import hashlib
 from typing import Any
 
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
@@ -23,6 +22,25 @@ REFUSED = """
     AND NEW.{state_attempted} = CAST(statement_timestamp() AS {moment})
   ) IS NOT TRUE"""
 COLUMNS = ("state_version", "state_claim", "state_attempts", "state_attempted")
+
+# One function for all tables. It reads the table's name and key when it refuses a write, so renames cannot break it.
+CREATE_FUNCTION = """
+CREATE OR REPLACE FUNCTION stator_strict_fence() RETURNS trigger LANGUAGE plpgsql AS $stator$
+DECLARE pk text;
+BEGIN
+  SELECT to_jsonb(OLD) ->> attname INTO pk FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
+  WHERE indrelid = TG_RELID AND indisprimary;
+  RAISE EXCEPTION USING ERRCODE = 'check_violation',
+    MESSAGE = format('this write would revive an ended claim, or an earlier version, of %s %s', TG_TABLE_NAME, pk),
+    HINT = 'Leave the columns of the framework out of raw writes; move objects by transition_perform().';
+END
+$stator$"""
+DROP_FUNCTION = """
+DO $stator$ BEGIN
+  DROP FUNCTION IF EXISTS stator_strict_fence();
+EXCEPTION WHEN dependent_objects_still_exist THEN
+  NULL;
+END $stator$"""
 
 
 class StrictFence(Operation):
@@ -80,35 +98,16 @@ class StrictFence(Operation):
                 f"{self.model_name} has no state_claim in its own table; name the model that is a StatorModel"
             )
         table, trigger = schema_editor.quote_name(model._meta.db_table), schema_editor.quote_name(TRIGGER)
-        name = schema_editor.quote_name(f"{TRIGGER}_{hashlib.sha256(table.encode()).hexdigest()[:12]}")
         if not enabled:
             schema_editor.execute(f"DROP TRIGGER IF EXISTS {trigger} ON {table}", params=None)
-            schema_editor.execute(f"DROP FUNCTION IF EXISTS {name}()", params=None)
+            schema_editor.execute(DROP_FUNCTION, params=None)
             return
-        body = _body(schema_editor, model, own[model._meta.pk.name])
-        schema_editor.execute(
-            f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $stator${body}$stator$",
-            params=None,
-        )
+        schema_editor.execute(CREATE_FUNCTION, params=None)
         # In the trigger's condition rather than in its function, so that allowed writes call no function.
         moment = field_of(model, "state_attempted").db_type(connection)
         columns = REFUSED.format(moment=moment, **{column: own[column] for column in COLUMNS})
         schema_editor.execute(
             f"CREATE OR REPLACE TRIGGER {trigger} BEFORE UPDATE ON {table} "
-            f"FOR EACH ROW WHEN ({columns}) EXECUTE FUNCTION {name}()",
+            f"FOR EACH ROW WHEN ({columns}) EXECUTE FUNCTION {trigger}()",
             params=None,
         )
-
-
-def _body(schema_editor: BaseDatabaseSchemaEditor, model: type[Model], pk: str) -> str:
-    message = schema_editor.quote_value(
-        f"this write would revive an ended claim, or an earlier version, of {model._meta.label_lower} "
-    )
-    hint = schema_editor.quote_value(
-        "Leave the columns of the framework out of raw writes; move objects by transition_perform()."
-    )
-    return f"""
-BEGIN
-  RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = {message} || OLD.{pk}::text, HINT = {hint};
-END
-"""

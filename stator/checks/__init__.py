@@ -14,7 +14,6 @@ from stator.checks.databases import (
     check_primary,
     check_rows,
     check_sqlite,
-    check_triggers,
 )
 from stator.checks.deployment import check_atomic_requests, check_debug
 from stator.checks.graphs import check_graph
@@ -58,7 +57,7 @@ def database_checks(
 ) -> list[CheckMessage]:
     """Return the problems in the databases that Django is told to check."""
     models = managed_models(app_configs)
-    looks = (check_primary, check_clock, check_migrations, check_rows, check_triggers)
+    looks = (check_primary, check_clock, check_migrations, check_rows)
     return [message for alias in databases or [] for look in looks for message in look(models, alias)]
 
 

@@ -11,7 +11,6 @@ from stator.capabilities import capabilities_of
 from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.schema import lack_of
 from stator.explain.sentences import counted
-from stator.migration_operations import ReconcileTrigger, function_name
 from stator.models import StatorModel
 from stator.rows.indexes import line_of_all
 from stator.worker.startup import (
@@ -114,26 +113,6 @@ def check_rows(
         # ``migrate`` runs the checks before it adds a table or its columns.
         if router.allow_migrate_model(alias, model) and not lack_of(model, alias):
             yield from _check_states(model, alias, (elsewhere or {}).get(model._meta.label_lower, ()))
-
-
-def check_triggers(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
-    """W303: a trigger for a graph, or for watched fields, that the model no longer has."""
-    connection = connections[alias]
-    if not capabilities_of(connection).has_plpgsql:
-        return
-    with connection.cursor() as cursor:
-        for model in models:
-            cursor.execute("SELECT prosrc FROM pg_proc WHERE proname = %s", [function_name(model)])
-            wanted = ReconcileTrigger.of(model)
-            # Another schema, which is not on the search path, may have a function of this name.
-            bodies = {body for (body,) in cursor.fetchall()}
-            if bodies and wanted.body(connection.schema_editor(), model) not in bodies:
-                yield checks.Warning(
-                    f"The ReconcileTrigger of {model.__name__} does not match its graph and reconcile_on.",
-                    hint=f"Add to a migration: {wanted!r}.",
-                    obj=model,
-                    id="stator.W303",
-                )
 
 
 def _check_states(model: type[StatorModel], alias: str, elsewhere: Iterable[str]) -> Iterator[checks.CheckMessage]:

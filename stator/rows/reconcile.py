@@ -1,11 +1,9 @@
 """Reconcile on change: an object whose watched fields change is attempted again."""
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import DEFERRED, Field, Model, QuerySet
-from django.db.models.expressions import CombinedExpression, F
+from django.db.models import DEFERRED, Model, QuerySet
 
 from stator.rows import columns
 from stator.rows.meta import field_of, graph_of, options_of, owner_of
@@ -24,18 +22,6 @@ def watched_values(instance: Model) -> dict[str, object]:
     model = type(instance)
     fields = [field_of(model, name) for name in options_of(model).reconcile_on]
     return {field.name: instance.__dict__.get(field.attname, DEFERRED) for field in fields}
-
-
-def signed(
-    model: type[Model], table: type[Model], names: Iterable[str]
-) -> list[tuple[Field, None, CombinedExpression]]:
-    """Return what the save of a claimed object also writes, so that a trigger does not take it for a change by others.
-
-    ``table``: the model whose table is written, a parent under multi-table inheritance.
-    """
-    if owner_of(model) is not table or not watched_fields(model, names):
-        return []
-    return [(field_of(model, "state_attempted"), None, F("state_attempted") + timedelta(microseconds=1))]
 
 
 def look_again(rows: QuerySet[Model], changed: Iterable[str]) -> None:
@@ -58,7 +44,6 @@ def update_and_look_again(queryset: QuerySet[Model], values: Mapping[str, object
         meant = queryset.using(using).order_by() if annotated else QuerySet(model, using=using)
         plain = meant.filter(pk__in=pks)
         changed = list(_changing(plain, values, watched).values_list("pk", flat=True))
-        # First, because a trigger that sees the change would do the same again.
         look_again(QuerySet(owner, using=using).filter(pk__in=changed), watched)
         # Without the guard, which has called this function.
         return QuerySet.update(plain, **values)

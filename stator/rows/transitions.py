@@ -84,7 +84,6 @@ def move_rows(
         if also and not own:
             # Through the queryset's model: under multi-table inheritance a column may be in the child's table.
             QuerySet(queryset.model, using=using).filter(pk__in=[row.pk for row in before]).update(**also)
-        # One statement, so that a trigger that sees the change leaves the row to this move.
         moved = rows.update(**columns.entering(target), **own)
         _keep_history(owner, using, before, target, actor, reason)
         wake(owner, using, target.name, [row.pk for row in before])

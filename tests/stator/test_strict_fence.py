@@ -93,7 +93,7 @@ def test_raw_write_that_revives_an_ended_claim_is_refused(end):
     operations, claim, old = claimed()
     end(operations, row(old))
     after = row(old)
-    told = f"revive an ended claim, or an earlier version, of testapp.line {old.pk}"
+    told = f"revive an ended claim, or an earlier version, of testapp_line {old.pk}"
     with pytest.raises(IntegrityError, match=told), transaction.atomic():
         write_back(old)
     written = operations.record([(claim, Moved(Line.state_graph.states["second"]))])
@@ -159,6 +159,33 @@ def test_trigger_is_made_once_and_dropped_again():
     migrate(StrictFence("Line", enabled=False), backwards=True)
     assert made() == (1, 1)
     migrate(operation, backwards=True)
+    assert made() == (0, 0)
+
+
+@on_postgresql
+@pytest.mark.usefixtures("strict")
+def test_it_survives_renames_of_the_model_and_of_its_key():
+    operations, _, old = claimed()
+    moved(operations, old)
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE testapp_line RENAME TO testapp_row")
+        cursor.execute("ALTER TABLE testapp_row RENAME COLUMN id TO number")
+        told = f"revive an ended claim, or an earlier version, of testapp_row {old.pk}"
+        with pytest.raises(IntegrityError, match=told), transaction.atomic():
+            cursor.execute("UPDATE testapp_row SET state_version = 0 WHERE number = %s", [old.pk])
+        cursor.execute("UPDATE testapp_row SET name = 'other'")
+        cursor.execute("ALTER TABLE testapp_row RENAME COLUMN number TO id")
+        cursor.execute("ALTER TABLE testapp_row RENAME TO testapp_line")
+
+
+@on_postgresql
+def test_function_stays_while_another_table_needs_it():
+    migrate(StrictFence("Line"))
+    migrate(StrictFence("Step"))
+    assert made() == (2, 1)
+    migrate(StrictFence("Line", enabled=False))
+    assert made() == (1, 1)
+    migrate(StrictFence("Step"), backwards=True)
     assert made() == (0, 0)
 
 

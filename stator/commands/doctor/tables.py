@@ -3,21 +3,21 @@
 from django.db import connections
 
 from stator.capabilities import capabilities_of
-from stator.checks.databases import check_rows, check_sqlite, check_triggers
+from stator.checks.databases import check_rows, check_sqlite
 from stator.commands.doctor.finding import FAIL, OK, WARN, Finding
 from stator.db.schema import index_names
-from stator.migration_operations import TRIGGER, function_name
 from stator.models import StatorModel
 from stator.rows.indexes import own_indexes
 from stator.rows.versions import Fleet, listed
+from stator.strict_fence import TRIGGER
 from stator.worker.startup import Unusable, lacks_in
 
 MIGRATE = "run manage.py makemigrations and migrate"
 
-# Our trigger functions, and whether an enabled trigger calls each.
-TRIGGERS = """
-SELECT proname, coalesce(bool_or(tgenabled <> 'D'), false)
-FROM pg_proc LEFT JOIN pg_trigger ON tgfoid = pg_proc.oid AND tgname = %s WHERE proname = ANY(%s) GROUP BY proname
+# The tables whose trigger of this name is disabled.
+DISABLED = """
+SELECT relname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
+WHERE tgname = %s AND tgenabled = 'D' AND relname = ANY(%s) ORDER BY relname
 """
 
 
@@ -65,18 +65,14 @@ def unknown_states(alias: str, models: list[type[StatorModel]]) -> Finding:
 
 
 def triggers(alias: str, models: list[type[StatorModel]]) -> Finding:
-    """Check that the triggers of migrations exist, are enabled, and match the current graphs and fields."""
-    model_of = {function_name(model): model._meta.label for model in models}
+    """Check that no trigger of ``StrictFence`` is disabled."""
     with connections[alias].cursor() as cursor:
-        cursor.execute(TRIGGERS, [TRIGGER, list(model_of)])
-        found = dict(cursor.fetchall())
-    if off := sorted(model_of[name] for name, is_on in found.items() if not is_on):
-        message = f"missing or disabled for {', '.join(off)}, so changes by raw SQL go unnoticed"
-        remedy = "ALTER TABLE ... ENABLE TRIGGER, or repeat its ReconcileTrigger in a migration"
-        return Finding("triggers", alias, WARN, message, remedy)
-    if old := list(check_triggers(models, alias)):
-        return Finding("triggers", alias, WARN, " ".join(message.msg for message in old), str(old[0].hint))
-    return Finding("triggers", alias, OK, f"{len(found)} exist and match the code" if found else "none were created")
+        cursor.execute(DISABLED, [TRIGGER, [model._meta.db_table for model in models]])
+        off = [name for (name,) in cursor.fetchall()]
+    if off:
+        message = f"{TRIGGER} is disabled on {', '.join(off)}, so raw writes may revive ended claims"
+        return Finding("triggers", alias, WARN, message, "ALTER TABLE ... ENABLE TRIGGER stator_strict_fence")
+    return Finding("triggers", alias, OK, "no trigger is disabled")
 
 
 def sqlite_options(alias: str, models: list[type[StatorModel]]) -> Finding:

@@ -14,6 +14,7 @@ from stator.models import History
 from stator.rows import transitions
 from stator.rows.meta import ModelOptions, options_of
 from stator.runner import StatorRunner
+from tests.stator.making import ago
 from tests.testapp.power import Plan, Site, SiteGraph
 
 pytestmark = pytest.mark.django_db
@@ -144,6 +145,51 @@ def test_handler_that_writes_a_watched_field_keeps_its_claim():
     claim.instance.save()
     assert operations.record([(claim, Moved(SiteGraph.serving))]).lost == []
     assert state_of(site)[0] == "serving"
+
+
+@pytest.mark.parametrize("how", ["save", "update", "bulk_update"])
+@pytest.mark.parametrize("state", ["serving", "checking"])
+def test_every_way_to_write_looks_again_once(how, state):
+    site = settled()
+    QuerySet(Site).filter(pk=site.pk).update(state=state, state_next_attempt=ago(-600))
+    site = Site.objects.get(pk=site.pk)
+    site.domain = "b"
+    if how == "save":
+        site.save()
+    elif how == "update":
+        Site.objects.filter(pk=site.pk).update(domain="b")
+    else:
+        Site.objects.bulk_update([site], ["domain"])
+    found = Site.objects.get(pk=site.pk)
+    assert (found.state, found.state_version, found.state_ready) == ("checking", int(state == "serving"), True)
+    assert (found.domain, found.state_next_attempt, History.objects.count()) == ("b", None, int(state == "serving"))
+
+
+def test_delay_of_the_first_attempt_stays(monkeypatch):
+    monkeypatch.setattr(SiteGraph.checking, "attempt_immediately", False)
+    site = settled()
+    site.domain = "b"
+    site.save()
+    found = Site.objects.get(pk=site.pk)
+    assert (found.state, found.state_version, found.state_ready) == ("checking", 1, False)
+    assert ago(-3500) < found.state_next_attempt < ago(-3700)
+
+
+def test_move_by_hand_in_the_same_update_stands():
+    site = settled()
+    Site.objects.filter(pk=site.pk).update(domain="b", state="parked")
+    site.refresh_from_db()
+    assert (site.state, site.domain) == ("parked", "b")
+
+
+def test_failed_save_is_tried_again_with_the_same_meaning():
+    site = settled()
+    site.domain, visits, site.visits = "b", site.visits, "none"
+    with pytest.raises(ValueError, match="none"), transaction.atomic():
+        site.save()
+    site.visits = visits
+    site.save()
+    assert state_of(site) == ("checking", 1)
 
 
 def test_external_state_is_left_to_whoever_moves_it():

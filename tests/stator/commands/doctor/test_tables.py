@@ -9,12 +9,11 @@ from django.db import connection
 
 from stator.commands.doctor import tables
 from stator.commands.doctor.finding import OK, WARN
-from stator.migration_operations import ReconcileTrigger
 from stator.rows.indexes import own_indexes
+from stator.strict_fence import StrictFence
 from tests.stator.commands.doctor.examining import examined
 from tests.stator.making import change, put
 from tests.testapp.explained import Errand
-from tests.testapp.power import Site
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -123,24 +122,15 @@ def warned(check):
 
 
 @pytest.mark.postgresql
-def test_trigger_that_is_switched_off_gone_or_outdated_is_a_warning(crew_of_all):
-    state, table = SimpleNamespace(apps=apps), Site._meta.db_table
-    trigger = ReconcileTrigger.of(Site)
+def test_trigger_that_is_switched_off_is_a_warning(crew_of_all):
+    state, fence = SimpleNamespace(apps=apps), StrictFence("Site")
     with connection.schema_editor() as editor:
-        trigger.database_forwards("testapp", editor, state, state)
+        fence.database_forwards("testapp", editor, state, state)
     try:
-        assert examined()[1]["triggers"]["message"] == "1 exist and match the code"
+        assert warned("triggers") is None
         with connection.cursor() as cursor:
-            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER stator_reconcile")
-            assert "disabled for testapp.Site" in warned("triggers")["message"]
-            cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER stator_reconcile")
-            assert warned("triggers") is None
-            cursor.execute(f"DROP TRIGGER stator_reconcile ON {table}")
-            assert "missing or disabled for testapp.Site" in warned("triggers")["message"]
-        trigger.delay = 5
-        with connection.schema_editor() as editor:
-            trigger.database_forwards("testapp", editor, state, state)
-        assert "does not match its graph and reconcile_on" in warned("triggers")["message"]
+            cursor.execute("ALTER TABLE testapp_site DISABLE TRIGGER stator_strict_fence")
+        assert "stator_strict_fence is disabled on testapp_site" in warned("triggers")["message"]
     finally:
         with connection.schema_editor() as editor:
-            trigger.database_backwards("testapp", editor, state, state)
+            fence.database_backwards("testapp", editor, state, state)
