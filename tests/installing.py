@@ -1,17 +1,19 @@
 """The distributions that are built from this checkout, and environments in which nothing else is installed."""
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, distribution
+from collections.abc import Callable, Iterable
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 # What a release is built from. pip and build would copy environments and databases as well.
@@ -60,16 +62,41 @@ def copy_of_sources(folder: Path) -> Path:
     return source
 
 
-def environment_with(folder: Path, *wheels: Path) -> Path:
-    """Return a virtual environment with the wheels and what they require, and nothing else; it needs no network."""
-    _run(sys.executable, "-m", "venv", "--without-pip", folder)
-    python = folder / "bin" / "python"
-    _run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", *wheels)
-    [libraries] = folder.glob("lib/python*/site-packages")
-    required = [name for found in libraries.glob("*.dist-info") for name in _requirements(found.name.split("-")[0])]
-    for name in sorted(_closure(required)):
-        _link(name, libraries)
+def environment_with(
+    folder: Path, factory: pytest.TempPathFactory, extra: str = "", python: str = sys.executable
+) -> Path:
+    """Return a virtual environment with our wheel and what it requires, and nothing else; it needs no network.
+
+    ``python``: another environment, from which the interpreter and the required distributions come. Skip the test if
+    that lacks one that only the extra needs.
+    """
+    wheel = wheel_of(factory)
+    install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target")
+    name = f"installed-{hashlib.sha256(python.encode()).hexdigest()[:8]}"
+    installed = once(factory, name, lambda target: _run(python, *install, target, wheel))
+    ended = subprocess.run(
+        [python, "-c", "import sys; from tests.installing import make; make(*sys.argv[1:])", folder, installed, extra],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    if ended.returncode == MISSING:
+        pytest.skip(ended.stderr.strip())
+    assert ended.returncode == 0, ended.stderr[-2000:]
     return folder
+
+
+# The exit code that names a distribution which is not installed.
+MISSING = 69
+
+
+def make(name: str, installed: str, extra: str) -> None:
+    """Make the environment of the running interpreter with links, which are quick, to what is installed already."""
+    folder = Path(name)
+    _run(sys.executable, "-m", "venv", "--without-pip", folder)
+    [libraries] = folder.glob("lib/python*/site-packages")
+    [ours] = distributions(path=[installed])
+    _link(ours, Path(installed), libraries)
+    for required in sorted(_closure(_requirements(ours.requires, {extra}))):
+        _link(_installed(required), Path(sysconfig.get_path("purelib")), libraries)
 
 
 def _build_wheel(folder: Path) -> None:
@@ -82,39 +109,41 @@ def _build_source_distribution(folder: Path) -> None:
     _run(sys.executable, "-m", "build", "--sdist", "--outdir", folder, source)
 
 
-def _requirements(name: str) -> list[str]:
-    """Return what a distribution requires without extras; ours is not installed here, so its own file says so."""
-    if name == "django_stator":
-        return ["cronsim", "Django"]
-    wanted = [Requirement(line) for line in distribution(name).requires or []]
-    return [each.name for each in wanted if each.marker is None or each.marker.evaluate({"extra": ""})]
+def _requirements(lines: list[str] | None, extras: Iterable[str]) -> list[Requirement]:
+    wanted = [Requirement(line) for line in lines or []]
+    chosen = ["", *extras]
+    return [each for each in wanted if not each.marker or any(each.marker.evaluate({"extra": one}) for one in chosen)]
 
 
-def _closure(names: list[str]) -> set[str]:
+def _closure(requirements: list[Requirement]) -> set[str]:
     found: set[str] = set()
-    while names:
-        name = names.pop()
-        if name not in found:
-            found.add(name)
-            names += _requirements(name)
-    return found
+    while requirements:
+        wanted = requirements.pop()
+        if not {str(wanted), wanted.name} <= found:
+            found |= {str(wanted), wanted.name}
+            requirements += _requirements(_installed(wanted.name).requires, wanted.extras)
+    return {canonicalize_name(Requirement(each).name) for each in found}
 
 
-def _link(name: str, libraries: Path) -> None:
-    """Make an installed distribution visible in another environment."""
+def _installed(name: str) -> Distribution:
     try:
-        files = distribution(name).files or []
+        return distribution(name)
     except PackageNotFoundError:
-        raise AssertionError(f"{name} is required and not installed here") from None
-    ours = Path(sysconfig.get_path("purelib"))
+        sys.stderr.write(f"{name} is required and not installed in {sys.prefix}")
+        sys.exit(MISSING)
+
+
+def _link(found: Distribution, source: Path, libraries: Path) -> None:
+    """Make a distribution that is installed in ``source`` visible in another environment."""
+    files = found.files or []
     for top in {file.parts[0] for file in files if file.parts[0] not in ("..", "__pycache__")}:
-        (libraries / top).symlink_to(ours / top)
+        (libraries / top).symlink_to(source / top)
     for file in files:
         # Programs such as django-admin.
         if file.parts[:-1][-1:] == ("bin",):
-            source = Path(distribution(name).locate_file(file)).resolve()
+            program = Path(found.locate_file(file)).resolve()
             target = libraries.parents[2] / "bin" / file.name
-            target.write_text(f"#!{libraries.parents[2]}/bin/python\n" + source.read_text().partition("\n")[2])
+            target.write_text(f"#!{libraries.parents[2]}/bin/python\n" + program.read_text().partition("\n")[2])
             target.chmod(0o755)
 
 

@@ -1,17 +1,18 @@
-"""Without extras, both apps work on SQLite; the wheel has all files that they need."""
+"""With no extra and with each, both apps work on every Django here; the wheel has all files that they need."""
 
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
-from importlib.metadata import packages_distributions
 from itertools import chain
 from pathlib import Path
 
+import django
 import pytest
 
 import stator
@@ -20,37 +21,9 @@ from tests.installing import environment_with, source_distribution_of, wheel_of
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-# Modules of distributions that nothing but an extra names are as if they were not installed.
-SCRIPT = """
-import sys
-sys.modules.update(dict.fromkeys({missing!r}))
-import django
-from django.conf import settings
-from django.core.management import call_command
-settings.configure(
-    DATABASES={{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}}},
-    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "stator", "tasks"],
-)
-django.setup()
-call_command("check")
-call_command("migrate", verbosity=0)
-call_command("tasks", "queues")
-import stator.worker.worker, tasks
-tasks.action("resize")(print)
-"""
-
 
 def names(requirements):
     return {re.split(r"[\[<>=;, ]", requirement, maxsplit=1)[0].lower() for requirement in requirements}
-
-
-def test_apps_work_without_any_extra():
-    extras = set().union(*map(names, PROJECT["optional-dependencies"].values())) - names(PROJECT["dependencies"])
-    missing = [module for module, held in packages_distributions().items() if extras & {one.lower() for one in held}]
-    assert {"ninja", "psycopg"} <= {*missing}
-    command = [sys.executable, "-c", SCRIPT.format(missing=missing)]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 0, ended.stderr[-2000:]
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +58,26 @@ def test_source_distribution_has_documentation_and_deploy_and_no_tests(source_di
     assert [name for name in source_distribution if name.startswith("tests") or "__pycache__" in name] == []
 
 
-def test_the_wheel_works_in_an_environment_with_nothing_but_what_it_requires(tmp_path, tmp_path_factory):
-    environment = environment_with(tmp_path / "environment", wheel_of(tmp_path_factory))
-    command = [environment / "bin" / "python", "-c", SCRIPT.format(missing=[])]
+def environments():
+    """Yield this environment, then one for each other Django that ``bin/setup`` has installed here."""
+    yield django.get_version(), sys.executable
+    seen = {django.VERSION[:2]}
+    for python in sorted(ROOT.glob(".venv*/bin/python")):
+        command = [python, "-c", "import django; print(django.__version__)"]
+        version = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout.strip()
+        if version and (pair := tuple(map(int, version.split(".")[:2]))) not in seen:
+            seen.add(pair)
+            yield version, str(python)
+
+
+# The page of the admin, a worker and the commands do not depend on the database, and the site has SQLite.
+@pytest.mark.sqlite
+@pytest.mark.parametrize("extra", ["", *PROJECT["optional-dependencies"]])
+@pytest.mark.parametrize("python", [pytest.param(python, id=f"django-{version}") for version, python in environments()])
+def test_the_wheel_works_with_no_extra_and_with_each(python, extra, tmp_path, tmp_path_factory):
+    environment = environment_with(tmp_path / "environment", tmp_path_factory, extra, python)
+    shutil.copy(Path(__file__).with_name("bare_site.py"), tmp_path)
+    command = [environment / "bin" / "python", "bare_site.py", extra]
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DJANGO_"))}
     ended = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]

@@ -24,8 +24,8 @@ FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.spl
 # name with a dot is a module that is not on the floor of its package.
 TASK_FLOORS = {
     0: "client conf exceptions failures indexes inserts messages datetimes periodic actions.registry actions.threads "
-    "actions.frequency actions.values backend.framework backend.priorities queue.actions queue.expressions "
-    "queue.rules queue.runs schedules.periodic schedules.timetable sharding.task_ids",
+    "actions.frequency actions.values backend.framework queue.actions queue.expressions "
+    "queue.priorities queue.rules queue.runs schedules.periodic schedules.timetable sharding.task_ids",
     1: "actions backend models querysets queue schedules sharding",
     2: "dead_letters queue.figures queue.retention queue.samples queue.shared_tasks testing",
     3: "actions.isolation.__main__ admin api apps management queue.commands queue.operating schedules.commands",

@@ -22,10 +22,10 @@ from tasks.admin.newest import NewestAdmin
 from tasks.admin.publishing import PublishForm
 from tasks.admin.summaries import SummarizedTask, summarize
 from tasks.admin.timeline import MOST, as_text, timeline
-from tasks.backend.priorities import shown_priority
 from tasks.models import Queue, Task
 from tasks.querysets import STATUSES, TERMINAL
 from tasks.queue import unserved
+from tasks.queue.priorities import shown_priority
 
 FIELDS = (
     ("queue", "action", "key"),

@@ -10,8 +10,8 @@ from django.core.exceptions import ImproperlyConfigured
 from tasks.actions.registry import DJANGO
 from tasks.backend.framework import Task, TaskError, TaskException, TaskResult, TaskResultStatus
 from tasks.backend.history import Event, Row, events_of, latest_error
-from tasks.backend.priorities import django_priority
 from tasks.failures import NoHandler
+from tasks.queue.priorities import django_priority
 
 STATUSES = {
     "completed": TaskResultStatus.SUCCESSFUL,

@@ -40,13 +40,13 @@ from tasks.backend.framework import (
 )
 from tasks.backend.history import Row, add_history, with_history
 from tasks.backend.options import Options, problem, shared_options
-from tasks.backend.priorities import priority_of
 from tasks.backend.results import NONCE, STATUSES, has_past, new_result, number_of, results_of
 from tasks.conf import load_settings
 from tasks.datetimes import moment_problem
 from tasks.exceptions import PublishRefused
 from tasks.failures import NoHandler
 from tasks.messages import json_text
+from tasks.queue.priorities import priority_of
 from tasks.queue.rules import queue_name_problem
 from tasks.sharding.task_ids import database_of
 

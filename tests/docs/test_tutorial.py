@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.docs.following import Follower, blocks_of
-from tests.installing import environment_with, wheel_of
+from tests.installing import environment_with
 from tests.processes import free_port, wait_until
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.rst"
@@ -31,7 +31,7 @@ def test_every_step_prints_what_the_page_says(tmp_path: Path, tmp_path_factory: 
     }
     folder = tmp_path / "shop"
     folder.mkdir()
-    environment = environment_with(tmp_path / "environment", wheel_of(tmp_path_factory))
+    environment = environment_with(tmp_path / "environment", tmp_path_factory)
     follower = Follower(folder, environment, "shop.settings", replaced)
     blocks = blocks_of(PAGE)
     try:

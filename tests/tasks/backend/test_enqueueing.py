@@ -15,10 +15,10 @@ from django.utils import timezone
 from stator.signals import became_ready
 from stator.testing import advance, drain
 from tasks.backend.framework import TaskException, TaskResultDoesNotExist, TaskResultStatus, task_backends
-from tasks.backend.priorities import django_priority
 from tasks.backend.tasks_backend import StatorBackend
 from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.models import Queue, Task
+from tasks.queue.priorities import django_priority
 from tests.tasks.backend.making import backend, done, enqueue_many
 from tests.tasks.making import task_of
 from tests.testapp import tasks as examples

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.backend.priorities import django_priority, priority_of
 from tasks.backend.results import number_of
 from tasks.models import Task
+from tasks.queue.priorities import django_priority, priority_of
 from tests.testapp import tasks as examples
 
 pytestmark = pytest.mark.django_db
