@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from django.core.management.commands import makemigrations, migrate
-from django.db.migrations import AlterField, Migration
+from django.db.migrations import AlterField, Migration, autodetector
 from django.db.migrations.autodetector import MigrationAutodetector
 from django.db.migrations.graph import MigrationGraph
 from django.db.migrations.operations.base import Operation
@@ -22,14 +22,17 @@ NOT_ATOMIC = """
 
 
 def connect() -> None:
-    """Add :class:`StateChanges` to the autodetector of Django's commands, and so of commands that derive from them.
+    """Add :class:`StateChanges` to Django's autodetector, and so for the commands of other apps that use it.
 
-    Commands of our own would not be found if another app has some, and Django's check E001 would then fail.
+    Commands of our own would not be found if another app has some. Django's check ``commands.E001`` compares the
+    autodetectors of ``makemigrations`` and ``migrate``. A ``migrate`` of another app, such as that of django-tenants,
+    imports Django's class by its name when the command is loaded, which is after this.
     """
     current = makemigrations.Command.autodetector
     if not issubclass(current, StateChanges):
         both = type("MigrationAutodetector", (StateChanges, current), {})
         makemigrations.Command.autodetector = migrate.Command.autodetector = both
+        vars(autodetector)["MigrationAutodetector"] = both
         names = vars(makemigrations)
         names["MigrationWriter"] = type("MigrationWriter", (BatchWriter, names["MigrationWriter"]), {})
 

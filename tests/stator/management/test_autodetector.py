@@ -165,3 +165,32 @@ def test_project_renames_and_removes_states_by_the_commands(tmp_path):
 
         project.manage("migrate", "shop", "0001")
         assert states_of(project) == {"draft": 1, "archived": 3}
+
+
+# As django-tenants and django-pgschemas have it: the command migrates each schema, by Django's own command.
+MIGRATE = """
+from django.core.management.base import BaseCommand
+from django.core.management.commands.migrate import Command as Migrate
+from django.db.migrations.autodetector import MigrationAutodetector
+
+
+class Command(BaseCommand):
+    autodetector = MigrationAutodetector
+
+    def add_arguments(self, parser):
+        Migrate.add_arguments(self, parser)
+
+    def handle(self, *args, **options):
+        Migrate(self.stdout).execute(*args, **options)
+"""
+
+
+def test_commands_work_beside_an_app_with_a_migrate_of_its_own(tmp_path):
+    with temporary_project(tmp_path) as project:
+        project.begin("tenants")
+        for part in ("", "commands/"):
+            project.write(f"tenants/management/{part}__init__.py", "")
+        project.write("tenants/management/commands/migrate.py", MIGRATE)
+        project.manage("check")
+        project.manage("makemigrations", "--check", "--dry-run")
+        project.manage("migrate")
