@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 
 from stator.claims import bounded
-from stator.models import History, Report, worker_of
+from stator.models import History, Report, names_of, worker_of
 from tasks.conf import load_settings
 from tasks.models import Run, Task
 from tasks.queue.expressions import Later
@@ -112,7 +112,9 @@ def _attempts(task: Task) -> list[Attempt]:
     known = {worker_of(run.token) for run in runs}
     attempts = [(run.claimed, run.worker, _error_of(run)) for run in runs]
     # The history also has failures without a run, which no worker's attempt ended.
-    attempts += [error for error in errors if error[1] not in known]
+    others = [error for error in errors if error[1] not in known]
+    names = names_of({worker for _, worker, _ in others}, str(task._state.db)) if others else {}
+    attempts += [(at, names[worker], error) for at, worker, error in others]
     return sorted(attempts, key=lambda attempt: attempt[0])
 
 

@@ -59,11 +59,10 @@ def keep_lost(alias: str, label: str, rows: QuerySet[Model]) -> None:
 
 def report_of(label: str, claim: Claim, outcome: Outcome) -> Report | None:
     """Return the report of an outcome with an error or a reason, else None."""
-    worker = claim.operations.worker_id
     if failure := outcome.failure:
-        return failure_report(label, claim.pk, claim.state.name, failure, worker)
+        return failure_report(label, claim.pk, claim.state.name, failure, worker_of(claim.token))
     reason = outcome.reason
-    return reason_report(label, claim.pk, claim.state.name, reason, worker) if reason else None
+    return reason_report(label, claim.pk, claim.state.name, reason, worker_of(claim.token)) if reason else None
 
 
 def error_of(failure: Failure | None) -> tuple[str, str]:
@@ -85,7 +84,7 @@ def _act(label: str, claim: Claim, outcome: Outcome, stay: float | None) -> Hist
         version=claim.version + moved,
         source=claim.state.name,
         to=outcome.to.name if isinstance(outcome, Moved) else "",
-        worker=claim.operations.worker_id,
+        worker=worker_of(claim.token),
         claimed=claim.attempted,
         duration=claim.duration,
         stay=stay,

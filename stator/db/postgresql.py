@@ -253,7 +253,7 @@ class Records(records.Records):
         if not batch.released:
             arguments += [operations.label, source, batch.to, self._shard]
         if history:
-            arguments += [operations.label, source, batch.to, "", operations.worker_id]
+            arguments += [operations.label, source, batch.to, ""]
         if shape.reported:
             arguments += _reported(batch, erred=erred)
         if attempts:
@@ -342,9 +342,10 @@ class Records(records.Records):
             statement = sql.move(
                 compiler.table, compiler.pk, pick, compiler.quote("pk"), assignments, history=history, tell=tell
             )
-            kept = [operations.label, source, to.name, reason, operations.worker_id] if history else []
+            worker = [operations.worker_id] if history else []
             counted = [operations.label, source, to.name, self._shard]
-            found = operations.fetch(statement, [*arguments, *params, *counted, *kept], sql.BY_KEY)
+            kept = [operations.label, source, to.name, reason] if history else []
+            found = operations.fetch(statement, [*arguments, *params, *worker, *counted, *kept], sql.BY_KEY)
             pks = compiler.keys_of(found) if tell else []
             wake(operations.model, operations.alias, to.name, pks)
         return Moves(len(pks) if tell else found[0][0], [Move(pk, source, to.name) for pk in pks])
@@ -381,12 +382,12 @@ class _Shape(NamedTuple):
 
 def _reported(batch: Batch, *, erred: bool) -> list[object]:
     """Return the parameters of the history and of the report of one outcome that has an error or a reason."""
-    operations, [(claim, outcome)] = batch.operations, batch.ended
-    label, state, worker = operations.label, batch.source.name, operations.worker_id
+    [(claim, outcome)] = batch.ended
+    label, state = batch.operations.label, batch.source.name
     report: Any = report_of(label, claim, outcome)
     told = [report.error, report.message, report.traceback, report.fingerprint]
-    kept = [label, state, worker, *error_of(outcome.failure)] if erred else []
-    return [*kept, label, state, *told, worker]
+    kept = [label, state, *error_of(outcome.failure)] if erred else []
+    return [*kept, label, state, *told, report.worker]
 
 
 def parts_of(operations: Operations) -> Parts:

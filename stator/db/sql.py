@@ -60,7 +60,7 @@ HISTORY = """
 kept AS (
   INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
     claimed, duration, stay, attempts, error, fingerprint)
-  SELECT %s, pk::text, statement_timestamp(), version, 'move', %s, %s, '', %s, %s, attempted, duration,
+  SELECT %s, pk::text, statement_timestamp(), version, 'move', %s, %s, '', %s, worker, attempted, duration,
     greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done)
 """
 
@@ -69,7 +69,7 @@ ERROR_HISTORY = """
 kept AS (
   INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
     claimed, duration, attempts, error, fingerprint)
-  SELECT %s, pk::text, statement_timestamp(), version, 'error', %s, '', '', '', %s, attempted, duration, attempts,
+  SELECT %s, pk::text, statement_timestamp(), version, 'error', %s, '', '', '', worker, attempted, duration, attempts,
     %s, %s FROM done)
 """
 
@@ -295,13 +295,16 @@ def _passed(names: list[str], attempts: Attempts, *, history: bool) -> str:
 
 def _returned(table: str, names: list[str], attempts: Attempts, *, history: bool, noted: bool) -> str:
     """Return what ``done`` has besides for the history and for records, as the beginning of a list of columns."""
-    told = f"{table}.state_version AS version, v.duration, v.attempts, v.attempted, " if history else ""
+    told = f"{table}.state_version AS version, {_WORKER}, v.duration, v.attempts, v.attempted, " if history else ""
     return told + "".join(f"v.{name}, " for name in ("claim", *names[1:]) if noted) + attempts.returned(table)
 
 
 # Of claims with records: their leases last, and all of them are written, or none.
 _IN_TIME = "AND t.state_locked_until > statement_timestamp()"
 _ALL_OR_NONE = "AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v)"
+
+# The worker that made the claim: its id is the beginning of the token.
+_WORKER = "left(replace(v.claim::text, '-', ''), 12) AS worker"
 
 # What the history has of the attempt, as the row has it until the outcome is written.
 _OF_ATTEMPT = ["t.state_attempts AS attempts", "t.state_attempted AS attempted"]
@@ -348,20 +351,21 @@ def _held(table: str, kept: str) -> str:
 
 
 def move(table: str, pk: str, pick: str, picked: str, assignments: str, *, history: bool, tell: bool) -> str:
-    """Return MOVE for rows that a query picks and locks. Parameters: query, SET list, statistics, history.
+    """Return MOVE for rows that a query picks and locks. Parameters: query, SET list, worker, statistics, history.
 
     ``picked`` is the column of the query with the primary key, ``stator_entered`` that with ``state_changed``.
     ``stator_place`` is the row's place, where it is updated as in CLAIM. Returns the primary keys with ``tell``, else
     one row with their number.
     """
-    further = f",{HISTORY}" if history else ""
+    further, further_columns = (f",{HISTORY}", ", %s AS worker") if history else ("", "")
     return f"""
 WITH picked AS MATERIALIZED ({pick}),
 done AS (
   UPDATE {table} SET {assignments} FROM picked
   WHERE {table}.ctid = picked.stator_place AND {table}.{pk} IS NOT DISTINCT FROM picked.{picked}
   RETURNING {table}.{pk} AS pk, {table}.state_version AS version, false AS failed, NULL::float8 AS duration,
-    0 AS attempts, NULL::timestamptz AS attempted, {table}.state_changed - picked.stator_entered AS stayed),
+    0 AS attempts, NULL::timestamptz AS attempted,
+    {table}.state_changed - picked.stator_entered AS stayed{further_columns}),
 {COUNTED}{further}
 SELECT {"pk" if tell else "count(*)"} FROM done
 """  # noqa: S608 - quoted names

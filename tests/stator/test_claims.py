@@ -7,11 +7,12 @@ from django.db.models import Q
 
 from stator import claims
 from stator.exceptions import LeaseLost
-from stator.models import History, Stats
+from stator.models import History, Report, Stats
 from stator.rows.columns import after
 from tests.stator.making import ago, change, expire, put, raw, row
 from tests.testapp.explained import Errand
 from tests.testapp.faults import Job
+from tests.testapp.power import Order
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -73,6 +74,19 @@ def test_claim_is_ended_by_a_move_with_its_values_and_history():
     assert (found.state, found.tenant, found.state_claim) == ("heir", 9, None)
     with pytest.raises(LeaseLost):
         claims.move(claim, "heir")
+
+
+def test_history_and_report_name_the_worker_that_claimed_and_not_the_process_that_found_the_claim():
+    found = []
+    for worker in ("aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc"):
+        put(Order, state="working", state_ready=True, state_next_attempt=None)
+        [claim] = claims.claim(Order, worker=worker)
+        found.append(claims.find(Order, claim.pk, claim.token))
+    claims.retry(found.pop(), failure=claims.describe(ValueError("no")))
+    assert claims.move_many([(claim, None) for claim in found], "shipped") == []
+    kept = sorted((act.kind, act.worker) for act in History.objects.all())
+    assert kept == [("error", "cccccccccccc"), ("move", "aaaaaaaaaaaa"), ("move", "bbbbbbbbbbbb")]
+    assert Report.objects.get().worker == "cccccccccccc"
 
 
 def test_many_claims_are_ended_together_and_those_that_have_ended_are_returned():

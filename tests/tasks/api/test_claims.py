@@ -2,6 +2,9 @@
 
 import pytest
 
+from stator.models import History
+from tasks.dead_letters import letter_of
+from tasks.messages import worker_digits
 from tasks.models import Run, Task
 from tests.tasks.making import claimed, fresh
 from tests.tasks.serving import token
@@ -44,6 +47,23 @@ def test_heartbeat_answers_what_the_task_says_now_and_counts_errors(call, queue)
     assert run["unexpected_errors"] == 2
     status, verified = call("POST", path.replace("heartbeat", "verify"), body, given)
     assert (status, verified["heartbeat_interval"]) == (200, 7)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_failures_over_http_count_once_in_a_dead_letter_under_the_names_of_their_workers(call, queue, many):
+    task, given = queue.publish("resize", max_attempts=3).task, token()
+    workers = ["bot-1", "bot-2", "bot-3"]
+    for worker in workers:
+        [claim] = claim_over_http(call, given, worker=worker)
+        end = {"token": claim["token"], "error": f"{worker} failed"}
+        if many:
+            call("POST", "queues/encode/claims/fail", {"claims": [{"task": task.pk, **end}]}, given)
+        else:
+            call("POST", f"tasks/{task.pk}/claim/fail", end, given)
+    letter = letter_of(fresh(task))
+    assert (letter.attempts, letter.workers) == (3, workers)
+    assert letter.errors == [f"{worker}: tasks.Failed: {worker} failed" for worker in workers]
+    assert [act.worker for act in History.objects.order_by("pk")] == [worker_digits(worker) for worker in workers]
 
 
 @pytest.mark.parametrize("value", [-1, 0, 0.01, "soon"])
