@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from stator.worker.supervisor import handlers_for_children, restore_handlers
+
 STDERR = 2
 
 
@@ -47,7 +49,7 @@ def stop_on_signals(
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = handlers_for_children((signal.SIGINT, signal.SIGTERM))
     signals = StopSignals(stop, requests)
     for number in before:
         loop.add_signal_handler(number, signals.hear)
@@ -57,9 +59,9 @@ def stop_on_signals(
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number in before:
             loop.remove_signal_handler(number)
-            signal.signal(number, handler)
+        restore_handlers(before)
 
 
 def close(loop: asyncio.AbstractEventLoop) -> None:

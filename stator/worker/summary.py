@@ -8,8 +8,8 @@ class Summary:
     """The results of a worker: attempts per model, moves per ``(model, state)``, errors and refused writes.
 
     ``forced``: it was told twice to stop. ``unfinished``: attempts that did not end in time and were given up.
-    ``ended``: the reason, ``"idle"``, ``"time over"``, ``"stopped"``, ``"failed"`` or ``"forced"``; empty while it
-    works.
+    ``ended``: the reason, ``"idle"``, ``"time over"``, ``"stopped"``, ``"orphaned"`` (its supervisor is gone),
+    ``"failed"`` or ``"forced"``; empty while it works.
     """
 
     handled: dict[str, int] = field(default_factory=dict)

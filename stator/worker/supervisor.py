@@ -6,9 +6,11 @@ import random
 import select
 import signal
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from mmap import mmap
 from pathlib import Path
 from types import FrameType
@@ -33,9 +35,18 @@ GLANCE = 0.02
 # Signals that the parent handles; a child starts with their defaults.
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD)
 
+Handler = Callable[[int, FrameType | None], object] | int
+
+# The handlers that a forked child of this process gets back, by signal; and each thread's mask before it forks.
+_for_children: dict[int, Handler] = {}
+_forking = threading.local()
+
 
 class Supervisor:
-    """Runs ``work(number)``, which returns an exit code, in each of ``count`` forked processes until told to stop."""
+    """Runs ``work(number)``, which returns an exit code, in each of ``count`` forked processes until told to stop.
+
+    A process that ends is replaced, whatever its exit code, unless its work called :meth:`note_done`.
+    """
 
     def __init__(self, count: int, work: Callable[[int], int], grace: float) -> None:
         self._count = count
@@ -48,8 +59,9 @@ class Supervisor:
         self._before: dict[int, tuple[int, int]] = {}
         self._pid = os.getpid()
         self._signals = 0
-        # One byte shared with the workers: a signal does not say who sent it, and several may be merged.
-        self._shown = mmap(-1, 1)
+        # Bytes shared with the workers. The first is the number of requests to stop, because a signal does not say who
+        # sent it, and several may be merged. The others say which workers are done: any code may exit with 0.
+        self._shown = mmap(-1, 1 + count)
         self._stopped_at = 0.0
         self._code = 0
 
@@ -71,6 +83,10 @@ class Supervisor:
     def requests(self) -> int | None:
         """Return, in a worker, how often its supervisor was asked to stop, or None if the supervisor is gone."""
         return self._shown[0] if os.getppid() == self._pid else None
+
+    def note_done(self, number: int) -> None:
+        """Note, in a worker, that it has done what it was started for and needs no replacement."""
+        self._shown[1 + number] = 1
 
     @contextmanager
     def _handling_signals(self) -> Iterator[None]:
@@ -103,6 +119,7 @@ class Supervisor:
     def _fork(self, number: int) -> None:
         # Signals that arrive meanwhile wait: a child with these handlers would pass them on to the others.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+        self._shown[1 + number] = 0
         pid = os.fork()
         if pid:
             self._children[pid] = (number, time.monotonic())
@@ -141,7 +158,7 @@ class Supervisor:
                 self._ended(number, os.waitstatus_to_exitcode(status), time.monotonic() - started)
 
     def _ended(self, number: int, code: int, lived: float) -> None:
-        if self._stopped_at or code == 0:
+        if self._stopped_at or (code == 0 and self._shown[1 + number]):
             self._code = self._code or max(code, 0)
             return
         # An exit code of a replacement is not final: the first process of its number had worked.
@@ -180,6 +197,46 @@ def be_expendable() -> None:
         OOM_SCORE.write_text(str(min(MOST_EXPENDABLE, int(OOM_SCORE.read_text()) + MORE_EXPENDABLE)))
 
 
+def handlers_for_children(numbers: Iterable[int]) -> dict[int, Handler]:
+    """Return the handlers of these signals and note that a child which this process forks gets them back.
+
+    Call it before you set handlers of your own. A child of ``multiprocessing`` would inherit those and ignore
+    ``terminate()``, and it would share the descriptor by which a signal reaches the event loop.
+    """
+    _watch_forks()
+    handlers = {number: signal.getsignal(number) or signal.SIG_DFL for number in numbers}
+    _for_children.update(handlers)
+    return handlers
+
+
+def restore_handlers(handlers: dict[int, Handler]) -> None:
+    """Set the handlers again that :func:`handlers_for_children` has returned."""
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+        _for_children.pop(number, None)
+
+
+@cache
+def _watch_forks() -> None:
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+
+
+def _before_fork() -> None:
+    # A signal that reaches the child before it has its handlers waits.
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _for_children)
+
+
+def _after_fork() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+
+
+def _in_child() -> None:
+    if _for_children:
+        signal.set_wakeup_fd(-1)
+        restore_handlers(_for_children.copy())
+    _after_fork()
+
+
 def end_with(pipe: int, grace: float = 0.0) -> None:
     """Fork a process that kills the process group once the other end of a pipe is closed: its owner is gone.
 
@@ -189,6 +246,9 @@ def end_with(pipe: int, grace: float = 0.0) -> None:
     leader = os.getpid()
     if os.fork():
         return
+    # systemd sends SIGTERM to all processes of a unit; this one stays for as long as its leader does.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     try:
         # The starter of the group waits for the end of these streams.
         for stream in {0, 1, 2} - {pipe}:

@@ -119,8 +119,8 @@ class Worker:
             close(loop)
 
     def stop(self, why: str = "stopped") -> None:
-        """Stop gracefully; a second call stops at once. Call it on the event loop, as signal handlers do."""
-        self._forced = self._forced or self._is_stopping
+        """Stop gracefully; at once if it was told to stop before. Call it on the event loop, as signal handlers do."""
+        self._forced = self._forced or self._why == why == "stopped"
         before, self._why = self._why, "forced" if self._forced else why
         # A third Ctrl-C logs nothing new.
         if self._announce and self._why != before:
@@ -273,6 +273,8 @@ class Worker:
                 self._progress(self)
             if self.run_for and time.monotonic() - self.started > self.run_for and not self._is_stopping:
                 self.stop("time over")
+            if self._requests and self._requests() is None and not self._is_stopping:
+                self.stop("orphaned")
             await asyncio.sleep(0.1 if self.attempts.running else 0.5)
 
     async def _mend_loop(self) -> None:

@@ -6,6 +6,7 @@ A claim has ``lost``, ``ended``, ``heartbeat_due`` (a monotonic time), ``max_une
 """
 
 import logging
+import os
 import random
 import signal
 import threading
@@ -33,6 +34,7 @@ class StopSignals:
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
+        self._pid = os.getpid()
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> None:
@@ -49,7 +51,11 @@ class StopSignals:
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self.__exit__()
-        self._stop()
+        if os.getpid() == self._pid:
+            self._stop()
+        else:
+            # A forked child of the program, for instance of multiprocessing: the signal means the child alone.
+            os.kill(os.getpid(), number)
 
 
 class Loop:

@@ -4,6 +4,7 @@ import pytest
 from django.db import connection
 
 from tests.faults.fleet import logged
+from tests.faults.test_alone import isolated, suspect_of
 from tests.testapp.faults import LOOP_BOMBS, MESSES, Bomb, Effect, Messy
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
@@ -30,6 +31,32 @@ def test_disorder_left_by_a_handler_does_not_reach_the_next(watch, fleet):
     assert found == [clean] * Messy.objects.filter(kind="look").count()
     assert set(Messy.objects.exclude(state="done").values_list("kind", flat=True)) == {"broken"}
     watched.judge(external=frozenset({"fresh"}), started=False)
+
+
+@pytest.mark.parametrize("kind", ["child", "child on loop"])
+def test_child_that_a_handler_ends_does_not_stop_its_worker(watch, fleet, kind):
+    watched = watch(Bomb)
+    Bomb.objects.bulk_create(Bomb(kind=kind) for _ in range(5))
+    workers = fleet("testapp.Bomb")
+    worker = workers.start("--processes", "1")
+
+    workers.until(lambda: not Bomb.objects.exclude(state="done").exists())
+    assert not logged(worker, "stator.attempt_failed")
+    assert not logged(worker, "stator.stopping")
+    workers.stop()
+    watched.judge()
+
+
+@pytest.mark.parametrize("kind", ["child", "child on loop"])
+def test_child_that_a_handler_ends_in_an_isolated_process_ends(fleet, kind):
+    suspect_of(Bomb, kind=kind, state="on_loop" if kind == "child on loop" else "fresh")
+    workers = fleet("testapp.Bomb")
+    worker = workers.start()
+
+    workers.until(lambda: isolated(worker))
+    workers.until(lambda: not Bomb.objects.exclude(state="done").exists())
+    assert not logged(worker, "stator.attempt_failed")
+    workers.stop()
 
 
 # Longer than a healthy process stands still on a crowded machine.

@@ -65,6 +65,19 @@ def test_no_object_is_lost_when_workers_are_killed(watch, fleet, thorough):
     watched.judge(max_crashes=1000, reap_slack=RECOVERY)
 
 
+def test_handler_that_exits_with_0_does_not_leave_the_fleet_a_worker_short(watch, fleet):
+    watched = watch(Bomb)
+    bomb = Bomb.objects.create(kind="exit well")
+    workers = fleet("testapp.Bomb")
+    worker = workers.start("--processes", "1")
+
+    workers.until(lambda: Bomb.stator.quarantined().filter(pk=bomb.pk).exists(), 120)
+    workers.stop()
+
+    assert {died["exit_code"] for died in logged(worker, "stator.worker_died")} == {0}
+    watched.judge(reap_slack=RECOVERY)
+
+
 def test_handlers_that_kill_their_process_are_quarantined_and_spare_the_others(watch, fleet):
     watched = watch(Bomb)
     bombs = [Bomb.objects.create(kind=kind) for kind in ("exit", "segfault", "abort")]

@@ -5,9 +5,11 @@ import signal
 from threading import Event as Flag
 from time import monotonic
 
+import psutil
 import pytest
 
 from tests.faults.fleet import CROWDED, logged
+from tests.processes import wait_until
 from tests.testapp.faults import Job, ThreadJob
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
@@ -98,7 +100,7 @@ def test_second_signal_to_all_processes_ends_them_at_once(watch, fleet, number):
     watched.judge(external=frozenset({"fresh", "halfway"}))
 
 
-def test_worker_that_alone_gets_a_signal_stops_gracefully(watch, fleet):
+def test_worker_that_alone_gets_a_signal_stops_gracefully_and_is_replaced(watch, fleet):
     watched = watch(Job)
     workers = fleet("testapp.Job", **SETTINGS)
     worker = loaded(workers, Job, 2)
@@ -113,10 +115,32 @@ def test_worker_that_alone_gets_a_signal_stops_gracefully(watch, fleet):
             os.kill(pid, signal.SIGTERM)
         workers.until(lambda: len(logged(worker, "stator.stopping")) == 2)
 
-    assert worker.wait(DEADLINE + 10) == 0, worker.output()
+    workers.until(lambda: len(logged(worker, "stator.ready")) == 4)
     assert {event["why"] for event in logged(worker, "stator.stopping")} == {"stopped"}
-    assert not Job.stator.leased().exists()
+    assert {event["exit_code"] for event in logged(worker, "stator.worker_died")} == {0}
     assert not started(workers, worker, Job, SHORT).filter(state="fresh").exists()
+    assert worker.stop(DEADLINE + 10) == 0, worker.output()
+    assert not Job.stator.leased().exists()
+    watched.judge(external=frozenset({"fresh", "halfway"}))
+
+
+@PROCESSES
+@MODELS
+def test_killed_parent_takes_its_workers_along(watch, fleet, model, processes):
+    watched = watch(model)
+    workers = fleet(model._meta.label, **SETTINGS)
+    worker = loaded(workers, model, processes)
+    pids = {event["pid"] for event in logged(worker, "stator.starting")}
+    assert worker.pid not in pids, "it is supervised"
+
+    worker.send(signal.SIGKILL)
+
+    ended = lambda: len(logged(worker, "stator.ended")) == processes  # noqa: E731
+    wait_until(ended, DEADLINE + 10, worker.output)
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)), message=worker.output)
+    assert {event["why"] for event in logged(worker, "stator.stopping")} == {"orphaned"}
+    assert not model.stator.leased().exists()
+    assert set(model.objects.values_list("state_crashes", flat=True)) == {0}
     watched.judge(external=frozenset({"fresh", "halfway"}))
 
 

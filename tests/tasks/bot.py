@@ -1,7 +1,7 @@
 """A bot as a process of its own: ``python -m tests.tasks.bot KIND QUEUE NAME LIMIT [BASE TOKEN]``.
 
-``KIND`` is ``for``, ``run``, ``async`` or ``http``. It says which task it begins, and does a task of the action
-``hold`` until it reads a line.
+``KIND`` is ``for``, ``run``, ``async`` or ``http``. It says which task it begins, does a task of the action ``hold``
+until it reads a line, and for one of the action ``child`` forks a child and ends it.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import sys
 import django
 
 from tasks.client import Client
+from tests.children import end_child
 
 
 def work(action, pk):
@@ -18,6 +19,9 @@ def work(action, pk):
     print(f"begins {pk}", flush=True)
     if action == "hold":
         sys.stdin.readline()
+    if action == "child":
+        # Any program with a handler of its own loses a signal that comes while it forks.
+        end_child(at_once=False)
     return "done"
 
 

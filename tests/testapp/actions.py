@@ -16,6 +16,7 @@ from django.db import connection, transaction
 
 import tasks
 from stator.graph.backoff import Backoff
+from tests.children import end_child
 from tests.testapp.door import go_through
 
 DISTURBING = {
@@ -136,6 +137,12 @@ def thread(context: tasks.Context) -> None:
     seen.append("begun")
     release.wait(30)
     seen.append("ended")
+
+
+@tasks.action("child", isolated=True)
+def child() -> None:
+    """Fork a child and end it, in a process of its own."""
+    end_child()
 
 
 @tasks.action("hang")

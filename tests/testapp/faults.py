@@ -13,6 +13,7 @@ from django.db.models.functions import Now
 
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
+from tests.children import end_child
 from tests.testapp.actor import actor
 
 GLANCE = 0.02
@@ -149,7 +150,7 @@ class BombGraph(StateGraph):
     @classmethod
     def handle_fresh(cls, instance):
         effect_of(instance, instance.kind).save()
-        if instance.kind in LOOP_BOMBS:
+        if instance.kind in LOOP_BOMBS or instance.kind == "child on loop":
             return cls.on_loop
         BOMBS[instance.kind]()
         return cls.done
@@ -157,7 +158,7 @@ class BombGraph(StateGraph):
     @classmethod
     async def handle_on_loop(cls, instance):
         await effect_of(instance, instance.kind).asave()
-        LOOP_BOMBS[instance.kind]()
+        {**LOOP_BOMBS, "child on loop": end_child}[instance.kind]()
         return cls.done
 
 
@@ -182,6 +183,8 @@ def hog() -> None:
 
 BOMBS = {
     "exit": lambda: os._exit(3),
+    "exit well": lambda: os._exit(0),
+    "child": end_child,
     "segfault": lambda: ctypes.string_at(0),
     "abort": os.abort,
     "harmless": lambda: threading.Event().wait(0.2),

@@ -25,6 +25,9 @@ from stator.worker.supervisor import Supervisor
 
 FORCED, UNUSABLE, BAD = 130, 75, 2
 
+# Why a worker ends that needs no replacement: --until-idle, --run-for.
+DONE = ("idle", "time over")
+
 # The model that has queues.
 QUEUED = "tasks.Task"
 
@@ -34,12 +37,12 @@ examples:
   runstator shop.Invoice -c 20         only invoices, at most 20 attempts at once
   runstator -x shop.Import             everything but imports
   runstator tasks.Task --queue mail    only tasks of the queue mail
-  runstator --processes 4              four processes; one that dies is replaced
+  runstator --processes 4              four processes; one that ends is replaced
   runstator --name bot                 the name by which tasks choose their workers: worker_ids
   runstator --until-idle               work until nothing is ready, then exit 0
 
 signals:  SIGTERM or SIGINT stops gracefully, a second one stops at once; with --processes send it to the parent.
-  SIGQUIT dumps all stacks.
+  SIGQUIT dumps all stacks. Workers stop if their parent is gone.
 exit codes:  0 stopped or idle, 2 bad arguments or settings, 1 or 70 a frozen worker ended itself,
   75 the database cannot be used or every model lacks a column, 130 forced to stop.
 """
@@ -54,6 +57,9 @@ class Command(BaseCommand):
 
     help = "Runs a worker: claims ready objects, attempts them and records the outcomes."
     requires_system_checks: list[str] = []
+
+    # Why the worker of this process has ended.
+    _ended = ""
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Return the parser, with examples at the end of its help."""
@@ -78,7 +84,8 @@ class Command(BaseCommand):
         add("--queue", action="append", default=[], metavar="NAME", help=queue_help)
         add("-c", "--concurrency", type=int, metavar="N", help="Attempts at once in one process.")
         add("--concurrency-per-model", type=int, metavar="N", help="Attempts at once of one model in one process.")
-        add("--processes", type=int, default=1, metavar="N", help="Worker processes (default: 1).")
+        processes_help = "Worker processes under a parent that replaces them (default: one, without a parent)."
+        add("--processes", type=int, metavar="N", help=processes_help)
         add("--database", metavar="ALIAS", help="Work in this database instead of where the routers write each model.")
         add("-s", "--schedule-interval", type=float, metavar="SECONDS", help="Interval of scheduling passes.")
         add(
@@ -125,8 +132,8 @@ class Command(BaseCommand):
         """The stream for errors, without Django's wrapper, which adds a line break to each write."""
         return self.stderr._out
 
-    def _run(self, runner: StatorRunner, processes: int) -> int:
-        if processes == 1:
+    def _run(self, runner: StatorRunner, processes: int | None) -> int:
+        if processes is None:
             return self._work(runner)
         # Forked processes must not share connections.
         connections.close_all()
@@ -135,10 +142,13 @@ class Command(BaseCommand):
         base = runner.name or default_name()
 
         def work(number: int) -> int:
-            runner.name = f"{base}-{number + 1}"
+            runner.name = base if processes == 1 else f"{base}-{number + 1}"
             if before := supervisor.replaced_by(number):
                 note_replaced(*before)
-            return self._work(runner, number)
+            code = self._work(runner, number)
+            if self._ended in DONE:
+                supervisor.note_done(number)
+            return code
 
         supervisor = Supervisor(processes, work, timeout + 5)
         runner.requests = supervisor.requests
@@ -149,7 +159,7 @@ class Command(BaseCommand):
         self._address, self._port = options["metrics_address"], options["metrics_port"]
         models = _chosen(options["model_labels"], options["exclude"])
         _check_queues(options["queue"], models)
-        _check_name(options["name"], options["processes"])
+        _check_name(options["name"], options["processes"] or 1)
         _check_liveness_file(options["liveness_file"])
         if not self._address.strip():
             raise _bad("--metrics-address is empty; name an address of this host, or leave the option out")
@@ -201,12 +211,13 @@ class Command(BaseCommand):
         finally:
             runner.progress.close()
         log_end(summary)
+        self._ended = summary.ended
         if summary.forced:
             return FORCED
         if runner.settings().TRACING:
             # By name, as in the worker. Processes under a supervisor end without running exit handlers.
             import_module("stator.worker.tracing").flush()
-        if summary.unfinished and self._from_shell:
+        if summary.unfinished and self._from_shell and not runner.requests:
             # The interpreter would wait for the thread of a handler that does not end.
             _exit(0)
         return 0
@@ -241,9 +252,10 @@ def _model(label: str) -> type[StatorModel]:
 
 
 def _check_numbers(options: dict[str, Any]) -> None:
-    if not 1 <= options["processes"] <= 256:
-        raise _bad(f"--processes {options['processes']} must be from 1 to 256")
-    port, last = options["metrics_port"], 65536 - options["processes"]
+    processes = 1 if options["processes"] is None else options["processes"]
+    if not 1 <= processes <= 256:
+        raise _bad(f"--processes {processes} must be from 1 to 256")
+    port, last = options["metrics_port"], 65536 - processes
     if port is not None and not 1 <= port <= last:
         raise _bad(f"--metrics-port {port} must be from 1 to {last}, so that each process has one")
     for name, most in (("concurrency", 100_000), ("concurrency_per_model", 100_000)):

@@ -10,7 +10,7 @@ import signal
 import sys
 from importlib import import_module
 
-from stator.worker.supervisor import be_expendable, end_with
+from stator.worker.supervisor import be_expendable, end_with, handlers_for_children
 
 # Seconds that this process has to hand back its object when its worker is gone.
 HANDING_BACK = 2.0
@@ -21,7 +21,7 @@ def main() -> None:
     end_with(int(sys.argv[1]), HANDING_BACK)
     options = json.loads(sys.argv[2])
     be_expendable()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in handlers_for_children((signal.SIGINT, signal.SIGTERM)):
         # The worker gets them too, and ends this process. Not SIG_IGN, which processes that a handler starts would
         # inherit.
         signal.signal(number, lambda *_: None)

@@ -14,7 +14,7 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from stator.exceptions import NotBegun, TryAgainLater
 from stator.graph.failures import describe
-from stator.worker.supervisor import end_with
+from stator.worker.supervisor import end_with, handlers_for_children
 from tasks.actions.isolation import START_AGAIN
 from tasks.actions.isolation.surroundings import take_over, take_over_settings
 from tasks.actions.registry import Context, find
@@ -26,7 +26,7 @@ def main() -> None:
     """Carry out the request on standard input."""
     # A signal to the whole service, as systemd sends it, is meant for the worker, which waits for the action or kills
     # it. The handler does nothing; ignoring the signal instead would be inherited by the action's child processes.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in handlers_for_children((signal.SIGINT, signal.SIGTERM)):
         signal.signal(number, lambda *_: None)
     request = json.loads(sys.stdin.buffer.readline())
     # The worker keeps the other end of standard input open as long as it lives.

@@ -50,6 +50,10 @@ class TestAnswers:
         assert (task.state, task.result) == ("completed", "written")
         assert Group.objects.get().name == "written"
 
+    def test_child_that_it_forks_can_be_ended(self) -> None:
+        task = ran(action="child", data=None)
+        assert task.state == "completed", report(task).message
+
     def test_an_error_comes_back_as_what_it_was(self) -> None:
         task = ran("raise")
         assert (task.state, report(task).error, report(task).message) == (
