@@ -1,20 +1,28 @@
-"""Migration operations for projects: renamed and removed states, and storage parameters."""
+"""Migration operations for projects: renamed and removed states, renamed models, and storage parameters."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import uniform
 from time import monotonic, sleep
 from typing import Any
 
+from django.apps import apps
 from django.core.management.base import CommandError
-from django.db import OperationalError, connections, transaction
+from django.db import OperationalError, connections, router, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations import Migration, RenameModel
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
-from django.db.models import F, Model, QuerySet
+from django.db.models import Exists, F, Model, OuterRef, QuerySet
 from django.db.models.functions import Now
+from django.db.models.signals import pre_migrate
 
 from stator.capabilities import capabilities_of
+from stator.rows.concurrency_limits import Limit
+from stator.rows.pauses import Pause, replace_pauses
+from stator.rows.reports import History, Report
+from stator.rows.statistics import Depth, Stats
 
 # Names of storage parameters, including those of a TOAST table; PostgreSQL takes them without quotes.
 PARAMETER = re.compile(r"[a-z_]+(\.[a-z_]+)?")
@@ -57,9 +65,10 @@ class RowOperation(Operation):
 class RenameState(RowOperation):
     """Rename the state ``old`` of a model to ``new`` in all rows.
 
-    ``makemigrations`` writes this operation for ``renamed_from``. Attempts and times stay. A claim on a row ends, and
-    the row is attempted again. Reversing the migration renames back. Each batch of 1,000 rows is committed if the
-    migration has ``atomic = False``, as generated ones have. If it is interrupted, run ``migrate`` again.
+    ``makemigrations`` writes this operation for ``renamed_from``. Attempts, times and pauses of the state stay. A claim
+    on a row ends, and the row is attempted again. Reversing the migration renames back. Each batch of 1,000 rows is
+    committed if the migration has ``atomic = False``, as generated ones have. If it is interrupted, run ``migrate``
+    again.
     """
 
     new: str
@@ -94,6 +103,9 @@ class RenameState(RowOperation):
             changes: dict[str, Any] = {"state": new, "state_version": F("state_version") + 1}
             _move(_rows_in(model, alias, old).filter(state_claim=None), changes)
             _move(_rows_in(model, alias, old), changes | AT_ONCE)
+            if _is_here(Pause, schema_editor.connection):
+                paused = Pause.objects.using(alias).filter(model_label=model._meta.label_lower, state=old)
+                replace_pauses(paused, state=new)
 
 
 class RemapState(RowOperation):
@@ -202,6 +214,110 @@ def _write(rows: QuerySet[Model], changes: Mapping[str, object]) -> None:
     with transaction.atomic(using=rows.db):
         if locked := list(rows.select_for_update().order_by("pk").values_list("pk", flat=True)):
             QuerySet(rows.model, using=rows.db).filter(pk__in=locked).update(**changes)
+
+
+class RenameRecords(Operation):
+    """Give everything that is recorded of a model to its new label: pauses, history, reports, statistics, permission.
+
+    These records name a model by its label, such as ``shop.Invoice``. ``migrate`` does this by itself after each
+    ``RenameModel``. For a model that moves to another app, put the operation into the migration that moves it. Where
+    both labels have a record of one object or hour, that of ``old`` stays. Batches are those of :class:`RenameState`.
+    """
+
+    reversible = True
+    reduces_to_sql = False
+
+    def __init__(self, old: str, new: str) -> None:
+        for label in (old, new):
+            if label.count(".") != 1:
+                raise ValueError(f"RenameRecords({old!r}, {new!r}): {label!r} is not a label such as 'shop.Invoice'")
+        self.old = old
+        self.new = new
+
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+        return type(self).__name__, [self.old, self.new], {}
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        """Change nothing: the records are rows."""
+
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """Give the records to the new label."""
+        self._rename(schema_editor.connection, self.old.lower(), self.new.lower())
+
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """Give the records back to the former label."""
+        self._rename(schema_editor.connection, self.new.lower(), self.old.lower())
+
+    def describe(self) -> str:
+        """Return a description for people."""
+        return f"Give what Stator recorded of {self.old} to {self.new}"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        """A part of the migration's name."""
+        return f"records_of_{self.new.lower().replace('.', '_')}"
+
+    def _rename(self, connection: BaseDatabaseWrapper, old: str, new: str) -> None:
+        alias = connection.alias
+        if _is_here(Pause, connection):
+            replace_pauses(Pause.objects.using(alias).filter(model_label=old), model_label=new)
+        for records in (Pause, History, Report, Stats, Depth, Limit):
+            if _is_here(records, connection):
+                rows: QuerySet[Model] = QuerySet(records, using=alias)
+                for unique in records._meta.total_unique_constraints:
+                    same = {name: OuterRef(name) for name in unique.fields if name != "model_label"}
+                    _by_keys(
+                        rows.filter(Exists(rows.filter(model_label=old, **same)), model_label=new), QuerySet.delete
+                    )
+                _by_keys(rows.filter(model_label=old), lambda part: part.update(model_label=new))
+        if apps.is_installed("django.contrib.auth"):
+            permission = apps.get_model("auth", "Permission")
+            if _is_here(permission, connection):
+                _rename_permission(QuerySet(permission, using=alias), old, new)
+
+
+def _is_here(records: type[Model], connection: BaseDatabaseWrapper) -> bool:
+    """Return whether a table is in this database; the same ``migrate`` may make it only later."""
+    allowed = router.allow_migrate_model(connection.alias, records)
+    return allowed and records._meta.db_table in connection.introspection.table_names()
+
+
+def _by_keys(rows: QuerySet[Model], act: Callable[[QuerySet[Model]], object]) -> None:
+    """Call ``act`` with batches of the rows until none is left."""
+    while keys := list(rows.values_list("pk", flat=True)[:BATCH]):
+        act(QuerySet(rows.model, using=rows.db).filter(pk__in=keys))
+
+
+def _rename_permission(rows: QuerySet[Model], old: str, new: str) -> None:
+    """Rename the permission to force moves, so that its grants stay; ``migrate`` would create one without any."""
+    (app, former), (other, name) = old.split("."), new.split(".")
+    # Whether the content type has its new name already depends on the order of the apps.
+    mine = rows.filter(content_type__app_label=app, content_type__model__in=[former, name])
+    if app == other and not mine.filter(codename=f"force_{name}").exists():
+        pks = list(mine.filter(codename=f"force_{former}").values_list("pk", flat=True))
+        rows.filter(pk__in=pks).update(codename=f"force_{name}")
+
+
+def connect() -> None:
+    """Let ``migrate`` rename the records of a model with the model."""
+    pre_migrate.connect(_add_to_plan, sender=apps.get_app_config("stator"), dispatch_uid="stator.records")
+
+
+def _add_to_plan(plan: Iterable[tuple[Migration, bool]] | None = None, **kwargs: object) -> None:
+    """Insert an operation after each ``RenameModel`` of a plan, as Django does for content types."""
+    for migration, _ in plan or ():
+        operations = [each for one in migration.operations for each in _with_records(migration, one)]
+        vars(migration).update(operations=operations)
+
+
+def _with_records(migration: Migration, operation: Operation) -> Iterator[Operation]:
+    yield operation
+    if isinstance(operation, RenameModel):
+        yield RenameRecords(*(f"{migration.app_label}.{name}" for name in (operation.old_name, operation.new_name)))
 
 
 class ReconcileTrigger(Operation):

@@ -180,6 +180,15 @@ def keep_pause(pause: Pause, using: str) -> None:
     logger.info("stator.paused", extra={"model": pause.model_label, "state": pause.state, "actor": pause.actor})
 
 
+def replace_pauses(pauses: QuerySet["Pause"], **changes: str) -> None:
+    """Write changed copies of the active pauses in their place: workers notice new pauses, and no changed ones."""
+    with transaction.atomic(using=pauses.db):
+        for pause in pauses.filter(in_force()).order_by("pk")[:MOST_PAUSES]:
+            pause.delete()
+            vars(pause).update(changes, id=None)
+            pause.save(using=pauses.db, force_insert=True)
+
+
 def end_pauses(model: type[Model], using: str, *, state: State | str | None, where: object, actor: str) -> int:
     """End active pauses of a model: all, or those with exactly this state and condition; return how many."""
     owner = owner_of(model)
