@@ -28,6 +28,8 @@ class Capabilities:
     has_storage_parameters: bool = False
     # GIN indexes, which find JSON by its content.
     has_gin: bool = False
+    # JSON's true and false are equal to the texts "true" and "false" when values in JSON are compared.
+    takes_booleans_for_texts: bool = False
     # Arrays, which pass many keys as one parameter.
     has_arrays: bool = False
     # A table in FROM may be a query that refers to the row of the query around it.
@@ -73,7 +75,7 @@ POSTGRESQL = Capabilities(
 SQLITE = Capabilities(
     name="sqlite",
     concurrent_writers=False, locks_tables=False, fails_when_locked=True, may_be_in_memory=True,
-    has_outer_references=True, clock_in_utc=True,
+    has_outer_references=True, takes_booleans_for_texts=True, clock_in_utc=True,
 )  # fmt: skip
 # MariaDB too.
 MYSQL = Capabilities(

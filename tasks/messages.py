@@ -151,7 +151,9 @@ def exclusive_value(key: str, metadata: dict[str, object]) -> str:
     if key not in metadata:
         raise PublishRefused(f"the queue is exclusive by {key!r}, so the metadata must have a value of {key!r}")
     value = metadata[key]
-    text = value if isinstance(value, str) else json.dumps(value)
+    # 1.0 and 1 are one value in JSON.
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    text = value if isinstance(value, str) else json.dumps(number)
     if not 0 < len(text) <= NAME_LENGTH:
         raise PublishRefused(f"metadata[{key!r}] must have 1 to {NAME_LENGTH} characters, since the queue is exclusive")
     return text

@@ -13,16 +13,18 @@ from django.db.models import (
     Case,
     ExpressionWrapper,
     F,
+    Func,
     OuterRef,
     Q,
     QuerySet,
     Subquery,
+    TextField,
     Value,
     When,
 )
-from django.db.models.fields.json import KeyTransform
+from django.db.models.fields.json import KeyTransform, compile_json_path
 from django.db.models.functions import Coalesce, Concat, Least, StrIndex
-from django.db.models.lookups import GreaterThan
+from django.db.models.lookups import Exact, GreaterThan
 
 from stator.capabilities import capabilities_of
 from stator.statements import Parameter
@@ -119,12 +121,15 @@ def _of_shared(runs: Rows) -> Q:
 
 def with_metadata(rows: Any, metadata: Metadata) -> Any:
     """Return the tasks whose metadata has all of these names and values; PostgreSQL uses the GIN index."""
-    if isinstance(metadata, Parameter) or capabilities_of(connections[rows.db]).has_gin:
+    if isinstance(metadata, Parameter) or (able := capabilities_of(connections[rows.db])).has_gin:
         return rows.filter(metadata__contains=metadata)
     for number, (name, value) in enumerate(metadata.items()):
         # Not lookups such as metadata__name: the name may be any text, even that of a lookup.
         rows = rows.alias(**{f"tasks_value_{number}": KeyTransform(name, "metadata")})
         rows = rows.filter(**{f"tasks_value_{number}": value})
+        if able.takes_booleans_for_texts and (isinstance(value, bool) or value in ("true", "false")):
+            kind = Func("metadata", Value(compile_json_path([name])), function="JSON_TYPE", output_field=TextField())
+            rows = rows.filter(Exact(kind, Value(str(value).lower() if isinstance(value, bool) else "text")))
     return rows
 
 

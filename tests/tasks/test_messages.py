@@ -81,7 +81,7 @@ def test_message_needs_an_action():
         message_of({"data": 1}, SETTINGS, 3600)
 
 
-@pytest.mark.parametrize(("value", "text"), [("abc", "abc"), (7, "7"), (1.5, "1.5"), (True, "true")])
+@pytest.mark.parametrize(("value", "text"), [("abc", "abc"), (7, "7"), (7.0, "7"), (1.5, "1.5"), (True, "true")])
 def test_exclusive_value_is_text(value, text):
     assert exclusive_value("title", {"title": value}) == text
 
