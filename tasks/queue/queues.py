@@ -145,7 +145,7 @@ class Queue(models.Model):
             transaction.on_commit(partial(replicas.mirror, self.name, before), using=home())
 
     def clean_fields(self, exclude: Any = None) -> None:
-        """Run Django's checks; raise ``ValidationError`` also for a name that databases cannot store."""
+        """Run Django's checks; raise ``ValidationError`` also for a name that no queue can have."""
         super().clean_fields(exclude=exclude)
         if "name" not in (exclude or ()) and (wrong := rules.queue_name_problem(self.name)):
             raise ValidationError({"name": wrong})

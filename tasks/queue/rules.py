@@ -24,7 +24,7 @@ SECONDS = {"lease": 0.05, "timeout": 0.05, "invisible_for": 0.0, "retention": 0.
 
 
 def queue_name_problem(name: Any) -> str:
-    """Return why databases cannot store a queue with this name, as one line; empty if they can."""
+    """Return why a queue cannot have this name, as one line; empty if it can: it is stored, and part of addresses."""
     if not isinstance(name, str):
         return f"the name of a queue must be a text, not {name!r:.80}"
     if not name:
@@ -35,6 +35,8 @@ def queue_name_problem(name: Any) -> str:
         return f"the name of queue {name!r} has a NUL character, which databases cannot store"
     if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
         return f"the name of queue {name!r} has half of a surrogate pair, which is not a character"
+    if "/" in name or name in (".", ".."):
+        return f"queue {name!r} would have no address over HTTP; use a name without /, and not . or .."
     return ""
 
 

@@ -12,11 +12,14 @@ from tasks.models import Queue, Task
 from tests.stator.making import change
 
 # Each with a part of what is said about it.
-NAMES_THAT_NO_DATABASE_KEEPS = [
+IMPOSSIBLE_NAMES = [
     ("a" * 101, "has 101 characters; the most is 100"),
     ("nul\0", "has a NUL character"),
     ("half\ud800", "has half of a surrogate pair"),
     ("", "is empty"),
+    ("a/b", "would have no address over HTTP; use a name without /"),
+    (".", "would have no address over HTTP"),
+    ("..", "would have no address over HTTP"),
 ]
 
 STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")

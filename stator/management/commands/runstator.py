@@ -270,8 +270,8 @@ def _check_queues(names: list[str], models: list[type[StatorModel]]) -> None:
     if names and not any(model._meta.label == QUEUED for model in models):
         raise _bad(f"--queue {names[0]!r} needs {QUEUED}, which this worker does not serve; add {QUEUED} to the models")
     for name in names:
-        if not 0 < len(name) <= 100 or "\0" in name:
-            raise _bad(f"--queue {name[:40]!r} is not a valid queue name; use 1 to 100 characters")
+        if not 0 < len(name) <= 100 or "\0" in name or "/" in name:
+            raise _bad(f"--queue {name[:40]!r} is not a valid queue name; use 1 to 100 characters other than /")
 
 
 def _check_name(name: str, processes: int) -> None:

@@ -1,6 +1,7 @@
 """The HTTP API: queues are made, configured and paused."""
 
 import json
+from urllib.parse import quote
 
 import pytest
 
@@ -25,6 +26,14 @@ class TestQueues:
         assert found["max_attempts"] == 3
         queue = Queue.objects.get()
         assert (queue.lease, queue.retention, queue.one_per_worker, queue.kind) == (None, 5, True, "exclusive")
+
+    @pytest.mark.parametrize("name", ["a b", " a ", "a?b", "a#b", "a%2Fb", "%", "a\\b", "a;b", "a\nb", "é", "..."])
+    def test_every_name_that_a_queue_can_have_has_an_address(self, call, name):
+        Queue.objects.create(name=name, actions_elsewhere=True)
+        given, address = token(), f"queues/{quote(name, safe='')}"
+        assert call("GET", address, token=given)[1]["name"] == name
+        assert call("POST", f"{address}/tasks", {"action": "theirs"}, given)[0] == 201
+        assert len(call("POST", f"{address}/claims", {"worker": "bot-1"}, given)[1]["claims"]) == 1
 
     @pytest.mark.parametrize(
         "body",

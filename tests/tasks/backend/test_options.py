@@ -69,7 +69,7 @@ class TestOptions:
             assert task_backends["default"].check() == []
             examples.add.enqueue(1)
 
-    @pytest.mark.parametrize("name", ["a" * 101, "nul\0", "half\ud800", ""])
+    @pytest.mark.parametrize("name", ["a" * 101, "nul\0", "half\ud800", "", "a/b"])
     def test_an_impossible_name_in_queues_is_found_by_the_check(self, name: str) -> None:
         with backend(QUEUES=["default", name]):
             [error] = task_backends["default"].check()

@@ -16,7 +16,7 @@ from tasks.exceptions import PublishRefused
 from tasks.failures import NoHandler
 from tasks.models import Queue, Task
 from tests.tasks.backend.making import backend
-from tests.tasks.making import NAMES_THAT_NO_DATABASE_KEEPS
+from tests.tasks.making import IMPOSSIBLE_NAMES
 from tests.testapp import tasks as examples
 
 pytestmark = pytest.mark.django_db
@@ -119,7 +119,7 @@ class TestPaths:
         assert not Task.objects.exists()
 
     @pytest.mark.parametrize("many", [False, True])
-    @pytest.mark.parametrize(("name", "told"), NAMES_THAT_NO_DATABASE_KEEPS)
+    @pytest.mark.parametrize(("name", "told"), IMPOSSIBLE_NAMES)
     def test_a_queue_name_that_no_database_keeps_is_refused(self, name: str, told: str, many: bool) -> None:
         with backend():
             there = examples.add.using(queue_name=name)

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from tasks.exceptions import TaskError
 from tasks.models import Claimant, Queue
 from tests.stator.making import ago
-from tests.tasks.making import NAMES_THAT_NO_DATABASE_KEEPS, make_queue, pass_time
+from tests.tasks.making import IMPOSSIBLE_NAMES, make_queue, pass_time
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -139,8 +139,8 @@ async def _go_through(queue):
     await claim.task.arequeue()
 
 
-@pytest.mark.parametrize(("name", "told"), NAMES_THAT_NO_DATABASE_KEEPS)
-class TestNamesThatNoDatabaseKeeps:
+@pytest.mark.parametrize(("name", "told"), IMPOSSIBLE_NAMES)
+class TestImpossibleNames:
     def test_saving_refuses_them(self, name, told):
         with pytest.raises(ValidationError, match=told):
             Queue.objects.create(name=name)
