@@ -2,9 +2,8 @@
 
 import re
 
-# The name of a worker. It is written to logs, and searched for in JSON lists of names, so it needs no escapes.
-WORKER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:@/+-]{0,99}")
-WORKER_NAME_RULE = "a name of 1 to 100 letters, digits, spaces and . _ : @ / + -, beginning with a letter or a digit"
+WORKER_NAME = re.compile("[^\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]{1,100}")
+WORKER_NAME_RULE = "a text of 1 to 100 printable characters"
 
 # Characters that a database cannot store (NUL, lone surrogates), or that would forge lines of a log or terminal.
 _UNSTORABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

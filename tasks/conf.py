@@ -26,7 +26,9 @@ class Settings(CheckedSettings):
 
     NAME = "STATOR_TASKS"
 
-    LEASE: float = setting(60.0, "How long a claim holds without a heartbeat.", 0.5, most=3600.0)
+    LEASE: float = setting(
+        60.0, "How long a claim holds without a heartbeat; if unset, processes take that of STATOR.", 0.5, most=3600.0
+    )
     TIMEOUT: float | None = setting(None, "Time limit of an attempt, whatever its heartbeats; None: no limit.", 0.05)
     MAX_ATTEMPTS: int = setting(5, "Number of claims without success after which a task is errored.", 1, int, 100_000)
     INVISIBLE_FOR: float = setting(0.0, "How long a new task waits before it can be claimed.", 0.0)
@@ -67,6 +69,12 @@ def load_settings() -> Settings:
     if given != _latest[0][0]:
         _latest[0] = (copy(given), Settings.load())
     return _latest[0][1]
+
+
+def lease_of_process(usual: float) -> float:
+    """Return the lease of a worker process's tasks: ``LEASE`` if the project sets it here, else that of ``STATOR``."""
+    given = getattr(django_settings, "STATOR_TASKS", None) or {}
+    return load_settings().LEASE if "LEASE" in given else usual
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: object) -> list[checks.CheckMessage]:

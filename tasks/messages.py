@@ -67,6 +67,15 @@ class Message:
 
 def message_of(given: dict[str, Any], settings: Settings, longest_lease: float) -> Message:
     """Return the checked message; raise :class:`~tasks.exceptions.PublishRefused` for the first problem."""
+    try:
+        return _message_of(given, settings, longest_lease)
+    except PublishRefused:
+        raise
+    except TaskError as error:
+        raise PublishRefused(str(error)) from None
+
+
+def _message_of(given: dict[str, Any], settings: Settings, longest_lease: float) -> Message:
     if unknown := given.keys() - MESSAGE_FIELDS:
         raise PublishRefused(_unknown(min(map(str, unknown))))
     if "action" not in given:
@@ -99,25 +108,25 @@ def check_worker(name: object) -> str:
 
 
 def check_json(what: str, value: object, limit: int, depth: int) -> None:
-    """Raise ``PublishRefused`` if a value cannot be stored as JSON, or exceeds ``limit`` bytes or ``depth`` levels."""
+    """Raise ``TaskError`` if a value cannot be stored as JSON, or exceeds ``limit`` bytes or ``depth`` levels."""
     json_text(what, value, limit, depth)
 
 
 def json_text(what: str, value: object, limit: int, depth: int) -> str:
-    """Return the value as JSON text; raise ``PublishRefused`` like :func:`check_json`."""
+    """Return the value as JSON text; raise ``TaskError`` like :func:`check_json`."""
     if not _is_flat(value, depth):
-        raise PublishRefused(f"{what} is nested deeper than {depth} levels")
+        raise TaskError(f"{what} is nested deeper than {depth} levels")
     try:
         text = _JSON.encode(value)
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
-        raise PublishRefused(f"{what} has half of a surrogate pair, which is not a character") from None
+        raise TaskError(f"{what} has half of a surrogate pair, which is not a character") from None
     except (TypeError, ValueError) as error:
-        raise PublishRefused(f"{what} cannot be stored as JSON: {error}") from None
+        raise TaskError(f"{what} cannot be stored as JSON: {error}") from None
     if has_nul(text):
-        raise PublishRefused(f"{what} has a NUL character, which databases cannot store")
+        raise TaskError(f"{what} has a NUL character, which databases cannot store")
     if size > limit:
-        raise PublishRefused(f"{what} has {size:,} bytes as JSON; the most is {limit:,}")
+        raise TaskError(f"{what} has {size:,} bytes as JSON; the most is {limit:,}")
     return text
 
 
@@ -133,16 +142,16 @@ def is_metadata_name(name: object) -> bool:
 
 
 def check_metadata(metadata: object, limit: int) -> None:
-    """Raise ``PublishRefused`` for metadata that cannot be searched: a bad name, or a list, object or null as value."""
+    """Raise ``TaskError`` for metadata that cannot be searched: a bad name, or a list, object or null as value."""
     if not isinstance(metadata, dict):
-        raise PublishRefused(f"metadata={_short(metadata)} must be a dictionary of names and values")
+        raise TaskError(f"metadata={_short(metadata)} must be a dictionary of names and values")
     if not metadata:
         return
     for name, value in metadata.items():
         if not is_metadata_name(name):
-            raise PublishRefused(f"metadata has the name {_short(name)}; it {METADATA_NAME_RULE}")
+            raise TaskError(f"metadata has the name {_short(name)}; it {METADATA_NAME_RULE}")
         if not isinstance(value, str | int | float | bool):
-            raise PublishRefused(f"metadata[{name!r}] must be a text, a number, True or False, not {_short(value)}")
+            raise TaskError(f"metadata[{name!r}] must be a text, a number, True or False, not {_short(value)}")
     check_json("metadata", metadata, limit, 1)
 
 
@@ -175,7 +184,7 @@ def _check_names(message: Message) -> None:
         try:
             check_worker(worker)
         except TaskError as error:
-            raise PublishRefused(f"worker_ids: {error}") from None
+            raise TaskError(f"worker_ids: {error}") from None
 
 
 # The least and the most of each number, and whether it is a whole one; the most of a lease is that of the model.
@@ -197,7 +206,7 @@ def _check_number(name: str, value: Any, least: float, most: float, *, whole: bo
         return
     kind = int if whole else int | float
     if not isinstance(value, kind) or isinstance(value, bool) or not math.isfinite(value) or not least <= value <= most:
-        raise PublishRefused(
+        raise TaskError(
             f"{name}={_short(value)} must be a {'whole ' if whole else ''}number from {_plain(least)} to {_plain(most)}"
         )
 
@@ -208,7 +217,7 @@ def worker_digits(worker: str) -> str:
 
 
 def check_lease(value: object, longest_lease: float) -> None:
-    """Raise ``PublishRefused`` for a lease that is too short or too long."""
+    """Raise ``TaskError`` for a lease that is too short or too long."""
     _check_number("lease", value, 0.05, longest_lease)
 
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from tasks.conf import Settings
-from tasks.exceptions import PublishRefused
+from tasks.exceptions import TaskError
 from tasks.failures import NotStorable
 from tasks.messages import json_text
 
@@ -15,6 +15,6 @@ def storable(value: Any, what: str, settings: Settings) -> Any:
         return None
     try:
         text = json_text(what, value, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
-    except PublishRefused as refused:
+    except TaskError as refused:
         raise NotStorable(str(refused)) from None
     return json.loads(text)

@@ -43,7 +43,7 @@ from tasks.backend.options import Options, problem, shared_options
 from tasks.backend.results import NONCE, STATUSES, has_past, new_result, number_of, results_of
 from tasks.conf import load_settings
 from tasks.datetimes import moment_problem
-from tasks.exceptions import PublishRefused
+from tasks.exceptions import PublishRefused, TaskError
 from tasks.failures import NoHandler
 from tasks.messages import json_text
 from tasks.queue.priorities import priority_of
@@ -133,7 +133,10 @@ class StatorBackend(BaseTaskBackend):
         nonce = os.urandom(8).hex()
         data = [self._data(task, args, kwargs, nonce) for args, kwargs in calls]
         settings = load_settings()
-        texts = [json_text("the arguments", each, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH) for each in data]
+        try:
+            texts = [json_text("the arguments", each, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH) for each in data]
+        except TaskError as error:
+            raise PublishRefused(str(error)) from None
         made = insert(task.queue_name, common, texts) if texts else []
         results = [
             new_result(pk, created, each, task, self.alias) for (pk, created), each in zip(made, data, strict=True)

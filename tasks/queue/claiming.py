@@ -260,7 +260,7 @@ def claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: di
     model, using = queue.tasks.model, queue._state.db
     check_worker(worker)
     check_lease(lease, claims.longest_lease(model, using=using))
-    check_metadata(metadata or {}, settings.METADATA_LIMIT)
+    check_metadata({} if metadata is None else metadata, settings.METADATA_LIMIT)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= settings.CLAIM_LIMIT:
         raise TaskError(f"limit={limit!r} must be a whole number from 1 to {settings.CLAIM_LIMIT}")
     held, seen = at_once.claim(queue, worker, worker_digits(worker), limit, lease, metadata, settings)

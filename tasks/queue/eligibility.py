@@ -23,14 +23,14 @@ from django.db.models import (
     When,
 )
 from django.db.models.fields.json import KeyTransform, compile_json_path
-from django.db.models.functions import Coalesce, Concat, Least, StrIndex
-from django.db.models.lookups import Exact, GreaterThan
+from django.db.models.functions import Coalesce, Least
+from django.db.models.lookups import Exact
 
 from stator.capabilities import capabilities_of
 from stator.statements import Parameter
 from tasks.actions.registry import longest_timeouts
-from tasks.conf import LONGEST, Settings, load_settings
-from tasks.queue.expressions import ExactText, Later, is_any
+from tasks.conf import LONGEST, Settings, lease_of_process, load_settings
+from tasks.queue.expressions import Later, Names, is_any
 
 # Seconds after a task's timeout at which a worker process loses it, if it has not recorded the timeout by then.
 TO_RECORD = 5.0
@@ -85,7 +85,7 @@ def attempts_left(settings: Settings, queue: Any = None) -> Q:
 
 def allowed(worker: Worker) -> Q:
     """Return the condition that a task is for anyone, or names this worker."""
-    return Q(worker_ids=[]) | Q(_names(worker))
+    return Q(worker_ids=[]) | Q(Names(worker))
 
 
 def names_nobody() -> Case:
@@ -163,7 +163,7 @@ def lease_end_in_process(usual: float, since: Any) -> Any:
     by_action = [When(action=name, then=Value(most)) for name, most in longest_timeouts().items()]
     timeout = Coalesce(F("timeout"), Case(*by_action, default=usually))
     ends = Later(timeout + Value(TO_RECORD), since=since)
-    return Least(Later(_of_queue("lease", usual, queues)), ends)
+    return Least(Later(_of_queue("lease", lease_of_process(usual), queues)), ends)
 
 
 def renewed_end(lease: Lease, longest: float, settings: Settings, queues: Rows, run: Rows) -> Any:
@@ -180,12 +180,6 @@ def renewed_end(lease: Lease, longest: float, settings: Settings, queues: Rows, 
 def _of_queue(name: str, setting: Any, queues: Rows) -> Any:
     """Return the same as :func:`effective` for an UPDATE, which cannot join."""
     return Coalesce(F(name), Subquery(queues.filter(pk=OuterRef("queue")).values(name)[:1]), Value(setting))
-
-
-def _names(worker: Worker) -> GreaterThan:
-    # Works on every database, and costs less than a join on names. Names of workers need no escapes in JSON.
-    quoted = Value(f'"{worker}"') if isinstance(worker, str) else Concat(Value('"'), worker, Value('"'))
-    return GreaterThan(StrIndex(ExactText("worker_ids"), quoted), 0)
 
 
 def _before(eligible: Rows) -> Rows:

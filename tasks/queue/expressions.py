@@ -19,7 +19,7 @@ from django.db.models import (
     TextField,
     Value,
 )
-from django.db.models.expressions import Combinable
+from django.db.models.expressions import Combinable, Expression
 from django.db.models.functions import Cast, Now
 from django.db.models.lookups import IsNull
 from django.db.models.sql.compiler import SQLCompiler
@@ -89,6 +89,27 @@ class ExactText(Cast):
         template = "CONVERT(%(expressions)s USING utf8mb4) COLLATE utf8mb4_bin"
         sql, params = self.as_sql(compiler, connection, template=template)
         return sql, tuple(params)
+
+
+class Names(Func):
+    """Whether the ``worker_ids`` of a task name a worker, whatever characters its name has."""
+
+    output_field = BooleanField()
+    template = "(%(expressions)s)"
+    arg_joiner = " ? "
+
+    def __init__(self, worker: Any) -> None:
+        super().__init__("worker_ids", worker if isinstance(worker, Expression) else Value(worker))
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Return the SQL for SQLite."""
+        template = "EXISTS (SELECT 1 FROM JSON_EACH(%(expressions)s)"
+        return super().as_sql(compiler, connection, template=f"{template})", arg_joiner=") WHERE value = (", **context)
+
+    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Return the SQL for MySQL and MariaDB."""
+        template = "JSON_CONTAINS(%(expressions)s))"
+        return super().as_sql(compiler, connection, template=template, arg_joiner=", JSON_QUOTE(", **context)
 
 
 class Later(Func):

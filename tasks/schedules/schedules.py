@@ -15,7 +15,7 @@ from stator.models import StateField, StatorModel
 from tasks.actions.registry import DJANGO
 from tasks.conf import LONGEST, Settings, load_settings, read_settings
 from tasks.datetimes import moment_problem
-from tasks.exceptions import PublishRefused, UnknownAction
+from tasks.exceptions import TaskError, UnknownAction
 from tasks.messages import BIGINT, exclusive_value, message_of
 from tasks.queue.actions import refuse_unknown
 from tasks.queue.queues import Queue
@@ -277,7 +277,7 @@ class Schedule(StatorModel):
                 message_of({"action": "any", "key" if name == "task_key" else name: value}, settings, LONGEST)
                 if name == "metadata" and (key := self._exclusive_key()):
                     exclusive_value(key, metadata)
-            except PublishRefused as refused:
+            except TaskError as refused:
                 found[name] = str(refused)
         return found
 

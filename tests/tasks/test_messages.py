@@ -32,7 +32,7 @@ def refusal(**given):
         ("lease", 0), ("lease", 3601), ("lease", "9"), ("lease", float("nan")), ("timeout", 0),
         ("timeout", float("inf")),
         ("invisible_for", -1), ("retention", -1), ("max_attempts", 0), ("max_attempts", 1.0), ("worker_count", 0),
-        ("worker_count", 1001), ("worker_ids", "bot-1"), ("worker_ids", [""]), ("worker_ids", ['a"b']),
+        ("worker_count", 1001), ("worker_ids", "bot-1"), ("worker_ids", [""]), ("worker_ids", ["a\nb"]),
         ("worker_ids", ["a"] * 1001), ("worker_ids", [7]),
         ("metadata", []), ("metadata", {"a": None}), ("metadata", {"a": [1]}), ("metadata", {"": 1}),
         ("metadata", {"7": 1}), ("metadata", {'a"': 1}), ("metadata", {"a": float("nan")}),

@@ -1,10 +1,11 @@
 """Claiming: which tasks a worker is given, in what order, and what is said of it."""
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import IntegrityError
 from django.db.models import QuerySet
 
-from tasks.exceptions import TaskError
+from tasks.exceptions import PublishRefused, TaskError
 from tasks.models import Queue, Run, Task
 from tests.tasks.making import claim_one, claimed, fresh, make_queue
 
@@ -123,16 +124,60 @@ def test_queues_configuration_of_now_decides(queue):
     assert claim_one(stale).lease == pytest.approx(7, abs=0.01)
 
 
-@pytest.mark.parametrize("worker", ["", " x", "a" * 101, "bot\n", 'b"t', "b\\t", None, 7, "böt"])
+@pytest.mark.parametrize("worker", ["", "a" * 101, "bot\n", "b\0t", "b\ud800t", None, 7])
 def test_worker_needs_a_name(queue, worker):
-    with pytest.raises(TaskError, match="must be a name"):
+    with pytest.raises(TaskError, match="must be a text of 1 to 100 printable characters"):
         queue.claim(worker=worker)
 
 
-@pytest.mark.parametrize("options", [{"limit": 0}, {"limit": 1001}, {"limit": True}, {"lease": 0}, {"lease": 1e9}])
+NAMES = ["böt", "机器人 1", 'b"t', "b\\t", "'", "%s", "a?b", "[1]", '","', "true", "1", " x ", "\U0001f916", "a" * 100]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_name_of_a_worker_may_be_any_text(queue, name):
+    queue.publish("resize", worker_ids=NAMES[:1], key="k")
+    queue.publish("resize", worker_ids=[other for other in NAMES if other != name], key="k", update=True)
+    assert queue.claim(worker=name) == []
+    queue.publish("resize", worker_ids=["other", name], key="k", update=True)
+    [claim] = queue.claim(worker=name)
+    claim.heartbeat()
+    assert (claim.task.claimant, [*Task.objects.held_by(name)]) == (name, [claim.task])
+    claim.release()
+    assert fresh(claim.task).rejected_by == [name]
+
+
+NO_NUMBERS = (0, -1, True, "1", float("nan"), float("inf"), 1e9, [])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"lease": value} for value in (*NO_NUMBERS, 0.01)), *({"limit": value} for value in (*NO_NUMBERS, 1001, 1.5)),
+        *({"wait": value} for value in (-1, True, "1", float("nan"), 1e10, None)),
+        *({"metadata": value} for value in ([], 0, "", "a", [1], {"1": 1}, {"a": None}, {"a": [1]}, {"a": "\0"})),
+    ],
+)  # fmt: skip
 def test_claim_refuses_what_it_cannot_do(queue, options):
+    queue.publish("resize")
+    with pytest.raises(TaskError, match=next(iter(options))) as refused:
+        queue.claim(**{"worker": "bot-1", **options})
+    assert not isinstance(refused.value, PublishRefused)
     with pytest.raises(TaskError, match=next(iter(options))):
-        queue.claim(worker="bot-1", **options)
+        async_to_sync(queue.aclaim)(**{"worker": "bot-1", **options})
+    assert fresh(Task.objects.get()).attempts == 0
+
+
+@pytest.mark.parametrize("lease", [*NO_NUMBERS, 0.01])
+def test_heartbeat_refuses_a_lease_that_cannot_be(queue, lease):
+    queue.publish("resize")
+    claim = claim_one(queue)
+    with pytest.raises(TaskError, match="lease") as refused:
+        claim.heartbeat(lease)
+    assert not isinstance(refused.value, PublishRefused)
+    with pytest.raises(TaskError, match="result cannot be stored as JSON") as refused:
+        claim.resolve(object())
+    assert not isinstance(refused.value, PublishRefused)
+    claim.resolve()
 
 
 def test_claim_paused_queue_hands_out_nothing_and_what_runs_may_finish(queue):

@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+from django.test import override_settings
 from django.utils import timezone
 
 from stator.exceptions import LeaseLost
@@ -322,6 +323,14 @@ def test_process_leases_for_as_long_as_the_task_its_queue_or_the_setting_says(ow
     assert operations.renew([claim]) == set()
     left = fresh(task).state_locked_until - timezone.now()
     assert lease - 1 < left.total_seconds() <= lease + 0.01
+
+
+@override_settings(STATOR_TASKS={"LEASE": 8})
+@pytest.mark.parametrize(("of_queue", "lease"), [(None, 8.0), (20.0, 20.0)])
+def test_lease_of_the_queues_settings_is_that_of_processes_too(of_queue, lease):
+    make_queue(actions_elsewhere=False, lease=of_queue).publish("echo")
+    [claim] = operations_of("w1").claim([Task.state_graph.states["pending"]], 1)
+    assert claim.lease == pytest.approx(lease, abs=0.01)
 
 
 @pytest.mark.parametrize(("interval", "beat"), [(None, 20.0), (2.0, 2.0), (50.0, 20.0)])
