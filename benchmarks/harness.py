@@ -19,7 +19,7 @@ from django.db import connection
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.settings")
 
 # Default durability. A server that has run for a while has WAL files to reuse. Here they are created beforehand, 16 MB
-# each, so that commits need not wait for the next one during the benchmark.
+# each, so that commits need not wait for the next one during the benchmark. The distribution's keeps its defaults.
 SERVER = {"shared_buffers": "512MB", "min_wal_size": "1GB"}
 LOG_FILES = 60
 MARIADB = {"innodb_buffer_pool_size": "512M", "innodb_log_file_size": "1G"}
@@ -41,8 +41,9 @@ def database(kind: str = "postgresql") -> Iterator[None]:
             os.environ["DATABASE_URL"] = stack.enter_context(mariadb.temporary_server(MARIADB)).url()
         elif not os.environ.get("DATABASE_URL"):
             from project.postgres import temporary_server
+            from project.postgres.programs import given_programs
 
-            server = stack.enter_context(temporary_server(SERVER))
+            server = stack.enter_context(temporary_server({} if given_programs() else SERVER))
             server.create_database("stator")
             _make_log_files(server.dsn)
             os.environ["DATABASE_URL"] = server.url("stator")

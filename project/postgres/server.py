@@ -17,7 +17,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from project.postgres.programs import PostgresError, find_programs
+from project.postgres.programs import PostgresError, find_programs, given_programs
 from project.server_user import (
     ADDRESS,
     DATABASE,
@@ -29,6 +29,7 @@ from project.server_user import (
     open_to_server,
 )
 
+# Of the embedded server. Another one keeps the defaults that its users have.
 OPTIONS = {"max_connections": 200, "shared_buffers": "256MB"}
 # The path of a unix socket has at most 107 bytes (103 on some systems), of which the socket's name takes 15.
 LONGEST_DIRECTORY = 85
@@ -56,7 +57,7 @@ class Server:
     ) -> None:
         self.given_dir = Path(data_dir).resolve()
         self.port = port
-        self.options = {**OPTIONS, **(options or {})}
+        self.options = {**({} if given_programs() else OPTIONS), **(options or {})}
         self.primary = primary
 
     @property
@@ -191,7 +192,7 @@ class Server:
         password = secrets.token_hex(16)
         # Strings sort the same everywhere, whatever the machine's locale.
         locale = ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-        if os.environ.get("POSTGRESQL_PROGRAMS"):
+        if given_programs():
             # Before version 17, PostgreSQL has this only from the system.
             locale = ["--encoding=UTF8", "--locale=C.UTF-8"]
         # initdb reads the password from a file, and needs an empty data directory.

@@ -11,6 +11,7 @@ from django.db import OperationalError, connection
 from django.utils.timezone import is_naive, make_aware
 
 from project import mariadb, mysql, postgres
+from project.postgres.programs import version_of_programs
 from project.server_user import DATABASE
 from tests.projects import is_mariadb
 
@@ -22,8 +23,9 @@ NO_TEST_DATABASES = {"TEST_DATABASE_DEFAULT": "", "TEST_DATABASE_OTHER": ""}
 CLOCKS = {"postgresql": "SELECT clock_timestamp()", "mysql": "SELECT SYSDATE(6)"}
 # On this database, but ours.
 SESSIONS_OF_MYSQL = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
-# The queue of notifications as small as it can be made, so that it can be filled.
-OPTIONS = {"shared_buffers": "32MB", "max_notify_queue_pages": 64}
+# The queue of notifications as small as it can be made, so that it can be filled; before version 17 it has 8 GB.
+HAS_SMALL_QUEUE = connection.vendor == "postgresql" and version_of_programs() >= 17
+OPTIONS = {"shared_buffers": "32MB", **({"max_notify_queue_pages": 64} if HAS_SMALL_QUEUE else {})}
 
 
 def new_server() -> Any:

@@ -184,7 +184,7 @@ def compiling(django_db_blocker):
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_jit_available()")
         if not cursor.fetchone()[0]:
-            pytest.skip("this PostgreSQL has no compiler (LLVM); DB=debian bin/test tests on one that has")
+            pytest.skip("this PostgreSQL has no compiler (LLVM); DB=distribution bin/test uses one that has")
         cursor.execute("SET jit_above_cost = 0")
         yield
         cursor.execute("RESET jit_above_cost")
