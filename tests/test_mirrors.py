@@ -42,7 +42,6 @@ TESTED_ELSEWHERE = {
     "stator/worker/isolated/__main__.py": ("stator/worker/test_alone.py", "a process, driven by its worker"),
     "stator/worker/isolated/attempts.py": ("faults/test_alone.py", "the same, with real processes that die"),
     "stator/worker/isolated/process.py": ("stator/worker/test_alone.py", "the same"),
-    "stator/worker/listener.py": ("faults/test_wakeup.py", "it needs a server that notifies, and one that goes away"),
     "stator/worker/supervisor.py": ("faults/test_memory.py", "processes that end, with real ones"),
     "tasks/admin/confirmation.py": ("tasks/admin/test_actions.py", "the page that each action shows first"),
     "tasks/api/schedule_schemas.py": ("tasks/api/test_schedules.py", "shapes of what its endpoints take and give"),

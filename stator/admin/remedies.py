@@ -65,7 +65,7 @@ def _address(trouble: Trouble, pages: Pages) -> str:
 # Where the page itself has more.
 ANCHORS = {
     "no_worker": "workers", "silent_worker": "workers", "late_leases": "workers", "failing": "errors", "stuck": "stuck",
-    "versions": "workers",
+    "versions": "workers", "deaf_worker": "workers",
 }  # fmt: skip
 
 

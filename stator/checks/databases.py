@@ -34,11 +34,11 @@ SQLITE_HINT = (
 
 
 def check_drivers(models: list[type[StatorModel]]) -> Iterator[checks.CheckMessage]:
-    """E304: PostgreSQL through psycopg2; the statements of workers need psycopg 3."""
+    """E304: PostgreSQL through psycopg2 or psycopg 3.1; workers need 3.2."""
     for alias in sorted({router.db_for_write(model) for model in models}):
         if driver := unsupported_driver(connections[alias]):
             yield checks.Error(
-                f"The PostgreSQL database {alias!r} uses {driver}; Stator needs psycopg 3.",
+                f"The PostgreSQL database {alias!r} uses {driver}; Stator needs psycopg 3.2.",
                 hint=f"{REMEDY}.",
                 id="stator.E304",
             )

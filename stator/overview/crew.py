@@ -51,6 +51,8 @@ class Hand:
     since: float
     heard: float
     runs: list[tuple[str, Held]] = field(default_factory=list)
+    # Why no notifications reach it, by its name of the database.
+    deaf: dict[str, str] = field(default_factory=dict)
     # How its process ended as a phrase, if the one that replaced it has told.
     ending: str = ""
 
@@ -88,7 +90,7 @@ def crew(using: str, held: Iterable[tuple[str, Held]]) -> Crew:
     for label, one in held:
         runs[worker_of(one.token)].append((label, one))
     rows: Any = Worker.objects.using(using)
-    read = rows.with_status().annotate(replaced=F("published__replaced")).defer("published")
+    read = rows.with_status().annotate(replaced=F("published__replaced"), deaf=F("published__deaf")).defer("published")
     workers = list(read.order_by("status", "-started", "pk")[:MOST_WORKERS])
     ends = endings_in((worker.host, worker.replaced) for worker in workers)
     found = Crew([_hand(worker, runs, ends.get((worker.host, worker.pid), "")) for worker in workers])
@@ -117,4 +119,4 @@ def _hand(worker: Worker, runs: dict[str, list[tuple[str, Held]]], ending: str) 
     until = found.stopped or (found.heartbeat if found.status == "gone" else found.now)
     heard = max(0.0, (found.now - found.heartbeat).total_seconds())
     since = max(0.0, (until - found.started).total_seconds())
-    return Hand(worker, found.status, since, heard, runs.get(worker.pk, []), ending)
+    return Hand(worker, found.status, since, heard, runs.get(worker.pk, []), found.deaf or {}, ending)

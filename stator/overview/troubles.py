@@ -125,6 +125,20 @@ def _silent_workers(found: Survey) -> Iterator[Trouble]:
         )  # fmt: skip
 
 
+def _deaf_workers(found: Survey) -> Iterator[Trouble]:
+    interval = span(load_settings().POLL_INTERVAL)
+    for hand in found.crew.workers:
+        if hand.status == "alive" and hand.deaf:
+            yield Trouble(
+                "", "", f"worker {hand.worker.pk}",
+                f"{hand.worker.host}, process {hand.worker.pid}, receives no notifications, so it finds new objects by "
+                f"polls, up to {interval} late: {'; '.join(hand.deaf.values())}",
+                numbers={"worker": hand.worker.pk}, command="manage.py stator workers",
+                advice="mend what the message says; behind a pooler set LISTEN_DSN to a direct connection, or NOTIFY "
+                "to False",
+            )  # fmt: skip
+
+
 def _label(run: tuple[str, Any]) -> str:
     return run[0]
 
@@ -408,6 +422,7 @@ KINDS = (
     Kind("full_limit", WARNING, _of_models(_full_limits)),
     Kind("waiting", WARNING, _of_models(_waiting)),
     Kind("far_future", WARNING, _of_models(_far_future)),
+    Kind("deaf_worker", WARNING, _deaf_workers),
     Kind("versions", WARNING, _of_models(_versions)),
     Kind("paused", WARNING, _paused),
     Kind("failing", WARNING, _of_models(_failing)),

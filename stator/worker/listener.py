@@ -12,12 +12,21 @@ import psycopg
 from django.db import connections
 
 from stator.rows.wakeup import CHANNEL, NOTIFY
+from stator.texts import one_line
 
 logger = logging.getLogger("stator.worker")
 
 # Behind a pooler a listener gets neither notifications nor an error, so it notifies itself now and then.
 PING_INTERVAL = 30.0
 PING_TIMEOUT = 5.0
+
+# Seconds until it connects again.
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+
+# Seconds for which no notification must arrive before others are told: restarts of a server pass.
+PATIENCE = 15.0
+
+UNHEARD = "its own notification does not come back, as behind a pooler"
 
 
 class Listener:
@@ -28,7 +37,7 @@ class Listener:
 
     def __init__(self, alias: str, dsn: str, heard: Callable[[str], None]) -> None:
         self.alive = False
-        self._alias = alias
+        self.alias = alias
         self._dsn = dsn
         self._heard = heard
         self._stopped = threading.Event()
@@ -36,11 +45,18 @@ class Listener:
         self._ear, self._mouth = socket.socketpair()
         self._ping = f"ping:{random.getrandbits(48):012x}"
         self._pinged = self._answered = 0.0
+        # Why nothing arrives, and since when.
+        self._reason, self._since = "", 0.0
         self._thread = threading.Thread(target=self._work, name=f"stator-listen-{alias}", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    @property
+    def trouble(self) -> str:
+        """Why no notifications arrive, if that lasts; else ""."""
+        return self._reason if self._reason and time.monotonic() - self._since > PATIENCE else ""
 
     def stop(self, timeout: float) -> None:
         """End the thread."""
@@ -50,22 +66,25 @@ class Listener:
         self._ear.close()
 
     def _work(self) -> None:
-        pause = 0.1
+        pause = SHORTEST_PAUSE
         while not self._stopped.is_set():
             try:
                 with self._connect() as connection:
-                    pause = 0.1
                     self._listen(connection)
-            except (psycopg.Error, OSError) as error:
-                logger.warning("stator.listen_failed", extra={"alias": self._alias, "error": type(error).__name__})
+            except Exception as error:  # noqa: BLE001 - an end of this thread would be told to nobody, and polls go on
+                message = one_line(error)
+                fields = {"alias": self.alias, "error": type(error).__name__, "message_text": message}
+                logger.warning("stator.listen_failed", extra=fields)
+                self._note(f"{type(error).__name__}: {message}")
+            # Not by the connection: an error that comes after it each time would be repeated without a pause.
+            pause = SHORTEST_PAUSE if self.alive else min(LONGEST_PAUSE, 2 * pause)
             self.alive = False
             self._stopped.wait(pause * random.uniform(0.8, 1.2))
-            pause = min(5.0, 2 * pause)
 
     def _connect(self) -> psycopg.Connection:
         if self._dsn:
             return psycopg.connect(self._dsn, autocommit=True)
-        wrapper = connections[self._alias]
+        wrapper = connections[self.alias]
         params = {name: value for name, value in wrapper.get_connection_params().items() if name != "pool"}
         params.pop("cursor_factory", None)
         return psycopg.connect(**params, autocommit=True)
@@ -89,12 +108,18 @@ class Listener:
             connection.execute(NOTIFY, [CHANNEL, self._ping])
         elif self._answered < self._pinged < now - PING_TIMEOUT:
             if self.alive or not self._answered:
-                logger.warning("stator.listen_unheard", extra={"alias": self._alias})
+                logger.warning("stator.listen_unheard", extra={"alias": self.alias})
             self.alive = False
             self._answered = self._pinged
+            self._note(UNHEARD)
+
+    def _note(self, reason: str) -> None:
+        if not self._reason:
+            self._since = time.monotonic()
+        self._reason = reason
 
     def _take(self, payload: str) -> None:
         if payload == self._ping:
-            self.alive, self._answered = True, time.monotonic()
+            self.alive, self._answered, self._reason = True, time.monotonic(), ""
         elif not payload.startswith("ping:"):
             self._heard(payload)

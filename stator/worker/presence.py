@@ -101,10 +101,13 @@ class Presence:
 def published_by(worker: Any) -> dict[str, Any]:
     """Return what is published about a worker: its graphs, the process that it replaces, what ``on_heartbeat`` adds.
 
-    Receivers that fail or say too much are left out.
+    ``deaf``: why no notifications arrive, by database. Receivers that fail or say too much are left out.
     """
     graphs = {operations.label: operations.graph for operations in getattr(worker, "operations", ())}
     found = (graphs_published(graphs) if graphs else {}) | replaced()
+    listeners = getattr(worker, "listeners", ())
+    if deaf := {listener.alias: reason for listener in listeners if (reason := listener.trouble)}:
+        found["deaf"] = deaf
     for receiver, answer in on_heartbeat.send_robust(worker):
         if answer is None or isinstance(answer, Exception):
             # Django logs the exception.

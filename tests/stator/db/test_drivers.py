@@ -4,9 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.conf import settings as django_settings
+
+from stator.db.drivers import unsupported_driver
 
 SETTINGS = """
 SECRET_KEY = "for tests"
@@ -72,3 +75,18 @@ def test_worker_ends_with_one_line(run):
     assert done.returncode == 75
     [line] = done.stderr.strip().splitlines()
     assert line.startswith("runstator: database 'default' uses psycopg2, which Stator does not support; pip")
+
+
+@pytest.mark.parametrize(
+    ("vendor", "driver", "version", "told"),
+    [
+        ("postgresql", "psycopg", "3.1.20", "psycopg 3.1.20"),
+        ("postgresql", "psycopg", "3.2", ""),
+        ("postgresql", "psycopg", "3.10.dev1", ""),
+        ("postgresql", "psycopg2", "2.9.9 (dt dec pq3 ext lo64)", "psycopg2"),
+        ("sqlite", "sqlite3.dbapi2", "2.6.0", ""),
+    ],
+)
+def test_driver_is_refused_by_its_name_and_its_version(vendor, driver, version, told):
+    connection = SimpleNamespace(vendor=vendor, Database=SimpleNamespace(__name__=driver, __version__=version))
+    assert unsupported_driver(connection) == told

@@ -67,6 +67,17 @@ def test_silent_worker_with_what_it_holds() -> None:
     assert [remedy.pks for remedy in trouble.remedies] == [(one.pk,)]
 
 
+def test_worker_without_notifications_is_a_trouble_that_says_why() -> None:
+    worker(published={"deaf": {"default": "TypeError: unexpected keyword argument"}})
+    [trouble] = found()
+    assert (trouble.code, trouble.level) == ("deaf_worker", "warning")
+    assert trouble.sentence == (
+        "example, process 42, receives no notifications, so it finds new objects by polls, up to 1 s late: "
+        "TypeError: unexpected keyword argument"
+    )
+    assert "LISTEN_DSN" in trouble.advice
+
+
 def test_dead_worker_is_not_up_and_runs_what_it_holds_and_not_what_it_said_last() -> None:
     worker(heartbeat=ago(400), started=ago(500), running=3)
     [hand] = survey("default", [Parcel]).crew.workers

@@ -2,6 +2,7 @@
 
 import os
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.db import OperationalError, connections
@@ -154,3 +155,13 @@ def test_heartbeat_survives_a_database_that_is_away(presence, monkeypatch, caplo
     heartbeat.stop(5)
     event = next(record for record in caplog.records if record.msg == "stator.heartbeat_failed")
     assert (event.error, event.message_text) == ("OperationalError", "the disk is full")
+
+
+class Listening:
+    def __init__(self, **troubles):
+        self.listeners = [SimpleNamespace(alias=alias, trouble=trouble) for alias, trouble in troubles.items()]
+
+
+def test_worker_without_notifications_publishes_why():
+    assert published_by(Listening(default="refused", other=""))["deaf"] == {"default": "refused"}
+    assert "deaf" not in published_by(Listening(other=""))
