@@ -40,30 +40,29 @@ _CLAIM = {"state_claim": None, "state_locked_until": None}
 
 
 class _Plain(models.Field):
-    """A field that migrations see as the Django field it derives from."""
+    """A field that is the plain Django field it derives from to whoever asks for its class, and once it is copied.
 
-    plain_path = ""
-
-    def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
-        name, _, args, kwargs = super().deconstruct()
-        return name, self.plain_path, args, kwargs
-
-
-class _AnyDateTimeField(type):
-    """The metaclass of fields that expressions may combine with any other ``DateTimeField``.
-
-    Django combines two fields only if each is an instance of the other's class, so without this it would refuse
-    ``state_changed`` beside a plain ``DateTimeField``.
+    Migrations, expressions that mix columns, serializers, form libraries and fixture factories choose by the class of a
+    field. Packages copy fields to models that are not managed, where nothing may depend on the other columns.
     """
 
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, models.DateTimeField)
+    plain: Any
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return self.plain
+
+    def __deepcopy__(self, memodict: dict[int, Any]) -> Any:
+        # How a model inherits the fields of its abstract bases, so this copy keeps its class.
+        copied: Any = super().__deepcopy__(memodict)
+        copied.__class__ = type(self)
+        return copied
 
 
 class StateField(_Plain, models.CharField):
     """The name of a state of ``graph``; accepts a ``State`` or its name wherever a value is accepted."""
 
-    plain_path = "django.db.models.CharField"
+    plain = models.CharField
 
     def __init__(self, graph: type[StateGraph], **kwargs: Any) -> None:
         if not (isinstance(graph, type) and issubclass(graph, StateGraph) and graph.states):
@@ -108,14 +107,14 @@ class StateField(_Plain, models.CharField):
 class CountField(_Plain, models.IntegerField):
     """A number that starts at 0; Django does not read it back from a new row."""
 
-    plain_path = "django.db.models.IntegerField"
+    plain = models.IntegerField
     db_returning = False
 
 
 class VersionField(_Plain, models.BigIntegerField):
     """A :class:`CountField` for numbers that grow as long as the row lives."""
 
-    plain_path = "django.db.models.BigIntegerField"
+    plain = models.BigIntegerField
     db_returning = False
 
 
@@ -123,7 +122,7 @@ class ReadyField(_Plain, models.BooleanField):
     """Whether the row may be attempted now; an insert derives it from the state and ``state_next_attempt``."""
 
     db_returning = False
-    plain_path = "django.db.models.BooleanField"
+    plain = models.BooleanField
 
     def pre_save(self, model_instance: Any, add: bool) -> object:
         value = super().pre_save(model_instance, add)
@@ -149,10 +148,10 @@ def _is_due(due: object) -> bool:
     return due <= max(now.replace(tzinfo=None), timezone.now())
 
 
-class NextAttemptField(_Plain, models.DateTimeField, metaclass=_AnyDateTimeField):
+class NextAttemptField(_Plain, models.DateTimeField):
     """When the row is due; null means now. If it is not given and the first attempt is delayed, an insert sets it."""
 
-    plain_path = "django.db.models.DateTimeField"
+    plain = models.DateTimeField
 
     def pre_save(self, model_instance: Any, add: bool) -> object:
         value = super().pre_save(model_instance, add)
@@ -165,7 +164,7 @@ class NextAttemptField(_Plain, models.DateTimeField, metaclass=_AnyDateTimeField
 class ClaimField(_Plain, models.UUIDField):
     """The claim that holds the row; a new row, even a copy of a claimed one, is never claimed."""
 
-    plain_path = "django.db.models.UUIDField"
+    plain = models.UUIDField
 
     def pre_save(self, model_instance: models.Model, add: bool) -> object:
         if not add:
@@ -192,10 +191,10 @@ class HeldBy(Exact):
         return f"{left} IS NOT DISTINCT FROM {right}", (*params, *others)
 
 
-class LockedUntilField(_Plain, models.DateTimeField, metaclass=_AnyDateTimeField):
+class LockedUntilField(_Plain, models.DateTimeField):
     """Until when the claim holds the row; null with the claim."""
 
-    plain_path = "django.db.models.DateTimeField"
+    plain = models.DateTimeField
 
     def pre_save(self, model_instance: models.Model, add: bool) -> object:
         if not add:
@@ -222,12 +221,12 @@ class MomentAttribute(DeferredAttribute):
         instance.__dict__[self.field.attname] = value
 
 
-class ChangedField(_Plain, models.DateTimeField, metaclass=_AnyDateTimeField):
+class ChangedField(_Plain, models.DateTimeField):
     """When the row entered its state, by the clock of the database."""
 
     db_returning = False
     descriptor_class = MomentAttribute
-    plain_path = "django.db.models.DateTimeField"
+    plain = models.DateTimeField
 
     def get_default(self) -> object:
         return self._moment

@@ -1,6 +1,7 @@
 """The guard on the framework's columns: no manager or queryset of a managed model writes them directly."""
 
-from collections.abc import Collection, Iterable, Sequence
+import copyreg
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -105,21 +106,35 @@ def _subclass_manager(cls: Any) -> type[Manager[Model]]:
             queryset.__class__ = _guarded_queryset(type(queryset))
         return queryset
 
-    # Under the name of the original class, so that migrations and pickles find that.
-    body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
-    if cls.get_queryset is not Manager.get_queryset:
-        # The manager may build its queryset itself instead of from its class.
-        body["get_queryset"] = get_queryset
-    return type(cls.__name__, (cls,), {**body, "_queryset_class": _guarded_queryset(cls._queryset_class)})
+    # The manager may build its queryset itself instead of from its class.
+    own = {} if cls.get_queryset is Manager.get_queryset else {"get_queryset": get_queryset}
+    return _namesake(cls, _guarded_manager, (cls,), _queryset_class=_guarded_queryset(cls._queryset_class), **own)
 
 
 def _guarded_queryset(cls: type) -> type:
     if issubclass(cls, GuardedQuerySet):
         return cls
     if cls not in _guarded_classes:
-        body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
-        _guarded_classes[cls] = type(cls.__name__, (GuardedQuerySet, cls), body)
+        _guarded_classes[cls] = _namesake(cls, _guarded_queryset, (GuardedQuerySet, cls))
     return _guarded_classes[cls]
+
+
+class _Namesake(type):
+    """The type of the guarded classes, which pickle cannot find by their names."""
+
+
+def _namesake(cls: type, guard: Callable[[type], type], bases: tuple[type, ...], **body: Any) -> type:
+    """Return a subclass under the name of ``cls``, by which migrations find that class instead."""
+    named = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "_pickled": (guard, (cls,))}
+    return (_Namesake if type(cls) is type else type(cls))(cls.__name__, bases, {**named, **body})
+
+
+def _reduce(cls: _Namesake) -> str | tuple[Any, ...]:
+    # A class that another package derives from a guarded one is found by its name.
+    return vars(cls).get("_pickled", cls.__qualname__)
+
+
+copyreg.pickle(_Namesake, _reduce)
 
 
 def _refuse(model: type[Model], names: Iterable[str]) -> None:
