@@ -6,7 +6,7 @@ from typing import Any, Protocol, overload
 from uuid import UUID
 
 from django.db import router
-from django.db.models import Count, Exists, Model, Q
+from django.db.models import Count, Exists, Manager, Model, Q
 from django.db.models.functions import Now
 
 from stator.conf import load_settings
@@ -185,10 +185,25 @@ class HeldClaim(Protocol):
         """Run :meth:`extend` in a thread, for async code."""
 
 
-class OperatorAccess:
-    """``Model.stator``: an :class:`OperatorQuerySet`. On an instance: its claim during an attempt, else None.
+# Any, because type checkers do not know a class that is made by a call.
+_Manager: Any = Manager.from_queryset(OperatorQuerySet)
 
-    For type checkers an instance always has a claim, so that handlers need no test for None.
+
+class OperatorManager(_Manager):
+    """``Model.stator``: a manager, since code that looks through the attributes of a class tests them for truth."""
+
+    model: Any
+
+    def __init__(self, model: type[Model]) -> None:
+        super().__init__()
+        self.model, self.name = model, "stator"
+
+
+class OperatorAccess:
+    """``Model.stator``: an :class:`OperatorManager`. On an instance: its claim during an attempt, else None.
+
+    For type checkers it is the queryset whose methods it has, and an instance always has a claim, so that handlers need
+    no test for None.
     """
 
     @overload
@@ -197,7 +212,5 @@ class OperatorAccess:
     @overload
     def __get__(self, instance: Model, owner: type[M]) -> HeldClaim | Any: ...
 
-    def __get__(self, instance: Model | None, owner: type[M]) -> OperatorQuerySet[M] | HeldClaim | None:
-        if instance is not None:
-            return None
-        return OperatorQuerySet(owner)
+    def __get__(self, instance: Model | None, owner: type[M]) -> OperatorQuerySet[M] | HeldClaim | Any:
+        return OperatorManager(owner) if instance is None else None
