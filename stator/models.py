@@ -167,9 +167,12 @@ class StatorModel(models.Model):
     from_db.__func__.only_notes = True  # type: ignore[attr-defined]
 
     def refresh_from_db(  # type: ignore[override]
-        self, using: str | None = None, fields: Collection[str] | None = None, **kwargs: Any
+        self,
+        using: str | None = None,
+        fields: Collection[str] | None = None,
+        from_queryset: QuerySet[Any] | None = None,
     ) -> None:
-        super().refresh_from_db(using, fields, **kwargs)
+        super().refresh_from_db(using, fields, from_queryset)
         # Django also calls this to load a deferred column, when an assigned state may not be saved yet.
         if fields is None or "state" in fields:
             self._loaded_state = self.__dict__.get("state", DEFERRED)
