@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.expressions import DatabaseDefault, Value
@@ -98,10 +99,20 @@ class StateField(_Plain, models.CharField):
             value = value.name
             setattr(model_instance, self.attname, value)
         if add and isinstance(value, str) and value not in self.graph.states:
-            raise ValueError(
-                f"{value!r} is not a state of {self.graph.__name__}; its states are {', '.join(self.graph.states)}"
-            )
+            raise ValueError(self._unknown(value))
         return value
+
+    def validate(self, value: Any, model_instance: Any) -> None:
+        """Refuse what a save would refuse; Django leaves fields that are not editable to the code that sets them."""
+        if value == getattr(model_instance, "_loaded_state", None):
+            return
+        if (state := self.graph.states.get(value)) is None:
+            raise ValidationError(self._unknown(value), "invalid_choice")
+        if not state.enter_by_hand and getattr(model_instance, "_is_moving", False):
+            raise ValidationError(f"{self.graph.__name__}.{value} can be entered only by the framework", "protected")
+
+    def _unknown(self, value: object) -> str:
+        return f"{value!r} is not a state of {self.graph.__name__}; its states are {', '.join(self.graph.states)}"
 
 
 class CountField(_Plain, models.IntegerField):

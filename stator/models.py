@@ -226,7 +226,12 @@ class StatorModel(models.Model):
         **kwargs: Any,
     ) -> Any:
         """Write the project's own columns only; a changed ``state`` is a move by hand in the same transaction."""
-        names = {value[0].name for value in values}
+        given = {field.name: value for field, _, value in values}
+        if given.get("state_changed") is not None:
+            # Only a fixture has this value, and all columns of its rows are loaded as they are.
+            updated = super()._do_update(base_qs, using, pk_val, values, *args, **kwargs)
+            return self._is_loaded(using, updated)
+        names = set(given)
         own = [value for value in values if value[0].name not in FRAMEWORK_COLUMNS and value[0].name != "state"]
         claim: UUID | None = getattr(self.__dict__.get("stator"), "token", None)
         rows = base_qs if claim is None else self._claimed(base_qs, claim)
@@ -250,6 +255,12 @@ class StatorModel(models.Model):
                 if reopens:
                     reopen_saved(self, using)
         return written
+
+    def _is_loaded(self, using: str, updated: Any) -> Any:
+        if updated and self.state_ready:
+            announce(self._state_owner, using)
+        self._note_loaded()
+        return updated
 
     def _watched_changes(self, names: set[str]) -> list[str]:
         """Return those of the named watched fields whose values differ from the loaded ones."""

@@ -168,7 +168,11 @@ class StatorAdmin(AnyAddressAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the project's fields and the framework's columns."""
-        return [*super().get_readonly_fields(request, obj), *(OWN if obj is not None else ())]
+        if obj is None:
+            return super().get_readonly_fields(request, obj)
+        # A state that forms may edit is moved here by the action, which needs a permission of its own.
+        state = ("state",) if self.opts.get_field("state").editable else ()
+        return [*super().get_readonly_fields(request, obj), *OWN, *state]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the project's fields; the live part of the page has the framework's columns."""

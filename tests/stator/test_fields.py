@@ -3,10 +3,11 @@
 from datetime import timedelta
 
 import pytest
-from django.core import serializers
+from django.core.exceptions import FieldError, ValidationError
 from django.db import connection, migrations, models, transaction
 from django.db.migrations.autodetector import MigrationAutodetector
 from django.db.migrations.state import ModelState, ProjectState
+from django.forms import modelform_factory
 from django.test.utils import isolate_apps
 from django.utils import timezone
 
@@ -147,18 +148,6 @@ def test_copy_that_is_made_by_the_names_of_the_columns_has_clean_counts():
     assert (made.state_attempts, made.state_failures, made.state_crashes, made.state_version) == (0, 0, 0, 0)
 
 
-def test_what_loaddata_brings_is_kept():
-    original = put(Step, **BEFALLEN)
-    [loaded] = serializers.deserialize("json", serializers.serialize("json", [original]))
-    raw(Step).all().delete()
-    loaded.save()
-    found = row(original)
-    for name, value in BEFALLEN.items():
-        # JSON has milliseconds.
-        kept = getattr(found, name)
-        assert abs(kept - value) < timedelta(milliseconds=1) if hasattr(value, "year") else kept == value, name
-
-
 def test_copy_that_a_handler_makes_is_not_held_by_its_claim():
     original = put(Step)
     [claim] = claim_all(operations_of(Step))
@@ -272,6 +261,51 @@ def test_choices_are_the_states():
 def test_object_in_a_state_of_either_spelling_is_valid():
     Page(title="x").full_clean(exclude=["author"])
     Page(title="x", state=Page.state_graph.review).full_clean(exclude=["author"])
+
+
+def test_unknown_state_is_no_valid_value():
+    step = Step.objects.create()
+    for instance in (step, Step()):
+        instance.state = "nowhere"
+        with pytest.raises(ValidationError) as refused:
+            instance.full_clean()
+        assert refused.value.message_dict["state"][0].startswith(
+            "'nowhere' is not a state of StepGraph; its states are"
+        )
+
+
+def test_object_is_valid_in_the_state_in_which_it_was_loaded():
+    for state in ("of tomorrow", "done"):
+        change(step := Step.objects.create(), state=state)
+        step.refresh_from_db()
+        step.full_clean()
+
+
+def test_state_that_only_the_framework_enters_is_valid_where_a_save_takes_it(monkeypatch):
+    monkeypatch.setattr(StepGraph.done, "enter_by_hand", False)
+    born = Step(state="done")
+    born.full_clean()
+    born.save()
+    born.full_clean()
+    moved = Step.objects.create()
+    moved.state = StepGraph.done
+    with pytest.raises(ValidationError, match=r"StepGraph\.done can be entered only by the framework"):
+        moved.full_clean()
+
+
+@isolate_apps("tests.testapp")
+def test_editable_state_is_checked_by_forms():
+    class Open(StatorModel):
+        state = StateField(StepGraph, editable=True)
+
+        class Meta:
+            app_label = "testapp"
+
+    form = modelform_factory(Open, fields=["state"])
+    assert form({"state": "done"}).is_valid()
+    assert "is not one of the available choices" in form({"state": "nowhere"}).errors["state"][0]
+    with pytest.raises(FieldError, match="non-editable"):
+        modelform_factory(Step, fields=["state"])
 
 
 def test_to_python_turns_a_state_into_its_name():

@@ -1,4 +1,4 @@
-"""Fields of managed models in forms: related objects by key."""
+"""Fields of managed models in forms: related objects by key, and the state."""
 
 import re
 
@@ -28,3 +28,15 @@ class TestRelations:
             radio_fields = {"build": admin.VERTICAL}
 
         assert Choosing(Rollout, admin.AdminSite()).raw_id_fields == ("after",)
+
+
+def test_state_that_other_forms_may_edit_is_moved_only_by_the_action(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Build._meta.get_field("state"), "editable", True)
+    build = Build.objects.create()
+    address = f"/admin/testapp/build/{build.pk}/change/"
+    assert 'id="id_state"' not in admin_client.get(address).content.decode()
+    admin_client.post(address, {"state": "built", "slow": "on"})
+    build.refresh_from_db()
+    assert (build.state, build.slow) == ("compiling", True)
