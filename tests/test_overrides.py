@@ -6,7 +6,6 @@ Other packages pass arguments that Django itself does not, by position or by nam
 import importlib
 import inspect
 import pkgutil
-import warnings
 from collections.abc import Callable, Iterator
 from inspect import Parameter
 from typing import Any
@@ -28,11 +27,7 @@ def overridden() -> Iterator[tuple[str, Callable[..., Any], Callable[..., Any]]]
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if ".migrations." in found.name:
                 continue
-            with warnings.catch_warnings():
-                # Former names of modules.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                module = importlib.import_module(found.name)
-            for cls in vars(module).values():
+            for cls in vars(importlib.import_module(found.name)).values():
                 if isinstance(cls, type) and cls.__module__ == found.name:
                     yield from _methods(cls)
 
