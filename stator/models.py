@@ -251,7 +251,7 @@ class StatorModel(models.Model):
                 raise LeaseLost(f"{self._meta.label} {pk_val}: the claim on it has ended; this save changed nothing")
             moved = moving and written and self._move_on_save(rows.using(using).filter(pk=pk_val))
             if written and claim is None and not moved:
-                self._loaded_watched = self._watched_now(names)
+                self._note_written(names)
                 if reopens:
                     reopen_saved(self, using)
         return written
@@ -263,9 +263,17 @@ class StatorModel(models.Model):
         return updated
 
     def _watched_changes(self, names: set[str]) -> list[str]:
-        """Return those of the named watched fields whose values differ from the loaded ones."""
+        """Return those of the named watched fields whose values differ from the loaded ones, or are expressions."""
         loaded, now = self.__dict__.get("_loaded_watched", {}), self._watched_now(names)
-        return [name for name in watched_fields(type(self), names) if now[name] != loaded.get(name, DEFERRED)]
+        return [
+            name
+            for name in watched_fields(type(self), names)
+            if now[name] != loaded.get(name, DEFERRED) or hasattr(now[name], "resolve_expression")
+        ]
+
+    def _note_written(self, names: set[str]) -> None:
+        """Note that the named fields are in the database as they are here."""
+        self._loaded_watched = self._watched_now(names)
 
     def _watched_now(self, names: set[str]) -> dict[str, object]:
         """Return the values that the watched fields will have once the named fields are saved."""

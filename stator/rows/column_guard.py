@@ -45,6 +45,17 @@ class GuardedQuerySet(QuerySet[M]):
 
     update.alters_data = True  # type: ignore[attr-defined]
 
+    def bulk_update(self, objs: Iterable[Any], fields: Iterable[str], batch_size: int | None = None) -> int:
+        """Update like Django, and note in the objects what was written, so that a later ``save()`` is no change."""
+        objs, fields = tuple(objs), tuple(fields)
+        updated = super().bulk_update(objs, fields, batch_size)
+        if hasattr(self.model, "state_graph"):
+            for instance in objs:
+                instance._note_written(set(fields))
+        return updated
+
+    bulk_update.alters_data = True  # type: ignore[attr-defined]
+
     def bulk_create(
         self,
         objs: Iterable[Any],

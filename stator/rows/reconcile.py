@@ -1,9 +1,11 @@
 """Reconcile on change: an object whose watched fields change is attempted again."""
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 
 from django.db import transaction
 from django.db.models import DEFERRED, Model, QuerySet
+from django.db.models.fields.files import FieldFile
 
 from stator.rows import columns
 from stator.rows.meta import field_of, graph_of, options_of, owner_of
@@ -18,10 +20,18 @@ def watched_fields(model: type[Model], names: Iterable[str]) -> list[str]:
 
 
 def watched_values(instance: Model) -> dict[str, object]:
-    """Return the values of an instance's watched fields; ``DEFERRED`` for fields that are not loaded."""
+    """Return the values of an instance's watched fields, out of its reach; ``DEFERRED`` for fields not loaded."""
     model = type(instance)
     fields = [field_of(model, name) for name in options_of(model).reconcile_on]
-    return {field.name: instance.__dict__.get(field.attname, DEFERRED) for field in fields}
+    return {field.name: _detached(instance.__dict__.get(field.attname, DEFERRED)) for field in fields}
+
+
+def _detached(value: object) -> object:
+    """Return a value that stays as it is when the given one is changed in place."""
+    if isinstance(value, FieldFile):
+        return value.name
+    # Without a hash are the types that are compared by value and can be changed: lists, dictionaries and their like.
+    return deepcopy(value) if type(value).__hash__ is None else value
 
 
 def look_again(rows: QuerySet[Model], changed: Iterable[str]) -> None:
@@ -40,21 +50,20 @@ def update_and_look_again(queryset: QuerySet[Model], values: Mapping[str, object
 
     def write(using: str, rows: QuerySet[Model], before: list[Locked]) -> int:
         pks = [row.pk for row in before]
-        # A value may refer to an annotation of the queryset.
-        meant = queryset.using(using).order_by() if annotated else QuerySet(model, using=using)
-        plain = meant.filter(pk__in=pks)
-        changed = list(_changing(plain, values, watched).values_list("pk", flat=True))
+        mine: QuerySet[Model] = QuerySet(model, using=using).filter(pk__in=pks)
+        # Compared here rather than by the database, which cannot compare every type, nor what an expression will be.
+        was = _values(mine, watched)
+        # A value may refer to an annotation of the queryset. Without the guard, which has called this function.
+        plain = queryset.using(using).order_by().filter(pk__in=pks) if annotated else mine
+        updated = QuerySet.update(plain, **values)
+        changed = [pk for pk, now in _values(mine, watched).items() if now != was[pk]]
         look_again(QuerySet(owner, using=using).filter(pk__in=changed), watched)
-        # Without the guard, which has called this function.
-        return QuerySet.update(plain, **values)
+        return updated
 
     # All or nothing, like any update.
     with transaction.atomic(using=written_to(queryset)):
         return in_batches(queryset, write)
 
 
-def _changing(rows: QuerySet[Model], values: Mapping[str, object], watched: list[str]) -> QuerySet[Model]:
-    given = {name: value for name, value in values.items() if watched_fields(rows.model, [name])}
-    if any(hasattr(value, "resolve_expression") for value in given.values()):
-        return rows
-    return rows.exclude(**given)
+def _values(rows: QuerySet[Model], watched: list[str]) -> dict[object, list[object]]:
+    return {pk: values for pk, *values in rows.values_list("pk", *watched)}

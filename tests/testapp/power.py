@@ -196,6 +196,29 @@ class Site(StatorModel):
         reconcile_on = ["domain", "plan"]
 
 
+class SpecGraph(StateGraph):
+    """Applied once, and again when the wishes change."""
+
+    wanted = State(try_interval=60)
+    applied = State()
+    wanted.transitions_to(applied)
+
+    @classmethod
+    def handle_wanted(cls, spec):
+        return cls.applied
+
+
+class Spec(StatorModel):
+    """Its watched fields have values that can be changed in place."""
+
+    state = StateField(SpecGraph)
+    wishes = models.JSONField(default=dict, null=True)
+    paper = models.FileField(blank=True)
+
+    class StatorMeta:
+        reconcile_on = ["wishes", "paper"]
+
+
 class MeasureGraph(StateGraph):
     """A state that saves what its handler sets on the object."""
 

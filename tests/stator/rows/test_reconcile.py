@@ -15,7 +15,7 @@ from stator.rows import transitions
 from stator.rows.meta import ModelOptions, options_of
 from stator.runner import StatorRunner
 from tests.stator.making import ago
-from tests.testapp.power import Plan, Site, SiteGraph
+from tests.testapp.power import Plan, Site, SiteGraph, Spec
 
 pytestmark = pytest.mark.django_db
 
@@ -96,6 +96,93 @@ def test_update_by_an_expression_and_bulk_update_count_as_a_change():
     second.domain = "y"
     Site.objects.bulk_update([second], ["domain"])
     assert [state_of(site)[0] for site in (first, second)] == ["checking", "checking"]
+
+
+@pytest.mark.parametrize(
+    "value", [Value("a"), F("domain"), Case(When(visits=0, then=Value("a")), default=Value("b"))], ids=str
+)
+def test_expression_that_changes_nothing_is_no_change(value):
+    site = settled()
+    assert Site.objects.update(domain=value) == 1
+    assert state_of(site) == ("serving", 0)
+
+
+def test_bulk_update_looks_again_at_the_objects_that_really_change():
+    sites = [settled(domain=None if number == 7 else f"{number}") for number in range(20)]
+    sites[3].domain = "other"
+    Site.objects.bulk_update(sites, ["domain", "plan", "visits"])
+    assert [state_of(site)[0] for site in sites].count("checking") == 1
+    assert state_of(sites[3]) == ("checking", 1)
+    sites[3].save()
+    assert state_of(sites[3]) == ("checking", 1)
+
+
+# Values that can be changed in place
+
+
+@pytest.fixture
+def spec():
+    made = Spec.objects.create(wishes={"hosts": ["a"], "by": {"name": "x"}}, paper="one.txt")
+    QuerySet(Spec).update(state="applied", state_ready=False)
+    return Spec.objects.get(pk=made.pk)
+
+
+def version(spec):
+    return Spec.objects.values_list("state_version", flat=True).get(pk=spec.pk)
+
+
+def longer(spec):
+    spec.wishes["hosts"].append("b")
+
+
+def deeper(spec):
+    spec.wishes["by"]["name"] = "y"
+
+
+def renamed(spec):
+    spec.paper.name = "two.txt"
+
+
+@pytest.mark.parametrize("change", [longer, deeper, renamed])
+@pytest.mark.parametrize("loaded", ["get", "refresh", "deferred", "saved"])
+def test_value_that_is_changed_in_place_is_a_change(spec, change, loaded):
+    if loaded == "refresh":
+        spec.refresh_from_db()
+    elif loaded == "deferred":
+        spec = Spec.objects.defer("wishes", "paper").get()
+    elif loaded == "saved":
+        spec.save()
+    assert (spec.wishes["hosts"], spec.paper.name) == (["a"], "one.txt")
+    spec.save()
+    assert version(spec) == 0
+    change(spec)
+    spec.save()
+    assert version(spec) == 1
+    spec.save()
+    assert version(spec) == 1
+
+
+def test_object_that_was_just_created_is_compared_too():
+    spec = Spec.objects.create(wishes=["a"])
+    QuerySet(Spec).update(state="applied", state_ready=False)
+    spec.wishes.append("b")
+    spec.save()
+    assert version(spec) == 1
+
+
+@pytest.mark.parametrize("same", [{"wishes": {"hosts": ["a"], "by": {"name": "x"}}}, {"paper": "one.txt"}])
+def test_equal_value_is_no_change(spec, same):
+    for name, value in same.items():
+        setattr(spec, name, value)
+    spec.save()
+    Spec.objects.update(**same)
+    Spec.objects.bulk_update([spec], ["wishes", "paper"])
+    assert version(spec) == 0
+
+
+def test_json_null_is_a_change(spec):
+    Spec.objects.update(wishes=None)
+    assert version(spec) == 1
 
 
 def test_update_may_say_what_the_queryset_is_annotated_with():
