@@ -101,8 +101,8 @@ class RenameState(RowOperation):
         alias = schema_editor.connection.alias
         if self.allow_migrate_model(alias, model):
             changes: dict[str, Any] = {"state": new, "state_version": F("state_version") + 1}
-            _move(_rows_in(model, alias, old).filter(state_claim=None), changes)
-            _move(_rows_in(model, alias, old), changes | AT_ONCE)
+            change_rows(_rows_in(model, alias, old).filter(state_claim=None), changes)
+            change_rows(_rows_in(model, alias, old), changes | AT_ONCE)
             if _is_here(Pause, schema_editor.connection):
                 paused = Pause.objects.using(alias).filter(model_label=model._meta.label_lower, state=old)
                 replace_pauses(paused, state=new)
@@ -134,7 +134,7 @@ class RemapState(RowOperation):
         if self.new is not None:
             entering = {"state": self.new, "state_changed": Now(), "state_attempted": None, **AT_ONCE}
             counts = dict.fromkeys(("state_attempts", "state_failures", "state_crashes"), 0)
-            _move(rows, {**entering, **counts, "state_version": F("state_version") + 1})
+            change_rows(rows, {**entering, **counts, "state_version": F("state_version") + 1})
         elif found := len(rows.values_list("pk")[: COUNTED + 1]):
             raise CommandError(
                 f"{min(found, COUNTED):,}{'+' if found > COUNTED else ''} rows of {model._meta.label} are in the state "
@@ -164,7 +164,7 @@ def _rows_in(model: type[Model], alias: str, state: str) -> QuerySet[Model]:
     return QuerySet(model, using=alias).filter(state=state)
 
 
-def _move(rows: QuerySet[Model], changes: Mapping[str, object]) -> None:
+def change_rows(rows: QuerySet[Model], changes: Mapping[str, object]) -> None:
     """Write ``changes`` to all rows of the queryset in batches; they must take the rows out of the queryset."""
     every: QuerySet[Model] = QuerySet(rows.model, using=rows.db).order_by("pk")
     for _ in range(PASSES):

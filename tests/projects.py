@@ -116,9 +116,7 @@ class Project:
 
     def _connect(self) -> Any:
         return (
-            sqlite3.connect(self.database["NAME"], timeout=30)
-            if self.is_sqlite
-            else connect(**_conninfo(self.database))
+            sqlite3.connect(self.database["NAME"], timeout=30) if self.is_sqlite else connect(**conninfo(self.database))
         )
 
     def _environment(self) -> dict[str, str]:
@@ -148,19 +146,20 @@ def _given(*names: str) -> dict[str, Any]:
 
 def is_mariadb() -> bool:
     """Whether the server of this run is MariaDB rather than MySQL; Django would ask by the connection of a test."""
-    with closing(connect(**_conninfo({**connection.settings_dict, "NAME": "information_schema"}))) as server:
+    with closing(connect(**conninfo({**connection.settings_dict, "NAME": "information_schema"}))) as server:
         return "MariaDB" in server.get_server_info()
 
 
 def _execute(statement: str) -> None:
     """On the server, by a connection that no test has; a database cannot be made within a transaction."""
     always = {"postgresql": "postgres", "mysql": "information_schema"}[connection.vendor]
-    given = _conninfo({**connection.settings_dict, "NAME": always})
+    given = conninfo({**connection.settings_dict, "NAME": always})
     with closing(connect(**given, autocommit=True)) as server, closing(server.cursor()) as cursor:
         cursor.execute(statement)
 
 
-def _conninfo(config: dict[str, Any]) -> dict[str, Any]:
+def conninfo(config: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of the driver's ``connect`` for a database of Django's settings."""
     parts = {"dbname": "NAME", "host": "HOST", "port": "PORT", "user": "USER", "password": "PASSWORD"}
     if connection.vendor == "mysql":
         parts = {"db" if name == "dbname" else name: key for name, key in parts.items()}

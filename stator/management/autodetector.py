@@ -1,24 +1,33 @@
-"""What ``manage.py makemigrations`` adds to Django's own changes: operations for renamed and removed states."""
+"""What ``manage.py makemigrations`` adds to Django's own changes: for states that go, and for tables in use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 from django.core.management.commands import makemigrations, migrate
-from django.db.migrations import AlterField, Migration, autodetector
+from django.db.migrations import AddField, AddIndex, AlterField, Migration, RemoveField, RemoveIndex, autodetector
 from django.db.migrations.autodetector import MigrationAutodetector
 from django.db.migrations.graph import MigrationGraph
 from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ModelState
 from django.db.migrations.writer import MigrationWriter
 from django.db.models import Field
 
+from stator.adoption import AlterTableInUse, KeepDueTimes
 from stator.fields import StateField
 from stator.graph import StateGraph
 from stator.migration_operations import RemapState, RenameState, RowOperation
+from stator.rows.columns import FRAMEWORK_COLUMNS
 
 CLASS = "class Migration(migrations.Migration):\n"
 NOT_ATOMIC = """
-    # Each batch of rows is committed by itself, so no lock is held for long. If it is interrupted, migrate again.
+    # Each table and each batch of rows is committed by itself, so no lock is held for long. If it is interrupted,
+    # migrate again.
     atomic = False
 """
+
+# Each commits what it does, and is in a migration that is not atomic.
+BY_THEMSELVES = (RowOperation, AlterTableInUse, KeepDueTimes)
+MIXIN = {"state", *FRAMEWORK_COLUMNS}
 
 
 def connect() -> None:
@@ -49,7 +58,8 @@ class BatchWriter(MigrationWriter):
 class StateChanges(MigrationAutodetector):
     """An autodetector that adds an operation on the rows for each name that a graph no longer has.
 
-    These operations get a migration that is not atomic, so that each of their batches is committed. Django's own
+    The columns and indexes of a table that gets the mixin are added while the table is in use. Both kinds of
+    operations get migrations that are not atomic, so that each table and each batch is committed. Django's other
     changes stay in atomic migrations: one that failed in between could not be applied again.
     """
 
@@ -76,7 +86,39 @@ class StateChanges(MigrationAutodetector):
     def _build_migration_list(self, graph: MigrationGraph | None = None) -> None:
         super()._build_migration_list(graph)  # type: ignore[misc]
         for app_label, found in self.migrations.items():
+            adoptions = {
+                name: self.to_state.models[app_label, name]
+                for app, name in sorted(self.to_state.models)
+                if app == app_label and self._is_adopted(app, name)
+            }
+            for migration in found if adoptions else ():
+                vars(migration)["operations"] = self._adopt(app_label, adoptions, migration.operations)
             self.migrations[app_label] = [part for migration in found for part in _parts(migration)]
+
+    def _is_adopted(self, app_label: str, model_name: str) -> bool:
+        """Return whether a table that is there gets the mixin, now or with another package's columns already."""
+        former, model = self.from_state.models.get((app_label, model_name)), self.to_state.models[app_label, model_name]
+        return bool(
+            former
+            and isinstance(model.fields.get("state"), StateField)
+            and "state_claim" in model.fields
+            and "state_claim" not in former.fields
+        )
+
+    def _adopt(
+        self, app_label: str, adoptions: dict[str, ModelState], operations: Sequence[Operation]
+    ) -> list[Operation]:
+        """Return the operations with those on the mixin's columns and indexes last, one table after the other."""
+        found: dict[str, list[Operation]] = {}
+        others: list[Operation] = []
+        for operation in operations:
+            name = getattr(operation, "model_name_lower", "")
+            former = self.from_state.models.get((app_label, name))
+            is_own = name in adoptions and former is not None and _is_of_mixin(operation, former)
+            (found.setdefault(name, []) if is_own else others).append(operation)
+        for name, own in found.items():
+            others += _adoption(adoptions[name], self.from_state.models[app_label, name], own)
+        return others
 
 
 def _changes(model_name: str, former: Field, graph: type[StateGraph]) -> list[RowOperation]:
@@ -88,17 +130,55 @@ def _changes(model_name: str, former: Field, graph: type[StateGraph]) -> list[Ro
     ]
 
 
+def _is_of_mixin(operation: Operation, former: ModelState) -> bool:
+    """Return whether the operation concerns columns of the mixin only, or an index on them."""
+    if isinstance(operation, AddField | AlterField | RemoveField):
+        return operation.name in MIXIN
+    if isinstance(operation, AddIndex):
+        return operation.index.name.startswith("st_") or not MIXIN.isdisjoint(operation.index.fields)
+    if isinstance(operation, RemoveIndex):
+        indexes = {index.name: index for index in former.options.get("indexes", ())}
+        return operation.name in indexes and MIXIN.issuperset(indexes[operation.name].fields)
+    return False
+
+
+def _adoption(model: ModelState, former: ModelState, operations: list[Operation]) -> Iterator[Operation]:
+    """Yield the operations that give one table the mixin.
+
+    Workers find when rows of another package are due, and so no row that waits is marked ready, which would have
+    workers write it once more: the column of ready marks begins empty, and gets its default afterwards.
+    """
+    if "state_next_attempt" not in former.fields and "state_ready" not in former.fields:
+        yield AlterTableInUse(model.name, operations)
+        return
+    marks = [each for each in operations if isinstance(each, AddField | AlterField) and each.name == "state_ready"]
+    builds = [each for each in operations if isinstance(each, AddIndex)]
+    columns = [each for each in operations if each not in marks and each not in builds]
+    field = model.fields["state_ready"]
+    empty = field.clone()
+    vars(empty)["db_default"] = False
+    again = [AddField(model.name, "state_ready", empty), AlterField(model.name, "state_ready", field)]
+    if "state_ready" not in former.fields:
+        yield AlterTableInUse(model.name, [*columns, *again, *builds])
+        return
+    yield AlterTableInUse(model.name, columns)
+    if "state_next_attempt" not in former.fields and "state_attempted" in former.fields:
+        states = sorted(cast("StateField", model.fields["state"]).graph.automatic_states, key=str)
+        yield KeepDueTimes(model.name, {state.name: state.try_interval or 0 for state in states})
+    yield AlterTableInUse(model.name, [RemoveField(model.name, "state_ready"), *again, *builds])
+
+
 def _parts(migration: Migration) -> Iterator[Migration]:
-    """Split a migration into the operations before those on rows, these, and the others."""
+    """Split a migration into the operations before those that commit by themselves, these, and the others."""
     operations = migration.operations
-    first = next((at for at, each in enumerate(operations) if isinstance(each, RowOperation)), None)
+    first = next((at for at, each in enumerate(operations) if isinstance(each, BY_THEMSELVES)), None)
     if first is None:
         yield migration
         return
     # Alterations of the states themselves send no SQL, so they may be in the same migration.
     while first and _alters_states(operations[first - 1]):
         first -= 1
-    last = max(at for at, each in enumerate(operations) if isinstance(each, RowOperation)) + 1
+    last = max(at for at, each in enumerate(operations) if isinstance(each, BY_THEMSELVES)) + 1
     on_rows = operations[first:last]
     parts = [part for part in (operations[:first], on_rows, operations[last:]) if part]
     # Django makes each part depend on the one before. The last one keeps the name, on which other apps may depend.

@@ -44,7 +44,9 @@ YOUNGEST = 10_000
 FIRST = ("stator", "0001_initial")
 OTHER_PACKAGE = "the recorded migrations of the app stator belong to another package with that name"
 LOCAL_CLOCK = "its clock is not in UTC, so times in its rows would be off by hours"
-OTHER_REMEDY = "reinstall that package and run manage.py migrate stator zero with it"
+OTHER_REMEDY = (
+    "reinstall that package, remove the migrations that were made with this one, and run manage.py migrate stator zero"
+)
 
 
 class Unusable(Exception):

@@ -1,21 +1,15 @@
 """Each benchmark runs on tiny sizes and prints its table; what it measures there says nothing, and is not looked at."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
-import django
 import pytest
 
 from benchmarks.__main__ import NAMES
 
 ROOT = Path(__file__).parent.parent.parent
-
-# What one row passes from its creation until its outcome is recorded. A busy machine adds hops, never takes any away.
-# From Django 6 on, an INSERT asks each field of the model for its value, also those that it leaves to the database.
-MOST_MODULES, MOST_HOPS, TRIES = 26 + (django.VERSION >= (6,)), 100, 3
 
 # Arguments, and what has to be in the output: the cases, and targets with what they are divided by.
 BENCHMARKS = {
@@ -66,19 +60,6 @@ def test_a_benchmark_prints_its_table_with_targets(name: str, scratch_url: str) 
     assert done.returncode == 0, done.stderr
     for text in [*expected, "Python 3.", "postgresql 1"]:
         assert text in done.stdout
-
-
-@pytest.mark.postgresql
-def test_a_row_passes_few_modules(scratch_url: str) -> None:
-    counts = []
-    for _ in range(TRIES):
-        done = run("row_path", url=scratch_url)
-        assert done.returncode == 0, done.stderr
-        [(modules, hops)] = re.findall(r"from create to recorded: (\d+) modules, (\d+) hops", done.stdout)
-        counts.append((int(modules), int(hops)))
-        if int(modules) <= MOST_MODULES and int(hops) <= MOST_HOPS:
-            return
-    raise AssertionError(f"modules and hops: {counts}; python -m benchmarks.row_path --every lists them")
 
 
 @pytest.mark.sqlite

@@ -6,26 +6,20 @@ from time import monotonic
 
 import psycopg
 import pytest
-from django.contrib.postgres.operations import AddIndexConcurrently
-from django.db import connection, migrations, models
-from django.db.migrations.autodetector import MigrationAutodetector
-from django.db.migrations.state import ModelState, ProjectState
-from django.test.utils import isolate_apps
 
 from stator.commands.doctor import tables
 from stator.commands.doctor.finding import OK
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.interface import new_worker_id
-from stator.models import StateField, StatorModel
+from tests.adopting import TABLE, apply, before, execute, generated, table_to_adopt
 from tests.faults.fleet import CROWDED
 from tests.faults.test_crowd import conninfo
 from tests.processes import wait_until
-from tests.testapp.faults import Job, JobGraph
+from tests.testapp.faults import Job
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
-TABLE = "testapp_trunk"
 # Seconds for which the application may have to wait for one of its statements.
 STALL = 1.0
 
@@ -33,49 +27,8 @@ STALL = 1.0
 @pytest.fixture
 def trunk():
     """A model as it will be, with the mixin; its table is that of before."""
-    with isolate_apps("tests.testapp"):
-
-        class Trunk(StatorModel):
-            label = models.CharField(max_length=100)
-            # In the database too: programs of before go on inserting rows.
-            state = StateField(JobGraph, db_default="fresh")
-
-            class Meta:
-                app_label = "testapp"
-
-        with connection.schema_editor() as editor:
-            editor.create_model(before().apps.get_model("testapp", "Trunk"))
-        yield Trunk
-        with connection.schema_editor() as editor:
-            editor.execute(f"DROP TABLE {TABLE}")
-
-
-def before():
-    fields = [("id", models.BigAutoField(primary_key=True)), ("label", models.CharField(max_length=100))]
-    state = ProjectState()
-    state.add_model(ModelState("testapp", "Trunk", fields))
-    return state
-
-
-def operations_to(model):
-    """Return the operations that ``makemigrations`` writes: for the columns, and for the indexes."""
-    after = ProjectState()
-    after.add_model(ModelState.from_model(model))
-    changes = MigrationAutodetector(before(), after)._detect_changes()
-    found = [operation for migration in changes["testapp"] for operation in migration.operations]
-    indexes = [operation for operation in found if isinstance(operation, migrations.AddIndex)]
-    return [operation for operation in found if operation not in indexes], indexes
-
-
-def apply(state, operations, *, atomic):
-    """As a migration of its own; the state after it."""
-    with connection.schema_editor(atomic=atomic) as editor:
-        for operation in operations:
-            after = state.clone()
-            operation.state_forwards("testapp", after)
-            operation.database_forwards("testapp", editor, state, after)
-            state = after
-    return state
+    with table_to_adopt() as model:
+        yield model
 
 
 @contextmanager
@@ -108,11 +61,9 @@ def test_mixin_is_added_to_a_table_in_use_without_rewriting_it(trunk, thorough):
     rows, waits = 1_000_000 if thorough else 30_000, []
     execute(f"INSERT INTO {TABLE} (label) SELECT 'old' FROM generate_series(1, {rows})")
     file = execute(f"SELECT pg_relation_filenode('{TABLE}')")
-    columns, indexes = operations_to(trunk)
 
     with in_use(waits):
-        state = apply(before(), columns, atomic=True)
-        apply(state, [AddIndexConcurrently(each.model_name, each.index) for each in indexes], atomic=False)
+        apply(generated(trunk, before()), before())
         seen = len(waits)
         wait_until(lambda: len(waits) > seen + 10)
 
@@ -142,10 +93,3 @@ def test_worker_that_finds_a_column_missing_names_it_and_ends(worker_process, co
     lacks = f"table testapp_job of testapp.Job in database 'default' lacks column {column}"
     assert lines == [f"runstator: {lacks}; run manage.py makemigrations and migrate"]
     assert Job.objects.get().state_attempts == 0
-
-
-def execute(statement):
-    """The first value that a statement gives."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return cursor.fetchone()[0] if cursor.description else None

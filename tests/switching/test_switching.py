@@ -3,12 +3,16 @@
 import re
 import shutil
 import textwrap
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from threading import Event, Thread
 
+import psycopg
 import pytest
 from django.conf import settings
 
-from tests.projects import temporary_project
+from tests.processes import wait_until
+from tests.projects import conninfo, temporary_project
 
 HERE = Path(__file__).parent
 GUIDE = (settings.BASE_DIR / "docs/guides/from-takahe.rst").read_text()
@@ -124,42 +128,18 @@ def migrations(project):
     return sorted((project.folder / "activities/migrations").glob("0*.py"))
 
 
-def change_migration(project):
-    """As the guide says, for both models."""
-    path = migrations(project)[-1]
-    text = path.read_text()
-    later, functions, earlier = blocks(section("Rows that are there"))
-    is_earlier = "MARKED = True" in project.read("settings.py")
-    kind, instead = ("AlterField", earlier) if is_earlier else ("AddField", later)
-    generated = re.compile(
-        rf"        migrations\.{kind}\(\n\s+model_name=.(\w+).,\n\s+name=.state_ready.,\n.*?\n        \),\n", re.DOTALL
-    )
-    assert sorted(generated.findall(text)) == ["domain", "post"]
-    text = generated.sub(lambda found: textwrap.indent(instead.replace("post", found[1]), " " * 8), text)
-    if is_earlier:
-        once = "        migrations.RunPython(keep_due_times, keep_waiting),\n"
-        assert text.count(once) == 2
-        first, second, rest = text.split(once)
-        intervals = 'INTERVALS = {"post": {"new": 3600, "edited": 600}'
-        assert intervals in functions
-        functions = functions.replace(intervals, intervals + ', "domain": {"outdated": 1800, "updated": 86400}')
-        text = functions + first + once + second + rest
-    path.write_text(text)
-
-
-def switch(project, *, change=change_migration):
-    """Everything up to the workers."""
+def switch(project, migrating=nullcontext):
+    """Everything up to the workers; web processes may be at work while the tables are migrated."""
     text = section("Switching")
-    [_, receiver, *_] = blocks(text)
+    [_, _, receiver, *_] = blocks(text)
     *steps, start = commands(text)
     assert start == ["runstator"]
     for step in steps:
         if step == ["makemigrations"]:
             take_package_of_before_away(project)
             project.write("activities/apps.py", receiver)
-        printed = project.manage(*step)
-        if step == ["makemigrations"]:
-            change(project)
+        with migrating() if step == ["migrate"] else nullcontext():
+            printed = project.manage(*step)
         assert step[0] != "check" or "no issues" in printed
 
 
@@ -218,16 +198,46 @@ def test_project_is_switched_and_back_by_the_commands_of_the_guide(before):
 later_alone = pytest.mark.parametrize("before", ["later"], indirect=True)
 
 
+def transactions(project, tables, ended, failures, done):
+    """Requests that lock a row of one table and then of another, each for a while, until ``ended``."""
+    while not ended.is_set():
+        try:
+            with closing(psycopg.connect(**conninfo(project.database))) as request:
+                for table in tables:
+                    request.execute(f"UPDATE activities_{table} SET state_changed = state_changed WHERE id = 1")
+                    request.execute("SELECT pg_sleep(0.3)")
+                request.commit()
+            done.append(tables)
+        except psycopg.Error as error:
+            failures.append(error)
+
+
 @pytest.mark.fault
-@later_alone
-def test_rows_that_are_not_due_are_not_attempted_though_the_migration_marks_all_ready(before):
-    switch(before, change=lambda project: None)
-    later = dues(before, "activities_domain")
-    assert before.execute("SELECT count(*) FROM activities_domain WHERE state_ready") == [(32,)]
-    before.manage("runstator", "--until-idle")
-    assert {name: state for name, (state, _) in posts(before).items()} == SWITCHED
-    assert {pk: due for pk, due in dues(before, "activities_domain").items() if pk in later} == later
-    assert before.execute("SELECT sum(lookups) FROM activities_domain") == [(1,)]
+@pytest.mark.postgresql
+def test_tables_are_migrated_beside_slow_requests_and_nobody_is_the_victim_of_a_deadlock(before):
+    ended, failures, done = Event(), [], []
+
+    @contextmanager
+    def at_work():
+        # Both lock in one order, so they do not get in each other's way.
+        requests = [
+            Thread(target=transactions, args=(before, tables, ended, failures, done))
+            for tables in (("post", "domain"), ("post", "domain"), ("domain",))
+        ]
+        for request in requests:
+            request.start()
+        try:
+            wait_until(lambda: len(done) > 1)
+            yield
+        finally:
+            ended.set()
+            for request in requests:
+                request.join()
+
+    switch(before, at_work)
+    assert failures == []
+    assert "state_claim" in before.columns("activities_domain")
+    assert len(before.indexes("activities_post")) == len(before.indexes("activities_domain")) == 5
 
 
 @pytest.mark.fault
@@ -242,11 +252,14 @@ def test_tables_of_the_old_package_that_were_forgotten_stop_the_migration(before
     assert before.columns("activities_post") == columns
     [line] = before.manage("runstator", code=75).splitlines()
     assert "another package" in line
-    assert line.endswith("reinstall that package and run manage.py migrate stator zero with it")
+    assert line.endswith("remove the migrations that were made with this one, and run manage.py migrate stator zero")
 
+    for path in migrations(before)[1:]:
+        path.unlink()
     put_package_of_before(before)
     before.manage("migrate", "stator", "zero")
     take_package_of_before_away(before)
+    before.manage("makemigrations")
     before.manage("migrate")
     assert "state_claim" in before.columns("activities_post")
 

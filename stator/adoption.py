@@ -1,0 +1,264 @@
+"""Migration operations that give a table in use the columns of the mixin, while other programs read and write it."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from random import uniform
+from time import monotonic, sleep
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db import OperationalError, transaction
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations.operations import AddField, AddIndex, RemoveField, RemoveIndex
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
+from django.db.models import F, Model, QuerySet
+from django.db.models.functions import Coalesce, Now
+
+from stator.capabilities import capabilities_of
+from stator.db.retry import is_lock_timeout, is_retryable
+from stator.migration_operations import change_rows
+
+logger = logging.getLogger("stator.migrations")
+
+# Seconds for which the first try waits for the lock on the table, while others wait behind it. Each further try waits
+# twice as long, up to the second number: a table on which slow transactions follow each other is never free for less.
+LOCK_TIMEOUT, MAX_LOCK_TIMEOUT = 0.5, 8.0
+# Seconds for which it is tried, and between two lines of the log about that.
+PATIENCE, REPORT_INTERVAL = 300.0, 10.0
+
+# An operation, the state of the project before it and after it.
+Step = tuple[Operation, ProjectState, ProjectState]
+
+
+class AlterTableInUse(Operation):
+    """Apply ``operations`` to one table while other programs use it.
+
+    On PostgreSQL, all of them but new indexes are one transaction. It waits ``LOCK_TIMEOUT`` seconds for the table. If
+    it does not get it, it lets others go first, and tries again with a longer wait, for ``PATIENCE`` seconds. It holds
+    no lock on another table, so it cannot be part of a deadlock. Indexes are built afterwards and concurrently.
+
+    Columns and indexes that are there already are left out. So if ``migrate`` was interrupted, run it again. A
+    migration with this operation has ``atomic = False``. ``makemigrations`` writes both.
+    """
+
+    atomic = False
+    serialization_expand_args = ["operations"]
+
+    def __init__(self, model_name: str, operations: Sequence[Operation]) -> None:
+        self.model_name = model_name
+        self.operations = list(operations)
+
+    @property
+    def reversible(self) -> bool:  # type: ignore[override]
+        """Whether all operations can be reversed."""
+        return all(operation.reversible for operation in self.operations)
+
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+        return type(self).__name__, [self.model_name, self.operations], {}
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        """Change the state as the operations do."""
+        for operation in self.operations:
+            operation.state_forwards(app_label, state)
+
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """Apply the operations."""
+        steps = list(self._steps(app_label, from_state))
+        self._apply(app_label, schema_editor, steps, forwards=True)
+
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """Reverse the operations; Django passes the state before them as ``to_state``."""
+        steps = [(operation, after, before) for operation, before, after in self._steps(app_label, to_state)]
+        self._apply(app_label, schema_editor, steps[::-1], forwards=False)
+
+    def describe(self) -> str:
+        """Return a description for people."""
+        return f"Alter the table of {self.model_name} while it is in use"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        """A part of the migration's name."""
+        return f"{self.model_name.lower()}_in_use"
+
+    def _steps(self, app_label: str, state: ProjectState) -> Iterator[Step]:
+        for operation in self.operations:
+            after = state.clone()
+            operation.state_forwards(app_label, after)
+            yield operation, state, after
+            state = after
+
+    def _apply(self, app_label: str, editor: BaseDatabaseSchemaEditor, steps: list[Step], *, forwards: bool) -> None:
+        connection = editor.connection
+        model = steps[-1][2].apps.get_model(app_label, self.model_name)
+        if not self.allow_migrate_model(connection.alias, model):
+            return
+        concurrently = _builds_concurrently(editor, model)
+        later = [each for each, _, _ in steps if concurrently and forwards and isinstance(each, AddIndex)]
+
+        def alter(wait: float) -> None:
+            _lock(editor, model, wait)
+            for operation, before, after in steps:
+                if operation in later or _is_done(editor, model, operation, forwards):
+                    continue
+                move = operation.database_forwards if forwards else operation.database_backwards
+                move(app_label, editor, before, after)
+
+        _patiently(editor, model, alter)
+        for addition in later:
+            _build(editor, model, addition.index)
+
+
+class KeepDueTimes(Operation):
+    """Write when rows are due that have only the time of their last attempt: ``intervals`` seconds after it, by state.
+
+    For tables of Takahe's Stator of before ``state_next_attempt``. Rows are written in batches, each committed.
+    Reversing the migration clears the ready mark of rows that wait, and gives them a time of their last attempt.
+    """
+
+    atomic = False
+    reversible = True
+    reduces_to_sql = False
+
+    def __init__(self, model_name: str, intervals: Mapping[str, float]) -> None:
+        self.model_name = model_name
+        self.intervals = dict(intervals)
+
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+        return type(self).__name__, [self.model_name, self.intervals], {}
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        """Change nothing: only rows change."""
+
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """Write the due times of rows that wait."""
+        model = to_state.apps.get_model(app_label, self.model_name)
+        for state, seconds in self.intervals.items() if self._concerns(schema_editor, model) else ():
+            interval = timedelta(seconds=seconds)
+            waiting = _rows(schema_editor, model).filter(
+                state=state, state_next_attempt=None, state_attempted__gt=Now() - interval
+            )
+            change_rows(waiting, {"state_next_attempt": F("state_attempted") + interval})
+
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """Have rows wait as the former package did."""
+        model = to_state.apps.get_model(app_label, self.model_name)
+        if self._concerns(schema_editor, model):
+            waiting = _rows(schema_editor, model).filter(state_next_attempt__gt=Now(), state_ready=True)
+            attempted = Coalesce("state_attempted", "state_changed")
+            change_rows(waiting, {"state_ready": False, "state_attempted": attempted})
+
+    def describe(self) -> str:
+        """Return a description for people."""
+        return f"Keep the due times of {self.model_name}"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        """A part of the migration's name."""
+        return f"{self.model_name.lower()}_due_times"
+
+    def _concerns(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> bool:
+        return self.allow_migrate_model(editor.connection.alias, model)
+
+
+def _rows(editor: BaseDatabaseSchemaEditor, model: type[Model]) -> QuerySet[Model]:
+    return QuerySet(model, using=editor.connection.alias)
+
+
+def _builds_concurrently(editor: BaseDatabaseSchemaEditor, model: type[Model]) -> bool:
+    """Return whether indexes can be built while others write: not within a transaction, nor on a partitioned table."""
+    connection = editor.connection
+    if editor.collect_sql or connection.in_atomic_block or not capabilities_of(connection).builds_concurrently:
+        return False
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT relkind FROM pg_class WHERE oid = to_regclass(%s)", [_table(editor, model)])
+        return cursor.fetchone() == ("r",)
+
+
+def _table(editor: BaseDatabaseSchemaEditor, model: type[Model]) -> str:
+    return editor.quote_name(model._meta.db_table)
+
+
+def _lock(editor: BaseDatabaseSchemaEditor, model: type[Model], wait: float) -> None:
+    """Take the table within ``wait`` seconds; do nothing on databases where changes of tables are no transaction."""
+    if capabilities_of(editor.connection).builds_concurrently and not editor.collect_sql:
+        table, n = _table(editor, model), int(wait * 1000)
+        editor.execute(f"SET LOCAL lock_timeout = {n}", params=None)
+        editor.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE", params=None)
+
+
+def _is_done(editor: BaseDatabaseSchemaEditor, model: type[Model], operation: Operation, forwards: bool) -> bool:
+    """Return whether a column or an index is as the operation leaves it, from a migration that was interrupted."""
+    if editor.collect_sql or not isinstance(operation, AddField | RemoveField | AddIndex | RemoveIndex):
+        return False
+    connection, table = editor.connection, model._meta.db_table
+    adds = isinstance(operation, AddField | AddIndex) == forwards
+    with connection.cursor() as cursor:
+        if isinstance(operation, AddField | RemoveField):
+            # The mixin's columns are named as its fields.
+            found = {column.name for column in connection.introspection.get_table_description(cursor, table)}
+            return (operation.name in found) == adds
+        found = set(connection.introspection.get_constraints(cursor, table))
+    name = operation.index.name if isinstance(operation, AddIndex) else operation.name
+    return (name in found) == adds
+
+
+def _build(editor: BaseDatabaseSchemaEditor, model: type[Model], index: Any) -> None:
+    """Build an index concurrently, unless it is there; one whose building was interrupted is dropped first."""
+    find = (
+        "SELECT indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
+        "WHERE indrelid = to_regclass(%s) AND relname = %s"
+    )
+
+    def build(_wait: float) -> None:
+        with editor.connection.cursor() as cursor:
+            cursor.execute(find, [_table(editor, model), index.name])
+            found = cursor.fetchone()
+        if found == (False,):
+            editor.remove_index(model, index, concurrently=True)  # type: ignore[call-arg]
+        if found != (True,):
+            editor.add_index(model, index, concurrently=True)  # type: ignore[call-arg]
+
+    _patiently(editor, model, build, in_transaction=False)
+
+
+def _patiently(
+    editor: BaseDatabaseSchemaEditor, model: type[Model], alter: Callable[[float], None], *, in_transaction: bool = True
+) -> None:
+    """Call ``alter`` with the seconds to wait for locks, until no other transaction is in its way."""
+    connection, deferred = editor.connection, len(editor.deferred_sql)
+    began = reported = monotonic()
+    wait = LOCK_TIMEOUT
+    while True:
+        try:
+            if in_transaction and connection.features.can_rollback_ddl:
+                with transaction.atomic(using=connection.alias):
+                    alter(wait)
+            else:
+                alter(wait)
+        except OperationalError as error:
+            if connection.in_atomic_block or not (is_lock_timeout(error) or is_retryable(error)):
+                raise
+            del editor.deferred_sql[deferred:]
+            now, table = monotonic(), model._meta.db_table
+            if now - began > PATIENCE:
+                raise CommandError(
+                    f"Other transactions have held locks on the table {table} for {PATIENCE:.0f} s, so it was not "
+                    "altered. manage.py stator doctor names long transactions. End them, then migrate again."
+                ) from error
+            if now - reported > REPORT_INTERVAL:
+                logger.warning("stator.waits_for_table", extra={"table": table, "seconds": round(now - began)})
+                reported = now
+            sleep(uniform(0.1, 2 * LOCK_TIMEOUT))
+            wait = min(2 * wait, MAX_LOCK_TIMEOUT)
+        else:
+            return

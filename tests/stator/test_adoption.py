@@ -1,0 +1,167 @@
+"""Tables that get the mixin while other programs use them."""
+
+from datetime import timedelta
+from threading import Event, Thread
+
+import pytest
+from django.core.management.base import CommandError
+from django.db import connection, models, transaction
+from django.db.migrations.writer import MigrationWriter
+from django.utils import timezone
+
+from stator import adoption
+from stator.graph import State, StateGraph
+from tests.adopting import TABLE, apply, before, columns_and_indexes, execute, generated, table_to_adopt, unapply
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def trunk():
+    with table_to_adopt() as model:
+        yield model
+
+
+@pytest.fixture
+def held(trunk):
+    """The table, while another transaction reads it; call what is given to end that."""
+    ready, end = Event(), Event()
+
+    def hold():
+        with transaction.atomic():
+            execute(f"SELECT count(*) FROM {TABLE}")
+            ready.set()
+            end.wait(30)
+        connection.close()
+
+    thread = Thread(target=hold)
+    thread.start()
+    assert ready.wait(30)
+    yield end.set
+    end.set()
+    thread.join()
+
+
+def test_columns_and_indexes_come_in_a_migration_that_is_not_atomic_and_go_with_it(trunk):
+    plain = columns_and_indexes()
+    migrations = generated(trunk, before())
+    assert [migration.atomic for migration in migrations] == [False]
+    apply(migrations, before())
+    columns, indexes = columns_and_indexes()
+    assert columns >= {"state", "state_claim", "state_version"}
+    assert len(indexes) == 5
+    unapply(migrations, before())
+    assert columns_and_indexes() == plain
+
+
+def test_other_changes_stay_in_an_atomic_migration_before_it(trunk):
+    [others, own] = generated(trunk, before(("former", models.TextField(default=""))))
+    assert others.atomic
+    assert [type(operation).__name__ for operation in others.operations] == ["RemoveField"]
+    assert [type(operation).__name__ for operation in own.operations] == ["AlterTableInUse"]
+
+
+def described(operation):
+    return [each.describe() for each in operation.operations]
+
+
+def test_file_of_the_migration_can_be_read_back(trunk):
+    [migration] = generated(trunk, before())
+    migration.name = "0002_trunk_in_use"
+    names = {}
+    exec(MigrationWriter(migration).as_string(), names)
+    state = before()
+    names["Migration"]("0002_trunk_in_use", "testapp").mutate_state(state, preserve=False)
+    [operation] = names["Migration"].operations
+    assert operation.describe() == "Alter the table of Trunk while it is in use"
+    assert described(operation) == described(migration.operations[0])
+
+
+def test_interrupted_migration_is_completed_by_the_next(trunk):
+    migrations = generated(trunk, before())
+    whole = migrations[0].operations[0].operations
+    [first, *_] = [operation for operation in whole if type(operation).__name__ == "AddField"]
+    state = before()
+    with connection.schema_editor() as editor:
+        after = state.clone()
+        first.state_forwards("testapp", after)
+        first.database_forwards("testapp", editor, state, after)
+    apply(migrations, before())
+    whole = columns_and_indexes()
+    apply(migrations, before())
+    assert columns_and_indexes() == whole
+
+
+@pytest.mark.postgresql
+def test_index_whose_building_was_interrupted_is_built_again(trunk):
+    migrations = generated(trunk, before())
+    apply(migrations, before())
+    [name, *_] = columns_and_indexes()[1]
+    execute(f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{name}'::regclass")
+    apply(migrations, before())
+    assert execute(f"SELECT indisvalid FROM pg_index WHERE indexrelid = '{name}'::regclass") is True
+
+
+@pytest.mark.postgresql
+def test_table_that_another_transaction_holds_is_altered_once_it_is_free(trunk, held, monkeypatch):
+    tries = []
+    monkeypatch.setattr(adoption, "LOCK_TIMEOUT", 0.05)
+
+    def give_way(seconds):
+        tries.append(seconds)
+        if len(tries) == 2:
+            held()
+
+    monkeypatch.setattr(adoption, "sleep", give_way)
+    apply(generated(trunk, before()), before())
+    assert len(tries) >= 2
+    assert "state_claim" in columns_and_indexes()[0]
+
+
+@pytest.mark.postgresql
+def test_table_that_is_never_free_is_left_as_it_was_with_one_sentence(trunk, held, monkeypatch):
+    plain = columns_and_indexes()
+    monkeypatch.setattr(adoption, "LOCK_TIMEOUT", 0.05)
+    monkeypatch.setattr(adoption, "PATIENCE", 0.1)
+    with pytest.raises(CommandError, match=f"locks on the table {TABLE} for 0 s.*End them, then migrate again"):
+        apply(generated(trunk, before()), before())
+    assert columns_and_indexes() == plain
+
+
+EARLIER = (
+    ("state", models.CharField(default="fresh", max_length=100)),
+    ("state_changed", models.DateTimeField(auto_now_add=True)),
+    ("state_ready", models.BooleanField(default=True)),
+    ("state_attempted", models.DateTimeField(null=True)),
+    ("state_locked_until", models.DateTimeField(null=True)),
+)
+
+
+class PatientGraph(StateGraph):
+    fresh = State(try_interval=60)
+    done = State()
+
+    fresh.transitions_to(done)
+
+    @classmethod
+    def handle_fresh(cls, instance):
+        return cls.done
+
+
+def test_rows_of_a_package_without_due_times_are_due_an_interval_after_their_attempt_and_back():
+    now = timezone.now()
+    with table_to_adopt(*EARLIER, graph=PatientGraph) as model:
+        former = before(*EARLIER).apps.get_model("testapp", "Trunk")
+        waiting = former.objects.create(state_ready=False, state_attempted=now)
+        late = former.objects.create(state_ready=False, state_attempted=now - timedelta(days=9))
+        never = former.objects.create()
+        migrations = generated(model, before(*EARLIER))
+        apply(migrations, before(*EARLIER))
+        due = dict(model.objects.values_list("pk", "state_next_attempt"))
+        assert due == {waiting.pk: now + timedelta(seconds=60), late.pk: None, never.pk: None}
+        assert not model.objects.filter(state_ready=True).exists()
+
+        execute(f"UPDATE {TABLE} SET state_ready = true")
+        unapply(migrations, before(*EARLIER))
+        assert not former.objects.get(pk=waiting.pk).state_ready
+        assert former.objects.get(pk=late.pk).state_ready
