@@ -1,10 +1,12 @@
-"""Signals of the framework. The first four are sent after the commit of the event.
+"""Signals of the framework. The first five are sent after the commit of the event.
 
 ``transitioned``: ``sender`` is the model, ``moves`` a list of :class:`Move`, ``using`` the database alias.
 ``failures`` is as in ``failed``, for moves caused by an error. ``instances`` maps some keys to the instances that a
 program had claimed.
 ``failed``: ``sender`` is the model, ``failures`` a list of ``(pk, Failure)``, ``using`` the alias.
-``lease_lost``: ``sender`` is the model, ``pks`` the objects whose outcome was refused, ``using`` the alias.
+``lease_lost``: ``sender`` is the model, ``pks`` the objects whose outcome was refused because the lease had run out,
+``using`` the alias.
+``claim_ended``: the same for objects that were moved, unlocked, cancelled or deleted during their attempt.
 ``became_ready``: objects of ``sender`` may be claimed on ``using``; it wakes workers, unless ``wakes`` is False.
 ``on_heartbeat``: ``sender`` is the worker; sent every 10 s from its heartbeat thread, before it reports to the table of
 workers. A receiver may return a dictionary, which is stored in ``Worker.published``. It must return quickly.
@@ -34,6 +36,7 @@ class Move(NamedTuple):
 transitioned = Signal()
 failed = Signal()
 lease_lost = Signal()
+claim_ended = Signal()
 became_ready = Signal(use_caching=True)
 on_heartbeat = Signal()
 on_start = Signal()

@@ -55,13 +55,13 @@ class Claim:
     extended; it is counted from before the claim was sent, so it is never later than the lease in the database.
     ``attempted``: the database's time of the claim. ``place``: where in its table the claim has put the row, if known.
     ``unreadable``: the error of the project's code when the instance was made, with which the attempt fails.
-    ``heartbeat``: seconds after which the lease is renewed.
+    ``heartbeat``: seconds after which the lease is renewed. ``taken_back``: a renewal was refused within the lease.
     """
 
     __slots__ = (
         "age", "attempt", "attempted", "cancelled_for", "claimed", "deadline", "failures", "finished", "heartbeat",
-        "instance", "lease", "max_runtime", "operations", "pk", "place", "started", "state", "token", "unreadable",
-        "version",
+        "instance", "lease", "max_runtime", "operations", "pk", "place", "started", "state", "taken_back", "token",
+        "unreadable", "version",
     )  # fmt: skip
 
     def __init__(self, operations: "Operations", instance: Any, state: State, token: UUID, claimed: float) -> None:
@@ -88,6 +88,7 @@ class Claim:
         self.deadline = claimed + 0.8 * self.lease
         self.started = self.finished = 0.0
         self.cancelled_for: str | None = None
+        self.taken_back = False
 
     def __repr__(self) -> str:
         return f"<Claim {self.operations.label} {self.pk} in {self.state.name}, attempt {self.attempt}>"
@@ -95,6 +96,11 @@ class Claim:
     def free(self) -> None:
         """Forget the instance, which refers to the claim; else only the garbage collector would free them."""
         self.instance = None
+
+    @property
+    def ended_in_time(self) -> bool:
+        """Whether a claim that has ended did so within its lease: somebody moved, unlocked or deleted the row."""
+        return self.taken_back or time.monotonic() < self.deadline + 0.2 * self.lease
 
     @property
     def duration(self) -> float | None:

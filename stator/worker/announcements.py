@@ -23,10 +23,11 @@ def tell(operations: Operations, written: Written, ended: Sequence[Claim] = ()) 
     ``ended``: claims whose instances spare receivers of moves a query.
     """
     for claim in written.lost:
-        logger.warning(
-            "stator.lease_lost",
-            extra={"model": operations.label, "pk": str(claim.pk), "state": claim.state.name, "token": claim.token.hex},
-        )
+        fields = {"model": operations.label, "pk": str(claim.pk), "state": claim.state.name, "token": claim.token.hex}
+        if claim.ended_in_time:
+            logger.info("stator.claim_ended", extra=fields)
+        else:
+            logger.warning("stator.lease_lost", extra=fields)
     for pk, failure in written.failures:
         # A deliberate failure is no fault of the handler, but nothing retries the object any more.
         logger.log(
@@ -53,8 +54,9 @@ def _send(operations: Operations, written: Written, instances: Mapping[Pk, objec
         send_moves(operations, written.moves, written.failures, instances)
     if written.failures:
         _robust(signals.failed, operations, failures=written.failures)
-    if written.lost:
-        _robust(signals.lease_lost, operations, pks=[claim.pk for claim in written.lost])
+    for signal, in_time in ((signals.lease_lost, False), (signals.claim_ended, True)):
+        if pks := [claim.pk for claim in written.lost if claim.ended_in_time is in_time]:
+            _robust(signal, operations, pks=pks)
 
 
 def _robust(signal: Signal, operations: Operations, **values: object) -> None:

@@ -104,7 +104,9 @@ class Heartbeat:
         sent = time.monotonic()
         ended = operations.renew(claims, wait=wait)
         for claim in claims:
-            if id(claim) not in ended:
+            if id(claim) in ended:
+                claim.taken_back = claim.ended_in_time
+            else:
                 claim.deadline = sent + 0.8 * claim.lease
         if ended:
             self._ended(ended)

@@ -254,7 +254,7 @@ class Recorder:
     def _note(self, operations: Operations, source: State | None, written: Written) -> set[str]:
         """Count what was written; return the states in which rows may now be ready, or which others await."""
         self.failed += len(written.failures)
-        self.lost += len(written.lost)
+        self.lost += sum(not claim.ended_in_time for claim in written.lost)
         states = Counter(move.to for move in written.moves)
         for name, count in states.items():
             self.moved[operations.label, name] += count

@@ -31,8 +31,10 @@ def in_a_handler(workers, count=1):
     return worker
 
 
-def until_lost(workers, worker, count=1):
-    workers.until(lambda: len(logged(worker, "stator.lease_lost")) >= count)
+def until_refused(workers, worker, count=1):
+    """Wait for so many outcomes that were refused; each because somebody ended the claim, and no lease ran out."""
+    workers.until(lambda: len(logged(worker, "stator.claim_ended")) >= count)
+    assert not logged(worker, "stator.lease_lost")
 
 
 def until_done(workers, model):
@@ -49,7 +51,7 @@ def test_row_deleted_under_its_handler_stays_deleted(watch, fleet, gate, model):
     model.objects.filter(pk__in=[job.pk for job in jobs[1:]]).delete()
     gate.touch()
 
-    until_lost(workers, worker, 4)
+    until_refused(workers, worker, 4)
     until_done(workers, model)
     workers.stop()
     assert list(model.objects.values_list("pk", flat=True)) == [jobs[0].pk]
@@ -66,7 +68,7 @@ def test_row_deleted_by_cascade_under_its_handler_stays_deleted(watch, fleet, ga
     owner.delete()
     gate.touch()
 
-    until_lost(workers, worker)
+    until_refused(workers, worker)
     workers.stop()
     assert not Job.objects.exists()
     watched.judge()
@@ -99,7 +101,7 @@ def test_move_by_hand_under_a_handler_stands(watch, fleet, gate, model):
     job.transition_perform("done")
     gate.touch()
 
-    until_lost(workers, worker)
+    until_refused(workers, worker)
     workers.stop()
     job.refresh_from_db()
     assert (job.state, job.state_version) == ("done", 1)
@@ -118,7 +120,7 @@ def test_state_moved_away_and_back_under_a_handler_is_another_stay(watch, fleet,
     workers.until(lambda: workers.starts(worker, version=2).exists())
     gate.touch()
 
-    until_lost(workers, worker)
+    until_refused(workers, worker)
     until_done(workers, model)
     workers.stop()
     job.refresh_from_db()
@@ -137,7 +139,7 @@ def test_state_changed_past_the_framework_under_a_handler_stands(watch, fleet, g
         cursor.execute(f"UPDATE {model._meta.db_table} SET state = 'halfway' WHERE id = %s", [job.pk])
     gate.touch()
 
-    until_lost(workers, worker)
+    until_refused(workers, worker)
     until_done(workers, model)
     workers.stop()
     job.refresh_from_db()

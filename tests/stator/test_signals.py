@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from stator.models import Stats
-from stator.signals import failed, lease_lost, on_schedule, on_start, transitioned
+from stator.signals import claim_ended, failed, lease_lost, on_schedule, on_start, transitioned
 from tests.stator.making import ago, put, raw, row
 from tests.stator.running import hearing, work
 from tests.testapp.basic import Deed, Step
@@ -49,16 +49,19 @@ class TestSignals:
         ((pk, failure),) = told["failures"]
         assert (pk, failure.kind) == (deed.pk, "stator.exceptions.InvalidTransition")
 
-    def test_lost_leases_are_sent_as_signals(self, deeds):
+    @pytest.mark.parametrize(("late", "signal", "other"), [(0, claim_ended, lease_lost), (60, lease_lost, claim_ended)])
+    def test_claims_that_ended_during_an_attempt_are_sent_as_signals(self, deeds, late, signal, other):
         def lose(instance):
             raw(Deed).filter(pk=instance.pk).update(state_claim=None, state_ready=False, state_next_attempt=ago(-60))
+            instance.stator.deadline -= late
             return "done"
 
         deeds["lose"] = lose
         deed = Deed.objects.create(deed="lose")
-        with hearing(lease_lost) as heard:
-            assert work(Deed).lost == 1
+        with hearing(signal) as heard, hearing(other) as not_heard:
+            assert work(Deed).lost == (1 if late else 0)
         assert heard == [(Deed, {"pks": [deed.pk], "using": "default"})]
+        assert not_heard == []
 
     def test_timeouts_are_sent_as_signals(self):
         put(Step, state="outside", state_changed=ago(7201))

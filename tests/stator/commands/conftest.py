@@ -17,7 +17,7 @@ def asked():
     def hear(sender, signal, **values):
         heard.append((sender, signal))
 
-    told = (signals.transitioned, signals.failed, signals.lease_lost, signals.became_ready)
+    told = (signals.transitioned, signals.failed, signals.lease_lost, signals.claim_ended, signals.became_ready)
 
     def ask(*arguments):
         before = everything()

@@ -46,10 +46,11 @@ class FakeClaim:
         self.claimed = time.monotonic()
         self.age, self.started, self.finished = 0.0, 0.0, 0.0
         self.cancelled_for = self.unreadable = None
+        self.taken_back = False
         self.deadline = self.claimed + 48.0
         vars(self).update({"heartbeat": attributes.get("lease", 60.0) / 3} | attributes)
 
-    preparing, duration, free = Claim.preparing, Claim.duration, Claim.free
+    preparing, duration, free, ended_in_time = Claim.preparing, Claim.duration, Claim.free, Claim.ended_in_time
 
 
 class FakeOperations:

@@ -1,6 +1,7 @@
 """Signals and log lines that follow the commit of outcomes."""
 
 import logging
+import time
 
 import pytest
 
@@ -30,15 +31,26 @@ def test_moves_come_with_the_instances_that_the_worker_has(operations):
     assert failed == []
 
 
-def test_lost_lease_is_a_warning_with_its_claim_and_a_signal_with_its_key(operations, caplog):
+@pytest.mark.parametrize(
+    ("in_time", "level", "event", "signal", "other"),
+    [
+        (False, logging.WARNING, "stator.lease_lost", signals.lease_lost, signals.claim_ended),
+        (True, logging.INFO, "stator.claim_ended", signals.claim_ended, signals.lease_lost),
+    ],
+)
+def test_lease_that_ran_out_and_claim_that_somebody_ended_are_two_events(
+    operations, caplog, in_time, level, event, signal, other
+):
     claim = FakeClaim(operations)
-    with hearing(signals.lease_lost) as heard:
+    # A renewal was refused while the lease ran; without that, the time alone tells.
+    claim.deadline, claim.taken_back = time.monotonic() - 100, in_time
+    caplog.set_level(logging.INFO)
+    with hearing(signal) as heard, hearing(other) as not_heard:
         tell(operations, Written(lost=[claim]))
     assert [values["pks"] for _, values in heard] == [[claim.pk]]
+    assert not_heard == []
     [line] = caplog.records
-    assert (line.message, line.levelno, line.model, line.pk) == (
-        "stator.lease_lost", logging.WARNING, "testapp.line", str(claim.pk),
-    )  # fmt: skip
+    assert (line.message, line.levelno, line.model, line.pk) == (event, level, "testapp.line", str(claim.pk))
     assert (line.state, line.token) == ("called", claim.token.hex)
 
 

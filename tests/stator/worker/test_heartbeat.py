@@ -65,6 +65,9 @@ def test_ended_claims_are_reported_and_their_deadline_stays():
     before = ended.deadline
     assert beat(ended, other) == [{id(ended)}]
     assert ended.deadline == before
+    # Whenever its attempt ends: the lease had not run out.
+    ended.deadline = time.monotonic() - 100
+    assert ended.ended_in_time
     assert other.deadline > before
 
 

@@ -143,13 +143,15 @@ async def test_deferred_outcome_stays_held_and_is_written_later(writing, monkeyp
     assert writing.recorder.held == {}
 
 
+@pytest.mark.parametrize(("lease", "lost"), [(60.0, 0), (0.0, 1)], ids=["ended by somebody", "ran out"])
 @on_loop
-async def test_lost_leases_are_counted_and_let_go(writing):
+async def test_claims_that_have_ended_are_let_go_and_leases_that_ran_out_are_counted(writing, lease, lost):
     writing = writing()
     (claim,) = writing.add(DONE)
+    claim.deadline, claim.lease = claim.claimed + 0.8 * lease, lease
     writing.answers = [Written(lost=[claim])]
     await writing.recorder.flush()
-    assert (writing.recorder.lost, writing.recorder.held) == (1, {})
+    assert (writing.recorder.lost, writing.recorder.held) == (lost, {})
 
 
 @on_loop

@@ -173,7 +173,8 @@ def test_running_process_loses_a_task_that_is_for_others_now(worker_process):
         wait_until(lambda: fresh(task).claimant == "w1", message=worker.output)
         Task.objects.update(worker_ids=["w2"])
         wait_until(lambda: fresh(task).state_claim is None, message=worker.output)
-        wait_until(lambda: "stator.lease_lost" in worker.output(), message=worker.output)
+        wait_until(lambda: "stator.claim_ended" in worker.output(), message=worker.output)
+        assert "stator.lease_lost" not in worker.output()
     assert fresh(task).status == "pending"
 
 
