@@ -10,13 +10,14 @@ from django.db import router
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from stator.admin.bulk import Act, ActionFunction, OperatedAdmin, ask, carry_out, permitted, refuse
+from stator.admin.bulk import OTHERWISE, Act, ActionFunction, OperatedAdmin, ask, carry_out, permitted, refuse
 from stator.admin.fields import SPAN_HELP, SpanField
 from stator.admin.seen import confirmed_in
 from stator.graph import StateGraph
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.pauses import MOST_OBJECTS, pause_objects, resume_objects
 from stator.rows.reports import REASON_LENGTH
+from stator.rows.transitions import kept_states
 from stator.rows.unlocks import holders_of, unlock_and_pause
 
 # The button that pauses as well.
@@ -158,19 +159,21 @@ def stator_resume(model_admin: OperatedAdmin, request: HttpRequest, queryset: Qu
 @admin.action(description="Move to state\N{HORIZONTAL ELLIPSIS}", permissions=["move"])
 def stator_move(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """Ask for a state and a reason, then move the rows there."""
-    graph = graph_of(queryset.model)
+    graph, kept = graph_of(queryset.model), kept_states(queryset.model)
     seen = confirmed_in(request, queryset.model)
     form = MoveForm(graph, request.POST) if seen else MoveForm(graph, initial={"state": request.POST.get("state")})
     if not (seen and form.is_valid()):
         words = "will be moved by hand, even if the graph has no such edge."
+        rows = permitted(model_admin, request, queryset, "move").exclude(state__in=kept)
         return ask(
-            model_admin, request, permitted(model_admin, request, queryset, "move"), form,
+            model_admin, request, rows, form,
             title="Move to state", words=words, button="Move",
         )  # fmt: skip
     state, reason = form.cleaned_data["state"], form.cleaned_data["reason"]
     act = Act(
         f"Moved to {state} by hand. {reason}".strip(), f"moved to {state}",
-        lambda rows: rows.move(state, actor=request.user.get_username(), reason=reason),
+        lambda rows: rows.exclude(state__in=kept).move(state, actor=request.user.get_username(), reason=reason),
+        f"in {' or '.join(kept)}, which no move by hand leaves, or {OTHERWISE}" if kept else OTHERWISE,
     )  # fmt: skip
     return carry_out(model_admin, request, queryset, "move", act, seen)
 

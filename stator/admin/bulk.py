@@ -36,6 +36,9 @@ FROM_OBJECT = "stator_object"
 GIVEN = ("state", "reason", CONFIRMED, FIELD)
 
 
+# Why rows are left alone if an action gives no other reason.
+OTHERWISE = "deleted or changed meanwhile, or you lack the permission"
+
 ActionFunction = Callable[..., HttpResponse | None]
 
 
@@ -82,7 +85,7 @@ class Act:
     logged: str
     done: str
     write: Callable[[OperatorQuerySet[Model]], int]
-    otherwise: str = "deleted or changed meanwhile, or you lack the permission"
+    otherwise: str = OTHERWISE
     same_claim: bool = False
     makes_due: bool = False
 

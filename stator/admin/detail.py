@@ -99,11 +99,13 @@ def offered(
 def _moves_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -> list[str]:
     """Return the states to which the graph leads and people may move objects, then an empty one for any other.
 
-    It is empty if the user may not move the row.
+    There is nothing if the user may not move the row, or nobody may.
     """
     if not may(model_admin, request, row, actions.stator_move):
         return []
     state = row.state_graph.states.get(row.state)
+    if state is not None and not state.leave_by_hand:
+        return []
     children = state.children if state is not None else ()
     return [*(each.name for each in row.state_graph.states.values() if each in children and each.enter_by_hand), ""]
 

@@ -15,6 +15,7 @@ from stator.commands.arguments import (
     target_of,
 )
 from stator.commands.named import acted
+from stator.exceptions import ProtectedState
 from stator.querysets import OperatorQuerySet
 
 HELP = "Move objects to a state by hand, ending any claim on them."
@@ -42,7 +43,7 @@ def run(options: Options) -> Answer:
         raise BadInput("choose objects: either their keys, or --state OLD")
     if options["from_state"]:
         return _move_all(rows, options, state)
-    count = rows.filter(pk__in=pks).move(state, actor=actor(), reason=options["reason"])
+    count = _moved(rows.filter(pk__in=pks), state, options)
     data = {"model": model._meta.label, "state": state, "moved": count}
     return acted(rows, pks, count, data, done=f"moved to {state}", otherwise="{others} newer than this move")
 
@@ -56,7 +57,14 @@ def _move_all(rows: OperatorQuerySet, options: Options, state: str) -> Answer:
     if options["limit"] is not None:
         pks = list(meant.order_by("pk").values_list("pk", flat=True)[: limit_of(options)])
         meant = meant.filter(pk__in=pks)
-    count = meant.move(state, actor=actor(), reason=options["reason"])
+    count = _moved(meant, state, options)
     label = rows.model._meta.label
     data = {"model": label, "from": old, "state": state, "moved": count}
     return Answer(data, [f"{count:,} of {label} moved from {old} to {state}."])
+
+
+def _moved(rows: OperatorQuerySet, state: str, options: Options) -> int:
+    try:
+        return rows.move(state, actor=actor(), reason=str(options["reason"]))
+    except ProtectedState as error:
+        raise BadInput(str(error)) from error

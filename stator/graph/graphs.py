@@ -30,6 +30,7 @@ class StateGraph:
 
     def __init_subclass__(cls) -> None:
         _check_bases(cls)
+        _check_reserved(cls)
         inherited_states, inherited_edges = cls.states, cls.edges
         cls.states = {name: state._copy() for name, state in inherited_states.items()}
         for name, state in _declared(cls):
@@ -52,12 +53,15 @@ def _check_bases(cls: type[StateGraph]) -> None:
         raise GraphError(f"{cls.__name__}: has two graphs as bases, {' and '.join(graphs)}; inherit from one")
 
 
-def _declared(cls: type[StateGraph]) -> Iterator[tuple[str, State]]:
-    for name, value in list(vars(cls).items()):
-        if isinstance(value, State) and (name in RESERVED or hasattr(StateGraph, name)):
+def _check_reserved(cls: type[StateGraph]) -> None:
+    """Refuse a state, and any value under the names that this class computes, that would replace an own attribute."""
+    for name, value in vars(cls).items():
+        if name in RESERVED or (isinstance(value, State) and hasattr(StateGraph, name)):
             raise GraphError(f"{cls.__name__}: {name!r} is reserved by StateGraph; choose another name")
-        if isinstance(value, State):
-            yield name, value
+
+
+def _declared(cls: type[StateGraph]) -> Iterator[tuple[str, State]]:
+    return ((name, value) for name, value in list(vars(cls).items()) if isinstance(value, State))
 
 
 def _name(cls: type[StateGraph], state: State, name: str) -> None:

@@ -69,6 +69,7 @@ OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
     "attempt_immediately": FLAG,
     "force_initial": FLAG,
     "enter_by_hand": FLAG,
+    "leave_by_hand": FLAG,
     "delete_after": SECONDS,
     "jitter": (_is_fraction, "a fraction of the interval, from 0 to below 1"),
     "backoff": (_is_backoff, "seconds above 0, a Backoff, or a function from the number of failures to seconds"),

@@ -37,7 +37,7 @@ class State:
     ``attempt_immediately=False``: the first attempt comes after one ``try_interval``.
     ``force_initial``: new objects start here although other states lead here.
     ``enter_by_hand=False``: only an outcome, a timeout, an error or an SQL transition moves objects here; moves by hand
-    are refused.
+    are refused. ``leave_by_hand=False``: the same for moves away from here.
     ``delete_after``: delete objects that have been here for so long.
     ``backoff``: wait after errors: a :class:`Backoff`, seconds, or a function of the number of failures.
     ``max_failures``: take ``fails_to`` after so many errors in a row.
@@ -67,6 +67,7 @@ class State:
         attempt_immediately: bool = True,
         force_initial: bool = False,
         enter_by_hand: bool = True,
+        leave_by_hand: bool = True,
         delete_after: float | None = None,
         jitter: float = 0.0,
         backoff: Backoff | float | Callable[[int], float] = Backoff(),  # noqa: B008 - frozen
@@ -87,6 +88,7 @@ class State:
         self.attempt_immediately = attempt_immediately
         self.force_initial = force_initial
         self.enter_by_hand = enter_by_hand
+        self.leave_by_hand = leave_by_hand
         self.delete_after = delete_after
         self.jitter = jitter
         self.backoff = backoff

@@ -9,7 +9,7 @@ from django.db.models.fields.files import FieldFile
 
 from stator.rows import columns
 from stator.rows.meta import field_of, graph_of, options_of, owner_of
-from stator.rows.transitions import Locked, in_batches, move_by_hand, write_by_hand, written_to
+from stator.rows.transitions import Locked, in_batches, move_rows, write_by_hand, written_to
 
 
 def watched_fields(model: type[Model], names: Iterable[str]) -> list[str]:
@@ -40,7 +40,7 @@ def look_again(rows: QuerySet[Model], changed: Iterable[str]) -> None:
     automatic = [state.name for state in graph.automatic_states]
     write_by_hand(rows.filter(state__in=automatic), columns.unlocking())
     settled = [state.name for state in graph.terminal_states - {graph.initial_state}]
-    move_by_hand(rows.filter(state__in=settled), graph.initial_state, reason=f"{', '.join(sorted(changed))} changed")
+    move_rows(rows.filter(state__in=settled), graph.initial_state, reason=f"{', '.join(sorted(changed))} changed")
 
 
 def update_and_look_again(queryset: QuerySet[Model], values: Mapping[str, object], watched: list[str]) -> int:

@@ -58,8 +58,9 @@ def move_by_hand(
     reason: str = "",
     also: Mapping[str, object] | None = None,
 ) -> int:
-    """Call :func:`move_rows`; raise ``ProtectedState`` if only the framework enters ``state``."""
-    return move_rows(queryset, state_by_hand(queryset.model, state), actor=actor, reason=reason, also=also)
+    """Call :func:`move_rows`; raise ``ProtectedState`` if only the framework makes such a move."""
+    target = state_by_hand(queryset.model, state)
+    return move_rows(queryset, target, actor=actor, reason=reason, also=also, by_hand=True)
 
 
 def move_rows(
@@ -69,17 +70,21 @@ def move_rows(
     actor: str = "",
     reason: str = "",
     also: Mapping[str, object] | None = None,
+    by_hand: bool = False,
 ) -> int:
     """Move every row of ``queryset`` to any ``state``, ending any claim; return how many.
 
     For methods of a model that decide themselves which of its objects may go there. Rows are locked in the order of
     their primary keys, in batches; each batch is a transaction of its own unless the caller has one open. ``also``:
-    further columns to write with the move.
+    further columns to write with the move. ``by_hand``: raise ``ProtectedState`` for a row in a state with
+    ``leave_by_hand=False``; its batch is not moved.
     """
     target = named_state(queryset.model, state)
     owner = owner_of(queryset.model)
 
     def move(using: str, rows: QuerySet[Model], before: list[Locked]) -> int:
+        if by_hand:
+            _check_left(owner, before)
         own = also if also and queryset.model._meta.concrete_model is owner else {}
         if also and not own:
             # Through the queryset's model: under multi-table inheritance a column may be in the child's table.
@@ -91,6 +96,21 @@ def move_rows(
         return moved
 
     return in_batches(queryset, move)
+
+
+def _check_left(owner: type[Model], rows: list[Locked]) -> None:
+    graph = graph_of(owner)
+    kept = kept_states(owner)
+    if row := next((row for row in rows if row.state in kept), None):
+        raise ProtectedState(
+            f"{owner._meta.label} {row.pk} is in {graph.__name__}.{row.state}, which only the framework or a method of "
+            f"{owner.__name__} can leave, not a move by hand"
+        )
+
+
+def kept_states(model: type[Model]) -> list[str]:
+    """Return the names of the states that objects cannot leave by hand."""
+    return [state.name for state in graph_of(model).states.values() if not state.leave_by_hand]
 
 
 def write_by_hand(queryset: QuerySet[Model], changes: columns.Changes, *, actor: str = "", reason: str = "") -> int:

@@ -16,16 +16,17 @@ class TaskGraph(StateGraph):
     """The graph of all tasks, whether a worker process or an external program runs them.
 
     A ``shared`` task is run by several workers, each once. Its parts are tasks of their own, and it ends with them. By
-    hand a task can be moved only to ``pending``, because in any other state it would count as done or dead. Workers end
-    tasks. Operators use ``cancel()`` and ``requeue()``, which refuse moves that the status does not allow.
+    hand a waiting or running task can be made to begin again (``pending``); no other move is made by hand, because in
+    any other state a task counts as done or dead. Workers end tasks. Operators use ``cancel()`` and ``requeue()``,
+    which refuse moves that the status does not allow.
     """
 
     # The number of attempts of each task is limited, so a limit on lost leases (quarantine) would add nothing.
     pending = State(try_interval=60, force_initial=True, backoff=backoff_of_attempt, saves=["result"], quarantine=False)
-    shared = State(externally_progressed=True, enter_by_hand=False)
-    completed = State(enter_by_hand=False)
-    canceled = State(enter_by_hand=False)
-    errored = State(enter_by_hand=False)
+    shared = State(externally_progressed=True, enter_by_hand=False, leave_by_hand=False)
+    completed = State(enter_by_hand=False, leave_by_hand=False)
+    canceled = State(enter_by_hand=False, leave_by_hand=False)
+    errored = State(enter_by_hand=False, leave_by_hand=False)
 
     pending.transitions_to(completed, canceled, errored)
     pending.fails_to(errored)

@@ -3,7 +3,7 @@
 import pytest
 
 from stator.exceptions import GraphError
-from stator.graph.graphs import State, StateGraph
+from stator.graph.graphs import RESERVED, State, StateGraph
 from tests.stator.graph.parcels import Parcel
 from tests.testapp.basic import StepGraph
 
@@ -246,6 +246,16 @@ def test_wrong_graph_fails_when_the_class_is_made_naming_graph_state_and_remedy(
     assert remedy in text
     assert "\n" not in text
     assert isinstance(caught.value, ValueError)
+
+
+OWN_NAMES = sorted({name for name in dir(StateGraph) if not name.startswith("__")} | {*RESERVED, "mro", "__doc__"})
+
+
+@pytest.mark.parametrize("name", OWN_NAMES)
+def test_state_under_the_name_of_an_own_attribute_is_refused(name):
+    for value in (State(), *([None, "x"] if name in RESERVED else [])):
+        with pytest.raises(GraphError, match=f"Reserved: '{name}' is reserved by StateGraph; choose another name"):
+            type("Reserved", (StateGraph,), {name: value, "opened": State()})
 
 
 def test_a_graph_that_is_refused_leaves_its_parent_as_it_was():

@@ -35,6 +35,7 @@ BAD_OPTIONS = [
     ({"attempt_immediately": "no"}, "True or False"),
     ({"force_initial": None}, "True or False"),
     ({"enter_by_hand": None}, "True or False"),
+    ({"leave_by_hand": None}, "True or False"),
     ({"delete_after": 0}, "seconds above 0"),
     ({"jitter": 1}, "a fraction"),
     ({"jitter": -0.1}, "a fraction"),

@@ -169,3 +169,16 @@ def test_retry_and_unlock_come_from_the_framework(admin_client):
     assert "1 task is due now" in text_of(act(admin_client, "stator_retry", late))
     assert "1 task unlocked" in text_of(act(admin_client, "stator_unlock", held))
     assert (fresh(late).status, fresh(held).status) == ("pending", "pending")
+
+
+def test_no_move_by_hand_takes_a_task_out_of_its_end(admin_client):
+    tasks = make_all(make_queue())
+    asked = act(admin_client, "stator_move", *tasks.values(), confirmed=False)
+    assert [name for name in STATUSES[3:] if f" {name}" in text_of(asked).partition("will be moved by hand")[0]] == []
+    given = seen_in(asked) | {"state": "pending", "reason": "again"}
+    text = text_of(act(admin_client, "stator_move", *tasks.values(), **given))
+    assert "in shared or completed or canceled or errored, which no move by hand leaves" in text
+    expected = ["pending", "pending", "pending", "completed", "canceled", "errored"]
+    assert [fresh(tasks[name]).status for name in STATUSES] == expected
+    assert "stator_move" not in text_of(admin_client.get(page(tasks["completed"])))
+    assert "stator_move" in text_of(admin_client.get(page(tasks["pending"])))

@@ -1,6 +1,8 @@
 """The life of a task: what each action does in each status."""
 
 import pytest
+from asgiref.sync import async_to_sync
+from django.core.management import CommandError, call_command
 
 from stator.exceptions import LeaseLost, ProtectedState
 from tasks.exceptions import MoveRefused
@@ -68,6 +70,51 @@ def test_table_of_statuses(queue, status, act):
     else:
         _act(act, queue, task, claim)
     assert fresh(task).status == wanted
+
+
+def _save(task, state):
+    task.state = state
+    task.save()
+
+
+# All ways in which an object can be moved by hand, but for the admin's.
+BY_HAND = {
+    "instance": lambda task, state: task.transition_perform(state, actor="ann"),
+    "async": lambda task, state: async_to_sync(task.atransition_perform)(state),
+    "queryset": lambda task, state: Task.transition_perform_queryset(Task.objects.filter(pk=task.pk), state),
+    "async queryset": lambda task, state: async_to_sync(Task.atransition_perform_queryset)(Task.objects.all(), state),
+    "operators": lambda task, state: Task.stator.filter(pk=task.pk).move(state),
+    "update": lambda task, state: Task.objects.filter(pk=task.pk).update(state=state),
+    "save": _save,
+    "command": lambda task, state: call_command("stator", "move", "tasks.Task", state, str(task.pk), "--reason", "r"),
+    "command for all": lambda task, state: call_command(
+        "stator", "move", "tasks.Task", state, "--state", str(task.state), "--reason", "r"
+    ),
+}
+
+
+@pytest.mark.parametrize("move", BY_HAND.values(), ids=list(BY_HAND))
+@pytest.mark.parametrize("status", ["completed", "canceled", "errored"])
+def test_ended_task_is_not_moved_by_hand(queue, status, move):
+    task = make_task(queue, status)
+    before = row(task)
+    with pytest.raises((ProtectedState, CommandError), match=f"in TaskGraph.{status}, which only the framework or a m"):
+        move(task, "pending")
+    assert (row(task).state, row(task).state_version) == (before.state, before.state_version)
+
+
+def test_shared_task_is_not_moved_by_hand(queue):
+    task = queue.publish("a", worker_count=2).task
+    with pytest.raises(ProtectedState, match=r"in TaskGraph\.shared"):
+        task.transition_perform("pending")
+
+
+@pytest.mark.parametrize("move", [BY_HAND[name] for name in BY_HAND if name not in ("save", "command for all")])
+@pytest.mark.parametrize("status", ["invisible", "pending", "running"])
+def test_task_that_has_not_ended_can_be_made_to_begin_again(queue, status, move):
+    task = make_task(queue, status)
+    move(task, "pending")
+    assert (fresh(task).status, row(task).state_version) == ("pending", 1)
 
 
 @pytest.mark.parametrize("state", ["completed", "canceled", "errored", "shared"])
