@@ -14,6 +14,12 @@ from tests.proofs.proof import table
 from tests.settings import TEST_DIRECTORY
 
 BROWSER = "tests/browser/"
+# What no database and no version of Django changes; .ci/run tests it once.
+ONCE = (
+    "tests/benchmarks/", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
+    "tests/browser/test_walk.py", "tests/deploy/", "tests/docs/", "tests/examples/", "tests/mutation/",
+    "tests/test_chaos.py", "tests/test_layers.py", "tests/test_scripts.py", "tests/typing/",
+)  # fmt: skip
 # The vendor of each mark.
 VENDORS = {"postgresql": "postgresql", "sqlite": "sqlite", "mariadb": "mysql"}
 # More failures than these are no matter of a crowded machine.
@@ -78,6 +84,12 @@ def lines_on_proofs(terminalreporter: Any) -> list[str]:
         if name == "proof"
     }  # fmt: skip
     return table(("FAILED" if nodeid in failed else "ok", row) for nodeid, row in rows.items()) if rows else []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(ONCE):
+            item.add_marker("once")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

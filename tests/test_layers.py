@@ -2,7 +2,7 @@
 
 import ast
 import re
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 
 import pytest
@@ -102,7 +102,30 @@ def tree_of(path):
 
 
 NAMES = {name_of(path): path for path in modules()}
-each_module = pytest.mark.parametrize("name", list(NAMES), ids=lambda name: name or "stator")
+
+
+def each(subjects):
+    """Make one test of a rule for many subjects, which fails with all that break it."""
+
+    def decorate(rule):
+        @wraps(rule)
+        def test():
+            broken = {}
+            for subject in subjects:
+                try:
+                    rule(subject)
+                except AssertionError as error:
+                    broken[str(subject)] = str(error)
+            assert broken == {}
+
+        # Otherwise pytest takes the parameter of the rule for a fixture.
+        del test.__wrapped__
+        return test
+
+    return decorate
+
+
+each_module = each(NAMES)
 
 
 def imports_of(name):
@@ -155,7 +178,7 @@ def test_every_module_has_its_floor_and_no_floor_names_what_is_gone():
     assert set(FLOOR_OF) <= found, f"these are gone: {sorted(set(FLOOR_OF) - found)}"
 
 
-@pytest.mark.parametrize("name", WHOLE_NAMES)
+@each(WHOLE_NAMES)
 def test_module_imports_no_floor_above_its_own(name):
     above = floors_above(name, edges_of(tree_of(WHOLE_NAMES[name])))
     assert not above, f"{name} is on floor {floor_of(name)} and may not import {', '.join(sorted(above))}"
@@ -265,7 +288,7 @@ def test_exceptions_that_are_named_are_still_needed():
 ASKS_THE_VENDOR = ("stator.capabilities", "stator.db")
 
 
-@pytest.mark.parametrize("name", WHOLE_NAMES)
+@each(WHOLE_NAMES)
 def test_module_asks_for_capabilities_and_not_for_the_vendor(name):
     lines = lines_with_vendor(name, tree_of(WHOLE_NAMES[name]))
     assert not lines, f"{name} asks for the vendor in lines {lines}; give stator.capabilities an attribute instead"
@@ -319,7 +342,7 @@ def library():
     return [*modules("stator"), *modules("tasks"), *modules("examples"), *modules("project")]
 
 
-@pytest.mark.parametrize("path", library(), ids=lambda path: str(path.relative_to(ROOT)))
+@each(library())
 def test_nothing_stored_is_ever_run(path):
     """S1: no pickle, no eval, no path of a module taken from a row."""
     tree = tree_of(path)
@@ -407,7 +430,7 @@ def test_clock_of_the_machine_is_asked_in_few_modules(name):
         assert not asks, f"stator.{name} line {node.lineno} asks {called}()"
 
 
-@pytest.mark.parametrize("path", modules("tests"), ids=lambda path: str(path.relative_to(ROOT)))
+@each(modules("tests"))
 def test_no_test_sleeps(path):
     if str(path.relative_to(ROOT)) in SLEEPS:
         return
