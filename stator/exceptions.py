@@ -1,5 +1,22 @@
 """Exceptions that users of the framework raise or catch. The docstring of each says what happened."""
 
+import asyncio
+
+# What project code may raise when it fails. Without KeyboardInterrupt, which may come from a person.
+PROJECT_ERRORS = (Exception, asyncio.CancelledError, GeneratorExit, SystemExit)
+
+# A future refuses the first, takes the second for its own cancellation, and by the third closes whoever awaits it.
+UNFIT_FOR_FUTURES = (StopIteration, asyncio.CancelledError, GeneratorExit)
+
+
+def passable(error: BaseException) -> BaseException:
+    """Return the error, or a ``RuntimeError`` caused by it if a thread or an event loop would not just pass it on."""
+    if isinstance(error, (Exception, NotBegun, TryAgainLater)) and not isinstance(error, StopIteration):
+        return error
+    passed = RuntimeError(": ".join([f"{type(error).__name__} was raised", *map(str, error.args)]))
+    passed.__cause__ = error
+    return passed
+
 
 class StatorError(Exception):
     """The base of all errors of Stator."""

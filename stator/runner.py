@@ -1,6 +1,7 @@
 """StatorRunner: a worker for programs and tests."""
 
 from collections.abc import Callable
+from contextvars import copy_context
 from functools import cached_property
 from typing import Any
 
@@ -196,7 +197,8 @@ def _attempt(claims: list[Claim]) -> list[Ended]:
     calls = calls_of(claims[0].operations.settings)
     with contained(claims[0].operations):
         attempt = async_to_sync(attempt_async) if claims[0].state.is_async else attempt_sync
-        attempted = attempt(claims, calls)
+        # An asynchronous handler would else leave its context to the caller.
+        attempted = copy_context().run(attempt, claims, calls)
     if attempted.ended:
         operations = claims[0].operations
         tell(operations, operations.record(attempted.ended), claims)

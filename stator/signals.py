@@ -17,6 +17,7 @@ again if a receiver cannot reach the database. At a pass, ``databases`` are the 
 """
 
 from collections.abc import Callable
+from contextvars import copy_context
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -41,6 +42,17 @@ became_ready = Signal(use_caching=True)
 on_heartbeat = Signal()
 on_start = Signal()
 on_schedule = Signal()
+
+
+def send_contained(signal: Signal, sender: object, **values: Any) -> list[tuple[Any, object]]:
+    """Send a signal as ``send_robust`` does, in a context of its own; return what that lets through as well.
+
+    That is ``SystemExit`` and the like, after which no further receiver is called.
+    """
+    try:
+        return copy_context().run(signal.send_robust, sender, **values)
+    except BaseException as error:  # noqa: BLE001 - a receiver must not end the worker
+        return [(signal, error)]
 
 
 def announce(model: type[Model], using: str, *, wakes: bool = True) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -157,8 +158,8 @@ def _send(using: str, pk: int) -> bool:
     if task is None:
         return False
     try:
-        import_string(load_settings().NOTIFY)(letter_of(task))
-    except Exception:
+        copy_context().run(import_string(load_settings().NOTIFY), letter_of(task))
+    except BaseException:
         logger.exception("tasks.notice_failed", extra={"task": pk})
         return False
     rows.filter(pk=pk).update(notice_due=None)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -104,7 +105,7 @@ def _call(claims: list[Claim], seconds: float) -> list[Ended]:
     many, results = len(claims) > 1, list[object]()
     with contained(claims[0].operations):
         try:
-            results = spread(claims, _result(claims, seconds))
+            results = spread(claims, copy_context().run(_result, claims, seconds))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome

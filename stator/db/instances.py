@@ -17,6 +17,7 @@ from django.db.models.query_utils import DeferredAttribute
 from django.db.models.signals import post_init, pre_init
 
 from stator.db.values import Instance, Pk, Row
+from stator.exceptions import PROJECT_ERRORS
 from stator.fields import MomentAttribute
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.meta import options_of
@@ -38,7 +39,7 @@ def load_all(
     """Return instances of rows as the server sent them; ``converters`` convert values of columns."""
     try:
         return _load(model, connection, names, rows, converters)
-    except Exception:  # noqa: BLE001 - whatever fields of the project, or its receivers, raise
+    except PROJECT_ERRORS:  # whatever fields of the project, or its receivers, raise
         return [_load_one(model, connection, names, row, converters) for row in rows]
 
 
@@ -50,7 +51,7 @@ def load_rows(rows: QuerySet[Any]) -> list[Instance]:
         return [load(rows.db, names, row) for row in rows.values_list(*names)]
     except DatabaseError:
         raise
-    except Exception:  # noqa: BLE001 - as above
+    except PROJECT_ERRORS:
         return [_load_row(rows, pk) for pk in rows.values_list("pk", flat=True)]
 
 
@@ -95,10 +96,10 @@ def _load_one(
 ) -> Instance:
     try:
         [instance] = _load(model, connection, names, [row], converters)
-    except Exception as error:  # noqa: BLE001 - as above
+    except PROJECT_ERRORS as error:
         values: list[Any] = list(row)
         for position, column, convert in converters:
-            with suppress(Exception):
+            with suppress(*PROJECT_ERRORS):
                 values[position] = convert(values[position], column, connection)
         return _stand_in(model, connection.alias, dict(zip(names, values, strict=True)), error)
     return instance
@@ -110,12 +111,12 @@ def _load_row(rows: QuerySet[Any], pk: Pk) -> Instance:
         return row.get()
     except DatabaseError:
         raise
-    except Exception as error:  # noqa: BLE001 - as above
+    except PROJECT_ERRORS as error:
         names = [rows.model._meta.pk.attname, "state", *sorted(FRAMEWORK_COLUMNS)]
         return _stand_in(rows.model, rows.db, row.values(*names).get(), error)
 
 
-def _stand_in(model: Any, alias: str, values: dict[str, Any], error: Exception) -> Instance:
+def _stand_in(model: Any, alias: str, values: dict[str, Any], error: BaseException) -> Instance:
     instance = model.__new__(model)
     state = ModelState()
     state.adding, state.db = False, alias

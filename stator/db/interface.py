@@ -70,7 +70,7 @@ class Claim:
         self.instance = instance
         self.pk: Pk = row[operations.pk_name]
         self.place: str | None = row.pop(PLACE, None)
-        self.unreadable: Exception | None = row.pop(UNREADABLE, None)
+        self.unreadable: BaseException | None = row.pop(UNREADABLE, None)
         self.state = state
         self.token = token
         self.version: int = row["state_version"]

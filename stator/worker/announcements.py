@@ -60,6 +60,6 @@ def _send(operations: Operations, written: Written, instances: Mapping[Pk, objec
 
 
 def _robust(signal: Signal, operations: Operations, **values: object) -> None:
-    for receiver, answer in signal.send_robust(operations.model, using=operations.alias, **values):
-        if isinstance(answer, Exception):
+    for receiver, answer in signals.send_contained(signal, operations.model, using=operations.alias, **values):
+        if isinstance(answer, BaseException):
             logger.error("stator.receiver_failed", extra={"receiver": repr(receiver)}, exc_info=answer)

@@ -11,9 +11,10 @@ from importlib import import_module
 
 from stator.conf import Settings
 from stator.db.interface import Claim, Operations
+from stator.exceptions import passable
 from stator.graph import State
 from stator.graph.outcomes import Outcome, Released
-from stator.worker.executor import PLAIN, Attempted, Calls, attempt_async, attempt_sync, timed_out
+from stator.worker.executor import PLAIN, Attempted, Calls, attempt_async, attempt_sync, outcomes_of, timed_out
 from stator.worker.handler_threads import NEEDED_FOR, HandlerThreads
 
 logger = logging.getLogger("stator.worker")
@@ -354,7 +355,13 @@ class Attempts:
         while time.monotonic() - self._turned < SLICE and (attempt := self._next()):
             self._have_spare_task()
             attempt.task = task
-            attempted = await attempt_async(attempt.claims, self._calls)
+            try:
+                attempted = await attempt_async(attempt.claims, self._calls)
+            except GeneratorExit as error:
+                # Of something that the handler awaits: it closes all calls below. Or this task is abandoned.
+                if not self.running.keys() & set(map(id, attempt.claims)):
+                    raise
+                attempted = Attempted(outcomes_of(attempt.claims, [passable(error)] * len(attempt.claims)))
             self._note_runtime(attempt.claims[0], attempt.claims[0].finished)
             self._finish(attempted)
             if self._is_spent(attempt, context):

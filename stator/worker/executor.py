@@ -6,7 +6,8 @@ An attempt is one call of a handler, with one object or, in a state with ``batch
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import copy_context
 from dataclasses import replace
 from operator import attrgetter
 from types import CoroutineType
@@ -21,7 +22,7 @@ from stator.db.preparing import not_begun
 from stator.db.retry import is_lock_timeout, is_of_database, is_of_schema
 from stator.db.schema import lack_of
 from stator.db.values import Pk
-from stator.exceptions import AttemptTimedOut, InvalidTransition
+from stator.exceptions import AttemptTimedOut, InvalidTransition, passable
 from stator.graph import State
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting, resolve
@@ -56,25 +57,25 @@ class Calls(NamedTuple):
     """
 
     sync: Callable[[list[Claim]], list[Ended]]
-    awaited: Callable[[list[Claim]], Awaitable[list[Ended]]]
+    awaited: Callable[[list[Claim]], Coroutine[Any, Any, list[Ended]]]
     atomic: Callable[[list[Claim]], Attempted]
     given_up: Callable[[Claim, Outcome], None]
     mover: Callable[[Operations], Callable[..., Moves]]
 
 
 def attempt_sync(claims: list[Claim], calls: Calls | None = None) -> Attempted:
-    """Run a synchronous handler in the calling thread."""
+    """Run a synchronous handler in the calling thread, each call in a copy of its context."""
     calls = calls or PLAIN
     if _are_late(claims):
         return Attempted([(claim, Released()) for claim in claims])
     if claims[0].state.atomic:
         return _attempt_atomic(claims, calls)
     try:
-        return Attempted(calls.sync(claims))
+        return Attempted(copy_context().run(calls.sync, claims))
     except BaseException:  # noqa: BLE001 - any error of a handler is an outcome, not the end of the worker
         singly = [[claim] for claim in claims]
     # One bad object must not fail the others, so each is attempted by itself.
-    return Attempted([ended for each in singly for ended in calls.sync(each)])
+    return Attempted([ended for each in singly for ended in copy_context().run(calls.sync, each)])
 
 
 async def attempt_async(claims: list[Claim], calls: Calls | None = None) -> Attempted:
@@ -82,11 +83,18 @@ async def attempt_async(claims: list[Claim], calls: Calls | None = None) -> Atte
     calls = calls or PLAIN
     if _are_late(claims):
         return Attempted([(claim, Released()) for claim in claims])
+    context = copy_context()
     try:
         return Attempted(await calls.awaited(claims))
+    except GeneratorExit:
+        # Thrown into this call, which is being closed: nothing can be awaited any more.
+        raise
     except BaseException:  # noqa: BLE001 - as above
         singly = [[claim] for claim in claims]
-    return Attempted([ended for each in singly for ended in await calls.awaited(each)])
+    ended = []
+    for each in singly:
+        ended += await asyncio.create_task(calls.awaited(each), context=context.copy())
+    return Attempted(ended)
 
 
 def timed_out(claim: Claim) -> Outcome:
@@ -120,7 +128,7 @@ async def call_async(claims: list[Claim]) -> list[Ended]:
         if is_of_database(error):
             await tidy_connections_of_loop()
         if len(claims) > 1 and claims[0].cancelled_for is None:
-            raise
+            raise passable(error) from error
         blamed = await sync_to_async(_blamed)(claims, error) if is_of_schema(error) else error
         results = [blamed] * len(claims)
     return outcomes_of(claims, results)
@@ -196,12 +204,12 @@ PLAIN = Calls(call, call_async, call_atomic, lambda claim, outcome: None, attrge
 
 
 def _attempt_atomic(claims: list[Claim], calls: Calls) -> Attempted:
-    attempted = calls.atomic(claims)
+    attempted = copy_context().run(calls.atomic, claims)
     first = attempted.ended[0][1] if attempted.ended else None
     if len(claims) == 1 or first is None or first is LOCKED_OUT or isinstance(first, Released):
         return attempted
     # One bad object must not undo the others.
-    parts = [calls.atomic([claim]) for claim in claims]
+    parts = [copy_context().run(calls.atomic, [claim]) for claim in claims]
     return Attempted(
         [pair for part in parts for pair in part.ended],
         [pair for part in parts for pair in part.recorded],
@@ -291,7 +299,7 @@ def _outcome(claim: Claim, result: Any) -> Outcome:
                 logger.warning("stator.not_begun", extra=fields)
             return outcome
         return _with_values(claim, outcome) if claim.state.saves else outcome
-    except Exception as error:  # noqa: BLE001 - the state's own back-off function, or the methods of what the handler returned
+    except BaseException as error:  # noqa: BLE001 - the state's own back-off function, or the methods of what the handler returned
         return Waiting(claim.state.try_interval or FALLBACK, describe(error))
 
 

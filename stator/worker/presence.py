@@ -17,7 +17,7 @@ from stator.db.locks import Locks
 from stator.rows.endings import replaced
 from stator.rows.versions import graphs_published
 from stator.rows.workers import WORKER_BEAT, Worker, name_of
-from stator.signals import on_heartbeat
+from stator.signals import on_heartbeat, send_contained
 from stator.worker.outage import Outages
 
 logger = logging.getLogger("stator.worker")
@@ -108,9 +108,12 @@ def published_by(worker: Any) -> dict[str, Any]:
     listeners = getattr(worker, "listeners", ())
     if deaf := {listener.alias: reason for listener in listeners if (reason := listener.trouble)}:
         found["deaf"] = deaf
-    for receiver, answer in on_heartbeat.send_robust(worker):
+    for receiver, answer in send_contained(on_heartbeat, worker):
         if answer is None or isinstance(answer, Exception):
             # Django logs the exception.
+            continue
+        if isinstance(answer, BaseException):
+            logger.error("stator.receiver_failed", extra={"receiver": repr(receiver)}, exc_info=answer)
             continue
         try:
             size = len(json.dumps(answer))

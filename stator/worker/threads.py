@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -13,6 +14,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.db.locks import Limited
+from stator.exceptions import passable
 from stator.worker.connections import clean_connections, watch_session
 
 Params = ParamSpec("Params")
@@ -144,9 +146,9 @@ def open_connection(alias: str) -> None:
 def run_in_thread(
     function: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs
 ) -> tuple[Result | None, BaseException | None]:
-    """Return ``(result, error)`` of a call; afterwards the thread's connections are usable or closed."""
+    """Return ``(result, error)`` of a call in a context of its own; then the connections are usable or closed."""
     try:
-        return function(*args, **kwargs), None
+        return copy_context().run(function, *args, **kwargs), None
     except BaseException as error:  # noqa: BLE001 - handed to the caller, who awaits it
         return None, error
     finally:
@@ -215,4 +217,4 @@ def _resolve(future: asyncio.Future[Result], result: Result, error: BaseExceptio
     if error is None:
         future.set_result(result)
     else:
-        future.set_exception(error)
+        future.set_exception(passable(error))

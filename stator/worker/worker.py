@@ -113,10 +113,21 @@ class Worker:
             # In a context of its own: in a request's context, asynchronous handlers that use the database would wait
             # for this very thread.
             with watched_files():
-                return Context().run(loop.run_until_complete, self._main())
+                return Context().run(self._complete, loop)
         finally:
             asyncio.set_event_loop(None)
             close(loop)
+
+    def _complete(self, loop: asyncio.AbstractEventLoop) -> Summary:
+        main = loop.create_task(self._main())
+        while True:
+            try:
+                return loop.run_until_complete(main)
+            except (SystemExit, KeyboardInterrupt):
+                # From a task that a handler has started, which stops the loop. Who awaits that task gets the error too.
+                # A person's Ctrl-C arrives here only if the program handles signals itself.
+                if main.done() or not self._heed_signals:
+                    raise
 
     def stop(self, why: str = "stopped") -> None:
         """Stop gracefully; at once if it was told to stop before. Call it on the event loop, as signal handlers do."""

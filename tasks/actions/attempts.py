@@ -18,13 +18,13 @@ from django.db import Error
 from django.db.models import QuerySet
 from django.utils.module_loading import autodiscover_modules
 
-from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAgainLater
+from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAgainLater, passable
 from stator.graph.backoff import Backoff, delay_after
 from stator.graph.tracebacks import RemoteTraceback
 from stator.signals import on_heartbeat, on_start
 from tasks.actions.isolation import Child
 from tasks.actions.registry import DJANGO, Action, Context, action, find, finders, registry
-from tasks.actions.threads import Threads
+from tasks.actions.threads import Threads, contained
 from tasks.actions.values import storable
 from tasks.conf import Settings, load_settings
 from tasks.failures import IsolationError, NoHandler, OutOfAttempts, Throttled, final, remote
@@ -155,8 +155,13 @@ async def attempt(task: Any) -> str:
         error: BaseException = OutOfAttempts(
             f"it has used its {most} attempts; the last reason: {later.reason or 'later'}"
         )
-    except (asyncio.CancelledError, LeaseLost, NotBegun):
+    except (LeaseLost, NotBegun):
         raise
+    except asyncio.CancelledError as raised:
+        if _is_cancelled():
+            raise
+        # The action itself raised it, or something that it awaits was cancelled.
+        error = passable(raised)
     except BaseException as raised:  # noqa: BLE001 - whatever an action raises is the end of this attempt alone
         error = raised
     else:
@@ -166,6 +171,11 @@ async def attempt(task: Any) -> str:
     # Set only on failure: an attempt whose context has changed needs an asyncio task of its own.
     _backoff.set(backoff)
     raise error
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _within(seconds: float | None, claim: Any, work: Coroutine[Any, Any, None]) -> None:
@@ -264,7 +274,7 @@ async def _in_thread(function: Callable[[], Any], settings: Settings) -> Any:
     In a test or a single cycle it runs in the caller's thread instead, within the transaction that may be open there.
     """
     if SyncToAsync.thread_sensitive_context.get(None) is None:
-        return await sync_to_async(function)()
+        return await sync_to_async(contained)(function)
     threads = _threads(settings.THREADS)
     if threads.exhausted:
         logger.critical("tasks.threads_stuck", extra={"threads": threads.count})

@@ -5,10 +5,12 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from stator.exceptions import PROJECT_ERRORS, passable
 from stator.graph.backoff import LONGEST, Backoff
 from tasks.actions.frequency import Frequency, frequency, key_text
 from tasks.failures import NoHandler
@@ -144,7 +146,10 @@ class Action:
 
     def throttle_key(self, task: Any) -> str:
         """Return the key under which the task counts for the rate and the concurrency."""
-        value = self.key(task) if callable(self.key) else None
+        try:
+            value = copy_context().run(self.key, task) if callable(self.key) else None
+        except PROJECT_ERRORS as error:
+            raise passable(error) from error.__cause__
         if isinstance(self.key, str) and isinstance(task.data, dict):
             value = task.data.get(self.key)
         return key_text(self.queue, self.name, "" if value is None else value)

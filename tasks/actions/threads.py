@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import connections
 
+from stator.exceptions import UNFIT_FOR_FUTURES, passable
 from stator.worker.connections import clean_connections, watch_session
 
 
@@ -114,9 +115,17 @@ def _was_replaced(call: _Call) -> bool:
 
 def _result_of(call: _Call) -> tuple[Any, BaseException | None]:
     try:
-        return call.context.run(call.function), None
+        return call.context.run(contained, call.function), None
     except BaseException as error:  # noqa: BLE001 - raised where the call is awaited
         return None, error
+
+
+def contained(function: Callable[..., Any], *args: Any) -> Any:
+    """Call project code for a coroutine that awaits the result; raise no error that a future would not pass on."""
+    try:
+        return function(*args)
+    except UNFIT_FOR_FUTURES as error:
+        raise passable(error) from error
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> None:
@@ -132,8 +141,5 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
         return
     if error is None:
         future.set_result(result)
-    elif isinstance(error, StopIteration):
-        # A future does not accept StopIteration.
-        future.set_exception(RuntimeError("the action raised StopIteration"))
     else:
         future.set_exception(error)

@@ -6,6 +6,8 @@ from weakref import ref
 
 from django.dispatch import Signal
 
+from stator.signals import send_contained
+
 try:
     from django.tasks import signals, task, task_backends
     from django.tasks.backends.base import BaseTaskBackend
@@ -43,8 +45,8 @@ def send_finished(result: TaskResult, error: BaseException | None) -> list[tuple
     """Send ``task_finished`` as the framework does: while ``error`` is handled, so that its log has the traceback."""
     sender = type(task_backends[result.backend])
     if error is None:
-        return task_finished.send_robust(sender, task_result=result)
+        return send_contained(task_finished, sender, task_result=result)
     try:
         raise error
     except BaseException:  # noqa: BLE001 - the error ended an attempt and is recorded already
-        return task_finished.send_robust(sender, task_result=result)
+        return send_contained(task_finished, sender, task_result=result)

@@ -22,6 +22,7 @@ from django.db.models import Model
 from stator.graph.failures import Failure
 from stator.signals import Move, transitioned
 from tasks.actions.registry import DJANGO, Action, Context
+from tasks.actions.threads import contained
 from tasks.backend.enqueueing import Enqueued, insert
 from tasks.backend.framework import (
     BaseTaskBackend,
@@ -235,7 +236,7 @@ class DjangoAction(Action):
     async def acall(self, context: Context) -> Any:
         """Call a coroutine function on this event loop."""
         if self.takes_context and has_past(context.task):
-            args, kwargs = await sync_to_async(self.arguments)(context)
+            args, kwargs = await sync_to_async(contained)(self.arguments, context)
         else:
             args, kwargs = self.arguments(context)
         return await self.function(*args, **kwargs)
@@ -246,7 +247,7 @@ class DjangoAction(Action):
             return
         # Receivers are synchronous and may query the database.
         if is_received(task_started) or has_past(context.task):
-            await sync_to_async(self._started)(context)
+            await sync_to_async(contained)(self._started, context)
         else:
             self._started(context)
 
@@ -336,7 +337,7 @@ def tell_finished(
     errors = {pk: failure.loggable for pk, failure in failures}
     for result in results_of(list(with_history(rows)), resolve):
         for receiver, answer in send_finished(result, errors.get(number_of(result))):
-            if isinstance(answer, Exception):
+            if isinstance(answer, BaseException):
                 logger.error("tasks.receiver_failed", extra={"receiver": repr(receiver)}, exc_info=answer)
 
 

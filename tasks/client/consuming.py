@@ -5,6 +5,7 @@ A claim has ``lost``, ``ended``, ``heartbeat_due`` (a monotonic time), ``max_une
 ``hand_back``.
 """
 
+import contextvars
 import logging
 import os
 import random
@@ -180,7 +181,7 @@ class ConsumerLoop(Loop):
     def _attempt(self, claim: Any, handle: Callable[[Any], Any]) -> None:
         while True:
             try:
-                result = handle(claim)
+                result = contextvars.copy_context().run(handle, claim)
             except Exception as error:  # noqa: BLE001 - whatever the function raises is the end of this attempt alone
                 if self._is_last(claim, error) or not self._counted(claim):
                     return self._call(claim, "fail", error)

@@ -11,7 +11,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import InterfaceError, OperationalError, connections, transaction
 
-from stator.exceptions import Fail, LeaseLost
+from stator.exceptions import Fail, LeaseLost, passable
 from tasks.client.consuming import LEFT, LONGEST_PAUSE, SHORTEST_PAUSE, ConsumerLoop, Loop, StopSignals
 from tasks.conf import LONGEST
 from tasks.exceptions import ShardUnavailable, TaskError
@@ -209,10 +209,13 @@ class AsyncQueueLoop(Loop):
         self._work = asyncio.ensure_future(handle(held))
         try:
             return await self._work
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             this = asyncio.current_task()
-            if not held.lost or (this is not None and this.cancelling()):
+            if this is not None and this.cancelling():
                 raise
+            if not held.lost:
+                # The function itself raised it, or something that it awaits was cancelled.
+                raise passable(error) from error
             raise LeaseLost(f"task {held.task.pk} was cancelled because its claim is lost") from None
         finally:
             self._work = None
