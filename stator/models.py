@@ -126,6 +126,8 @@ class StatorModel(models.Model):
         self.__dict__.pop("stator", None)
         if move_by_hand(rows, state, actor=actor, reason=reason):
             self.refresh_from_db(fields=["state", *sorted(FRAMEWORK_COLUMNS)])
+            if not transaction.get_autocommit(rows.db):
+                self._note_uncommitted(rows.db, moved=True)
 
     async def atransition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
         """Run :meth:`transition_perform` in a thread, for async code."""
@@ -176,6 +178,8 @@ class StatorModel(models.Model):
         # Django also calls this to load a deferred column, when an assigned state may not be saved yet.
         if fields is None or "state" in fields:
             self._loaded_state = self.__dict__.get("state", DEFERRED)
+            if self.__dict__.get("_uncommitted") != self.__dict__.get("state_version"):
+                self.__dict__.pop("_uncommitted", None)
         if options_of(type(self)).reconcile_on:
             loaded = watched_values(self)
             wanted = loaded if fields is None else watched_fields(type(self), fields)
@@ -194,6 +198,7 @@ class StatorModel(models.Model):
             values.update(BEGUN)
         values.update(UNCOUNTED)
         values.pop("stator", None)
+        values.pop("_uncommitted", None)
 
     def _do_insert(
         self,
@@ -232,6 +237,8 @@ class StatorModel(models.Model):
             updated = super()._do_update(base_qs, using, pk_val, values, *args, **kwargs)
             return self._is_loaded(using, updated)
         names = set(given)
+        if "_uncommitted" in self.__dict__:
+            self._forget_undone(using)
         own = [value for value in values if value[0].name not in FRAMEWORK_COLUMNS and value[0].name != "state"]
         claim: UUID | None = getattr(self.__dict__.get("stator"), "token", None)
         rows = base_qs if claim is None else self._claimed(base_qs, claim)
@@ -250,10 +257,12 @@ class StatorModel(models.Model):
             if claim is not None and own and not written:
                 raise LeaseLost(f"{self._meta.label} {pk_val}: the claim on it has ended; this save changed nothing")
             moved = moving and written and self._move_on_save(rows.using(using).filter(pk=pk_val))
-            if written and claim is None and not moved:
+            if written and claim is None:
                 self._note_written(names)
-                if reopens:
+                if reopens and not moved:
                     reopen_saved(self, using)
+        if (moved or changed) and not transaction.get_autocommit(using):
+            self._note_uncommitted(using, bool(moved))
         return written
 
     def _is_loaded(self, using: str, updated: Any) -> Any:
@@ -261,6 +270,30 @@ class StatorModel(models.Model):
             announce(self._state_owner, using)
         self._note_loaded()
         return updated
+
+    def _note_uncommitted(self, using: str, moved: bool) -> None:
+        """Note that a rollback may undo what was written: a move, by its version, or changes of watched fields."""
+        if moved:
+            rows: QuerySet[Any] = QuerySet(self._state_owner, using=using)
+            self._uncommitted = rows.values_list("state_version", flat=True).get(pk=self.pk)
+        else:
+            self.__dict__.setdefault("_uncommitted", None)
+
+    def _forget_undone(self, using: str) -> None:
+        """Note the values in the database where a rollback has undone what the instance wrote."""
+        version, watched = self._uncommitted, options_of(type(self)).reconcile_on
+        rows: QuerySet[Any] = QuerySet(type(self), using=using)
+        kept = rows.only("state", *watched).filter(pk=self.pk).first()
+        if kept is not None and watched:
+            self._loaded_watched = {**self._loaded_watched, **kept._loaded_watched}
+        if kept is not None and version is not None and kept.state != self._loaded_state:
+            # Others may have moved the object since. A move by hand that was not undone is in the history.
+            label = self._state_owner._meta.label_lower
+            moves = History.objects.using(using).filter(model_label=label, object_pk=str(self.pk), version=version)
+            if not moves.filter(to=self._loaded_state).exists():
+                self._loaded_state = kept.state
+        if transaction.get_autocommit(using):
+            del self._uncommitted
 
     def _watched_changes(self, names: set[str]) -> list[str]:
         """Return those of the named watched fields whose values differ from the loaded ones, or are expressions."""
