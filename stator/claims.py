@@ -34,7 +34,7 @@ from stator.graph.failures import Failure, bounded, describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.indexes import place_in_line
-from stator.rows.meta import named_state, owner_of
+from stator.rows.meta import home_of, named_state, owner_of
 from stator.rows.pauses import Pauses
 from stator.signals import announce
 from stator.worker.announcements import tell
@@ -145,7 +145,7 @@ def find(model: type[Model], pk: Pk, token: UUID, *, using: str | None = None) -
 
 def of_instance(instance: Any, token: UUID) -> Claim:
     """Return the claim for a token on an object as it was just read; raise ``LeaseLost`` if it has ended."""
-    operations = _cached_operations(type(instance), instance._state.db, "")
+    operations = _cached_operations(type(instance), home_of(instance), "")
     return _standing(operations, instance.pk, instance if instance.state_claim == token else None, token)
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection
 from contextlib import nullcontext
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
-from django.db import models, router, transaction
+from django.db import models, transaction
 from django.db.models import DEFERRED, QuerySet
 from django.db.models.functions import Now
 from django.db.models.signals import class_prepared
@@ -37,12 +37,12 @@ from stator.rows.column_guard import guard_managers
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.concurrency_limits import Limit
 from stator.rows.indexes import add_indexes
-from stator.rows.meta import AttemptRecords, options_of, owner_of
+from stator.rows.meta import AttemptRecords, home_of, options_of, owner_of
 from stator.rows.pauses import Pause
 from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import History, Report
 from stator.rows.statistics import Depth, Stats
-from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
+from stator.rows.transitions import move_by_hand, move_rows, state_by_hand, written_to
 from stator.rows.versions import Difference, Version, compared
 from stator.rows.waits import may_reopen, reopen_saved
 from stator.rows.workers import Overview, Worker, ids_of, name_of, names_of, tokens_of, worker_of
@@ -68,12 +68,14 @@ __all__ = [
     "Version",
     "Worker",
     "compared",
+    "home_of",
     "ids_of",
     "move_rows",
     "name_of",
     "names_of",
     "tokens_of",
     "worker_of",
+    "written_to",
 ]
 
 Rows = QuerySet[models.Model] | models.Manager[models.Model]
@@ -122,12 +124,13 @@ class StatorModel(models.Model):
 
     def transition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
         """Move the object to ``state`` by hand, ending any claim on it; the instance shows the new state."""
-        rows: QuerySet[models.Model] = QuerySet(type(self), using=self._state.db).filter(pk=self.pk)
+        using = home_of(self)
+        rows: QuerySet[models.Model] = QuerySet(type(self), using=using).filter(pk=self.pk)
         self.__dict__.pop("stator", None)
         if move_by_hand(rows, state, actor=actor, reason=reason):
-            self.refresh_from_db(fields=["state", *sorted(FRAMEWORK_COLUMNS)])
-            if not transaction.get_autocommit(rows.db):
-                self._note_uncommitted(rows.db, moved=True)
+            self.refresh_from_db(using, fields=["state", *sorted(FRAMEWORK_COLUMNS)])
+            if not transaction.get_autocommit(using):
+                self._note_uncommitted(using, moved=True)
 
     async def atransition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
         """Run :meth:`transition_perform` in a thread, for async code."""
@@ -150,16 +153,14 @@ class StatorModel(models.Model):
 
     def explain(self) -> list[Reason]:
         """Return the reasons why the object is not moving, the most decisive first, read from the database now."""
-        return explain(type(self), self.pk, router.db_for_write(type(self), instance=self))
+        return explain(type(self), self.pk, home_of(self))
 
     async def aexplain(self) -> list[Reason]:
         """Run :meth:`explain` in a thread, for async code."""
         return await sync_to_async(self.explain)()
 
     @classmethod
-    def from_db(
-        cls, db: str | None, field_names: Collection[str], values: Collection[object], **kwargs: Any
-    ) -> "StatorModel":
+    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[object], **kwargs: Any) -> Self:
         instance = super().from_db(db, field_names, values, **kwargs)
         instance._note_loaded()
         return instance

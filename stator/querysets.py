@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, overload
 from uuid import UUID
 
-from django.db import router
 from django.db.models import Count, Exists, Manager, Model, Q
 from django.db.models.functions import Now
 
@@ -18,7 +17,7 @@ from stator.rows.indexes import place_in_line
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.pauses import Pause, end_pauses, make_pause
 from stator.rows.reports import reports_of
-from stator.rows.transitions import move_by_hand, write_by_hand
+from stator.rows.transitions import move_by_hand, write_by_hand, written_to
 
 # Seconds after which a due row should have been attempted.
 OVERDUE = 60.0
@@ -112,7 +111,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         """
         self._refuse_part("pause")
         return make_pause(
-            self.model, self._written_to, state=state, where=where, reason=reason, actor=actor, seconds=seconds
+            self.model, written_to(self), state=state, where=where, reason=reason, actor=actor, seconds=seconds
         )
 
     def resume(
@@ -120,7 +119,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
     ) -> int:
         """End the pauses of the model, or only those made with this ``state`` and ``where``; return how many."""
         self._refuse_part("resume")
-        return end_pauses(self.model, self._written_to, state=state, where=where, actor=actor)
+        return end_pauses(self.model, written_to(self), state=state, where=where, actor=actor)
 
     def _refuse_part(self, name: str) -> None:
         """Raise ``ValueError`` for a filtered queryset: a pause applies to future rows too, which it cannot contain."""
@@ -128,10 +127,6 @@ class OperatorQuerySet(GuardedQuerySet[M]):
             raise ValueError(
                 f"{name}() does not take filtered rows; use {self.model.__name__}.stator.{name}(where={{...}})"
             )
-
-    @property
-    def _written_to(self) -> str:
-        return getattr(self, "_db", None) or router.db_for_write(owner_of(self.model))
 
     @property
     def _automatic(self) -> list[str]:

@@ -16,7 +16,7 @@ from stator.db.rows import Crashes
 from stator.db.transactions import contained
 from stator.graph.outcomes import Outcome
 from stator.models import StatorModel
-from stator.rows.meta import managed, owner_of
+from stator.rows.meta import home_of, managed, owner_of
 from stator.rows.statistics import Stats
 from stator.rows.workers import give_name
 from stator.signals import on_schedule
@@ -159,7 +159,7 @@ class StatorRunner:
 
 def attempt_row(row: StatorModel) -> Outcome:
     """Attempt one row now in the calling thread, due or not; raise ``ValueError`` if nothing ever attempts it."""
-    operations = operations_for(owner_of(type(row)), load_settings(), new_worker_id(), row._state.db)
+    operations = operations_for(owner_of(type(row)), load_settings(), new_worker_id(), home_of(row))
     claim = claim_one(operations, row.pk)
     if claim is None:
         label = f"{operations.label} {row.pk}"

@@ -24,7 +24,7 @@ from stator.graph import State, StateGraph
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
-from stator.rows.meta import managed, owner_of
+from stator.rows.meta import home_of, managed, owner_of
 from stator.rows.reports import Report
 from stator.runner import StatorRunner, attempt_row
 
@@ -75,7 +75,7 @@ def attempt(row: StatorModel) -> Outcome:
     ('packed', 1)
     """
     outcome = attempt_row(row)
-    row.refresh_from_db()
+    row.refresh_from_db(home_of(row))
     return outcome
 
 
@@ -112,12 +112,12 @@ def assert_moves(row: StatorModel, *states: State | str, models: Sequence[type[S
     Traceback (most recent call last):
     AssertionError: testapp.Parcel 1 went packed -> stamped -> sent, expected packed -> stamped -> delivered
     """
-    row.refresh_from_db()
+    row.refresh_from_db(home_of(row))
     path = [str(row.state)]
     with _following(row, path):
         drain(type(row), *models)
     try:
-        row.refresh_from_db()
+        row.refresh_from_db(home_of(row))
     except ObjectDoesNotExist:
         path.append("(deleted)")
     else:
@@ -179,7 +179,7 @@ def _arrows(path: list[str]) -> str:
 
 
 def _latest_report(row: StatorModel) -> str:
-    reports = Report.objects.using(row._state.db).filter(
+    reports = Report.objects.using(home_of(row)).filter(
         model_label=owner_of(type(row))._meta.label_lower, object_pk=str(row.pk)
     )
     report = reports.first()

@@ -36,7 +36,7 @@ from tasks.queue.graph import TaskGraph
 from tasks.queue.queues import Queue
 from tasks.schedules.rates import Rate
 from tasks.schedules.schedules import Schedule
-from tasks.sharding.task_ids import database_of
+from tasks.sharding.task_ids import BITS, database_of, settle
 
 __all__ = ["ActionRate", "ActionSlot", "Claimant", "Consumer", "Queue", "Rate", "Run", "Schedule", "Shard", "Task"]
 
@@ -174,6 +174,15 @@ class Task(StatorModel):
 
     def __str__(self) -> str:
         return f"{self.action} {self.pk}"
+
+    @classmethod
+    def from_db(cls, db: Any, field_names: Any, values: Any, **kwargs: Any) -> "Task":
+        task = super().from_db(db, field_names, values, **kwargs)
+        settle(task, is_copy=task.pk >> BITS > 0)
+        return task
+
+    # Workers read the tasks that they claim where these are written, without calling this method.
+    from_db.__func__.only_notes = True  # type: ignore[attr-defined]
 
     @property
     def status(self) -> str:

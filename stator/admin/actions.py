@@ -6,7 +6,6 @@ from django import forms
 from django.contrib import admin
 from django.contrib.admin import ModelAdmin
 from django.core.exceptions import PermissionDenied
-from django.db import router
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 
@@ -14,10 +13,10 @@ from stator.admin.bulk import OTHERWISE, Act, ActionFunction, OperatedAdmin, ask
 from stator.admin.fields import SPAN_HELP, SpanField
 from stator.admin.seen import confirmed_in
 from stator.graph import StateGraph
-from stator.rows.meta import graph_of, owner_of
+from stator.rows.meta import graph_of
 from stator.rows.pauses import MOST_OBJECTS, pause_objects, resume_objects
 from stator.rows.reports import REASON_LENGTH
-from stator.rows.transitions import kept_states
+from stator.rows.transitions import kept_states, written_to
 from stator.rows.unlocks import holders_of, unlock_and_pause
 
 # The button that pauses as well.
@@ -136,12 +135,8 @@ def _pause(rows: QuerySet[Model], actor: str, *, reason: str, seconds: float | N
     pks = list(rows.values_list("pk", flat=True))
     if not pks:
         return 0
-    pause_objects(rows.model, _written_to(rows), pks, actor=actor, reason=reason, seconds=seconds)
+    pause_objects(rows.model, written_to(rows), pks, actor=actor, reason=reason, seconds=seconds)
     return len(pks)
-
-
-def _written_to(rows: QuerySet[Model]) -> str:
-    return getattr(rows, "_db", None) or router.db_for_write(owner_of(rows.model))
 
 
 @admin.action(description="Resume", permissions=["retry"])
@@ -150,7 +145,7 @@ def stator_resume(model_admin: OperatedAdmin, request: HttpRequest, queryset: Qu
     actor = request.user.get_username()
     act = Act(
         "Resumed.", "resumed",
-        lambda rows: resume_objects(rows.model, _written_to(rows), rows.values_list("pk", flat=True), actor=actor),
+        lambda rows: resume_objects(rows.model, written_to(rows), rows.values_list("pk", flat=True), actor=actor),
         "not paused by themselves; end pauses of the model and of states under Pauses",
     )  # fmt: skip
     return carry_out(model_admin, request, queryset, "retry", act)

@@ -10,7 +10,7 @@ from stator.graph.durations import span
 from stator.graph.failures import lease_lost
 from stator.models import StatorModel
 from stator.rows.endings import processes_of
-from stator.rows.meta import owner_of
+from stator.rows.meta import home_of, owner_of
 from stator.rows.reports import History, Report
 
 LATEST = 50
@@ -51,11 +51,11 @@ class Timeline:
 def timeline_of(row: StatorModel) -> Timeline:
     """Return the stored events of the row; three statements."""
     key = {"model_label": owner_of(type(row))._meta.label_lower, "object_pk": str(row.pk)}
-    report = Report.objects.using(row._state.db).filter(**key).first()
-    kept = list(History.objects.using(row._state.db).filter(**key).order_by("-at", "-pk")[:LATEST])
+    report = Report.objects.using(home_of(row)).filter(**key).first()
+    kept = list(History.objects.using(home_of(row)).filter(**key).order_by("-at", "-pk")[:LATEST])
     told = next((act for act in kept if report and report.error and act.fingerprint == report.fingerprint), None)
     ids = {act.worker for act in kept} | ({report.worker} if report else set())
-    crew = _crew(ids - {""}, row._state.db)
+    crew = _crew(ids - {""}, home_of(row))
     events = [_event(act, report if act is told else None, crew) for act in kept]
     if report is not None and told is None:
         events.append(_reported(report, crew))

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
+from django.db import router
 from django.db.models import Expression, Field, FloatField, IntegerField, JSONField, Model, Q
 
 from stator.graph.graphs import StateGraph
@@ -114,6 +115,14 @@ def owner_of(model: type[M]) -> type[M]:
     """Return the model whose own table has the framework's columns: a parent, under multi-table inheritance."""
     # The parent has the field, so it is managed like the model itself.
     return cast("type[M]", model._meta.get_field("state").model._meta.concrete_model)
+
+
+def home_of(row: Model) -> str:
+    """Return the alias of the database to which a row is written; a replica may have answered for it.
+
+    What decides about a write is read there too.
+    """
+    return str(router.db_for_write(type(row), instance=row))
 
 
 def managed(models: Iterable[type[M]]) -> list[type[M]]:

@@ -150,7 +150,8 @@ def in_batches(queryset: QuerySet[Model], write: Callable[[str, QuerySet[Model],
 
 def written_to(queryset: QuerySet[Model]) -> str:
     """Return the alias of the database to which the rows of a queryset are written."""
-    return getattr(queryset, "_db", None) or router.db_for_write(owner_of(queryset.model))
+    hints = getattr(queryset, "_hints", {})
+    return getattr(queryset, "_db", None) or str(router.db_for_write(owner_of(queryset.model), **hints))
 
 
 def _pages(queryset: QuerySet[Model], rows: QuerySet[Model], pk: str) -> Iterator[tuple[QuerySet[Model], list[object]]]:

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from stator.conf import load_settings
 from stator.graph.durations import span
 from stator.rows import columns
-from stator.rows.meta import owner_of
+from stator.rows.meta import home_of, owner_of
 from stator.rows.pauses import pause_objects
 from stator.rows.transitions import write_by_hand, written_to
 from stator.rows.workers import Worker, tokens_of, worker_of
@@ -90,7 +90,7 @@ def held_by(worker: Worker) -> Iterator[tuple[str, object, str]]:
         except (LookupError, ValueError):
             # A worker of another release may serve a model that this code does not have.
             continue
-        rows: QuerySet[Model] = QuerySet(model, using=worker._state.db)
+        rows: QuerySet[Model] = QuerySet(model, using=home_of(worker))
         held = rows.filter(state_claim__isnull=False, state_claim__range=tokens_of(worker.pk))
         for pk, state in held.order_by("state_locked_until", "pk").values_list("pk", "state")[:MOST_HELD]:
             yield str(model._meta.label), pk, state

@@ -100,7 +100,7 @@ def update_and_reopen(queryset: QuerySet[Model], names: Iterable[str], update: C
     owner = owner_of(queryset.model)
     if not _touched(owner, names):
         return update()
-    using = getattr(queryset, "_db", None) or router.db_for_write(queryset.model)
+    using = getattr(queryset, "_db", None) or router.db_for_write(queryset.model, **getattr(queryset, "_hints", {}))
     meant = queryset.using(using).order_by().values("pk")
     with transaction.atomic(using=using):
         _reopen_all(QuerySet(owner, using=using).filter(pk__in=meant))

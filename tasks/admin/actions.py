@@ -9,6 +9,7 @@ from django.utils.timezone import template_localtime  # type: ignore[attr-define
 from stator.admin.actions import ReasonForm
 from stator.admin.listing import COUNTED, AtLeast, bounded_count
 from stator.admin.seen import describe_changes, see, seen_in
+from stator.models import written_to
 from tasks.admin.confirmation import SHOWN, Act, ask, back, given, log, tell
 from tasks.models import Task
 from tasks.querysets import FASTEST, SLOWEST, TaskQuerySet
@@ -85,7 +86,8 @@ def useful_acts(task: Task) -> list[Act]:
 
 def _tasks(queryset: QuerySet[Task]) -> TaskQuerySet:
     """Return the same rows through ``TaskQuerySet``, which has the methods for queues."""
-    rows: TaskQuerySet = Task.objects.filter(pk__in=queryset.order_by().values("pk"))
+    using = written_to(queryset)
+    rows: TaskQuerySet = Task.objects.using(using).filter(pk__in=queryset.using(using).order_by().values("pk"))
     return rows
 
 

@@ -11,6 +11,7 @@ from tasks.api.errors import Conflict, Forbidden
 from tasks.api.queue_schemas import DeletedOut, PauseIn, QueueIn, QueueOut, QueueSettings, QueuesOut
 from tasks.api.schemas import MOST_ON_PAGE, HealthOut
 from tasks.models import Queue
+from tasks.sharding.task_ids import home
 
 router = Router(tags=["queues"])
 
@@ -46,11 +47,11 @@ def create_queue(request: ApiRequest, payload: QueueIn) -> Status[Queue]:
         raise Forbidden("this token is not for all queues, so it cannot create one")
     _refuse_more(payload.http_actions, [])
     try:
-        with transaction.atomic():
+        with transaction.atomic(using=home()):
             queue = Queue.objects.create(**payload.dict())
     except IntegrityError as error:
         raise Conflict(f"there is a queue {payload.name!r} already", "exists") from error
-    queue.refresh_from_db()
+    queue.refresh_from_db(queue._state.db)
     return Status(201, queue)
 
 
@@ -73,7 +74,7 @@ def configure_queue(request: ApiRequest, queue: str, payload: QueueSettings) -> 
     with transaction.atomic(using=found._state.db):
         # Locked, so that an action that is removed from the list at this moment does not come back.
         found.lock()
-        found.refresh_from_db(fields=["http_actions"])
+        found.refresh_from_db(found._state.db, ["http_actions"])
         _refuse_more(changes.get("http_actions", []), found.http_actions)
         for name, value in changes.items():
             setattr(found, name, value)

@@ -14,6 +14,7 @@ from django.db.models.functions import Now, TruncMinute
 
 from tasks.api.errors import TooMany
 from tasks.queue.consumers import Consumer
+from tasks.sharding.task_ids import home
 
 BLOCKS = 20
 MINUTE = 60.0
@@ -115,7 +116,7 @@ def _count(pk: int, column: str, count: int, most: int) -> bool:
 
 
 def _seconds_left(pk: int) -> float:
-    now = Consumer.objects.filter(pk=pk).values_list(Now(), flat=True).first()
+    now = Consumer.objects.using(home()).filter(pk=pk).values_list(Now(), flat=True).first()
     return MINUTE - (now.second + now.microsecond / 1e6) if now else 0.0
 
 

@@ -18,6 +18,7 @@ from tasks.api.schemas import BIGINT, MOST_ON_PAGE
 from tasks.exceptions import ActionNotAllowed
 from tasks.models import Queue, Schedule
 from tasks.queue.consumers import Consumer
+from tasks.sharding.task_ids import home
 
 router = Router(tags=["schedules"])
 
@@ -126,7 +127,7 @@ def run_schedule(request: ApiRequest, pk: int) -> Schedule:
 
 
 def _reached(consumer: Consumer) -> QuerySet[Schedule]:
-    rows: QuerySet[Schedule] = Schedule.objects.select_related("queue")
+    rows: QuerySet[Schedule] = Schedule.objects.using(home()).select_related("queue")
     return rows if consumer.all_queues else rows.filter(queue__in=consumer.reach())
 
 

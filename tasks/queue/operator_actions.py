@@ -32,7 +32,7 @@ def cancel(task: Any, *, actor: str, reason: str, running: bool) -> None:
     if not cancel_many(_rows(task), [task.pk], actor=actor, reason=reason, running=running):
         statuses = " or ".join(_cancelable(running))
         raise MoveRefused(f"task {task.pk} is {_status(task)}; only a task that is {statuses} can be canceled")
-    task.refresh_from_db()
+    task.refresh_from_db(task._state.db)
 
 
 def cancel_many(rows: Any, pks: Sequence[Any], *, actor: str, reason: str, running: bool) -> int:
@@ -60,7 +60,7 @@ def requeue(task: Any, *, actor: str, reason: str) -> None:
             raise MoveRefused(f"task {task.pk} is being deleted, since its retention is over; publish a new task")
         if not _reopen(task, ("errored",), FAILED, actor, reason or "requeued"):
             raise MoveRefused(f"task {task.pk} is {_status(task)}; only an errored task can be requeued")
-    task.refresh_from_db()
+    task.refresh_from_db(task._state.db)
 
 
 def requeue_many(

@@ -22,7 +22,7 @@ from tasks.queue.claiming import TaskClaim
 from tasks.queue.expressions import Later
 from tasks.queue.publishing import Manner, Published
 from tasks.sharding import replicas, shards
-from tasks.sharding.task_ids import home
+from tasks.sharding.task_ids import home, settle
 
 logger = logging.getLogger("tasks.queues")
 
@@ -126,6 +126,7 @@ class Queue(models.Model):
     @classmethod
     def from_db(cls, db: Any, field_names: Any, values: Any, **kwargs: Any) -> "Queue":
         queue = super().from_db(db, field_names, values, **kwargs)
+        settle(queue, is_copy=bool(queue.__dict__.get("databases")))
         queue._note_made_as()
         return queue
 
@@ -401,7 +402,7 @@ class Queue(models.Model):
     def _write(self, **values: Any) -> None:
         if not self.databases:
             self._row.update(**values)
-            self.refresh_from_db(fields=list(values))
+            self.refresh_from_db(self._state.db, list(values))
             return
         # The row in the home database is authoritative, whichever copy this is.
         rows: QuerySet[Queue] = QuerySet(type(self), using=home()).filter(name=self.name)

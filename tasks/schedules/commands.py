@@ -11,6 +11,7 @@ from stator.graph.durations import span
 from tasks.datetimes import aware
 from tasks.queue.operating import Told, table, wrong
 from tasks.schedules.schedules import Schedule, ScheduleQuerySet
+from tasks.sharding.task_ids import home
 
 MOST = 1000
 HEADS = ["schedule", "timetable", "next", "last fired", "ticks", "dropped", "status"]
@@ -33,7 +34,7 @@ def schedules(options: dict[str, Any]) -> Told:
     names, entity, change = options["names"], options["entity"], options["change"]
     if change and not names:
         raise wrong(f"--{change} needs the names of schedules; see tasks schedules")
-    rows: ScheduleQuerySet = Schedule.objects.all()
+    rows: ScheduleQuerySet = Schedule.objects.using(home())
     if names:
         rows = rows.filter(name__in=names)
     if entity is not None:

@@ -22,6 +22,7 @@ from tasks.queue.queues import Queue
 from tasks.schedules import troubles
 from tasks.schedules.ticking import ALLOW, DELAY, DROP, PROGRESS, call, tick
 from tasks.schedules.timetable import ALL, ONE, SKIP, Timetable
+from tasks.sharding.task_ids import settle
 
 
 def _tick_lease() -> float:
@@ -329,6 +330,12 @@ class Schedule(StatorModel):
         with transaction.atomic(using=using):
             super().save(update_fields=update_fields, **kwargs)
             look_again(using, [self.pk])
+
+    @classmethod
+    def from_db(cls, db: Any, field_names: Any, values: Any, **kwargs: Any) -> "Schedule":
+        schedule = super().from_db(db, field_names, values, **kwargs)
+        settle(schedule, is_copy=False)
+        return schedule
 
     def run_now(self) -> bool:
         """Fire one extra tick of the schedule now; return False if it is paused."""

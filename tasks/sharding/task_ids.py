@@ -9,6 +9,7 @@ from django.db.models import Max, Model, QuerySet
 from django.db.models.base import ModelState
 
 from stator.capabilities import capabilities_of
+from stator.models import home_of
 from tasks.exceptions import TaskError
 
 
@@ -44,6 +45,15 @@ WHERE coalesce(pg_sequence_last_value(counter), 0) < %s
 def home() -> str:
     """Return the home database, where queues are created and configured."""
     return str(router.db_for_write(apps.get_model("tasks", "Queue")))
+
+
+def settle(row: Model, *, is_copy: bool) -> None:
+    """Let a row that a replica answered be read again, and written, in the database where routers write it.
+
+    ``is_copy``: it belongs to the database that answered, one of several over which its queue is spread.
+    """
+    if not is_copy:
+        row._state.db = home_of(row)
 
 
 def worked_in(sender: object, model: type[Model]) -> list[str]:
