@@ -22,10 +22,11 @@ from stator.conf import latest_settings
 from stator.db import at_once, operations_for
 from stator.db.at_once import Records, Shape
 from stator.db.chores import mark_ready
-from stator.db.interface import Claim, Ended, Operations, Written, new_token, new_worker_id, retrying
+from stator.db.interface import Claim, Ended, Operations, Written, new_token, new_worker_id
 from stator.db.lookups import first_of_each
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.probe import overdue
+from stator.db.repeat import retrying
 from stator.db.retry import is_retryable
 from stator.db.values import Instance, Pk, Row
 from stator.exceptions import LeaseLost

@@ -48,8 +48,8 @@ class Task(StatorModel):
     own name for the task, unique in the queue. ``metadata``: names and values by which tasks are claimed and searched.
     ``worker_ids``: the only workers that may claim it; empty: any worker. ``worker_count``: how many workers run it,
     each named worker once. If there are several, the task is ``shared`` and workers claim its ``parts``. ``lease``,
-    ``timeout``, ``max_attempts`` and ``retention`` override those of the queue. ``timeout``: seconds after its claim at
-    which an attempt is ended, heartbeats or not.
+    ``timeout``, ``max_attempts`` and ``retention`` override those of the queue. ``timeout``: seconds after which an
+    attempt is ended, heartbeats or not; from the claim of a named worker, or from the call in a worker process.
     """
 
     # Without an index of its own: that of the keys begins with the queue.

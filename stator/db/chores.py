@@ -11,8 +11,9 @@ from django.db.models import Model, QuerySet, signals
 from django.db.models.deletion import get_candidate_relations_to_delete
 from django.db.models.functions import Now
 
-from stator.db.interface import Moves, Operations, retrying
+from stator.db.interface import Moves, Operations
 from stator.db.refusals import DELETE, MARK_READY, unless_refused
+from stator.db.repeat import retrying
 from stator.db.transactions import lock_parts
 from stator.graph import State
 from stator.rows import columns

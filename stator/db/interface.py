@@ -5,26 +5,22 @@ all databases have in common is in ``Rows``.
 """
 
 import os
-import random
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import DatabaseError
 from django.db.models import Model, QuerySet
 
 from stator.conf import Settings
 from stator.db.instances import UNREADABLE
 from stator.db.preparing import PREPARING, Preparing
-from stator.db.retry import is_lock_timeout, is_retryable
+from stator.db.repeat import retried
 from stator.db.rows import Crashes, Rows
 from stator.db.values import Params, Pk, Row
 from stator.graph import State
@@ -35,12 +31,6 @@ from stator.rows import columns
 from stator.rows.pauses import Pause, read_pauses
 from stator.signals import Move
 from stator.statements import Statement
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
-
-# How often a statement that lost to another transaction is tried.
-TRIES = 5
 
 # MariaDB refuses a UUID of version 6 to 8 if all bits after its variant, in the ninth byte, are zero.
 NOT_ZERO = 1 << 56
@@ -55,7 +45,8 @@ class Claim:
     extended; it is counted from before the claim was sent, so it is never later than the lease in the database.
     ``attempted``: the database's time of the claim. ``place``: where in its table the claim has put the row, if known.
     ``unreadable``: the error of the project's code when the instance was made, with which the attempt fails.
-    ``heartbeat``: seconds after which the lease is renewed. ``taken_back``: a renewal was refused within the lease.
+    ``heartbeat``: seconds after which the lease is renewed. ``started``: when the project's code was called, 0 before.
+    ``taken_back``: a renewal was refused within the lease.
     """
 
     __slots__ = (
@@ -112,6 +103,18 @@ class Claim:
         """Equal for every attempt in this stay in the state, new on re-entry: pass it to external services."""
         return f"{self.operations.label}:{self.pk}:{self.version}:{self.state.name}"
 
+    @property
+    def may_begin(self) -> bool:
+        """Whether the project's code may be called: the lease is not nearly over, and the worker is not stopping.
+
+        Others may have the row before a late call would end.
+        """
+        return time.monotonic() <= self.deadline and not self.operations.stopping
+
+    def unfinished(self, reason: str) -> Released:
+        """Return the outcome if nobody waits for the attempt any more: it counts if it has begun."""
+        return Released(reason=reason, begun=True) if self.started else Released()
+
     def preparing(self) -> Preparing:
         """Return a context for preparing the work: if the database fails in it, the attempt did not take place."""
         return PREPARING
@@ -162,8 +165,9 @@ def new_token(worker_id: str) -> UUID:
 
 Ended = tuple[Claim, Outcome]
 
-# The target of an outcome that is no attempt; no state can have this name.
-RELEASED = "<released>"
+# The targets of outcomes without a result: of an attempt that has not begun, and of one that has. No state can have
+# these names.
+RELEASED, INTERRUPTED = "<released>", "<interrupted>"
 
 
 @dataclass(slots=True)
@@ -203,9 +207,10 @@ class Batch:
 
     ``operations`` made the claims. ``outcome``: the first outcome; the others have its type, and its state if they are
     moves. ``source``: the state that they leave. ``to``: the name of the state that they enter, "" if the rows stay, or
-    ``RELEASED``. ``moved``: the rows enter another state. ``released``: the attempts did not take place and do not
-    count. ``failed``: some have an error. ``reported``: some have an error or a reason. ``saves``: the fields for which
-    some have values. ``computed``: some of these are expressions for the database.
+    ``RELEASED`` or ``INTERRUPTED``. ``moved``: the rows enter another state. ``released``: the attempts have no result.
+    ``begun``: the attempts have begun, and count. ``failed``: some have an error. ``reported``: some have an error or a
+    reason. ``saves``: the fields for which some have values. ``computed``: some of these are expressions for the
+    database.
     """
 
     ended: list[Ended]
@@ -216,6 +221,7 @@ class Batch:
     to: str
     moved: bool
     released: bool
+    begun: bool
     failed: bool
     reported: bool
     saves: tuple[str, ...]
@@ -237,8 +243,9 @@ class Batch:
             outcome,
             source,
             to,
-            bool(to) and to != RELEASED,
-            to == RELEASED,
+            bool(to) and to not in (RELEASED, INTERRUPTED),
+            to in (RELEASED, INTERRUPTED),
+            to != RELEASED,
             failed,
             failed or any(outcome.reason for outcome in outcomes),
             source.saves if values else (),
@@ -268,7 +275,9 @@ def kind_of(ended: Ended) -> tuple[str, str]:
     claim, outcome = ended
     if isinstance(outcome, Moved):
         return claim.state.name, outcome.to.name
-    return claim.state.name, RELEASED if isinstance(outcome, Released) else ""
+    if isinstance(outcome, Released):
+        return claim.state.name, INTERRUPTED if outcome.begun else RELEASED
+    return claim.state.name, ""
 
 
 def batches_of(ended: list[Ended], most: int | None = None) -> list[Batch]:
@@ -437,6 +446,8 @@ class Operations(Rows):
     ) -> None:
         super().__init__(model, alias, settings, worker_id)
         self._parts_of = parts_of
+        # Whether its worker was asked to stop, and begins nothing more.
+        self.stopping = False
         self.transactions, self.leases, self.claims, self.records = parts_of(self)
         transactions, leases, claims, records = self.transactions, self.leases, self.claims, self.records
         # Bound once, so that a call costs one lookup; protocols say what each of them does.
@@ -472,35 +483,3 @@ class Operations(Rows):
         """Return the active pauses in this database, for all models."""
         with self.reading():
             return read_pauses(self.alias)
-
-
-def retrying(
-    function: Callable[Concatenate[Operations, Arguments], Result],
-) -> Callable[Concatenate[Operations, Arguments], Result]:
-    """Repeat a function of operations as :func:`retried` does."""
-
-    @wraps(function)
-    def repeat(operations: Operations, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        return retried(operations, partial(function, operations))(*args, **kwargs)
-
-    return repeat
-
-
-def retried(operations: Operations, function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Return a function that is repeated up to five times when the database asks for it, except inside a transaction.
-
-    For operations of a worker, a lock timeout is not repeated at once.
-    """
-
-    def repeat(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        for attempt in range(1, TRIES + 1):
-            try:
-                return function(*args, **kwargs)
-            except DatabaseError as error:
-                timed_out = operations.locks.wait is not None and is_lock_timeout(error)
-                if attempt == TRIES or timed_out or not is_retryable(error) or operations.connection.in_atomic_block:
-                    raise
-                threading.Event().wait(random.uniform(0, 0.01 * 2**attempt))
-        raise AssertionError("the last attempt returns or raises")
-
-    return repeat

@@ -8,8 +8,9 @@ from django.db.models import F, Model, Q, QuerySet
 from django.db.models.functions import Now
 
 from stator.db.history import keep_lost, keep_quarantine
-from stator.db.interface import Claim, Operations, retried
+from stator.db.interface import Claim, Operations
 from stator.db.refusals import REAP, unless_refused
+from stator.db.repeat import retried
 from stator.db.transactions import lock_parts
 from stator.db.values import Pk
 from stator.rows import columns
@@ -80,7 +81,8 @@ class Leases:
             rows = operations.rows.filter(pk__in=withdrawn)
             if operations.options.reaped:
                 operations.options.reaped(rows, why="no longer allowed")
-            rows.update(**columns.releasing())
+            # Leases are renewed of attempts that run, so these have begun.
+            rows.update(**columns.releasing(begun=True))
         return withdrawn
 
     def reap(self, limit: int) -> list[tuple[Pk, str]]:

@@ -10,7 +10,8 @@ from django.db.models import DurationField, ExpressionWrapper, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from stator.db.interface import Operations, retrying
+from stator.db.interface import Operations
+from stator.db.repeat import retrying
 from stator.rows import columns
 from stator.rows.indexes import place_in_line
 from stator.rows.pauses import Pause

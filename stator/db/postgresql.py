@@ -193,7 +193,7 @@ class Records(records.Records):
     def _writes_other_rows(self, batch: Batch) -> bool:
         """Return whether a batch needs more than one statement, its reports apart."""
         operations = self._operations
-        more = operations.recorded and not batch.released and not self._keeps_attempts(batch)
+        more = operations.recorded and batch.begun and not self._keeps_attempts(batch)
         return bool(more or batch.to in operations.awaited or batch.saves != self._saved_with(batch))
 
     def record_noted(
@@ -416,7 +416,7 @@ def _changes(outcome: Outcome) -> columns.Changes:
         # One statement for rows that are ready again, whose delay is null, and rows that are due later.
         due = Coalesce(Now() + delay, F("state_next_attempt"))
         ready = RawSQL("v.delay IS NULL", [], output_field=BooleanField())
-        return {**columns.releasing(), "state_ready": ready, "state_next_attempt": due}
+        return {**columns.releasing(begun=outcome.begun), "state_ready": ready, "state_next_attempt": due}
     failures = RawSQL("CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END", [])
     return columns.staying(Now() + delay, failures)
 

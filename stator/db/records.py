@@ -54,7 +54,7 @@ class Records:
                 self._save(kept)
             if kept.reported:
                 keep(operations.alias, operations.label, kept)
-            if operations.recorded and accepted and not batch.released and not self._keeps_attempts(batch):
+            if operations.recorded and accepted and batch.begun and not self._keeps_attempts(batch):
                 operations.recorded(operations.alias, kept.ended)
             if operations.options.history and (batch.moved or batch.failed) and not self._kept_with(batch):
                 keep_history(operations.alias, operations.label, kept.ended, accepted)
@@ -180,7 +180,7 @@ def is_written(claim: Claim, outcome: Outcome, state: str, version: int, attempt
     """Return whether a row looks as this outcome would have left it; a moved row may have been claimed since."""
     if isinstance(outcome, Moved):
         return (state, version) == (outcome.to.name, claim.version + 1)
-    counted = claim.attempt - isinstance(outcome, Released)
+    counted = claim.attempt - (isinstance(outcome, Released) and not outcome.begun)
     return (state, version, attempts) == (claim.state.name, claim.version, counted) and token is None
 
 
@@ -197,6 +197,6 @@ def changes_of(outcome: Outcome) -> columns.Changes:
     if isinstance(outcome, Moved):
         return columns.entering(outcome.to)
     if isinstance(outcome, Released):
-        return columns.releasing(outcome.after)
+        return columns.releasing(outcome.after, begun=outcome.begun)
     failures = F("state_failures") + 1 if outcome.failure else Value(0)
     return columns.staying(columns.after(outcome.delay), failures)

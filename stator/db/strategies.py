@@ -172,7 +172,7 @@ class Open(Strategy):
         """Return the statement and its parameters; kept while the model returns the same condition."""
         condition, pauses = self._operations.open_to_me(), self._operations.pauses
         states = pauses.running(wanted.states) if pauses else wanted.states
-        key = (wanted.limit, wanted.crashes, wanted.turn.by_age, tuple(state.name for state in states))
+        key = (id(condition), wanted.limit, wanted.crashes, wanted.turn.by_age, tuple(state.name for state in states))
         kept = self._cache.get(key)
         if kept is None or kept[0] is not condition:
             if len(self._cache) >= MOST_CACHED:

@@ -35,10 +35,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The attempt did not take place and is not counted: the object is ready again, or due in ``after`` seconds."""
+    """The attempt has no result: the object is ready again, or due in ``after`` seconds.
+
+    ``begun``: the handler had begun, so the attempt stays counted; else it did not take place.
+    """
 
     after: float = 0.0
     reason: str = ""
+    begun: bool = False
 
     failure: ClassVar[Failure | None] = None
     values: ClassVar[dict[str, object] | None] = None

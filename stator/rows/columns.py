@@ -152,10 +152,13 @@ def staying(due: object, failures: object) -> Changes:
     }
 
 
-def releasing(delay: float = 0.0) -> Changes:
-    """Return the changes when a claim is released: the row keeps its place in line, or is due in ``delay`` seconds."""
+def releasing(delay: float = 0.0, *, begun: bool = False) -> Changes:
+    """Return the changes when a claim is released: the row keeps its place in line, or is due in ``delay`` seconds.
+
+    ``begun``: the handler had begun, so the attempt stays counted.
+    """
     ready = {"state_ready": False, "state_next_attempt": after(delay)} if delay else {"state_ready": True}
-    return {**ready, "state_attempts": F("state_attempts") - 1, **_UNCLAIMED}
+    return {**ready, "state_attempts": F("state_attempts") - (0 if begun else 1), **_UNCLAIMED}
 
 
 def reaping(max_crashes: int, spared: Q | None = None) -> Changes:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 
 from stator.db.interface import Claim
 from stator.graph.outcomes import Outcome, Released
-from stator.worker.executor import timed_out
+from stator.worker.executor import STOPPED, timed_out
 from stator.worker.isolated.messages import Answer
 from stator.worker.isolated.process import NotStarted, Process
 
@@ -157,7 +157,7 @@ class Isolation(Drained):
             if claim.started and now - claim.started > claim.max_runtime:
                 self._give_up(claim, timed_out(claim))
             elif now > claim.deadline or now - self._ended_at.get(key, now) > GRACE:
-                self._give_up(claim, Released())
+                self._give_up(claim, claim.unfinished(STOPPED))
         self._retire([process for process in self._idle if now - process.idle_since > IDLE_FOR])
 
     def cancel_ended(self, keys: set[int]) -> None:
@@ -168,7 +168,7 @@ class Isolation(Drained):
     def release_all(self) -> None:
         """Give up running attempts and release their rows."""
         for claim in list(self.running.values()):
-            self._give_up(claim, Released())
+            self._give_up(claim, claim.unfinished(STOPPED))
 
     async def close(self) -> None:
         """End all processes and wait for them."""
@@ -220,7 +220,9 @@ class Isolation(Drained):
         key = id(claim)
         # None waits if it was retired while the object was claimed.
         process = waiting or await self._start_process()
-        if process is None:
+        if process is None or not claim.may_begin:
+            if process:
+                self._keep(process)
             self._end(claim, Released())
             return
         self._processes[key] = process

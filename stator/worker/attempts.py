@@ -1,10 +1,11 @@
-"""Running attempts: counts the places for them, starts them, and ends attempts that take too long."""
+"""Running attempts: starts them, and ends attempts that take too long."""
 
 import asyncio
 import logging
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial
 from importlib import import_module
@@ -14,8 +15,18 @@ from stator.db.interface import Claim, Operations
 from stator.exceptions import passable
 from stator.graph import State
 from stator.graph.outcomes import Outcome, Released
-from stator.worker.executor import PLAIN, Attempted, Calls, attempt_async, attempt_sync, outcomes_of, timed_out
+from stator.worker.executor import (
+    PLAIN,
+    STOPPED,
+    Attempted,
+    Calls,
+    attempt_async,
+    attempt_sync,
+    outcomes_of,
+    timed_out,
+)
 from stator.worker.handler_threads import NEEDED_FOR, HandlerThreads
+from stator.worker.room import CallThreads, Room
 
 logger = logging.getLogger("stator.worker")
 
@@ -28,29 +39,26 @@ SLICE = 0.002
 # Seconds after which waiting claims that were made ahead are released: other workers may have room.
 PATIENCE = 1.0
 
-# Seconds of work per place for which short attempts are claimed ahead.
-AHEAD = 0.05
-MOST_AHEAD = 50
-
-# A handler that is new or was slow gets nothing claimed ahead until the average of its run times has come down.
-OLD_PART, NEW_PART = 0.9, 0.1
+# A claim without rows that need no thread is not repeated before so many times the seconds that it took.
+REST = 20
 
 
 class Attempt:
     """One call of a handler in progress.
 
-    ``placed``: whether it has a place on the loop. ``task``: that of an asynchronous handler that has begun.
-    ``cancelled_at``: when it was cancelled.
+    ``placed``: whether it has a place on the loop. ``calls``: whether it is asynchronous and calls its code in a thread
+    of :class:`CallThreads`. ``task``: that of an asynchronous handler that has begun. ``cancelled_at``: when it was
+    cancelled.
     """
 
-    __slots__ = ("cancelled_at", "claims", "is_async", "label", "left", "placed", "task")
+    __slots__ = ("calls", "cancelled_at", "claims", "is_async", "label", "left", "placed", "task")
 
     def __init__(self, claims: list[Claim]) -> None:
         self.claims = claims
         self.left = len(claims)
         self.label = claims[0].operations.label
         self.is_async = claims[0].state.is_async
-        self.placed = False
+        self.placed = self.calls = False
         self.task: asyncio.Task[None] | None = None
         self.cancelled_at: float | None = None
 
@@ -72,86 +80,6 @@ def calls_of(settings: Settings) -> Calls:
     """Return the functions with which a worker with these settings calls handlers."""
     # By name, because it needs a package that a project may not have.
     return import_module("stator.worker.tracing").traced() if settings.TRACING else PLAIN
-
-
-class Room:
-    """The places of one process: ``CONCURRENCY`` in all, of which handler threads take up to ``THREADS``.
-
-    ``placed``: attempts on the loop that run or have a place. ``threaded``: attempts in handler threads or waiting for
-    one; ``ahead_of_threads``: how many of them were claimed ahead. ``thread_freed``: when one last ended, or the first
-    one came. ``stuck``: threads held by an attempt that was given up, by its first claim.
-
-    If a model's attempts are short, more are claimed than there are places: a claim for each handful would cost more
-    than the attempts. They displace nothing else: other attempts are claimed as if the waiting ones were not there.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self.placed = 0
-        self.threaded = self.ahead_of_threads = 0
-        self.thread_freed = 0.0
-        self.stuck: set[int] = set()
-        self._settings = settings
-        self._per_model: Counter[str] = Counter()
-        self._runtimes: dict[tuple[str, bool], float] = {}
-
-    def rows(self, label: str, is_async: bool, batch: int, waiting: int) -> int:
-        """Return how many more rows of this model may be claimed if they are attempted ``batch`` at a time.
-
-        ``waiting``: attempts on the loop that have no place yet.
-        """
-        room = self._on_the_loop(label, batch, waiting) if is_async else self._in_threads(label, batch)
-        if self._settings.CONCURRENCY_PER_MODEL:
-            room = min(room, self._settings.CONCURRENCY_PER_MODEL - self._per_model[label])
-        return max(0, min(room * batch, max(self._settings.BATCH_SIZE, batch)))
-
-    @property
-    def has_place(self) -> bool:
-        """Whether one more attempt may begin on the loop."""
-        # Inlined, because this is called before each attempt.
-        threads = min(self.threaded, self._settings.THREADS - len(self.stuck)) if self.threaded else 0
-        return self.placed + threads < self._settings.CONCURRENCY
-
-    @property
-    def threads(self) -> int:
-        """The number of threads that are not stuck."""
-        return self._settings.THREADS - len(self.stuck)
-
-    def ahead(self, label: str, is_async: bool) -> int:
-        """Return how many short attempts of a model there may be for each place."""
-        return max(1, min(MOST_AHEAD, int(AHEAD / max(self._runtimes.get((label, is_async), AHEAD), 1e-6))))
-
-    def took(self, label: str, is_async: bool, seconds: float) -> None:
-        """Note how long an attempt took: a moving average that one slow handler raises at once."""
-        key = label, is_async
-        self._runtimes[key] = max(seconds, OLD_PART * self._runtimes.get(key, AHEAD) + NEW_PART * seconds)
-
-    def enter(self, label: str, count: int) -> None:
-        """Note that attempts of a model are claimed or, with a negative number, over."""
-        self._per_model[label] += count
-
-    def _on_the_loop(self, label: str, batch: int, waiting: int) -> int:
-        free = self._settings.CONCURRENCY - self.placed - min(self.threaded, self.threads)
-        ahead = self.ahead(label, True)
-        if batch > 1 or ahead == 1 or free <= 0:
-            return free
-        # Enough for two claims, so that the next is in progress while the attempts of one run.
-        most = min(self._settings.CONCURRENCY * ahead, max(self._settings.CONCURRENCY, 2 * self._settings.BATCH_SIZE))
-        return _worth(most - waiting, most)
-
-    def _in_threads(self, label: str, batch: int) -> int:
-        free = self._settings.CONCURRENCY - self.placed
-        ahead = self.ahead(label, False)
-        if free < self.threads:
-            return free - self.threaded
-        if batch > 1 or ahead == 1:
-            soon_over = time.monotonic() - self.thread_freed < 2 * AHEAD
-            return self.threads - self.threaded + (self.ahead_of_threads if soon_over else 0)
-        return _worth(self.threads * ahead - self.threaded, self.threads * ahead)
-
-
-def _worth(room: int, most: int) -> int:
-    # While attempts are waiting, claim only when the room is worth a statement.
-    return room if room >= most // 2 else 0
 
 
 class Attempts:
@@ -185,6 +113,8 @@ class Attempts:
         self._turned = 0.0
         # When an attempt that was claimed ahead last began, or the first of them arrived.
         self._began = 0.0
+        # By model, until when no more rows without need of a thread are sought.
+        self._rests_until: dict[str, float] = {}
         self._calls = calls_of(settings)
         run = partial(attempt_sync, calls=self._calls)
         self._threads = HandlerThreads(settings.THREADS, run, self._finish_sync)
@@ -197,9 +127,37 @@ class Attempts:
         """Return how many more rows of this model may be claimed, ``batch`` at a time, for the loop or for threads."""
         return self._room.rows(label, is_async, batch, sum(map(len, self._ahead.values())))
 
+    def use_threads(self, label: str, threads: CallThreads) -> None:
+        """Count the room for a model's asynchronous handlers by the threads in which they call the project's code."""
+        self._room.call_threads[label] = threads
+
+    @contextmanager
+    def sparing_threads(self, operations: Operations) -> Iterator[tuple[int, list[Claim]]]:
+        """Yield how many rows may be claimed that need no thread, and a list for them; claims find only such rows.
+
+        For the time when all threads are busy. A claim that finds none may have read all ready rows, so that the next
+        one has to wait.
+        """
+        label, worker_id, found = operations.label, operations.worker_id, list[Claim]()
+        threads, now = self._room.call_threads.get(label), time.monotonic()
+        if not threads or now < self._rests_until.get(label, 0.0):
+            yield 0, found
+            return
+        room = self._room.rows(label, True, 1, sum(map(len, self._ahead.values())), without_threads=True)
+        if not room or not threads.spare(worker_id):
+            yield 0, found
+            return
+        try:
+            yield room, found
+        finally:
+            threads.spare_no_more(worker_id)
+            if not found:
+                took = time.monotonic() - now
+                self._rests_until[label] = now + max(self.settings.POLL_INTERVAL, REST * took)
+
     def begin(self, claims: list[Claim]) -> None:
-        """Start the attempts for these claims."""
-        attempts = [Attempt(group) for group in grouped(claims)]
+        """Start the attempts for these claims; release those that would wait for a thread for long."""
+        attempts = self._with_threads([Attempt(group) for group in grouped(claims)])
         for attempt in attempts:
             for claim in attempt.claims:
                 self.running[id(claim)] = claim
@@ -220,7 +178,9 @@ class Attempts:
             attempt = self._attempts.get(key)
             if attempt is None:
                 continue
-            if claim.started and now - claim.started > claim.max_runtime:
+            # An asynchronous handler may prepare its attempt before it calls the project's code.
+            since = claim.started or (claim.claimed if attempt.task else now)
+            if now - since > claim.max_runtime:
                 self._overrun(attempt)
             elif now > claim.deadline:
                 self._cancel(attempt, "lease")
@@ -241,6 +201,9 @@ class Attempts:
         self._queue.clear()
         self._ahead.clear()
         self._release([*waiting, *self._threads.take_back()])
+        for attempt in list(self._attempts.values()):
+            if not attempt.claims[0].started:
+                self._cancel(attempt, "shutdown")
 
     def cancel_all(self) -> None:
         """Cancel all asynchronous attempts."""
@@ -250,7 +213,7 @@ class Attempts:
     def release_all(self) -> None:
         """Give up running attempts: their rows are released, and later results are dropped."""
         for claim in list(self.running.values()):
-            self._give_up(claim, Released())
+            self._give_up(claim, claim.unfinished(STOPPED))
 
     def stop(self) -> None:
         """Make the handler threads end."""
@@ -270,11 +233,28 @@ class Attempts:
         """Whether no asynchronous attempt was made for a while."""
         return not self._room.placed and time.monotonic() - self._turned > NEEDED_FOR
 
+    def _with_threads(self, attempts: list[Attempt]) -> list[Attempt]:
+        """Note which attempts need threads, and return those that get one soon; the others are released."""
+        if not self._room.call_threads:
+            return attempts
+        kept = []
+        for attempt in attempts:
+            threads = self._room.call_threads.get(attempt.label) if attempt.is_async else None
+            attempt.calls = threads is not None and threads.note_claimed(attempt.claims[0])
+            self._room.calling[attempt.label] += attempt.calls
+            if attempt.calls and self._room.surplus(attempt.label):
+                self._room.calling[attempt.label] -= 1
+                for claim in attempt.claims:
+                    self._done(claim, Released())
+            else:
+                kept.append(attempt)
+        return kept
+
     def _line_up(self, attempts: list[Attempt]) -> None:
         """Give each attempt a place and a turn; those claimed ahead wait for both behind the others."""
         room = self._room
         kinds = {(attempt.label, attempt.is_async) for attempt in attempts}
-        short = {kind: room.ahead(*kind) > 1 for kind in kinds}
+        short = {kind: room.are_short(*kind) for kind in kinds}
         for attempt in attempts:
             is_ahead = short[attempt.label, attempt.is_async] and not attempt.claims[0].state.batch
             if not attempt.is_async:
@@ -324,12 +304,15 @@ class Attempts:
         for claims in late:
             self._room.took(claims[0].operations.label, claims[0].state.is_async, PATIENCE)
         self._release(late)
+        for label, threads in self._room.call_threads.items():
+            if self._room.calling[label] > threads.free_of_stuck and threads.hand_back(now - PATIENCE):
+                self._room.took(label, False, PATIENCE)
 
     def _is_late(self, claims: list[Claim], now: float, moved: float) -> bool:
         """Return whether attempts have waited too long: they are no longer short, or none has begun since ``moved``."""
         label, is_async = claims[0].operations.label, claims[0].state.is_async
         has_waited = now - claims[0].claimed > PATIENCE
-        return has_waited and (now - moved > PATIENCE or self._room.ahead(label, is_async) == 1)
+        return has_waited and (now - moved > PATIENCE or not self._room.are_short(label, is_async))
 
     def _release(self, waiting: list[list[Claim]]) -> None:
         for claims in waiting:
@@ -362,16 +345,17 @@ class Attempts:
                 if not self.running.keys() & set(map(id, attempt.claims)):
                     raise
                 attempted = Attempted(outcomes_of(attempt.claims, [passable(error)] * len(attempt.claims)))
-            self._note_runtime(attempt.claims[0], attempt.claims[0].finished)
+            on_loop = not attempt.calls
+            self._note_runtime(attempt.claims[0], attempt.claims[0].finished, on_loop=on_loop)
             self._finish(attempted)
             if self._is_spent(attempt, context):
                 break
         self._have_spare_task()
 
-    def _note_runtime(self, claim: Claim, ended: float) -> None:
+    def _note_runtime(self, claim: Claim, ended: float, *, on_loop: bool) -> None:
         # An attempt that came too late has no run time, and batches are not claimed ahead.
         if claim.started and not claim.state.batch:
-            self._room.took(claim.operations.label, claim.state.is_async, ended - claim.started)
+            self._room.took(claim.operations.label, on_loop, ended - claim.started)
 
     @staticmethod
     def _is_spent(attempt: Attempt, context: Context) -> bool:
@@ -382,7 +366,7 @@ class Attempts:
     def _finish_sync(self, claims: list[Claim], attempted: Attempted) -> None:
         self._room.stuck.discard(id(claims[0]))
         self._room.thread_freed = time.monotonic()
-        self._note_runtime(claims[0], self._room.thread_freed)
+        self._note_runtime(claims[0], self._room.thread_freed, on_loop=False)
         if claims[0].state.atomic:
             self._recorded(claims[0].operations, attempted)
         self._finish(attempted)
@@ -407,6 +391,7 @@ class Attempts:
         attempt.left -= 1
         if not attempt.left:
             self._room.enter(attempt.label, -1)
+            self._room.calling[attempt.label] -= attempt.calls
             if attempt.is_async:
                 self._room.placed -= attempt.placed
             else:
@@ -443,7 +428,8 @@ class Attempts:
     def _abandon(self, attempt: Attempt) -> None:
         logger.warning("stator.attempt_abandoned", extra=_fields(attempt.claims[0]))
         for claim in attempt.claims:
-            self._give_up(claim, timed_out(claim) if claim.cancelled_for == "max_runtime" else Released())
+            is_too_long = claim.cancelled_for == "max_runtime"
+            self._give_up(claim, timed_out(claim) if is_too_long else claim.unfinished(STOPPED))
 
     def _give_up(self, claim: Claim, outcome: Outcome) -> None:
         self._calls.given_up(claim, outcome)

@@ -200,7 +200,7 @@ class Dispatcher:
     async def _claim_for(self, lane: Lane) -> int:
         room = self._room_of(lane)
         if not room:
-            return 0
+            return await self._claim_without_threads(lane) if lane.is_async else 0
         lane.hungry = False
         _send_to_end(self._line, lane)
         asked = lane.most(room)
@@ -212,6 +212,14 @@ class Dispatcher:
         lane.came(len(claims), asked)
         self._attempts.begin(claims)
         return len(claims)
+
+    async def _claim_without_threads(self, lane: Lane) -> int:
+        """Claim rows that need no thread; the lane stays hungry, because others wait for one."""
+        with self._attempts.sparing_threads(lane.operations) as (room, found):
+            if room:
+                found += await self._take(lane, lane.most(room))
+        self._attempts.begin(found)
+        return len(found)
 
     async def _claim_crashed_for(self, lane: Lane) -> int:
         self._crashed = [claim for claim in self._crashed if any(id(claim) in part for part in self._held)]

@@ -32,7 +32,9 @@ from stator.worker.threads import close_broken_connections, tidy_connections_of_
 logger = logging.getLogger("stator.worker")
 
 # Stands for an error that is not the handler's: the model's table lacks something.
-UNFIT = Released()
+UNFIT = Released(begun=True, reason="the attempt was undone: its table lacked a column")
+# The reason of an attempt that was begun and has no result.
+STOPPED = "the attempt was ended by its worker before it had a result"
 # The outcome of an atomic attempt that could not record its own because another transaction locks a table.
 LOCKED_OUT = Waiting(2.0, reason="the attempt was undone: a table of its outcome was locked by another transaction")
 
@@ -66,8 +68,8 @@ class Calls(NamedTuple):
 def attempt_sync(claims: list[Claim], calls: Calls | None = None) -> Attempted:
     """Run a synchronous handler in the calling thread, each call in a copy of its context."""
     calls = calls or PLAIN
-    if _are_late(claims):
-        return Attempted([(claim, Released()) for claim in claims])
+    if not claims[0].may_begin:
+        return _unbegun(claims)
     if claims[0].state.atomic:
         return _attempt_atomic(claims, calls)
     try:
@@ -75,14 +77,14 @@ def attempt_sync(claims: list[Claim], calls: Calls | None = None) -> Attempted:
     except BaseException:  # noqa: BLE001 - any error of a handler is an outcome, not the end of the worker
         singly = [[claim] for claim in claims]
     # One bad object must not fail the others, so each is attempted by itself.
-    return Attempted([ended for each in singly for ended in copy_context().run(calls.sync, each)])
+    return Attempted([ended for each in singly for ended in _again(each) or copy_context().run(calls.sync, each)])
 
 
 async def attempt_async(claims: list[Claim], calls: Calls | None = None) -> Attempted:
     """Run an asynchronous handler on the event loop."""
     calls = calls or PLAIN
-    if _are_late(claims):
-        return Attempted([(claim, Released()) for claim in claims])
+    if not claims[0].may_begin:
+        return _unbegun(claims)
     context = copy_context()
     try:
         return Attempted(await calls.awaited(claims))
@@ -93,7 +95,7 @@ async def attempt_async(claims: list[Claim], calls: Calls | None = None) -> Atte
         singly = [[claim] for claim in claims]
     ended = []
     for each in singly:
-        ended += await asyncio.create_task(calls.awaited(each), context=context.copy())
+        ended += _again(each) or await asyncio.create_task(calls.awaited(each), context=context.copy())
     return Attempted(ended)
 
 
@@ -104,9 +106,15 @@ def timed_out(claim: Claim) -> Outcome:
     )
 
 
-def _are_late(claims: list[Claim]) -> bool:
-    """Return whether the lease is nearly over before the attempt has begun: others may have the row before it ends."""
-    return time.monotonic() > claims[0].deadline
+def _unbegun(claims: list[Claim]) -> Attempted:
+    return Attempted([(claim, Released()) for claim in claims])
+
+
+def _again(claims: list[Claim]) -> list[Ended]:
+    """Return the outcomes if the handler may not be called once more for the objects of a failed batch."""
+    if claims[0].may_begin:
+        return []
+    return [(claim, claim.unfinished(STOPPED)) for claim in claims]
 
 
 def call(claims: list[Claim]) -> list[Ended]:
@@ -209,7 +217,10 @@ def _attempt_atomic(claims: list[Claim], calls: Calls) -> Attempted:
     if len(claims) == 1 or first is None or first is LOCKED_OUT or isinstance(first, Released):
         return attempted
     # One bad object must not undo the others.
-    parts = [copy_context().run(calls.atomic, [claim]) for claim in claims]
+    parts = [
+        Attempted(again) if (again := _again([claim])) else copy_context().run(calls.atomic, [claim])
+        for claim in claims
+    ]
     return Attempted(
         [pair for part in parts for pair in part.ended],
         [pair for part in parts for pair in part.recorded],
@@ -285,7 +296,7 @@ def _outcome(claim: Claim, result: Any) -> Outcome:
     # The common results need none of these questions.
     if result is not None and type(result) is not State:
         if isinstance(result, asyncio.CancelledError) and claim.cancelled_for is not None:
-            return timed_out(claim) if claim.cancelled_for == "max_runtime" else Released()
+            return timed_out(claim) if claim.cancelled_for == "max_runtime" else claim.unfinished(STOPPED)
         if result is UNFIT:
             return UNFIT
         if isinstance(result, CoroutineType):

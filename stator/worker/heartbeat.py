@@ -22,6 +22,9 @@ logger = logging.getLogger("stator.worker")
 # The step in which leases are extended.
 RENEW = "renew"
 
+# The outcome of attempts whose own one could not be recorded.
+UNRECORDED = Released(reason="the outcome of the attempt could not be recorded", begun=True)
+
 # Seconds for which a renewal waits for a lock at least, however many models there are.
 SHORTEST_WAIT = 0.01
 
@@ -126,7 +129,7 @@ class Heartbeat:
                 with outages.noted(alias), operations.locks.tried(RENEW):
                     # The next beat releases the rest.
                     some = claims[: operations.settings.BATCH_SIZE]
-                    operations.record([(claim, Released()) for claim in some])
+                    operations.record([(claim, UNRECORDED) for claim in some])
                     logger.warning("stator.handed_back", extra={"model": operations.label, "count": len(some)})
                     self._handed_back({id(claim) for claim in some})
 

@@ -12,8 +12,9 @@ from stator.db.retry import is_lock_timeout, is_of_schema, is_passing
 from stator.db.schema import lack_of
 from stator.graph import State
 from stator.graph.failures import describe
-from stator.graph.outcomes import Outcome, Released, Waiting
+from stator.graph.outcomes import Outcome, Waiting
 from stator.worker.announcements import tell
+from stator.worker.executor import UNFIT
 from stator.worker.isolated.messages import Answer
 from stator.worker.outage import Outages
 from stator.worker.threads import Run
@@ -214,7 +215,7 @@ class Recorder:
             return self._without_refused(unwritten, error)
         if not batch.released:
             # The model lacks a column that its states save; releasing rows writes only the framework's columns.
-            return [_Unwritten(Batch.of([(claim, Released()) for claim in batch.claims]))]
+            return [_Unwritten(Batch.of([(claim, UNFIT) for claim in batch.claims]))]
         # The leases run out by themselves.
         self.forget(map(id, batch.claims))
         return []

@@ -136,6 +136,8 @@ class Worker:
         # A third Ctrl-C logs nothing new.
         if self._announce and self._why != before:
             log_stopping(self._why)
+        for operations in self.operations:
+            operations.stopping = True
         if self._stopping is not None:
             self._stopping.set()
             self._begun.set()

@@ -23,12 +23,23 @@ from stator.graph.backoff import Backoff, delay_after
 from stator.graph.tracebacks import RemoteTraceback
 from stator.signals import on_heartbeat, on_start
 from tasks.actions.isolation import Child
-from tasks.actions.registry import DJANGO, Action, Context, action, find, finders, registry
+from tasks.actions.registry import (
+    DJANGO,
+    Action,
+    Context,
+    action,
+    actions_on_loop,
+    django_on_loop,
+    find,
+    finders,
+    registry,
+    runs_on_loop,
+)
 from tasks.actions.threads import Threads, contained
 from tasks.actions.values import storable
 from tasks.conf import Settings, load_settings
-from tasks.failures import IsolationError, NoHandler, OutOfAttempts, Throttled, final, remote
-from tasks.queue.process_eligibility import choose_queues, note_rules
+from tasks.failures import NoHandler, OutOfAttempts, Throttled, final, remote
+from tasks.queue.process_eligibility import choose_actions, choose_queues, note_rules
 
 __all__ = ["Action", "Context", "NoHandler", "action", "attempt", "backoff_of_attempt", "find", "registry"]
 
@@ -51,6 +62,9 @@ GRACE = 5.0
 
 # Bytes that the answer of an isolated process may have beyond its value: enough for an error with its traceback.
 ANSWER_MARGIN = 65536
+
+# After so many tasks in a row with asynchronous actions, the next ones are claimed as if all were.
+ALL_ON_LOOP = 100
 
 # Seconds until a task is tried again if all threads of the worker run actions that do not return.
 STUCK = 10.0
@@ -94,6 +108,48 @@ def _find_in_django(path: str, queue: str, data: Any) -> Action:
 
 def _watch_threads(sender: Any, **kwargs: Any) -> None:
     sender.health.watch("actions", _trouble)
+    if hasattr(sender, "attempts"):
+        sender.attempts.use_threads(LABEL, _ThreadsOfTasks(_threads(load_settings().THREADS)))
+
+
+class _ThreadsOfTasks:
+    """The threads for synchronous and isolated actions, as a worker counts its room by them."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        # Tasks that were claimed since the last one that needed a thread.
+        self._on_loop = 0
+
+    @property
+    def free_of_stuck(self) -> int:
+        """The number of threads; none if actions that do not return hold them all."""
+        return 0 if self._threads.exhausted else self._threads.count
+
+    @property
+    def are_expected(self) -> bool:
+        """Whether the next tasks may need threads: one of the latest did, or few are known."""
+        return self._on_loop < ALL_ON_LOOP
+
+    def note_claimed(self, claim: Any) -> bool:
+        """Return whether a claimed task may need a thread."""
+        needs = not runs_on_loop(claim.instance.action)
+        self._on_loop = 0 if needs else self._on_loop + 1
+        return needs
+
+    def spare(self, worker_id: str) -> bool:
+        """Let claims of a worker take only tasks with asynchronous actions; return whether there are such actions."""
+        actions = actions_on_loop()
+        if actions:
+            choose_actions(worker_id, actions)
+        return bool(actions)
+
+    def spare_no_more(self, worker_id: str) -> None:
+        """Let claims of a worker take all tasks again."""
+        choose_actions(worker_id, None)
+
+    def hand_back(self, waiting_since: float) -> bool:
+        """End the attempts that wait for a thread since then; return whether there were any."""
+        return self._threads.hand_back(waiting_since)
 
 
 def _note_rules(sender: Any, **kwargs: Any) -> None:
@@ -131,6 +187,8 @@ def backoff_of_attempt(failures: int) -> float:
 async def attempt(task: Any) -> str:
     """Run the action of a claimed task and return the state that it moves to; raise an error or a wait."""
     settings = load_settings()
+    # The project's code is called later; until then the attempt has not begun.
+    task.stator.started = 0.0
     with task.stator.preparing():
         queue = await _queue_of(task)
     # The same as assigning ``task.queue``, but without a call of the database routers.
@@ -147,8 +205,11 @@ async def attempt(task: Any) -> str:
         errors_are_final = found.errors_are_final
         if task.stator.attempt > most:
             raise OutOfAttempts(f"it has used its {most} attempts")
+        if found.runs_on_loop and task.action.startswith(DJANGO):
+            django_on_loop.add(task.action)
         seconds = task.timeout or found.timeout or queue.timeout or settings.TIMEOUT
-        await _within(seconds, task.stator, _carry_out(found, task, settings))
+        beginning = _Beginning(task.stator, seconds)
+        await beginning.limited(_carry_out(found, task, settings, beginning))
     except TryAgainLater as later:
         if task.stator.attempt < most:
             raise
@@ -178,36 +239,64 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def _within(seconds: float | None, claim: Any, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work within this many seconds of the claim, heartbeats or not."""
-    if seconds is None:
-        return await work
-    # If the work ignores cancellation, the framework abandons it at this time.
-    claim.max_runtime = seconds + GRACE
-    limit = asyncio.timeout(claim.claimed + seconds - time.monotonic())
-    too_long = AttemptTimedOut(f"the attempt ran longer than its timeout of {seconds:g} s and was ended")
-    try:
-        async with limit:
-            await work
-    except TimeoutError:
-        if limit.expired():
-            raise too_long from None
-        raise
-    # Work that blocked the event loop could not be cancelled in time.
-    if time.monotonic() > claim.claimed + seconds:
-        raise too_long
-    return None
+class _Beginning:
+    """The beginning of an attempt's action, from which its timeout of so many ``seconds`` counts."""
+
+    def __init__(self, claim: Any, seconds: float | None) -> None:
+        self.claim = claim
+        self._seconds = seconds
+        self._is_over = False
+
+    async def limited(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work, but no longer than the timeout once the action has begun, heartbeats or not."""
+        if self._seconds is None:
+            return await work
+        too_long = AttemptTimedOut(f"the attempt ran longer than its timeout of {self._seconds:g} s and was ended")
+        self._loop, self._limit = asyncio.get_running_loop(), asyncio.timeout(None)
+        try:
+            async with self._limit:
+                await work
+        except TimeoutError:
+            if self._limit.expired():
+                raise too_long from None
+            raise
+        finally:
+            self._is_over = True
+        # Work that blocked the event loop could not be cancelled in time.
+        if time.monotonic() > self.claim.started + self._seconds:
+            raise too_long
+        return None
+
+    def begin(self) -> None:
+        """Note, in any thread, that the action is called now; raise ``NotBegun`` if it must not be called any more."""
+        claim = self.claim
+        if not claim.may_begin:
+            raise NotBegun(0.0, "")
+        if claim.started:
+            return
+        claim.started = time.monotonic()
+        if self._seconds is not None:
+            # If the work ignores cancellation, the framework abandons it at this time.
+            claim.max_runtime = self._seconds + GRACE
+            self._loop.call_soon_threadsafe(self._set_limit, claim.started + self._seconds)
+
+    def _set_limit(self, when: float) -> None:
+        # The action may have ended already.
+        if not self._is_over:
+            self._limit.reschedule(when)
 
 
-async def _carry_out(found: Action, task: Any, settings: Settings) -> None:
+async def _carry_out(found: Action, task: Any, settings: Settings, beginning: _Beginning) -> None:
     """Run the action and store its result on the task."""
     context = Context(task, task.stator)
     try:
         with context.claim.preparing():
             if found.throttled:
                 await sync_to_async(_admit)(found, context)
+            if not context.claim.may_begin:
+                raise NotBegun(0.0, "")
             await found.begin(context)
-        value = await _retried(found, context, settings)
+        value = await _retried(found, context, settings, beginning)
     finally:
         context.end()
         if found.concurrency:
@@ -215,24 +304,26 @@ async def _carry_out(found: Action, task: Any, settings: Settings) -> None:
     task.result = storable(found.result_of(value), "the result", settings)
 
 
-async def _retried(found: Action, context: Context, settings: Settings) -> Any:
+async def _retried(found: Action, context: Context, settings: Settings, beginning: _Beginning) -> Any:
     """Return the value of the action, after up to ``local_retries`` further calls within this attempt.
 
     The task's ``max_unexpected_retries`` overrides that number. It is read from the database after each error.
     """
     own = context.task.max_unexpected_retries
     most = found.local_retries if own is None else own
+    failed: Exception | None = None
     for tried in itertools.count():
         try:
-            return await _call(found, context, settings)
-        except (Fail, LeaseLost, Throttled):
+            return await _call(found, context, settings, beginning)
+        except (Fail, LeaseLost):
             raise
-        except NotBegun as error:
-            if not tried:
+        except NotBegun:
+            if failed is None:
                 raise
             # An earlier call of the action failed, so this counts as an attempt.
-            raise IsolationError(error.reason) from error
+            raise failed  # noqa: B904 - the error of that call
         except Exception as error:
+            failed = error
             if most:
                 most = await sync_to_async(_most_retries)(found, context)
             if tried >= most:
@@ -260,29 +351,36 @@ def _most_retries(found: Action, context: Context) -> int:
     return found.local_retries if own is None else own
 
 
-async def _call(found: Action, context: Context, settings: Settings) -> Any:
+async def _call(found: Action, context: Context, settings: Settings, beginning: _Beginning) -> Any:
     if found.isolated:
-        return await _isolated(context, settings)
+        return await _isolated(context, settings, beginning)
     if found.is_async:
+        beginning.begin()
         return await found.acall(context)
-    return await _in_thread(partial(found.call, context), settings)
+    return await _in_thread(partial(found.call, context), settings, beginning)
 
 
-async def _in_thread(function: Callable[[], Any], settings: Settings) -> Any:
+async def _in_thread(function: Callable[[], Any], settings: Settings, beginning: _Beginning) -> Any:
     """Call a synchronous function in a thread of the worker and return its result.
 
     In a test or a single cycle it runs in the caller's thread instead, within the transaction that may be open there.
     """
+    begun = partial(_begun, beginning, function)
     if SyncToAsync.thread_sensitive_context.get(None) is None:
-        return await sync_to_async(contained)(function)
+        return await sync_to_async(contained)(begun)
     threads = _threads(settings.THREADS)
     if threads.exhausted:
         logger.critical("tasks.threads_stuck", extra={"threads": threads.count})
         raise Throttled(STUCK, "every thread of this worker runs an action that does not return")
-    return await threads.run(function)
+    return await threads.run(begun, must_begin=bool(beginning.claim.started))
 
 
-async def _isolated(context: Context, settings: Settings) -> Any:
+def _begun(beginning: _Beginning, function: Callable[[], Any]) -> Any:
+    beginning.begin()
+    return function()
+
+
+async def _isolated(context: Context, settings: Settings, beginning: _Beginning) -> Any:
     """Run the action in a process of its own, which ends with the attempt, and return its result."""
     task = context.task
     child = Child(
@@ -293,7 +391,7 @@ async def _isolated(context: Context, settings: Settings) -> Any:
         settings.PAYLOAD_LIMIT + ANSWER_MARGIN,
     )  # fmt: skip
     try:
-        answer = await _in_thread(child.run, settings)
+        answer = await _in_thread(child.run, settings, beginning)
     finally:
         child.kill()
     if "value" in answer:

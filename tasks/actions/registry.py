@@ -135,6 +135,11 @@ class Action:
         return inspect.iscoroutinefunction(self.function)
 
     @property
+    def runs_on_loop(self) -> bool:
+        """Whether the function is awaited on the event loop of its worker; else it is called in a thread."""
+        return self.is_async and not self.isolated
+
+    @property
     def frequency(self) -> Frequency | None:
         """The parsed rate; None if there is none."""
         return frequency(self.rate) if self.rate else None
@@ -228,6 +233,24 @@ def declared(name: str, queue: str) -> Action | None:
     """Return the action that this process has registered under that name for tasks of a queue."""
     named = registry.get(name, {})
     return named.get(queue) or named.get("")
+
+
+def runs_on_loop(name: str) -> bool:
+    """Return whether an action is known to need no thread: whatever its queue, it is a coroutine function.
+
+    A task of Django's framework is known once this process has run it.
+    """
+    by_queue = registry.get(name)
+    return all(each.runs_on_loop for each in by_queue.values()) if by_queue else name in django_on_loop
+
+
+def actions_on_loop() -> frozenset[str]:
+    """Return the names of the actions of :func:`runs_on_loop`."""
+    return frozenset(django_on_loop).union(filter(runs_on_loop, list(registry)))
+
+
+# Tasks of Django's framework that are coroutine functions, as far as this process has run them.
+django_on_loop: set[str] = set()
 
 
 def _place(function: Callable[..., Any]) -> str:

@@ -10,17 +10,18 @@ from typing import Any
 
 from django.db import connections
 
-from stator.exceptions import UNFIT_FOR_FUTURES, passable
+from stator.exceptions import UNFIT_FOR_FUTURES, NotBegun, passable
 from stator.worker.connections import clean_connections, watch_session
 
 
 class _Call:
-    """One function to run, and the future that waits for its result."""
+    """One function to run, and the future that waits for its result. ``since``: from when on it waits for a thread."""
 
-    __slots__ = ("begun", "context", "function", "future", "given_up", "loop")
+    __slots__ = ("begun", "context", "function", "future", "given_up", "loop", "since")
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
+        self.since = time.monotonic()
         self.context = contextvars.copy_context()
         self.loop = asyncio.get_running_loop()
         self.future = self.loop.create_future()
@@ -40,6 +41,8 @@ class Threads:
         self._queue: SimpleQueue[_Call] = SimpleQueue()
         self._lock = threading.Lock()
         self._alive = self._idle = self._given_up = 0
+        # Calls that may be handed back.
+        self._waiting: dict[int, _Call] = {}
         self._exhausted_since = 0.0
 
     @property
@@ -51,10 +54,30 @@ class Threads:
         """Return whether the pool has been exhausted for this many seconds."""
         return self.exhausted and time.monotonic() - self._exhausted_since >= seconds
 
-    async def run(self, function: Callable[[], Any]) -> Any:
-        """Run ``function`` in a thread as soon as one is free; return its result or raise its exception."""
+    def hand_back(self, waiting_since: float) -> bool:
+        """Give up the calls that wait for a thread since then, with ``NotBegun``; return whether there were any.
+
+        Call it on the event loop.
+        """
+        with self._lock:
+            late = [call for call in self._waiting.values() if call.since < waiting_since]
+            for call in late:
+                call.given_up = True
+                del self._waiting[id(call)]
+        for call in late:
+            if not call.future.done():
+                call.future.set_exception(NotBegun(0.0, ""))
+        return bool(late)
+
+    async def run(self, function: Callable[[], Any], *, must_begin: bool = False) -> Any:
+        """Run ``function`` in a thread as soon as one is free; return its result or raise its exception.
+
+        ``must_begin``: it is not handed back.
+        """
         call = _Call(function)
         with self._lock:
+            if not must_begin:
+                self._waiting[id(call)] = call
             self._queue.put(call)
             if self._idle < self._queue.qsize():
                 self._start_thread()
@@ -72,6 +95,7 @@ class Threads:
     def _give_up(self, call: _Call) -> None:
         with self._lock:
             call.given_up = True
+            self._waiting.pop(id(call), None)
             # A call that has not begun is skipped by the thread that takes it.
             if call.begun and not self.exhausted:
                 self._given_up += 1
@@ -96,6 +120,7 @@ class Threads:
             self._idle -= 1
             if call.given_up:
                 return True
+            self._waiting.pop(id(call), None)
             call.begun = True
         result, error = _result_of(call)
         clean_connections()

@@ -44,8 +44,8 @@ def open_to_process(worker_id: str, held: Q) -> Q:
     is limited to some queues claims only from these. ``held``: paused tasks, which do not block others.
     """
     here = frozenset((name, queue) for name, by_queue in registry.items() for queue in by_queue)
-    rules = _rules.get(worker_id, ALL_RULES)
-    return _open_to_process(worker_id, load_settings(), here, held, rules, _chosen.get(worker_id, ()))
+    rules, chosen = _rules.get(worker_id, ALL_RULES), _chosen.get(worker_id, ())
+    return _open_to_process(worker_id, load_settings(), here, held, rules, chosen, _only.get(worker_id))
 
 
 def may_hold(worker_id: str, using: str) -> Q:
@@ -83,6 +83,15 @@ def choose_queues(worker_id: str, queues: tuple[str, ...]) -> None:
 _chosen: dict[str, tuple[str, ...]] = {}
 
 
+def choose_actions(worker_id: str, actions: frozenset[str] | None) -> None:
+    """Restrict the claims of the worker with this id to these actions for now; None: to none."""
+    _only[worker_id] = actions
+
+
+# The only actions that are claimed at the moment, by worker id.
+_only: dict[str, frozenset[str] | None] = {}
+
+
 @lru_cache(maxsize=32)
 def _open_to_process(
     worker_id: str,
@@ -91,6 +100,7 @@ def _open_to_process(
     held: Q,
     rules: frozenset[str],
     chosen: tuple[str, ...],
+    only: frozenset[str] | None,
 ) -> Q:
     rows: Rows = QuerySet(apps.get_model("tasks", "Task"))
     # A task that waits for newer code blocks later ones with its value, unless external programs serve the queue.
@@ -105,6 +115,8 @@ def _open_to_process(
         mine &= Q(queue__worker_retries=None)
     if chosen:
         mine &= Q(queue__name__in=chosen)
+    if only is not None:
+        mine &= Q(action__in=sorted(only))
     if ONE_EACH not in rules:
         return mine & Q(queue__one_per_worker=False)
     first = rows.filter(mine, ~held, queue=OuterRef("pk"), state="pending", state_ready=True, state_claim=None)

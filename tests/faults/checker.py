@@ -231,7 +231,8 @@ def holders_alone_write(case: Case) -> None:
             case.object_to("I4", f"{step.event.actor} wrote {step.kind} on the claim of {step.holder}")
         if step.kind is Kind.MOVE and step.holder and not (by_holder or case.by_operator(step)):
             case.object_to("I4", f"{step.event.actor} moved what {step.holder} held")
-        if step.kind is Kind.UNLOCK and not case.by_operator(step):
+        # Its holder unlocks a row if it gives up an attempt that had begun, which counts.
+        if step.kind is Kind.UNLOCK and not (by_holder or case.by_operator(step)):
             case.object_to("I4", f"{step.event.actor} ended the claim of {step.holder}")
 
 

@@ -145,7 +145,7 @@ def test_it_is_released_when_its_worker_stops(watch, fleet, gate):
     workers.stop()
     wait_until(lambda: are_gone(processes))
     job = Job.objects.get()
-    assert (job.state_claim, job.state_ready, job.state_attempts, job.state_crashes) == (None, True, 2, 2)
+    assert (job.state_claim, job.state_ready, job.state_attempts, job.state_crashes) == (None, True, 3, 2)
     watched.judge(external=frozenset({"fresh"}))
 
 
@@ -172,7 +172,7 @@ def test_it_is_handed_back_when_its_worker_is_killed(watch, fleet, gate, model):
     wait_until(lambda: are_gone(processes))
     suspect.refresh_from_db()
     handed_back = (suspect.state_claim, suspect.state_ready, suspect.state_attempts, suspect.state_crashes)
-    assert handed_back == (None, True, 2, 2), "it has not ended this worker"
+    assert handed_back == (None, True, 3, 2), "it has not ended this worker"
     watched.judge(external=frozenset({"fresh"}))
 
 

@@ -180,7 +180,7 @@ def test_worker_that_cannot_record_hands_back_what_it_holds(watch, fleet, gate):
         workers.until(lambda: sum(line["count"] for line in logged(worker, "stator.handed_back")) == 5)
 
         assert not HELD.exists()
-        handed_back = Job.objects.filter(state="fresh", state_attempts=0, state_crashes=0, state_failures=0)
+        handed_back = Job.objects.filter(state="fresh", state_attempts=1, state_crashes=0, state_failures=0)
         assert handed_back.count() == 5
         allow(role, 50)
         workers.until(lambda: not Job.objects.exclude(state="done").exists())

@@ -103,7 +103,7 @@ MUTANTS = [
     Mutant(
         "releases are written as waits",
         INTERFACE,
-        'return claim.state.name, RELEASED if isinstance(outcome, Released) else ""',
+        "return claim.state.name, INTERRUPTED if outcome.begun else RELEASED",
         'return claim.state.name, ""',
         of_records("released_row_is_ready_again_and_the_attempt_is_refunded"),
     ),

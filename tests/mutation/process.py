@@ -8,7 +8,7 @@ ATTEMPTS, EXECUTOR, RECORDER, HEARTBEAT, DISPATCHER, SCHEDULER, ENDING, WORKER, 
         "attempts", "executor", "recorder", "heartbeat", "dispatcher", "scheduler", "shutdown", "worker", "alone",
     )
 )  # fmt: skip
-ANNOUNCEMENTS = "stator/worker/announcements.py"
+ANNOUNCEMENTS, INTERFACE = "stator/worker/announcements.py", "stator/db/interface.py"
 
 
 def in_attempts(*names: str) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ MUTANTS = [
     Mutant(
         "a handler runs for ever",
         ATTEMPTS,
-        "if claim.started and now - claim.started > claim.max_runtime:",
+        "if now - since > claim.max_runtime:",
         "if False:",
         in_attempts("async_attempt_past_its_time_is_cancelled_and_counts_as_an_error"),
     ),
@@ -103,7 +103,7 @@ MUTANTS = [
     Mutant(
         "nothing is released at the end",
         ATTEMPTS,
-        "            self._give_up(claim, Released())\n\n    def stop",
+        "            self._give_up(claim, claim.unfinished(STOPPED))\n\n    def stop",
         "            pass\n\n    def stop",
         in_attempts("stopping_cancels_async_attempts_and_releases_the_rest"),
     ),
@@ -116,23 +116,23 @@ MUTANTS = [
     ),
     Mutant(
         "stuck threads are offered",
-        ATTEMPTS,
+        "stator/worker/room.py",
         "return self._settings.THREADS - len(self.stuck)\n",
         "return self._settings.THREADS\n",
         in_attempts("sync_handler_past_its_time_is_given_up_and_its_thread_counts_as_stuck"),
     ),
     Mutant(
         "a model has no limit of its own",
-        ATTEMPTS,
+        "stator/worker/room.py",
         "if self._settings.CONCURRENCY_PER_MODEL:",
         "if False:",
         in_attempts("room_of_one_model_may_be_smaller_and_leaves_the_others_theirs"),
     ),
     Mutant(
         "an attempt begins after its deadline",
-        EXECUTOR,
-        "return time.monotonic() > claims[0].deadline",
-        "return False",
+        INTERFACE,
+        "return time.monotonic() <= self.deadline and not self.operations.stopping",
+        "return not self.operations.stopping",
         tests("stator/worker/test_executor.py", "attempt_that_comes_too_late_is_not_begun"),
     ),
     Mutant(
@@ -173,7 +173,7 @@ MUTANTS = [
     Mutant(
         "a shutdown is an error of the handler",
         EXECUTOR,
-        'return timed_out(claim) if claim.cancelled_for == "max_runtime" else Released()',
+        'return timed_out(claim) if claim.cancelled_for == "max_runtime" else claim.unfinished(STOPPED)',
         "return timed_out(claim)",
         tests("stator/worker/test_executor.py", "cancelled_attempt_is_released_or_timed_out"),
     ),
@@ -295,7 +295,7 @@ MUTANTS = [
     Mutant(
         "what cannot be recorded is hoarded",
         HEARTBEAT,
-        "operations.record([(claim, Released()) for claim in some])",
+        "operations.record([(claim, UNRECORDED) for claim in some])",
         "pass",
         in_heartbeat("what_cannot_be_recorded_is_handed_back_once_patience_is_over"),
     ),

@@ -97,8 +97,8 @@ MUTANTS = [
     Mutant(
         "a release refunds nothing",
         COLUMNS,
-        '"state_attempts": F("state_attempts") - 1',
-        '"state_attempts": F("state_attempts")',
+        "(0 if begun else 1)",
+        "0",
         RELEASED,
     ),
     Mutant("a release loses the row", COLUMNS, 'else {"state_ready": True}', 'else {"state_ready": False}', RELEASED),

@@ -145,6 +145,26 @@ def child() -> None:
     end_child()
 
 
+@tasks.action("nap", takes_context=True)
+def nap(context: tasks.Context, path: str, seconds: float = 0.0) -> None:
+    """Write down that it has begun, then block a thread."""
+    note_begin(context, path)
+    Event().wait(seconds)
+
+
+@tasks.action("doze", takes_context=True)
+async def doze(context: tasks.Context, path: str, seconds: float = 0.0) -> None:
+    """The same on the event loop."""
+    note_begin(context, path)
+    await asyncio.sleep(seconds)
+
+
+def note_begin(context: tasks.Context, path: str) -> None:
+    """Append the task and its worker to a file, which a killed process leaves as it was."""
+    with Path(path).open("a") as file:
+        file.write(f"{context.task.pk} {context.worker}\n")
+
+
 @tasks.action("hang")
 def hang() -> None:
     """Never return."""

@@ -23,7 +23,7 @@ from stator.exceptions import NotBegun
 from stator.graph.outcomes import Released
 from stator.runner import StatorRunner
 from stator.worker.attempts import calls_of
-from stator.worker.executor import Attempted, attempt_async, attempt_sync
+from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
 from stator.worker.isolated.messages import Answer, Request
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
@@ -105,6 +105,7 @@ class Attempt:
         self._operations = operations_for(model, self._settings, request["worker"], request["using"])
         self._token = UUID(request["token"])
         self._say = say
+        self._claim: Held | None = None
         self._is_given_back = False
 
     async def answer(self, thread: DatabaseThread) -> Answer:
@@ -117,6 +118,7 @@ class Attempt:
             return {"ended": "not begun"}
         if claim is None or self._is_given_back:
             return {"ended": "lost"}
+        self._claim = claim
         claim.say = self._say
         calls = calls_of(self._settings)
         if claim.state.is_async:
@@ -126,12 +128,13 @@ class Attempt:
         return await self._record(attempted, thread)
 
     async def hand_back(self) -> None:
-        """Release the row: the end of its worker is no crash of this attempt."""
+        """Release the row: the end of its worker is no crash of this attempt, which counts if it has begun."""
         self._is_given_back = True
+        outcome = self._claim.unfinished(STOPPED) if self._claim else Released()
         # The other thread may run the handler.
         thread = DatabaseThread("stator-hand-back")
         if claim := await thread.run(adopt, Claim, self._operations, self._token):
-            await self._record(Attempted([(claim, Released())]), thread)
+            await self._record(Attempted([(claim, outcome)]), thread)
 
     async def _record(self, attempted: Attempted, thread: DatabaseThread) -> Answer:
         """Record the outcome of an attempt; wait as long as its database is unreachable."""

@@ -119,6 +119,16 @@ def test_released_row_is_ready_again_and_the_attempt_is_refunded(operations):
     assert Stats.objects.count() == 0
 
 
+def test_row_whose_attempt_was_given_up_is_ready_again_and_the_attempt_counts(operations):
+    step, other = put(Step, state_failures=2), put(Step, state_failures=1)
+    begun, unbegun = claim_all(operations)
+    record(operations, (begun, Released(reason="the worker was stopped", begun=True)), (unbegun, Released()))
+    kept = ("state_ready", "state_claim", "state_attempts", "state_failures", "state_crashes", "state_version")
+    assert raw(Step).values_list(*kept).get(pk=step.pk) == (True, None, 1, 2, 0, 0)
+    assert raw(Step).values_list(*kept).get(pk=other.pk) == (True, None, 0, 1, 0, 0)
+    assert Report.objects.get().message == "the worker was stopped"
+
+
 def test_batch_of_different_outcomes_is_written_together(operations):
     steps = [put(Step, state_changed=ago(100 - number)) for number in range(6)]
     claims = claim_all(operations)
@@ -170,7 +180,7 @@ def test_late_outcome_beside_the_current_one_of_its_row_writes_nothing(operation
         assert sum(Stats.objects.values_list("handled", flat=True)) == 1
 
 
-@pytest.mark.parametrize("outcome", [Moved(StepGraph.done), Waiting(5.0, ERROR), Released()])
+@pytest.mark.parametrize("outcome", [Moved(StepGraph.done), Waiting(5.0, ERROR), Released(), Released(begun=True)])
 def test_outcome_whose_answer_was_lost_is_found_written_when_it_is_repeated(operations, outcome):
     step = put(Step)
     claim = take(operations, step)

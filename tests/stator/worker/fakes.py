@@ -51,12 +51,14 @@ class FakeClaim:
         vars(self).update({"heartbeat": attributes.get("lease", 60.0) / 3} | attributes)
 
     preparing, duration, free, ended_in_time = Claim.preparing, Claim.duration, Claim.free, Claim.ended_in_time
+    may_begin, unfinished = Claim.may_begin, Claim.unfinished
 
 
 class FakeOperations:
     """Rows in a list: each claim takes the first; outcomes are kept."""
 
     graph, alias, worker_id, lacking = WorkGraph, "default", "0" * 12, ""
+    stopping = False
     waking = frozenset({"called", "awaited"})
     # Objects of the model wait for others, so no duty is left out.
     waits = ("another",)

@@ -12,7 +12,11 @@ from stator.conf import Settings
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.worker import attempts as module
 from stator.worker.attempts import Attempts
+from stator.worker.executor import STOPPED
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
+
+# The outcome of an attempt that has begun and is given up: it counts.
+INTERRUPTED = Released(reason=STOPPED, begun=True)
 
 
 class Ran:
@@ -129,7 +133,7 @@ async def test_async_attempt_whose_lease_ran_out_is_cancelled_and_released():
         claim.deadline = time.monotonic() - 1
         ran.attempts.sweep()
         await until(lambda: ran.outcomes)
-        assert ran.outcomes == [(claim, Released())]
+        assert ran.outcomes == [(claim, INTERRUPTED)]
 
 
 @on_loop
@@ -140,7 +144,7 @@ async def test_attempt_whose_claim_has_ended_is_cancelled():
         await until(lambda: ended.started and other.started)
         ran.attempts.cancel_ended({id(ended), 12345})
         await until(lambda: ran.outcomes)
-        assert ran.outcomes == [(ended, Released())]
+        assert ran.outcomes == [(ended, INTERRUPTED)]
         assert id(other) in ran.attempts.running
 
 
@@ -212,11 +216,11 @@ async def test_stopping_cancels_async_attempts_and_releases_the_rest():
         ran.attempts.cancel_all()
         await until(lambda: ran.outcomes)
         ran.attempts.release_all()
-        assert ran.outcomes == [(cancelled, Released()), (blocked, Released())]
+        assert ran.outcomes == [(cancelled, INTERRUPTED), (blocked, INTERRUPTED)]
         gate.set()
 
 
-# Claims ahead of need; test_attempts_room.py has how many.
+# Claims ahead of need; test_room.py has how many.
 
 
 def make_short(attempts, label="app.model", is_async=True):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stator.graph.outcomes import Moved, Released, Waiting
-from stator.worker.executor import attempt_async, attempt_sync, timed_out
+from stator.worker.executor import STOPPED, attempt_async, attempt_sync, timed_out
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph
 
 
@@ -55,8 +55,9 @@ def test_attempt_that_comes_too_late_is_not_begun():
 
 @pytest.mark.parametrize(("why", "released"), [("shutdown", True), ("lease", True), ("max_runtime", False)])
 def test_cancelled_attempt_is_released_or_timed_out(why, released):
+    """It has begun, so it counts."""
     outcome = outcome_of(raising(asyncio.CancelledError(), True), "awaited", cancelled_for=why)
-    assert (outcome == Released()) is released
+    assert (outcome == Released(reason=STOPPED, begun=True)) is released
     assert released or outcome.failure.kind == "stator.exceptions.AttemptTimedOut"
 
 

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 from django.db import OperationalError
 
-from stator.graph.outcomes import Released
-from stator.worker.heartbeat import Heartbeat, interval_for
+from stator.worker.heartbeat import UNRECORDED, Heartbeat, interval_for
 from tests.processes import wait_until
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, elsewhere, lock_timeout
 
@@ -163,7 +162,7 @@ def test_what_cannot_be_recorded_is_handed_back_once_patience_is_over():
         patient.beat()
     assert (operations.recorded, told) == ([], [])
     hopeless_heartbeat({"default": claims}, 0.0, told).beat()
-    assert operations.recorded == [(claim, Released()) for claim in claims]
+    assert operations.recorded == [(claim, UNRECORDED) for claim in claims]
     assert told == [{id(claim) for claim in claims}]
 
 

@@ -6,12 +6,12 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import OperationalError, ProgrammingError
 
-from stator.graph.outcomes import Released, Waiting
+from stator.graph.outcomes import Waiting
 from stator.models import Stats, Worker
 from stator.runner import StatorRunner
 from stator.worker import executor as executor_module
 from stator.worker import schema as module
-from stator.worker.executor import attempt_async, attempt_sync
+from stator.worker.executor import UNFIT, attempt_async, attempt_sync
 from stator.worker.outage import Outages
 from stator.worker.presence import Presence
 from stator.worker.recorder import Recorder
@@ -86,7 +86,7 @@ class TestAttempts:
     @pytest.mark.parametrize("state", ["called", "awaited"])
     def test_error_about_a_column_that_the_model_lacks_is_not_the_handlers(self, state):
         with without(Line, "name"):
-            assert self.outcome_of(state, error_of("SELECT name FROM testapp_line")) == Released()
+            assert self.outcome_of(state, error_of("SELECT name FROM testapp_line")) == UNFIT
 
     @pytest.mark.parametrize("state", ["called", "awaited"])
     def test_error_about_another_name_is(self, state):
@@ -107,10 +107,10 @@ class TestAttempts:
         claims = claim_all(operations)
         with without(Transfer, "touched"):
             attempted = attempt_sync(claims)
-            assert [outcome for _, outcome in attempted.ended] == [Released()]
+            assert [outcome for _, outcome in attempted.ended] == [UNFIT]
             operations.record(attempted.ended)
         after = row(transfer)
-        assert (after.state, after.state_claim, after.state_attempts, after.state_failures) == ("new", None, 0, 0)
+        assert (after.state, after.state_claim, after.state_attempts, after.state_failures) == ("new", None, 1, 0)
 
 
 class TestRecords:
@@ -137,7 +137,7 @@ class TestRecords:
         assert recorder.held == {}
         assert (recorder.failed, recorder.lost) == (0, 0)
         rows = raw(Measure).values_list("state", "state_ready", "state_claim", "state_attempts", "state_failures")
-        assert set(rows) == {("new", True, None, 0, 0)}
+        assert set(rows) == {("new", True, None, 1, 0)}
 
     def test_so_they_are_by_the_threads_of_a_worker(self):
         ended = self.attempted()

@@ -9,6 +9,7 @@ from stator.graph.outcomes import Moved, Released
 from stator.worker.alone import Drained
 from stator.worker.attempts import Attempts
 from stator.worker.dispatcher import Dispatcher, Lane
+from stator.worker.executor import STOPPED
 from stator.worker.recorder import Recorder
 from stator.worker.worker import Worker
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
@@ -105,7 +106,7 @@ async def test_second_signal_releases_what_runs_at_once():
         stopped = stopping.stop()
         stopping.worker.stop()
         await stopped
-        assert stopping.written == [(claim, Released())]
+        assert stopping.written == [(claim, claim.unfinished(STOPPED))]
         gate.set()
 
 

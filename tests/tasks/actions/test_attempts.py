@@ -224,7 +224,7 @@ class TestErrors:
         task = ran("deaf", 0.2, timeout=0.1)
         assert (task.state, report(task).error) == ("pending", "stator.exceptions.AttemptTimedOut")
 
-    def test_the_time_a_task_may_take_begins_with_its_claim(self) -> None:
+    def test_its_own_time_limit_comes_before_that_of_its_action(self) -> None:
         task = ran("slow", timeout=0.05)
         assert "timeout of 0.05 s" in report(task).message
 

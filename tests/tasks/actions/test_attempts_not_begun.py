@@ -1,11 +1,13 @@
 """A failure before the action is called costs its task no attempt."""
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from stator.graph.outcomes import Released
 from stator.testing import advance, drain
+from tasks.actions.isolation import Child
 from tasks.actions.registry import Action, Context, registry
 from tasks.models import ActionRate, ActionSlot, Queue, Task
 from tests.statements import failing
@@ -67,6 +69,52 @@ def test_attempt_that_its_rate_puts_off_is_handed_back_in_one_statement(
     assert not called
     assert_free_of_attempts(task, outcome)
     assert outcome == Released(60.0, ":heard: has started 100/h, its limit")
+
+
+@pytest.mark.parametrize("name", ["echo", "doze", "alone"])
+@pytest.mark.parametrize("why", ["late", "stopping"])
+def test_nothing_is_called_for_a_claim_that_is_nearly_over_or_once_a_stop_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, name: str, why: str
+) -> None:
+    """Whatever was true when the claim was made, and while the attempt was prepared."""
+    called: list[bool] = []
+    monkeypatch.setattr(Child, "run", lambda child: called.append(True))
+    for method in ("call", "acall"):
+        monkeypatch.setattr(Action, method, lambda *args: called.append(True))
+    task, claim = publish(name), claimed()
+
+    async def end_meanwhile(action: Action, context: Context) -> None:
+        if why == "late":
+            claim.deadline = 0.0
+        else:
+            claim.operations.stopping = True
+
+    monkeypatch.setattr(Action, "begin", end_meanwhile)
+    outcome, _ = attempt(claim, failing(monkeypatch, lambda number: False, lambda: False))
+    assert (outcome, called) == (Released(), [])
+    task.refresh_from_db()
+    assert (task.state_attempts, task.state_ready, task.state_claim) == (0, True, None)
+
+
+@pytest.mark.parametrize("why", ["late", "stopping"])
+def test_nothing_is_called_once_more_either_and_the_attempt_counts(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    called: list[Any] = []
+
+    def fail(context: Context) -> None:
+        called.append(context.task.pk)
+        if why == "late":
+            context.claim.deadline = 0.0
+        else:
+            context.claim.operations.stopping = True
+        raise ValueError("no")
+
+    action = Action(name="retried", function=fail, takes_context=True, local_retries=3, local_delay=0.001)
+    monkeypatch.setitem(registry, "retried", {"": action})
+    task = publish("retried")
+    outcome, _ = attempt(claimed(), failing(monkeypatch, lambda number: False, lambda: False))
+    task.refresh_from_db()
+    assert (outcome.failure.kind, called) == ("ValueError", [task.pk])
+    assert task.state == "errored"
 
 
 def test_a_place_that_cannot_be_given_back_is_no_error_of_an_action_that_succeeded(

@@ -11,6 +11,7 @@ from stator.exceptions import LeaseLost
 from stator.models import Worker
 from tasks.models import Run, Task
 from tasks.queue import process_eligibility
+from tasks.queue.process_eligibility import choose_actions
 from tests.processes import wait_until
 from tests.stator.making import change
 from tests.tasks.making import claim_one, fresh, make_queue, pass_time
@@ -163,8 +164,20 @@ def test_process_loses_a_task_that_is_for_others_now():
     assert operations.renew([claim]) == set()
     Task.objects.update(worker_ids=["w2"])
     assert operations.renew([claim]) == {id(claim)}
-    assert fresh(task).state_claim is None
+    assert (fresh(task).state_claim, fresh(task).state_attempts) == (None, 1), "the attempt had begun"
     assert (process("w1"), process("w2")) == (0, 1)
+
+
+def test_claims_may_be_restricted_to_some_actions_for_a_while():
+    queue = make_queue(actions_elsewhere=False)
+    for action in ("resize", "fetch"):
+        queue.publish(action)
+    operations = operations_of("w1")
+    pending = [Task.state_graph.pending]
+    choose_actions(operations.worker_id, frozenset({"fetch"}))
+    assert [claim.instance.action for claim in operations.claim(pending, 10)] == ["fetch"]
+    choose_actions(operations.worker_id, None)
+    assert [claim.instance.action for claim in operations.claim(pending, 10)] == ["resize"]
 
 
 def test_running_process_loses_a_task_that_is_for_others_now(worker_process):

@@ -160,8 +160,8 @@ class TestEndings:
             wait_until(lambda: not any(is_running(pid) for pid in found), message=worker.output)
         task.refresh_from_db()
         assert task.state == ("canceled" if how == "cancel" else "pending")
-        # Handed back, the attempt was none; of a worker that died it stays counted.
-        assert task.state_attempts == {"cancel": 0, "stop": 0, "die": 1}[how]
+        # The attempt had begun, so it stays counted.
+        assert task.state_attempts == {"cancel": 0, "stop": 1, "die": 1}[how]
 
     def test_signal_to_all_processes_lets_it_finish(self, worker_process: Any, tmp_path: Path) -> None:
         """As systemd sends it unless told otherwise, to every process of the unit."""

@@ -15,7 +15,6 @@ from stator.models import Report
 from tasks.actions.isolation import Child
 from tasks.actions.isolation.__main__ import answer_to
 from tasks.actions.registry import Action, registry
-from tasks.failures import IsolationError
 from tests.statements import failing
 from tests.tasks.actions.attempting import assert_free_of_attempts, attempt, claimed, publish
 
@@ -94,5 +93,5 @@ class TestIsolated:
         task = publish()
         attempt(claimed(), failing(monkeypatch, lambda number: False, lambda: False))
         task.refresh_from_db()
-        assert (task.state, Report.objects.get().message) == ("errored", "away")
-        assert Report.objects.get().error.endswith(IsolationError.__name__)
+        assert (task.state, Report.objects.get().message) == ("errored", "no")
+        assert Report.objects.get().error.endswith("ValueError")

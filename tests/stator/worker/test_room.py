@@ -5,7 +5,7 @@ import time
 import pytest
 
 from stator.conf import Settings
-from stator.worker.attempts import AHEAD, MOST_AHEAD, Room
+from stator.worker.room import AHEAD, MOST_AHEAD, SHORT, Room
 
 
 def room_of(**settings):
@@ -23,19 +23,21 @@ def test_nothing_is_claimed_ahead_of_attempts_that_are_new_or_slow(is_async):
     assert room.rows("app.model", is_async, 1, 0) == 5
     make_short(room, is_async=is_async)
     assert room.rows("app.model", is_async, 1, 0) > 5
-    room.took("app.model", is_async, AHEAD)
+    room.took("app.model", is_async, 1.01 * SHORT)
     assert room.rows("app.model", is_async, 1, 0) == 5
 
 
 def test_one_slow_attempt_counts_at_once_and_short_ones_bit_by_bit():
     room = room_of()
     room.took("app.model", True, 0.0)
-    assert room.ahead("app.model", True) == 1
+    assert room.ahead("app.model", True, 10) == 0
     make_short(room)
-    assert room.ahead("app.model", True) == MOST_AHEAD
+    assert room.ahead("app.model", True, 10) == 10 * MOST_AHEAD
     room.took("app.model", True, AHEAD / 2)
-    assert room.ahead("app.model", True) == 2
-    assert room.ahead("app.model", False) == room.ahead("app.other", True) == 1
+    assert room.ahead("app.model", True, 10) == 20
+    room.took("app.model", True, 0.09)
+    assert room.ahead("app.model", True, 10) == 5
+    assert room.ahead("app.model", False, 10) == room.ahead("app.other", True, 10) == 0
 
 
 def test_two_claims_are_ahead_at_most_and_each_is_worth_its_statement():
@@ -47,7 +49,7 @@ def test_two_claims_are_ahead_at_most_and_each_is_worth_its_statement():
 def test_no_more_is_ahead_than_the_places_can_do_soon():
     room = room_of(CONCURRENCY=2, BATCH_SIZE=500)
     make_short(room, seconds=AHEAD / 10)
-    assert room.rows("app.model", True, 1, 0) == 2 * 9
+    assert room.rows("app.model", True, 1, 0) == 2 + 19
 
 
 def test_nothing_is_claimed_ahead_while_no_place_is_free():
@@ -73,10 +75,10 @@ def test_threads_take_places_and_those_on_the_loop_take_them_from_threads():
 def test_short_attempts_in_threads_are_claimed_ahead_of_all_that_are_not_stuck():
     room = room_of(THREADS=3)
     make_short(room, is_async=False)
-    assert room.rows("app.model", False, 1, 0) == 3 * MOST_AHEAD
+    assert room.rows("app.model", False, 1, 0) == 3 * (1 + MOST_AHEAD)
     room.stuck.add(1)
-    assert room.rows("app.model", False, 1, 0) == 2 * MOST_AHEAD
-    room.threaded = room.ahead_of_threads = 2 * MOST_AHEAD - 1
+    assert room.rows("app.model", False, 1, 0) == 2 * (1 + MOST_AHEAD)
+    room.threaded = room.ahead_of_threads = 2 * (1 + MOST_AHEAD) - 1
     assert room.rows("app.model", False, 1, 0) == 0
     assert room.rows("app.slow", False, 1, 0) == 0
     room.thread_freed = time.monotonic() + 60
@@ -99,3 +101,54 @@ def test_no_more_of_a_model_is_claimed_than_its_own_limit():
     room.enter("app.model", 5)
     assert room.rows("app.model", True, 1, 0) == 2
     assert room.rows("app.other", True, 1, 0) == 7
+
+
+# Threads in which asynchronous handlers call their code.
+
+
+class Threads:
+    """Threads of a model; rows that need none are those in ``on_loop``."""
+
+    def __init__(self, count=3, on_loop=()):
+        self.free_of_stuck, self.on_loop, self.are_expected = count, on_loop, True
+        self.spared, self.handed_back = [], []
+
+    def note_claimed(self, claim):
+        return claim not in self.on_loop
+
+    def spare(self, worker_id):
+        self.spared.append(worker_id)
+        return True
+
+    def spare_no_more(self, worker_id):
+        self.spared.remove(worker_id)
+
+    def hand_back(self, waiting_since):
+        self.handed_back.append(waiting_since)
+        return True
+
+
+def test_handlers_that_need_threads_have_the_room_of_these():
+    room = room_of(CONCURRENCY=100)
+    threads = room.call_threads["app.model"] = Threads()
+    assert [room.rows("app.model", True, 1, 0), room.rows("app.other", True, 1, 0)] == [3, 100]
+    room.calling["app.model"] = 2
+    assert room.rows("app.model", True, 1, 0) == 1
+    room.calling["app.model"] = 3
+    assert room.rows("app.model", True, 1, 0) == 0
+    assert room.rows("app.model", True, 1, 0, without_threads=True) == 100
+    threads.are_expected = False
+    assert room.rows("app.model", True, 1, 0) == 100
+
+
+def test_calls_are_claimed_ahead_as_far_as_they_begin_soon():
+    room = room_of(CONCURRENCY=1000)
+    room.call_threads["app.model"] = Threads(10)
+    make_short(room, is_async=False, seconds=0.99 * AHEAD)
+    assert room.rows("app.model", True, 1, 0) == 20
+    room.calling["app.model"] = 16
+    assert room.rows("app.model", True, 1, 0) == 0, "it would not be worth a statement"
+    room.calling["app.model"] = 15
+    assert (room.rows("app.model", True, 1, 0), room.surplus("app.model")) == (5, 0)
+    room.took("app.model", False, 1.0)
+    assert (room.rows("app.model", True, 1, 0), room.surplus("app.model")) == (0, 5)

@@ -1,0 +1,140 @@
+"""The room of a process: how many more rows of each model it can begin, by what runs their attempts."""
+
+import time
+from collections import Counter
+from typing import Protocol
+
+from stator.conf import Settings
+from stator.db.interface import Claim
+
+# Seconds of work per place for which short attempts are claimed ahead, at most so many for each place; and the longest
+# that are short.
+AHEAD, MOST_AHEAD = 0.05, 49
+SHORT = 0.1
+
+# A handler that is new or was slow gets nothing claimed ahead until the average of its run times has come down.
+OLD_PART, NEW_PART = 0.9, 0.1
+NEW = 2 * SHORT
+
+
+class CallThreads(Protocol):
+    """The threads in which a model's asynchronous handlers call the project's code, for some of the rows."""
+
+    @property
+    def free_of_stuck(self) -> int:
+        """The number of threads without those whose calls do not return."""
+
+    @property
+    def are_expected(self) -> bool:
+        """Whether rows that are claimed now may need a thread."""
+
+    def note_claimed(self, claim: Claim) -> bool:
+        """Return whether a claimed row needs a thread, or may need one."""
+
+    def spare(self, worker_id: str) -> bool:
+        """Let claims of a worker leave out the rows that may need a thread; return whether there may be others."""
+
+    def spare_no_more(self, worker_id: str) -> None:
+        """Let claims of a worker take all rows again."""
+
+    def hand_back(self, waiting_since: float) -> bool:
+        """End the attempts that wait for a thread since then, without a call; return whether there were any."""
+
+
+class Room:
+    """The places of one process: ``CONCURRENCY`` in all, of which handler threads take up to ``THREADS``.
+
+    ``placed``: attempts on the loop that run or have a place. ``threaded``: attempts in handler threads or waiting for
+    one; ``ahead_of_threads``: how many of them were claimed ahead. ``thread_freed``: when one last ended, or the first
+    one came. ``stuck``: threads held by an attempt that was given up, by its first claim. ``call_threads``, by model:
+    threads that asynchronous handlers need, and ``calling``: the attempts that hold one or wait for one.
+
+    If a model's attempts are short, more are claimed than there are places: a claim for each handful would cost more
+    than the attempts. They displace nothing else: other attempts are claimed as if the waiting ones were not there.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.placed = 0
+        self.threaded = self.ahead_of_threads = 0
+        self.thread_freed = 0.0
+        self.stuck: set[int] = set()
+        self.call_threads: dict[str, CallThreads] = {}
+        self.calling: Counter[str] = Counter()
+        self._settings = settings
+        self._per_model: Counter[str] = Counter()
+        self._runtimes: dict[tuple[str, bool], float] = {}
+
+    def rows(self, label: str, is_async: bool, batch: int, waiting: int, *, without_threads: bool = False) -> int:
+        """Return how many more rows of this model may be claimed if they are attempted ``batch`` at a time.
+
+        ``waiting``: attempts on the loop that have no place yet. ``without_threads``: rows that need no thread.
+        """
+        room = self._on_the_loop(label, batch, waiting) if is_async else self._in_threads(label, batch)
+        threads = self.call_threads.get(label)
+        if threads and threads.are_expected and not without_threads:
+            room = min(room, self._worth(label, threads.free_of_stuck, self.calling[label]))
+        if self._settings.CONCURRENCY_PER_MODEL:
+            room = min(room, self._settings.CONCURRENCY_PER_MODEL - self._per_model[label])
+        return max(0, min(room * batch, max(self._settings.BATCH_SIZE, batch)))
+
+    @property
+    def has_place(self) -> bool:
+        """Whether one more attempt may begin on the loop."""
+        # Inlined, because this is called before each attempt.
+        threads = min(self.threaded, self._settings.THREADS - len(self.stuck)) if self.threaded else 0
+        return self.placed + threads < self._settings.CONCURRENCY
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that are not stuck."""
+        return self._settings.THREADS - len(self.stuck)
+
+    def ahead(self, label: str, is_async: bool, places: int) -> int:
+        """Return how many attempts of a model may wait for so many places: as many as begin within ``AHEAD`` seconds.
+
+        For attempts that are not short it is none.
+        """
+        seconds = self._runtimes.get((label, is_async), NEW)
+        return int(places * min(MOST_AHEAD, AHEAD / max(seconds, 1e-6))) if seconds <= SHORT else 0
+
+    def are_short(self, label: str, is_async: bool) -> bool:
+        """Return whether the attempts of a model are known to be short."""
+        return self._runtimes.get((label, is_async), NEW) <= SHORT
+
+    def took(self, label: str, is_async: bool, seconds: float) -> None:
+        """Note how long an attempt took on the loop, or in a thread: an average that a slow one raises at once."""
+        key = label, is_async
+        self._runtimes[key] = max(seconds, OLD_PART * self._runtimes.get(key, NEW) + NEW_PART * seconds)
+
+    def surplus(self, label: str) -> int:
+        """Return how many attempts wait for a thread that would not begin soon."""
+        threads = self.call_threads[label].free_of_stuck
+        return max(0, self.calling[label] - threads - self.ahead(label, False, threads))
+
+    def enter(self, label: str, count: int) -> None:
+        """Note that attempts of a model are claimed or, with a negative number, over."""
+        self._per_model[label] += count
+
+    def _on_the_loop(self, label: str, batch: int, waiting: int) -> int:
+        places = self._settings.CONCURRENCY
+        free = places - self.placed - min(self.threaded, self.threads)
+        if batch > 1 or not self.are_short(label, True) or free <= 0:
+            return free
+        # Enough for two claims, so that the next is in progress while the attempts of one run.
+        most = min(places + self.ahead(label, True, places), max(places, 2 * self._settings.BATCH_SIZE))
+        return most - waiting if waiting <= most // 2 else 0
+
+    def _in_threads(self, label: str, batch: int) -> int:
+        free = self._settings.CONCURRENCY - self.placed
+        if free < self.threads:
+            return free - self.threaded
+        if batch > 1 or not self.are_short(label, False):
+            soon_over = time.monotonic() - self.thread_freed < 2 * AHEAD
+            return self.threads - self.threaded + (self.ahead_of_threads if soon_over else 0)
+        return self._worth(label, self.threads, self.threaded)
+
+    def _worth(self, label: str, threads: int, held: int) -> int:
+        """Return the room for so many threads; none while enough attempts wait that a claim can bring more later."""
+        ahead = self.ahead(label, False, threads)
+        room = threads + ahead - held
+        return room if room >= max(1, ahead // 2) else 0
