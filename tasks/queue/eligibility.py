@@ -3,6 +3,7 @@
 :func:`tasks.queue.explaining.explain` checks some of them one by one.
 """
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ from django.db.models import (
     Value,
     When,
 )
-from django.db.models.fields.json import KeyTransform, compile_json_path
+from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Coalesce, Least
 from django.db.models.lookups import Exact
 
@@ -128,7 +129,8 @@ def with_metadata(rows: Any, metadata: Metadata) -> Any:
         rows = rows.alias(**{f"tasks_value_{number}": KeyTransform(name, "metadata")})
         rows = rows.filter(**{f"tasks_value_{number}": value})
         if able.takes_booleans_for_texts and (isinstance(value, bool) or value in ("true", "false")):
-            kind = Func("metadata", Value(compile_json_path([name])), function="JSON_TYPE", output_field=TextField())
+            path = Value(f"$.{json.dumps(name)}")
+            kind = Func("metadata", path, function="JSON_TYPE", output_field=TextField())
             rows = rows.filter(Exact(kind, Value(str(value).lower() if isinstance(value, bool) else "text")))
     return rows
 

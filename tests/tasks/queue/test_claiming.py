@@ -55,16 +55,17 @@ def test_metadata_filters_and_the_order_stays(queue):
     assert claimed(queue, metadata={"raw": False}) == ["0"]
 
 
+NAMED = "für x.y"
 VALUES = (True, False, "true", "false", 1, 0, 1.0, "1", "0", 1.5, "1.5", "", "null", "[1]", "a", "A")
 
 
 @pytest.mark.parametrize("value", VALUES)
 def test_metadata_of_one_value_is_not_that_of_another(queue, value):
     for each in VALUES:
-        queue.publish("resize", metadata={"raw": each})
+        queue.publish("resize", metadata={NAMED: each})
     equal = [each for each in VALUES if each == value and isinstance(each, bool) == isinstance(value, bool)]
-    found = [task.metadata["raw"] for task in Task.objects.with_metadata({"raw": value}).order_by("pk")]
-    held = [claim.task.metadata["raw"] for claim in queue.claim(worker="x", metadata={"raw": value}, limit=100)]
+    found = [task.metadata[NAMED] for task in Task.objects.with_metadata({NAMED: value}).order_by("pk")]
+    held = [claim.task.metadata[NAMED] for claim in queue.claim(worker="x", metadata={NAMED: value}, limit=100)]
     # Compared as texts, since True equals 1 in Python.
     assert repr(found) == repr(held) == repr(equal)
 
