@@ -11,7 +11,7 @@ from stator.models import Reason, Report
 from tasks.actions.registry import declared, find
 from tasks.conf import load_settings
 from tasks.failures import NoHandler, last_line
-from tasks.queue.eligibility import attempts_left
+from tasks.queue.eligibility import attempts_left, names_nobody
 from tasks.queue.serving import service_of
 from tasks.queue.unserved import TROUBLE, reason_of, some
 
@@ -161,8 +161,31 @@ def _served(row: Any, rows: QuerySet[Any], framework: list[Any]) -> list[Any]:
         after = [
             reason for reason in after if reason.code not in (IN_LINE if found.code in TROUBLE else ("no_worker",))
         ]
+    after = [_in_line(row, rows, reason) if reason.code == "in_line" else reason for reason in after]
     return [*before, *filter(None, (found, _named(row))), *after]
 
+
+def _in_line(row: Any, rows: QuerySet[Any], reason: Any) -> Any:
+    """Return the place of a task in the line of its queue, in place of that among the tasks of all queues."""
+    nobody = int(not row.worker_ids)
+    same = Q(nobody__lt=nobody) | Q(nobody=nobody, pk__lt=row.pk)
+    line = rows.filter(queue=row.queue_id, state="pending", state_ready=True, state_claim=None)
+    sooner = line.alias(nobody=names_nobody()).filter(Q(priority__lt=row.priority) | Q(same, priority=row.priority))
+    ahead, of = sooner.order_by().values("pk")[: MOST_AHEAD + 1].count(), f"queue {row.queue.name}"
+    if ahead > MOST_AHEAD:
+        return replace(
+            reason, sentence=f"Ready, with more than {MOST_AHEAD:,} tasks of {of} before it.",
+            numbers={"more_than": MOST_AHEAD},
+        )  # fmt: skip
+    told = f"with {ahead:,} {'task' if ahead == 1 else 'tasks'} of {of} before it" if ahead else f"next in line of {of}"
+    others = max(0, reason.numbers.get("ahead", MOST_AHEAD) - ahead)
+    # Named workers claim from one queue; processes take the most urgent task of all queues that they serve.
+    more = f", but {others:,} of other queues are more urgent" if others else ""
+    return replace(reason, sentence=f"Ready, {told}{more}.", numbers={"ahead": ahead, "others": others})
+
+
+# The most tasks that are counted before another one; as many as the framework counts.
+MOST_AHEAD = 1000
 
 # The reasons of an object that a worker will claim in its turn; without a worker they do not apply.
 IN_LINE = ("no_worker", "crashed", "at_limit", "in_line", "due")

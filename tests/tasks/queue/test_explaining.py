@@ -7,6 +7,7 @@ from stator.models import Worker
 from tasks.models import Claimant, Queue, Task
 from tests.stator.making import ago, change
 from tests.tasks.making import claim_one, fresh, make_queue, make_task
+from tests.tasks.queue.processes import live_process
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -119,3 +120,18 @@ def test_paused_queue_is_counted_as_the_reason_of_its_tasks(queue):
     make_task(make_queue(name="other"))
     queue.pause(claim=True, reason="disk is full")
     assert Task.stator.explain_counts()["claim_paused"] == 1
+
+
+def test_place_in_line_is_that_in_the_queue_of_the_task(queue):
+    live_process("w1")
+    other = make_queue("other")
+    other.publish_many({"action": "echo", "priority": 0} for _ in range(3))
+    task = queue.publish("echo", priority=1).task
+    [reason] = [reason for reason in task.explain() if reason.code == "in_line"]
+    assert reason.sentence == "Ready, next in line of queue encode, but 3 of other queues are more urgent."
+    assert reason.numbers == {"ahead": 0, "others": 3}
+    other.tasks.all().cancel()
+    behind = queue.publish("echo", priority=2).task
+    queue.publish("echo", priority=2, worker_ids=["w1"])
+    said = {reason.code: reason.sentence for reason in behind.explain()}
+    assert said["in_line"] == "Ready, with 2 tasks of queue encode before it."

@@ -84,7 +84,7 @@ def test_queue_of_named_workers_needs_no_runstator(queue, capsys):
         r"named_only: Only named workers serve queue encode: 1 is live, and bot-1 asked last, \d+ s ago\.\n",
         said,
     )
-    assert "in_line: Ready, and next in line.\n" in said
+    assert "in_line: Ready, next in line of queue encode.\n" in said
 
 
 def test_named_workers_that_are_gone_say_when_one_last_asked(queue, capsys):
